@@ -1,0 +1,18 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Share one deep-learning inference between a robot and a server, exactly, over ROS 2."""
+from __future__ import annotations
+
+from typing import Any
+
+__version__ = '0.1.0'
+__all__ = ['IntraDP', '__version__']
+
+
+def __getattr__(name: str) -> Any:
+    """Import the three-line API on first use, so that the core needs no ROS."""
+    if name == 'IntraDP':
+        from intradp_ros.nodes.intradp import IntraDP
+        return IntraDP
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')

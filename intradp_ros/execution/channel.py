@@ -1,0 +1,51 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the runtime asks of a transport; `memory.py` and the DDS floor provide it."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from intradp_ros.wire.frames import Chunk, Control, Frame
+
+
+@dataclass(frozen=True, slots=True)
+class LinkReport:
+    """The link as a channel sees it: rates in bytes per second, times in seconds."""
+
+    send_rate: float = 0.0
+    receive_rate: float = 0.0
+    round_trip: float = 0.0
+    age: float = float('inf')
+    bytes_sent: int = 0
+    bytes_received: int = 0
+
+
+class Channel(Protocol):
+    """
+    An ordered, non-blocking way to the other side.
+
+    Sending puts frames into a queue and returns at once; control frames
+    overtake queued chunks.  Frames may be lost; they are never altered.
+    `listen` names the function that the channel's own receive thread calls
+    with every frame; it must return quickly.
+    """
+
+    chunk_bytes: int
+
+    def send(self, frame: Chunk | Control) -> None:
+        """Queue one frame."""
+
+    def abandon(self, inference: int) -> None:
+        """Drop chunks of an inference that still wait in the queue."""
+
+    def listen(self, handler: Callable[[Frame], None]) -> None:
+        """Call `handler` with every frame from now on."""
+
+    def report(self) -> LinkReport:
+        """Return what is known of the link now."""
+
+    def close(self) -> None:
+        """Stop; later sends are ignored."""

@@ -1,0 +1,72 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""An operator seen along the split axis: what it needs for a region, and how to run the region."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import torch
+
+from intradp_ros.graph.operator_graph import Operator, OperatorGraph
+from intradp_ros.operators.region import Region, RowMap
+
+Parameters = Mapping[str, torch.Tensor]
+Kernel = Callable[[Sequence[torch.Tensor]], Any]
+
+
+class Kind(str, Enum):
+    """The classes of the paper (section 4.1), and what is not local."""
+
+    ELEMENT = 'element-wise'
+    BLOCK = 'block-wise'
+    ROW = 'row-wise'
+    GLOBAL = 'global'
+
+
+@dataclass(frozen=True)
+class LocalOperator:
+    """
+    One operator with its row arithmetic.
+
+    `rows` counts the output's rows along the split axis (1 where the output
+    is not split: the operator then runs as a whole or not at all).  `maps`
+    has one entry for each entry of ``operator.inputs``.  ``bind(region,
+    parameters)`` prepares a kernel for one region; the kernel takes one
+    tensor for each input, holding exactly the rows ``maps[k](region)``, and
+    returns what the operator returns, cut to `region`.
+    """
+
+    operator: Operator
+    kind: Kind
+    rows: int
+    maps: tuple[RowMap, ...]
+    bind: Callable[[Region, Parameters], Kernel]
+
+
+@dataclass(frozen=True)
+class SplitGraph:
+    """
+    An operator graph with a split axis.
+
+    `axis` is the dimension of the first input that is cut; `dims` gives the
+    split dimension of every value (None where the value is not split) and
+    `rows` its length (1 where the value is not split).
+    """
+
+    graph: OperatorGraph
+    axis: int
+    dims: tuple[int | None, ...]
+    rows: tuple[int, ...]
+    operators: tuple[LocalOperator, ...]
+
+    def whole(self, value: int) -> Region:
+        """Return the region of all rows of a value."""
+        return Region(0, self.rows[value])
+
+    def nbytes(self, value: int, rows: int) -> int:
+        """Bytes of that many rows of a value."""
+        return self.graph.values[value].nbytes // self.rows[value] * rows
