@@ -1,0 +1,112 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Profiles: measured operator times by region height, with the device they belong to."""
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True)
+class PowerStates:
+    """Power of a device in watts by what it does."""
+
+    compute: float
+    send: float
+    idle: float
+    source: str
+
+
+#: Jetson Xavier NX as in the paper, Table 3 (the board without motors).
+XAVIER_NX = PowerStates(13.35, 4.25, 4.04, 'modelled: Jetson Xavier NX, paper Table 3')
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTiming:
+    """Median seconds of one operator at several region heights (ascending, from 1 or more)."""
+
+    rows: tuple[int, ...]
+    seconds: tuple[float, ...]
+
+    def table(self, rows: int) -> npt.NDArray[np.float64]:
+        """
+        Return seconds for 0 to `rows` rows, shape (rows + 1,).
+
+        Between measured heights it is linear; below the lowest one it keeps
+        that height's slope to the next, but never falls under half of the
+        lowest time, because a kernel has a fixed cost.
+        """
+        heights = np.asarray(self.rows, dtype=np.float64)
+        seconds = np.asarray(self.seconds, dtype=np.float64)
+        wanted = np.arange(rows + 1, dtype=np.float64)
+        table = np.interp(wanted, heights, seconds)
+        if len(heights) > 1:
+            slope = max(0.0, (seconds[1] - seconds[0]) / (heights[1] - heights[0]))
+            low = wanted < heights[0]
+            table[low] = np.maximum(seconds[0] - slope * (heights[0] - wanted[low]),
+                                    seconds[0] / 2)
+        table[0] = 0.0
+        return table
+
+
+@dataclass(frozen=True)
+class Profile:
+    """
+    Operator times of one model on one device.
+
+    `scale` corrects the sum of single operators to the measured time of the
+    whole graph (`whole_seconds`), as caches are shared between operators.
+    """
+
+    digest: str
+    device: str
+    threads: int
+    timings: tuple[OperatorTiming, ...]
+    whole_seconds: float
+    scale: float = 1.0
+    power: PowerStates = XAVIER_NX
+
+    def to_json(self) -> str:
+        """Return the profile as JSON text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Profile:
+        """
+        Read what `to_json` wrote.
+
+        Raises
+        ------
+        ValueError
+            If the text is no profile.
+
+        """
+        try:
+            return cls._from_dict(json.loads(text))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f'not a profile: {error!r}') from error
+
+    @classmethod
+    def _from_dict(cls, data: Mapping[str, Any]) -> Profile:
+        timings = tuple(_timing(t) for t in data['timings'])
+        profile = cls(str(data['digest']), str(data['device']), int(data['threads']), timings,
+                      float(data['whole_seconds']), float(data['scale']),
+                      PowerStates(**data['power']))
+        if not (profile.whole_seconds > 0 and profile.scale > 0):
+            raise ValueError('not a profile: times must be positive')
+        return profile
+
+
+def _timing(data: Mapping[str, Any]) -> OperatorTiming:
+    rows, seconds = tuple(map(int, data['rows'])), tuple(map(float, data['seconds']))
+    ascending = all(a < b for a, b in zip(rows, rows[1:]))
+    positive = all(0 <= s < float('inf') for s in seconds)
+    if not rows or len(rows) != len(seconds) or rows[0] < 1 or not ascending or not positive:
+        raise ValueError(f'not a profile: bad timing {rows} {seconds}')
+    return OperatorTiming(rows, seconds)
