@@ -1,0 +1,90 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Runs a compiled program: the loop both sides spend their time in."""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+
+from intradp_ros.execution.mailbox import InferenceAbandonedError, Mailbox
+from intradp_ros.execution.program import Await, Emit, Gather, Program, Run
+from intradp_ros.execution.timeline import Recorder
+
+SendTransfer = Callable[[int, torch.Tensor], None]
+Slots = list[torch.Tensor | None]
+
+
+class Execution:
+    """
+    One run of a program.
+
+    The slots stay readable after a failure, so that whoever finishes the
+    inference can start from what was already computed.
+    """
+
+    def __init__(self, program: Program, mailbox: Mailbox | None = None,
+                 send: SendTransfer | None = None, recorder: Recorder | None = None) -> None:
+        self.program, self.mailbox, self.send, self.recorder = program, mailbox, send, recorder
+        self.slots: Slots = [None] * program.slots
+
+    def run(self, inputs: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor]:
+        """
+        Run to the end and return the graph's output values that this side delivers.
+
+        Raises
+        ------
+        InferenceAbandonedError
+            If the mailbox says that the inference is over.
+
+        """
+        for value, tensor in inputs.items():
+            self.slots[self.program.inputs[value]] = tensor
+        with torch.inference_mode():
+            self._loop()
+        if self.recorder:
+            self.recorder.close(time.monotonic())
+        return {v: self.slots[slot] for v, slot in self.program.outputs.items()}  # type: ignore
+
+    def _loop(self) -> None:
+        slots, mailbox, recorder = self.slots, self.mailbox, self.recorder
+        for instruction in self.program.instructions:
+            if isinstance(instruction, Run):
+                result = instruction.kernel([slots[i] for i in instruction.arguments])
+                _store(slots, instruction.results, result)
+                if recorder:
+                    recorder.ran(instruction.name)
+            elif isinstance(instruction, Gather):
+                slots[instruction.result] = _gather(slots, instruction.cuts)
+            elif isinstance(instruction, Emit):
+                self.send(instruction.transfer, slots[instruction.slot])  # type: ignore
+            else:
+                slots[instruction.result] = self._await(instruction)
+            if mailbox is not None and mailbox.failure:
+                raise InferenceAbandonedError(mailbox.failure)
+            for slot in instruction.free:
+                slots[slot] = None
+
+    def _await(self, instruction: Await) -> torch.Tensor:
+        start = time.monotonic()
+        tensor = self.mailbox.take(instruction.transfer)  # type: ignore
+        if self.recorder:
+            self.recorder.waited(str(instruction.transfer), start, time.monotonic())
+        return tensor
+
+
+def _store(slots: Slots, results: Sequence[int | None], result: object) -> None:
+    if isinstance(result, torch.Tensor):
+        slots[results[0]] = result  # type: ignore
+        return
+    for slot, tensor in zip(results, result):  # type: ignore
+        if slot is not None:
+            slots[slot] = tensor
+
+
+def _gather(slots: Slots, cuts: Sequence[tuple[int, int, int, int]]) -> torch.Tensor:
+    parts = [slots[slot].narrow(dim, start, rows)  # type: ignore
+             for slot, dim, start, rows in cuts]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, cuts[0][1])

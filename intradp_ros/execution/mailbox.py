@@ -1,0 +1,67 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Where the transfers of one inference arrive and its program waits for them."""
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import torch
+
+
+class InferenceAbandonedError(RuntimeError):
+    """The program must stop: cancelled, too late, or the other side is gone."""
+
+
+class Mailbox:
+    """
+    Transfers of one inference, by transfer id.
+
+    The receive thread delivers; the compute thread waits.  `patience`
+    decides how long: called with the seconds waited so far, it returns None
+    to go on or the reason to give up.
+    """
+
+    def __init__(self, patience: Callable[[float], str | None]) -> None:
+        self._patience = patience
+        self._arrived: dict[int, torch.Tensor] = {}
+        self._failure: str | None = None
+        self._changed = threading.Condition()
+
+    def deliver(self, transfer: int, tensor: torch.Tensor) -> None:
+        """Put a finished transfer in."""
+        with self._changed:
+            self._arrived[transfer] = tensor
+            self._changed.notify()
+
+    def fail(self, reason: str) -> None:
+        """Make the program stop at its next step or wait."""
+        with self._changed:
+            self._failure = self._failure or reason
+            self._changed.notify()
+
+    @property
+    def failure(self) -> str | None:
+        """Why the program must stop, if it must."""
+        return self._failure
+
+    def take(self, transfer: int) -> torch.Tensor:
+        """
+        Wait for a transfer and return it.
+
+        Raises
+        ------
+        InferenceAbandonedError
+            If the inference failed, or patience ran out.
+
+        """
+        start = time.monotonic()
+        with self._changed:
+            while transfer not in self._arrived:
+                reason = self._failure or self._patience(time.monotonic() - start)
+                if reason:
+                    raise InferenceAbandonedError(reason)
+                self._changed.wait(0.01)
+            return self._arrived.pop(transfer)

@@ -1,0 +1,76 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What really happened in an inference: measured spans on the monotonic clock."""
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """
+    Something that took from `start` to `stop`.
+
+    `lane` is a device or a direction of the link; times are seconds, on the
+    recording side's monotonic clock until `shift` moves them.
+    """
+
+    lane: str
+    kind: str
+    name: str
+    start: float
+    stop: float
+
+    def shift(self, seconds: float) -> Event:
+        """Return the event moved in time."""
+        return Event(self.lane, self.kind, self.name, self.start + seconds, self.stop + seconds)
+
+    def to_list(self) -> list[Any]:
+        """Return plain data for a report."""
+        return [self.lane, self.kind, self.name, self.start, self.stop]
+
+    @classmethod
+    def from_list(cls, data: Sequence[Any]) -> Event:
+        """Read what `to_list` wrote; ValueError if it is something else."""
+        if len(data) != 5:
+            raise ValueError(f'an event has five fields, got {data!r}')
+        lane, kind, name, start, stop = data
+        return cls(str(lane), str(kind), str(name), float(start), float(stop))
+
+
+class Recorder:
+    """Collects the events of one side in one inference; a compute span ends where a wait begins."""
+
+    def __init__(self, lane: str) -> None:
+        self.lane = lane
+        self.events: list[Event] = []
+        self._since = time.monotonic()
+        self._first = ''
+        self._last = ''
+
+    def ran(self, name: str) -> None:
+        """Note that an operator ran."""
+        self._first = self._first or name
+        self._last = name
+
+    def waited(self, name: str, start: float, stop: float) -> None:
+        """Close the compute span at `start` and note the wait."""
+        self.close(start)
+        self.events.append(Event(self.lane, 'wait', name, start, stop))
+        self._since = stop
+
+    def close(self, now: float) -> None:
+        """End the running compute span."""
+        if self._first:
+            name = self._first if self._first == self._last else f'{self._first} .. {self._last}'
+            self.events.append(Event(self.lane, 'compute', name, self._since, now))
+        self._first = self._last = ''
+
+
+def total(events: Iterable[Event], lane: str, kind: str) -> float:
+    """Seconds of all events of one kind on one lane."""
+    return sum(e.stop - e.start for e in events if e.lane == lane and e.kind == kind)

@@ -1,0 +1,42 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What everyone does: all on the robot, all on the server, or one cut between layers."""
+from __future__ import annotations
+
+import numpy as np
+
+from intradp_ros.planning import partition as make
+from intradp_ros.planning.cost import CostModel, LinkModel
+from intradp_ros.planning.loss import crossing_bytes
+from intradp_ros.planning.refine import best_of, judge, Judged
+from intradp_ros.planning.schedule import ROBOT, SERVER
+
+LOCAL, OFFLOAD, CUT, LOSS = 'local', 'offload', 'cut', 'loss'
+STRATEGIES = (LOCAL, OFFLOAD, CUT, LOSS)
+
+
+def best_local(cost: CostModel, link: LinkModel) -> Judged:
+    """Judge everything on the robot."""
+    return judge(cost, link, make.local(len(cost.split.operators)))
+
+
+def best_offload(cost: CostModel, link: LinkModel) -> Judged:
+    """Judge the whole input to the server, everything there, the result back."""
+    return judge(cost, link, make.offload(len(cost.split.operators)))
+
+
+def best_cut(cost: CostModel, link: LinkModel, *, checked: int = 6) -> Judged:
+    """
+    Find the best single layer cut: robot before it, server after it.
+
+    All positions are ranked by compute before, bytes across and compute
+    after; the best `checked` are judged by the simulator.
+    """
+    robot = np.cumsum([table[-1] for table in cost.seconds[ROBOT]])
+    server = np.cumsum([table[-1] for table in cost.seconds[SERVER]])
+    estimate = robot + crossing_bytes(cost.split) / link.up + server[-1] - server
+    ranked = np.argsort(estimate[:-1], kind='stable')[:checked]
+    count = len(cost.split.operators)
+    return best_of([judge(cost, link, make.cut(count, int(i) + 1)) for i in ranked]
+                   or [best_local(cost, link)])

@@ -1,0 +1,168 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The schedule book: for every bandwidth of a grid the schedule of every strategy.
+
+A readable file: partitions with what the simulator says of them.  Programs
+follow from a partition by `lowering.lower`, on both sides alike.
+"""
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from intradp_ros.planning.baselines import (
+    best_cut, best_local, best_offload, CUT, LOCAL, LOSS, OFFLOAD)
+from intradp_ros.planning.cost import CostModel, LinkModel
+from intradp_ros.planning.loss import loss
+from intradp_ros.planning.partition import local, offload, Partition, Stage
+from intradp_ros.planning.refine import best_of, Judged, refine
+
+FORMAT = 'intradp-schedule-book/1'
+Progress = Callable[[int, int], None]
+
+
+def bandwidth_grid(low: float = 1.0, high: float = 400.0, points: int = 20) -> tuple[float, ...]:
+    """Return bandwidths in Mbit/s, evenly spaced in the logarithm."""
+    return tuple(float(f'{b:.4g}') for b in np.geomspace(low, high, points))
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One schedule: for which bandwidth (Mbit/s) and strategy, and what it should take (s)."""
+
+    mbps: float
+    strategy: str
+    predicted: float
+    partition: Partition
+
+
+@dataclass(frozen=True)
+class ScheduleBook:
+    """
+    Entries for one graph; an entry's index is its schedule id.
+
+    Entries with the strategy ``loss`` are never predicted slower than
+    ``local``, ``offload`` and ``cut`` at the same bandwidth.  `axis` is the
+    split axis the partitions were made for; `link` keeps delay and overhead
+    (seconds) that were assumed.
+    """
+
+    digest: str
+    axis: int
+    delay: float
+    overhead: float
+    entries: tuple[Entry, ...]
+
+    @property
+    def grid(self) -> tuple[float, ...]:
+        """Bandwidths in Mbit/s, ascending."""
+        return tuple(sorted({e.mbps for e in self.entries}))
+
+    def choose(self, mbps: float, strategy: str = LOSS) -> int:
+        """
+        Return the schedule id for a predicted bandwidth.
+
+        The nearest grid point in the logarithm; below half of the lowest
+        one everything stays on the robot.
+        """
+        if strategy != LOCAL and mbps < self.grid[0] / 2:
+            strategy = LOCAL
+        distance = {i: abs(math.log(max(mbps, 1e-9) / e.mbps))
+                    for i, e in enumerate(self.entries) if e.strategy == strategy}
+        if not distance:
+            raise ValueError(f'the book has no strategy {strategy!r}; it has '
+                             f'{sorted({e.strategy for e in self.entries})}')
+        return min(distance, key=lambda i: distance[i])
+
+    def to_json(self) -> str:
+        """Return the book as indented JSON text."""
+        data = {'format': FORMAT, 'digest': self.digest, 'axis': self.axis, 'delay': self.delay,
+                'overhead': self.overhead,
+                'entries': [{**asdict(e), 'partition': e.partition.to_dict()}
+                            for e in self.entries]}
+        return json.dumps(data, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> ScheduleBook:
+        """
+        Read what `to_json` wrote.
+
+        Raises
+        ------
+        ValueError
+            If the text is no schedule book, or one of another format.
+
+        """
+        try:
+            data = json.loads(text)
+            if data.get('format') != FORMAT:
+                raise ValueError(f'its format is {data.get("format")!r}, wanted {FORMAT!r}')
+            return cls(str(data['digest']), int(data['axis']), float(data['delay']),
+                       float(data['overhead']), tuple(_entry(e) for e in data['entries']))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f'not a schedule book: {error}') from error
+
+    def save(self, path: Path) -> None:
+        """Write the book to a file."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self.to_json())
+
+    @classmethod
+    def load(cls, path: Path) -> ScheduleBook:
+        """Read a book from a file; ValueError if it is none."""
+        return cls.from_json(path.read_text())
+
+
+def _entry(data: Mapping[str, Any]) -> Entry:
+    mbps, predicted = float(data['mbps']), float(data['predicted'])
+    if not (0 < mbps < float('inf') and 0 <= predicted < float('inf')):
+        raise ValueError(f'impossible entry: {mbps} Mbit/s, {predicted} s')
+    return Entry(mbps, str(data['strategy']), predicted, Partition.from_dict(data['partition']))
+
+
+def make_book(cost: CostModel, digest: str, *, grid: Sequence[float] | None = None,
+              delay: float = 0.0, overhead: float = 0.0, seed: int = 0,
+              progress: Progress | None = None) -> ScheduleBook:
+    """
+    Compute the schedules of all strategies for every bandwidth.
+
+    `progress` is called with points done and points in all.
+    """
+    grid = tuple(grid or bandwidth_grid())
+    entries: list[Entry] = []
+    previous: Partition | None = None
+    for done, mbps in enumerate(grid):
+        link = LinkModel.symmetric(mbps, delay, overhead)
+        found = dict(_solve(cost, link, previous, seed))
+        previous = found[LOSS].partition
+        entries += [Entry(mbps, name, judged.latency, judged.partition)
+                    for name, judged in found.items()]
+        if progress:
+            progress(done + 1, len(grid))
+    return ScheduleBook(digest, cost.split.axis, delay, overhead, tuple(entries))
+
+
+def _solve(cost: CostModel, link: LinkModel, previous: Partition | None, seed: int,
+           ) -> Iterator[tuple[str, Judged]]:
+    baselines = {LOCAL: best_local(cost, link), OFFLOAD: best_offload(cost, link),
+                 CUT: best_cut(cost, link)}
+    yield from baselines.items()
+    starts = [loss(cost, link, seed=seed), *_simple_starts(cost, previous)]
+    refined = [refine(cost, link, start) for start in starts]
+    yield LOSS, best_of([*baselines.values(), *refined])
+
+
+def _simple_starts(cost: CostModel, previous: Partition | None) -> Iterator[Partition]:
+    """Begin also from one stage without exchanges, and from the neighbouring bandwidth."""
+    count = len(cost.split.operators)
+    yield Partition((Stage(count, 0.5, 1, 4),))
+    if previous not in (None, local(count), offload(count)):
+        yield previous  # type: ignore[misc]

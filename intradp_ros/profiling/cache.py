@@ -1,0 +1,44 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Profiles on disk, found again by model digest, split axis and device."""
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from intradp_ros.profiling.device import device_name
+from intradp_ros.profiling.profile import Profile
+
+
+def cache_folder() -> Path:
+    """Return the folder for profiles: ``$INTRADP_CACHE``, or one in the user's cache."""
+    given = os.environ.get('INTRADP_CACHE')
+    base = os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache'
+    return Path(given) if given else Path(base) / 'intradp_ros'
+
+
+def cache_path(digest: str, axis: int, folder: Path | None = None) -> Path:
+    """Return the file of a profile measured on this device."""
+    device = hashlib.sha256(device_name().encode()).hexdigest()[:12]
+    return (folder or cache_folder()) / 'profiles' / f'{digest[:16]}-axis{axis}-{device}.json'
+
+
+def cached_profile(digest: str, axis: int, measure: Callable[[], Profile],
+                   folder: Path | None = None) -> Profile:
+    """Return the profile of this model on this device, measuring it only the first time."""
+    path = cache_path(digest, axis, folder)
+    try:
+        profile = Profile.from_json(path.read_text())
+        if profile.digest == digest and profile.device == device_name():
+            return profile
+    except (OSError, ValueError):  # none yet, or a damaged one: measure
+        pass
+    profile = measure()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(f'.{os.getpid()}')
+    temporary.write_text(profile.to_json())
+    temporary.replace(path)
+    return profile

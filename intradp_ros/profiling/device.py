@@ -1,0 +1,50 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""The machine that computes: its name for profiles, and settings that make its times steady."""
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import sys
+from pathlib import Path
+
+import torch
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+
+
+def prepare_process(threads: int = 1) -> None:
+    """
+    Set up this process for steady inference times on the CPU.
+
+    By default glibc returns big activations to the system at every free,
+    and page faults then dominate large layers; and Python hands the GIL
+    over every 5 ms, which delays the receive thread.
+    """
+    torch.set_num_threads(threads)
+    sys.setswitchinterval(0.0005)
+    try:
+        libc = ctypes.CDLL(None)
+        libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+        libc.mallopt(M_MMAP_THRESHOLD, 2**30)
+    except (OSError, AttributeError):  # not glibc: times are only less steady
+        return
+
+
+def device_name() -> str:
+    """Name the hardware and whatever else decides operator times."""
+    isa = os.environ.get('ONEDNN_MAX_CPU_ISA', '')
+    parts = [_cpu_model(), torch.backends.cpu.get_cpu_capability(), isa and f'oneDNN {isa}',
+             f'{torch.get_num_threads()} thread(s)', f'torch {torch.__version__}']
+    return ', '.join(part for part in parts if part)
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path('/proc/cpuinfo').read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(':')[2].strip() for line in lines if line.startswith('model name')]
+    return names[0] if names else platform.machine()
