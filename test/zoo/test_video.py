@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from intradp_ros.zoo.video import BIKES, WHEEL, frames
+from intradp_ros.zoo.video import BIKES, frames, WHEEL
 from intradp_ros.zoo.wheel_files import MissingWheelError, wheel_file
 
 
