@@ -1,0 +1,78 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the launch files share. Needs `launch_ros`, which a ROS installation brings."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from launch import Action
+from launch.actions import DeclareLaunchArgument, GroupAction, SetEnvironmentVariable
+from launch.substitutions import LaunchConfiguration, PathJoinSubstitution
+from launch_ros.actions import LifecycleNode, PushRosNamespace
+from launch_ros.parameter_descriptions import ParameterValue
+from launch_ros.substitutions import FindPackageShare
+
+PACKAGE = 'intradp_ros'
+COMMON = ('namespace', 'use_sim_time', 'log_level', 'autostart', 'transport')
+
+
+def share(*path: str) -> PathJoinSubstitution:
+    """Return the place of a file below the package's share directory."""
+    return PathJoinSubstitution([FindPackageShare(PACKAGE), *path])
+
+
+def common_arguments() -> list[Action]:
+    """Return the declarations of the arguments that every launch file takes (`COMMON`)."""
+    return [
+        DeclareLaunchArgument(
+            'namespace', default_value='',
+            description='Namespace of the nodes; the same on robot and server.'),
+        DeclareLaunchArgument(
+            'use_sim_time', default_value='false', choices=['true', 'false'],
+            description='Take the time from /clock.'),
+        DeclareLaunchArgument(
+            'log_level', default_value='info',
+            choices=['debug', 'info', 'warn', 'error', 'fatal'],
+            description='Least severe log messages that are shown.'),
+        DeclareLaunchArgument(
+            'autostart', default_value='true', choices=['true', 'false'],
+            description='Configure and activate the nodes at once; false leaves that to a '
+                        'lifecycle manager.'),
+        DeclareLaunchArgument(
+            'transport', default_value='udp', choices=['udp', 'large_data'],
+            description='How Fast DDS carries tensors, the same on robot and server: udp is '
+                        'robust to loss and outages, large_data (TCP) is more efficient.'),
+    ]
+
+
+def params_file_argument(name: str, default: str) -> DeclareLaunchArgument:
+    """Return the declaration of a parameter file, by default one of the package."""
+    return DeclareLaunchArgument(
+        name, default_value=share('config', default),
+        description=f'YAML file with parameters in the manner of config/{default}.')
+
+
+def node(executable: str, params_file: str,
+         remappings: Iterable[tuple[str, str | LaunchConfiguration]] = ()) -> LifecycleNode:
+    """
+    Return the action that runs a node of the package.
+
+    :param params_file: the launch argument that names its parameter file.
+    """
+    return LifecycleNode(
+        package=PACKAGE, executable=executable, name=executable, namespace='', output='screen',
+        parameters=[LaunchConfiguration(params_file), {
+            'use_sim_time': ParameterValue(LaunchConfiguration('use_sim_time'), value_type=bool),
+            'autostart': ParameterValue(LaunchConfiguration('autostart'), value_type=bool)}],
+        remappings=list(remappings),
+        ros_arguments=['--log-level', LaunchConfiguration('log_level')])
+
+
+def node_group(*nodes: LifecycleNode) -> GroupAction:
+    """Return nodes in their namespace and with their DDS transport."""
+    profile = [share('config'), '/fastdds_', LaunchConfiguration('transport'), '.xml']
+    return GroupAction([
+        PushRosNamespace(LaunchConfiguration('namespace')),
+        SetEnvironmentVariable('FASTDDS_DEFAULT_PROFILES_FILE', profile),
+        *nodes])
