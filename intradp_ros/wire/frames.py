@@ -72,4 +72,13 @@ Frame = Chunk | Control
 
 
 class MalformedFrameError(ValueError):
-    """A frame from the network that must not be used; the text names the cause."""
+    """
+    A frame from the network that must not be used.
+
+    The text says what is wrong with this frame; `cause` is a short word for
+    the kind of fault, by which such frames are counted and logged.
+    """
+
+    def __init__(self, text: str, cause: str = 'malformed') -> None:
+        super().__init__(text)
+        self.cause = cause

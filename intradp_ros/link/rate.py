@@ -1,0 +1,89 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The link's rate as its receiver sees it, also when traffic comes in short bursts.
+
+Only time in which the link was busy tells its rate.  A chunk that was sent
+before its predecessor had arrived waited in a queue, and the time between
+the two arrivals is the time its bytes took; one that was sent later found
+the link idle, and the time before it tells nothing.  Whether it waited
+follows from the sending times: their offset to the receiver's clock is the
+smallest delay seen, less the time of the chunk's own bytes.
+"""
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+_NS = 1_000_000_000
+#: An idle time below this part of a gap is not worth breaking a run for.
+_TOLERANCE = 0.1
+
+
+@dataclass(slots=True)
+class _Run:
+    """Chunks that arrived back to back; `nbytes` are those that came within the span."""
+
+    start: int
+    end: int
+    nbytes: int = 0
+
+    @property
+    def rate(self) -> float:
+        """Bytes per second; 0.0 for a run of one chunk."""
+        return self.nbytes * _NS / (self.end - self.start) if self.end > self.start else 0.0
+
+
+class ReceiverRate:
+    """
+    Rate of a path in bytes per second from the arrivals of chunks.
+
+    Times are nanoseconds.  Sending times may be on another clock than
+    arrivals, with any offset.  The estimate is the largest over the runs of
+    the last `horizon` seconds, or over the last two if there are fewer;
+    runs much smaller than the largest are too noisy to take part.
+    """
+
+    def __init__(self, horizon: float = 1.0, segment: float = 0.25, path_memory: int = 64) -> None:
+        self._horizon = int(horizon * _NS)
+        self._segment = int(segment * _NS)
+        self._runs: deque[_Run] = deque()
+        self._current: _Run | None = None
+        self._delays: deque[tuple[int, int]] = deque(maxlen=path_memory)
+
+    def arrived(self, arrival: int, nbytes: int, sent: int) -> None:
+        """Take the arrival of a chunk."""
+        self._delays.append((arrival - sent, nbytes))
+        run = self._current
+        if run is None or arrival < run.end or not self._waited(run.end, arrival, sent):
+            self._start_run(arrival)
+            return
+        run.end = arrival
+        run.nbytes += nbytes
+        if run.end - run.start >= self._segment:
+            self._start_run(arrival)
+
+    def rate(self, now: int) -> float:
+        """Return the estimate; 0.0 as long as no two chunks came back to back."""
+        recent = [run for run in self._runs if run.end >= now - self._horizon]
+        runs = recent if len(recent) >= 2 else list(self._runs)[-2:]
+        if self._current is not None and self._current.nbytes:
+            runs.append(self._current)
+        enough = max((run.nbytes for run in runs), default=0) / 2
+        return max((run.rate for run in runs if run.nbytes >= enough), default=0.0)
+
+    def _waited(self, previous: int, arrival: int, sent: int) -> bool:
+        """Tell whether the chunk was queued behind the one that arrived at `previous`."""
+        rate = self.rate(previous)
+        own = _NS / rate if rate > 0.0 else 0.0
+        path = min(delay - nbytes * own for delay, nbytes in self._delays)
+        idle = sent + path - previous
+        return idle <= _TOLERANCE * (arrival - previous)
+
+    def _start_run(self, arrival: int) -> None:
+        if self._current is not None and self._current.nbytes:
+            self._runs.append(self._current)
+        self._current = _Run(arrival, arrival)
+        while len(self._runs) > 2 and self._runs[0].end < arrival - self._horizon:
+            self._runs.popleft()

@@ -1,0 +1,161 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+How many bytes may be under way: enough to fill the link, too few to fill its queues.
+
+A transport that is handed more than the link takes either blocks its caller
+or drops; both are worse than waiting here, where a chunk that has become
+useless can still be withdrawn.  The window is `gain` times what the link
+holds: rate x round trip, and the chunk that is just being serialised.  The
+round trip is taken from chunks that found nothing in flight before them;
+others also waited in the queue that the window itself allows, and a window
+that grows with its own queue never stops growing.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from intradp_ros.link.filters import RecentMax, RecentMin
+
+#: Without an acknowledgement for this long, at least, chunks under way are given up.
+MIN_PATIENCE = 0.2
+MAX_PATIENCE = 2.0
+#: The window before the first rate is known, in chunks.
+INITIAL_CHUNKS = 4
+#: A round trip older than this is measured anew, if need be by letting the path run empty.
+ROUND_TRIP_MEMORY = 10.0
+_REORDER = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Flying:
+    """A chunk in flight; `alone` if it found the path empty."""
+
+    nbytes: int
+    sent: float
+    alone: bool
+
+
+class SendWindow:
+    """
+    Bytes in flight against a limit that follows the measured link.
+
+    Rates are bytes per second, times seconds of any steady clock.  Chunks
+    are named by increasing sequence numbers.
+    """
+
+    def __init__(
+        self, chunk_bytes: int, *, gain: float = 2.0, max_bytes: int = 600_000,
+        max_chunks: int = 200,
+    ) -> None:
+        if chunk_bytes < 1 or max_chunks < 2 or gain <= 0:
+            raise ValueError('chunk_bytes and gain must be positive and max_chunks at least 2, '
+                             f'got {chunk_bytes}, {gain}, {max_chunks}')
+        self._chunk_bytes = chunk_bytes
+        self._gain = gain
+        self._max_bytes = max(max_bytes, 2 * chunk_bytes)
+        self._max_chunks = max_chunks
+        self._rate = RecentMax(2.0)
+        self._delay = RecentMin(ROUND_TRIP_MEMORY)
+        self._measured = float('-inf')
+        self._flight: dict[int, _Flying] = {}
+        self._last_ack = float('-inf')
+        self._silences = 0
+        self.in_flight = 0
+        self.lost = 0
+
+    @property
+    def sequences(self) -> tuple[int, ...]:
+        """Chunks in flight, in the order in which they were sent."""
+        return tuple(self._flight)
+
+    def rate(self, now: float) -> float:
+        """Return the largest rate reported in the last seconds; 0.0 if unknown."""
+        return self._rate.value(now) or 0.0
+
+    def round_trip(self, now: float) -> float:
+        """Return the round trip of an idle path for an empty chunk; 0.0 if unknown."""
+        return self._delay.value(now) or 0.0
+
+    def limit(self, now: float) -> int:
+        """Return how many bytes may be in flight."""
+        rate = self.rate(now)
+        if rate > 0.0:
+            wanted = int(self._gain * (rate * self.round_trip(now) + self._chunk_bytes))
+        else:
+            wanted = INITIAL_CHUNKS * self._chunk_bytes
+        return min(self._max_bytes, max(2 * self._chunk_bytes, wanted))
+
+    def fits(self, nbytes: int, now: float) -> bool:
+        """Tell whether a chunk of that size may be sent now; one alone always may."""
+        if not self._flight:
+            return True
+        if self.rate(now) > 0.0 and now - self._measured > ROUND_TRIP_MEMORY:
+            return False
+        return (len(self._flight) < self._max_chunks
+                and self.in_flight + nbytes <= self.limit(now))
+
+    def sent(self, sequence: int, nbytes: int, now: float) -> None:
+        """Note that a chunk was handed to the transport."""
+        self._flight[sequence] = _Flying(nbytes, now, alone=not self._flight)
+        self.in_flight += nbytes
+
+    def acknowledged(self, sequence: int, rate: float, now: float) -> bool:
+        """
+        Note an acknowledgement and the rate its sender measured (0.0 if unknown).
+
+        Return whether the chunk was in flight.  Chunks sent well before it
+        that are still in flight were overtaken: they, or their
+        acknowledgements, are lost.
+        """
+        found = self._land(sequence)
+        if found is None:
+            return False
+        self._last_ack, self._silences = now, 0
+        if rate > 0.0:
+            self._rate.update(rate, now)
+        self._measure_delay(found, now)
+        self._give_up([s for s in self._flight if s < sequence - _REORDER])
+        return True
+
+    def expire(self, now: float) -> int:
+        """Give up the chunks in flight if the other side has been silent; return how many."""
+        patience = self.patience(now)
+        gone = [s for s, flying in self._flight.items() if now - flying.sent >= patience]
+        if not gone or now - self._last_ack < patience:
+            return 0
+        self._silences += 1
+        self._give_up(gone)
+        return len(gone)
+
+    def patience(self, now: float) -> float:
+        """Return how long silence is borne; doubles with every time it was in vain."""
+        rate = self.rate(now)
+        usual = 3.0 * (self.round_trip(now) + self.limit(now) / rate) if rate > 0.0 else 0.0
+        return min(MAX_PATIENCE, max(MIN_PATIENCE, usual) * 2.0 ** min(self._silences, 10))
+
+    def age(self, now: float) -> float:
+        """Return the seconds since the last acknowledgement; inf before the first."""
+        return now - self._last_ack
+
+    def _measure_delay(self, flying: _Flying, now: float) -> None:
+        rate = self.rate(now)
+        own = flying.nbytes / rate if rate > 0.0 else 0.0
+        delay = max(0.0, now - flying.sent - own)
+        known = self._delay.value(now)
+        if flying.alone or known is None or delay < known:
+            self._delay.update(delay, now)
+        if flying.alone and rate > 0.0:
+            self._measured = now
+
+    def _give_up(self, sequences: list[int]) -> None:
+        for sequence in sequences:
+            self._land(sequence)
+        self.lost += len(sequences)
+
+    def _land(self, sequence: int) -> _Flying | None:
+        found = self._flight.pop(sequence, None)
+        if found is not None:
+            self.in_flight -= found.nbytes
+        return found

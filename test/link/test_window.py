@@ -1,0 +1,176 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""The send window on simulated links."""
+from __future__ import annotations
+
+from collections import deque
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+import pytest
+
+from intradp_ros.link.filters import RecentMax, RecentMin
+from intradp_ros.link.rate import ReceiverRate
+from intradp_ros.link.window import INITIAL_CHUNKS, MAX_PATIENCE, MIN_PATIENCE, SendWindow
+
+CHUNK = 30_000
+
+
+def stream(window: SendWindow, rate: float, delay: float, seconds: float) -> tuple[float, int]:
+    """
+    Send without pause over a link of `rate` bytes/s and a one-way `delay`.
+
+    Return the rate achieved over the second half, and the most bytes queued in it.
+    """
+    now, free, sequence, queued, landed = 0.0, 0.0, 0, 0, 0
+    acks: deque[tuple[float, int, float]] = deque()
+    receiver = ReceiverRate()
+    while now < seconds:
+        while window.fits(CHUNK, now):
+            window.sent(sequence, CHUNK, now)
+            free = max(free, now) + CHUNK / rate
+            arrival = int((free + delay) * 1e9)
+            receiver.arrived(arrival, CHUNK, int(now * 1e9))
+            acks.append((free + 2 * delay, sequence, receiver.rate(arrival)))
+            sequence += 1
+            if now > seconds / 2:
+                queued = max(queued, int((free - now) * rate))
+                landed += CHUNK
+        now, acknowledged, seen = acks.popleft()
+        assert window.acknowledged(acknowledged, seen, now)
+    return landed / (seconds / 2), queued
+
+
+@settings(max_examples=40, deadline=None)
+@given(mbit=st.floats(2, 200), delay=st.floats(0.0, 0.02))
+def test_fills_the_link_without_filling_its_queue(mbit: float, delay: float) -> None:
+    """Any link is used to at least nine tenths, with a queue of about what the link holds."""
+    rate = mbit * 125_000
+    window = SendWindow(CHUNK, max_bytes=10_000_000)
+    achieved, queued = stream(window, rate, delay, 30.0)
+    assert achieved > 0.9 * rate
+    assert queued <= 2.2 * (2 * delay * rate + CHUNK)
+    assert window.lost == 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_counts_exactly_what_is_in_flight(data: st.DataObject) -> None:
+    """Whatever is sent, acknowledged (or not, or twice) and given up, no byte is miscounted."""
+    window = SendWindow(CHUNK, max_chunks=5)
+    now, flying = 0.0, {}
+    for sequence in range(data.draw(st.integers(1, 60))):
+        now += data.draw(st.sampled_from((0.0, 0.01, 0.3, 3.0)))
+        size = data.draw(st.integers(0, CHUNK))
+        if window.fits(size, now):
+            window.sent(sequence, size, now)
+            flying[sequence] = size
+        if data.draw(st.booleans()):
+            wanted = data.draw(st.integers(0, sequence + 2))
+            assert window.acknowledged(wanted, 1e6, now) == (wanted in flying)
+            if flying.pop(wanted, None) is not None:
+                flying = {s: n for s, n in flying.items() if s >= wanted - 3}
+        if window.expire(now):
+            flying = {s: flying[s] for s in window.sequences}
+        assert window.in_flight == sum(flying.values())
+        assert sorted(window.sequences) == sorted(flying)
+        assert len(flying) <= 5
+
+
+def test_limits() -> None:
+    """Four chunks to begin with, never below two, never above the limit."""
+    window = SendWindow(CHUNK, max_bytes=200_000)
+    assert window.limit(0.0) == INITIAL_CHUNKS * CHUNK
+    window.sent(0, CHUNK, 0.0)
+    window.acknowledged(0, 1e6, 0.030)
+    assert window.limit(0.030) == 2 * CHUNK
+    window = SendWindow(CHUNK, max_bytes=200_000)
+    window.sent(0, CHUNK, 0.0)
+    window.acknowledged(0, 1e9, 1.0)
+    assert window.limit(1.0) == 200_000
+
+
+def test_one_chunk_may_always_be_sent() -> None:
+    """A chunk larger than the window does not wait for ever."""
+    window = SendWindow(100)
+    assert window.fits(10**9, 0.0)
+    window.sent(0, 10**9, 0.0)
+    assert not window.fits(1, 0.0)
+
+
+def test_round_trip_is_that_of_an_empty_chunk() -> None:
+    """The time of the chunk's own bytes is taken off, and the least sample counts."""
+    window = SendWindow(CHUNK)
+    for sequence, wait in enumerate((0.050, 0.034, 0.080)):
+        window.sent(sequence, CHUNK, float(sequence))
+        window.acknowledged(sequence, CHUNK / 0.030, sequence + wait)
+    assert window.round_trip(2.0) == pytest.approx(0.004, rel=0.05)
+
+
+def test_silence_frees_the_window_ever_more_slowly() -> None:
+    """Lost acknowledgements do not block for ever; a dead link is not flooded."""
+    window, now, sequence, freed = SendWindow(CHUNK), 0.0, 0, []
+    while now < 20.0:
+        while window.fits(CHUNK, now):
+            window.sent(sequence, CHUNK, now)
+            sequence += 1
+        if window.expire(now):
+            freed.append(now)
+        now += 0.01
+    waits = [b - a for a, b in zip(freed, freed[1:])]
+    assert freed[0] == pytest.approx(MIN_PATIENCE, abs=0.02)
+    assert all(b >= a - 0.02 for a, b in zip(waits, waits[1:]))
+    assert max(waits) == pytest.approx(MAX_PATIENCE, abs=0.02)
+    assert window.lost == sequence - len(window.sequences)
+    while not window.fits(CHUNK, now):
+        now += 0.1
+        window.expire(now)
+    window.sent(sequence, CHUNK, now)
+    window.acknowledged(sequence, 1e6, now + 0.04)
+    assert window.patience(now + 0.04) < 0.4
+
+
+def test_a_chunk_overtaken_is_given_up_at_once() -> None:
+    """One lost acknowledgement among many does not shrink the window."""
+    window = SendWindow(CHUNK, max_bytes=10**7)
+    for sequence in range(INITIAL_CHUNKS):
+        window.sent(sequence, CHUNK, 0.0)
+    for sequence in range(1, 8):
+        window.acknowledged(sequence, 1e6, 0.01 * sequence)
+        window.sent(sequence + 3, CHUNK, 0.01 * sequence)
+    assert 0 not in window.sequences
+    assert window.lost == 1
+
+
+def test_filters() -> None:
+    """The largest of the last seconds, the last one if all are older, and the aged smallest."""
+    largest = RecentMax(2.0)
+    assert largest.value(0.0) is None
+    for now, value in ((0.0, 9.0), (1.0, 5.0), (1.5, 7.0), (1.6, 2.0)):
+        largest.update(value, now)
+    assert [largest.value(t) for t in (1.6, 2.5, 3.55, 99.0)] == [9.0, 7.0, 2.0, 2.0]
+    smallest = RecentMin(2.0)
+    assert smallest.value(0.0) is None
+    for now, value in ((0.0, 3.0), (1.0, 5.0), (1.5, 4.0)):
+        smallest.update(value, now)
+    assert [smallest.value(t) for t in (1.5, 2.5, 99.0)] == [3.0, 4.0, 4.0]
+
+
+def test_the_round_trip_is_measured_anew_when_the_path_never_runs_empty() -> None:
+    """A path that got longer is believed after ten seconds of streaming, and the window grows."""
+    window = SendWindow(CHUNK, max_bytes=10**7)
+    before, _ = stream(window, 12.5e6, 0.001, 5.0)
+    assert window.round_trip(5.0) == pytest.approx(0.002, abs=0.0005)
+    shift = SendWindow(CHUNK, max_bytes=10**7)
+    shift.sent(0, CHUNK, -11.0)
+    shift.acknowledged(0, 12.5e6, -11.0 + CHUNK / 12.5e6 + 0.002)
+    after, _ = stream(shift, 12.5e6, 0.030, 20.0)
+    assert after > 0.9 * 12.5e6
+    assert shift.round_trip(20.0) == pytest.approx(0.060, abs=0.005)
+
+
+def test_impossible_settings_are_refused() -> None:
+    """The error names the values."""
+    with pytest.raises(ValueError, match='got 0, 2.0, 200'):
+        SendWindow(0)

@@ -1,0 +1,70 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""The order of frames that wait, and the count of those refused."""
+from __future__ import annotations
+
+import pytest
+import torch
+
+from intradp_ros.operators.region import Region
+from intradp_ros.wire.chunking import split
+from intradp_ros.wire.frames import Chunk, Control, ControlKind
+from intradp_ros.wire.queue import FrameQueue, payload_bytes
+from intradp_ros.wire.rejections import MAX_CAUSES, Rejections
+
+
+def chunks_of(inference: int) -> list[Chunk]:
+    """Return three chunks of 4 bytes."""
+    return list(split(torch.zeros(3), session=1, epoch=1, inference=inference, schedule=0,
+                      transfer=0, value=0, region=Region(0, 3), chunk_bytes=4))
+
+
+def test_control_overtakes_chunks_and_each_keeps_its_order() -> None:
+    """First all control frames, then all chunks."""
+    queue = FrameQueue()
+    chunks = chunks_of(1)
+    ping, bye = Control(ControlKind.PING), Control(ControlKind.BYE)
+    for frame in (chunks[0], ping, chunks[1], bye, chunks[2]):
+        queue.put(frame)
+    assert queue.next() is ping
+    order = [queue.pop() for _ in range(len(queue))]
+    assert order == [ping, bye, *chunks]
+    assert queue.next() is None
+    with pytest.raises(IndexError):
+        queue.pop()
+
+
+def test_abandoning_takes_only_that_inference() -> None:
+    """Chunks of other inferences and control frames stay."""
+    queue = FrameQueue()
+    for frame in (*chunks_of(1), Control(ControlKind.PING), *chunks_of(2)):
+        queue.put(frame)
+    assert queue.abandon(1) == 3
+    assert len(queue) == 4
+    assert queue.abandon(1) == 0
+
+
+def test_payload_is_that_of_chunks() -> None:
+    """Only tensor bytes count as payload."""
+    assert payload_bytes(chunks_of(1)[0]) == 4
+    assert payload_bytes(Control(ControlKind.PING)) == 0
+
+
+def test_rejections_are_all_counted_and_seldom_logged() -> None:
+    """One line a second for each cause, however many come."""
+    rejections = Rejections()
+    logged = [rejections.count(cause, now=i * 0.01)
+              for i in range(250) for cause in ('size', 'dtype')]
+    assert rejections.by_cause() == {'size': 250, 'dtype': 250}
+    assert rejections.total == 500
+    assert sum(logged) == 2 * 3
+
+
+def test_causes_without_end_do_not_fill_memory() -> None:
+    """Causes beyond the limit share a count."""
+    rejections = Rejections()
+    for number in range(1000):
+        rejections.count(str(number), now=0.0)
+    assert rejections.total == 1000
+    assert len(rejections.by_cause()) == MAX_CAUSES + 1
