@@ -4,8 +4,9 @@
 """Runs a compiled program: the loop both sides spend their time in."""
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
+import time
+from typing import Any
 
 import torch
 
@@ -14,7 +15,7 @@ from intradp_ros.execution.program import Await, Emit, Gather, Program, Run
 from intradp_ros.execution.timeline import Recorder
 
 SendTransfer = Callable[[int, torch.Tensor], None]
-Slots = list[torch.Tensor | None]
+Slots = list[Any]
 
 
 class Execution:
@@ -25,9 +26,11 @@ class Execution:
     inference can start from what was already computed.
     """
 
-    def __init__(self, program: Program, mailbox: Mailbox | None = None,
-                 send: SendTransfer | None = None, recorder: Recorder | None = None) -> None:
-        self.program, self.mailbox, self.send, self.recorder = program, mailbox, send, recorder
+    def __init__(self, program: Program, recorder: Recorder, mailbox: Mailbox | None = None,
+                 send: SendTransfer | None = None) -> None:
+        self.program, self.recorder = program, recorder
+        self.mailbox = mailbox or Mailbox(_nobody)
+        self.send = send or _nowhere
         self.slots: Slots = [None] * program.slots
 
     def run(self, inputs: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor]:
@@ -44,9 +47,8 @@ class Execution:
             self.slots[self.program.inputs[value]] = tensor
         with torch.inference_mode():
             self._loop()
-        if self.recorder:
-            self.recorder.close(time.monotonic())
-        return {v: self.slots[slot] for v, slot in self.program.outputs.items()}  # type: ignore
+        self.recorder.close(time.monotonic())
+        return {v: self.slots[slot] for v, slot in self.program.outputs.items()}
 
     def _loop(self) -> None:
         slots, mailbox, recorder = self.slots, self.mailbox, self.recorder
@@ -54,37 +56,41 @@ class Execution:
             if isinstance(instruction, Run):
                 result = instruction.kernel([slots[i] for i in instruction.arguments])
                 _store(slots, instruction.results, result)
-                if recorder:
-                    recorder.ran(instruction.name)
+                recorder.ran(instruction.name)
             elif isinstance(instruction, Gather):
                 slots[instruction.result] = _gather(slots, instruction.cuts)
             elif isinstance(instruction, Emit):
-                self.send(instruction.transfer, slots[instruction.slot])  # type: ignore
+                self.send(instruction.transfer, slots[instruction.slot])
             else:
                 slots[instruction.result] = self._await(instruction)
-            if mailbox is not None and mailbox.failure:
+            if mailbox.failure:
                 raise InferenceAbandonedError(mailbox.failure)
             for slot in instruction.free:
                 slots[slot] = None
 
     def _await(self, instruction: Await) -> torch.Tensor:
         start = time.monotonic()
-        tensor = self.mailbox.take(instruction.transfer)  # type: ignore
-        if self.recorder:
-            self.recorder.waited(str(instruction.transfer), start, time.monotonic())
+        tensor = self.mailbox.take(instruction.transfer)
+        self.recorder.waited(str(instruction.transfer), start, time.monotonic())
         return tensor
 
 
-def _store(slots: Slots, results: Sequence[int | None], result: object) -> None:
-    if isinstance(result, torch.Tensor):
-        slots[results[0]] = result  # type: ignore
-        return
-    for slot, tensor in zip(results, result):  # type: ignore
+def _store(slots: Slots, results: Sequence[int | None], result: Any) -> None:
+    tensors = (result,) if isinstance(result, torch.Tensor) else result
+    for slot, tensor in zip(results, tensors):
         if slot is not None:
             slots[slot] = tensor
 
 
+def _nobody(waited: float) -> str:
+    return 'there is no other side'
+
+
+def _nowhere(transfer: int, tensor: torch.Tensor) -> None:
+    raise InferenceAbandonedError(f'transfer {transfer} has nowhere to go')
+
+
 def _gather(slots: Slots, cuts: Sequence[tuple[int, int, int, int]]) -> torch.Tensor:
-    parts = [slots[slot].narrow(dim, start, rows)  # type: ignore
+    parts = [slots[slot].narrow(dim, start, rows)
              for slot, dim, start, rows in cuts]
     return parts[0] if len(parts) == 1 else torch.cat(parts, cuts[0][1])

@@ -4,9 +4,9 @@
 """Where the transfers of one inference arrive and its program waits for them."""
 from __future__ import annotations
 
+from collections.abc import Callable
 import threading
 import time
-from collections.abc import Callable
 
 import torch
 

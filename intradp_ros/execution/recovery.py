@@ -10,9 +10,10 @@ import torch
 
 from intradp_ros.execution.interpreter import Execution
 from intradp_ros.execution.program import compile_steps
+from intradp_ros.execution.timeline import Recorder
 from intradp_ros.operators.local_operator import Parameters, SplitGraph
 from intradp_ros.operators.region import EMPTY, Region
-from intradp_ros.planning.schedule import Compute
+from intradp_ros.planning.schedule import Compute, ROBOT
 
 Held = Sequence[tuple[int, Region, torch.Tensor]]
 
@@ -70,7 +71,7 @@ def finish_alone(split: SplitGraph, held: Held, parameters: Parameters) -> dict[
     steps = missing_steps(split, regions)
     program = compile_steps(split, steps, parameters, [(v, r) for v, r, _ in held],
                             split.graph.output_values)
-    execution = Execution(program)
+    execution = Execution(program, Recorder(ROBOT))
     for slot, (_, _, tensor) in enumerate(held):
         execution.slots[slot] = tensor
     return execution.run({})

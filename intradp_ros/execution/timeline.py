@@ -4,9 +4,9 @@
 """What really happened in an inference: measured spans on the monotonic clock."""
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+import time
 from typing import Any
 
 
@@ -43,7 +43,7 @@ class Event:
 
 
 class Recorder:
-    """Collects the events of one side in one inference; a compute span ends where a wait begins."""
+    """Collects the events of one side; a compute span ends where a wait begins."""
 
     def __init__(self, lane: str) -> None:
         self.lane = lane

@@ -43,12 +43,14 @@ class Rows:
     @property
     def some(self) -> Bools:
         """Where there are any rows."""
-        return self.stop > self.start
+        some: Bools = self.stop > self.start
+        return some
 
     @property
     def count(self) -> Ints:
         """Count of rows."""
-        return np.maximum(self.stop - self.start, 0)
+        count: Ints = np.maximum(self.stop - self.start, 0)
+        return count
 
     def hull(self, other: Rows) -> Rows:
         """Return the smallest regions that cover both."""
@@ -206,10 +208,11 @@ def _missing(split: SplitGraph, demand: _Demand, compute: dict[str, list[Rows]],
         for value, rows in enumerate(split.rows):
             asked = demand.crossing[side][value]
             producer = split.graph.producer.get(value)
-            if producer is None:
-                result[side].append(asked if side == SERVER else Rows.empty(len(asked.start), rows))
-                continue
-            result[side].append(_minus(asked, compute[side][producer], rows))
+            if producer is not None:
+                asked = _minus(asked, compute[side][producer], rows)
+            elif side == ROBOT:  # it has the inputs
+                asked = Rows.empty(len(asked.start), rows)
+            result[side].append(asked)
     return result
 
 

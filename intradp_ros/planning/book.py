@@ -9,17 +9,24 @@ follow from a partition by `lowering.lower`, on both sides alike.
 """
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+import json
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from intradp_ros.planning.baselines import (
-    best_cut, best_local, best_offload, CUT, LOCAL, LOSS, OFFLOAD)
+    best_cut,
+    best_local,
+    best_offload,
+    CUT,
+    LOCAL,
+    LOSS,
+    OFFLOAD,
+)
 from intradp_ros.planning.cost import CostModel, LinkModel
 from intradp_ros.planning.loss import loss
 from intradp_ros.planning.partition import local, offload, Partition, Stage
@@ -164,5 +171,5 @@ def _simple_starts(cost: CostModel, previous: Partition | None) -> Iterator[Part
     """Begin also from one stage without exchanges, and from the neighbouring bandwidth."""
     count = len(cost.split.operators)
     yield Partition((Stage(count, 0.5, 1, 4),))
-    if previous not in (None, local(count), offload(count)):
-        yield previous  # type: ignore[misc]
+    if previous and previous not in (local(count), offload(count)):
+        yield previous

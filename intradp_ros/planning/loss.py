@@ -20,7 +20,7 @@ import numpy.typing as npt
 from scipy.optimize import differential_evolution
 
 from intradp_ros.operators.local_operator import SplitGraph
-from intradp_ros.planning.assignment import Assignment, assign, Rows
+from intradp_ros.planning.assignment import assign, Assignment, Rows
 from intradp_ros.planning.cost import CostModel, LinkModel
 from intradp_ros.planning.partition import Partition, Stage
 from intradp_ros.planning.schedule import ROBOT, SERVER, SIDES
@@ -62,7 +62,7 @@ class _Recurrence:
         self.arrival: dict[tuple[str, int], Floats] = {}
 
     def compute(self, side: str, index: int) -> None:
-        """T^i = max(T^{i-1}, arrival of what is missing) + compute(X_i)."""
+        """Advance T^i: the later of T^{i-1} and the missing rows' arrival, and the compute."""
         rows: Rows = self.assignment.compute[side][index]
         active = rows.some
         if not active.any():
@@ -76,7 +76,7 @@ class _Recurrence:
         self.ready[side] = np.where(active, start + seconds, self.ready[side])
 
     def transmit(self, value: int) -> None:
-        """Queue M_i and N_i: transmit() includes waiting for earlier transfers."""
+        """Queue M_i and N_i; a transfer also waits for the earlier ones."""
         for target, source in ((SERVER, ROBOT), (ROBOT, SERVER)):
             rows = self.assignment.missing[target][value]
             active = rows.some

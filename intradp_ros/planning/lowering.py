@@ -15,10 +15,18 @@ from dataclasses import dataclass
 
 from intradp_ros.operators.local_operator import SplitGraph
 from intradp_ros.operators.region import Region
-from intradp_ros.planning.assignment import OTHER, assign_one
+from intradp_ros.planning.assignment import assign_one, OTHER, Rows
 from intradp_ros.planning.partition import Partition
 from intradp_ros.planning.schedule import (
-    Compute, Receive, ROBOT, Schedule, Send, SIDES, Step, Transfer)
+    Compute,
+    Receive,
+    ROBOT,
+    Schedule,
+    Send,
+    SIDES,
+    Step,
+    Transfer,
+)
 
 
 def lower(split: SplitGraph, partition: Partition) -> Schedule:
@@ -51,7 +59,7 @@ class _Parts:
 def _parts(split: SplitGraph, partition: Partition) -> _Parts:
     a = assign_one(split, partition)
 
-    def plain(rows: dict) -> dict[str, list[Region]]:
+    def plain(rows: dict[str, list[Rows]]) -> dict[str, list[Region]]:
         return {side: [r.region(0) for r in rows[side]] for side in SIDES}
 
     return _Parts(a.stage.tolist(), plain(a.compute), plain(a.crossing), plain(a.missing))
@@ -150,8 +158,8 @@ def _program(split: SplitGraph, parts: _Parts, side: str, computes: list[Compute
         for value, rowmap in zip(op.operator.inputs, op.maps):
             steps += incoming.wait_for(value, rowmap(compute.region))
         steps.append(compute)
-        for value in op.operator.outputs:
-            steps += outgoing.ready(value, compute.region.stop)
+        for produced in op.operator.outputs:
+            steps += outgoing.ready(produced, compute.region.stop)
     if side == ROBOT:
         for value in split.graph.output_values:
             steps += incoming.wait_for(value, parts.crossing[ROBOT][value])
@@ -184,8 +192,8 @@ class _Outgoing:
                 self.open.setdefault(t.value, []).append(t)
 
     def ready(self, value: int | None, stop: int) -> list[Send]:
-        done = [t for t in self.open.get(value, ()) if t.region.stop <= stop] if value is not None \
-            else []
+        waiting = self.open.get(value, []) if value is not None else []
+        done = [t for t in waiting if t.region.stop <= stop]
         for t in done:
             self.open[t.value].remove(t)
         return [Send(t.id) for t in done]

@@ -4,8 +4,9 @@
 """Sharpening a partition with the exact simulator: shares and bands, one step at a time."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from intradp_ros.planning.cost import CostModel, LinkModel
 from intradp_ros.planning.lowering import lower
@@ -13,6 +14,7 @@ from intradp_ros.planning.partition import Partition, Stage
 from intradp_ros.planning.simulator import simulate
 
 BANDS = (1, 2, 4, 8, 16)
+Moves = Callable[[Partition], Iterator[Partition]]
 STEPS = (0.16, 0.08, 0.04, 0.02, 0.01)
 
 
@@ -39,7 +41,7 @@ def refine(cost: CostModel, link: LinkModel, start: Partition, *, gain: float = 
     best = judge(cost, link, start)
     best = _descend(cost, link, best, _band_moves, gain)
     for step in STEPS:
-        best = _descend(cost, link, best, lambda p, s=step: _share_moves(p, s), gain)
+        best = _descend(cost, link, best, partial(_share_moves, step), gain)
     return _descend(cost, link, best, _band_moves, gain)
 
 
@@ -48,7 +50,8 @@ def best_of(judged: Iterable[Judged]) -> Judged:
     return min(judged, key=lambda j: j.latency)
 
 
-def _descend(cost: CostModel, link: LinkModel, best: Judged, moves, gain: float) -> Judged:
+def _descend(cost: CostModel, link: LinkModel, best: Judged, moves: Moves,
+             gain: float) -> Judged:
     for _ in range(8):
         found = min((judge(cost, link, p) for p in moves(best.partition)),
                     key=lambda j: j.latency, default=best)
@@ -63,7 +66,7 @@ def _replaced(partition: Partition, index: int, stage: Stage) -> Partition:
     return Partition(stages[:index] + (stage,) + stages[index + 1:])
 
 
-def _share_moves(partition: Partition, step: float) -> Iterator[Partition]:
+def _share_moves(step: float, partition: Partition) -> Iterator[Partition]:
     for index, stage in enumerate(partition.stages):
         for share in (stage.share - step, stage.share + step):
             share = round(min(1.0, max(0.0, share)), 4)

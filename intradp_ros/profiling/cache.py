@@ -4,9 +4,9 @@
 """Profiles on disk, found again by model digest, split axis and device."""
 from __future__ import annotations
 
+from collections.abc import Callable
 import hashlib
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from intradp_ros.profiling.device import device_name
@@ -32,7 +32,8 @@ def cached_profile(digest: str, axis: int, measure: Callable[[], Profile],
     path = cache_path(digest, axis, folder)
     try:
         profile = Profile.from_json(path.read_text())
-        if profile.digest == digest and profile.device == device_name():
+        found = (profile.digest, profile.axis, profile.device)
+        if found == (digest, axis, device_name()):
             return profile
     except (OSError, ValueError):  # none yet, or a damaged one: measure
         pass

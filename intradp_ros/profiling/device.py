@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+from pathlib import Path
 import platform
 import sys
-from pathlib import Path
 
 import torch
 

@@ -4,9 +4,9 @@
 """Timing every operator at several region heights on this machine's own hardware."""
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -45,8 +45,8 @@ def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
                 progress(len(timings), len(split.operators))
         whole = _seconds_of_graph(split, inputs)
     total = sum(timing.seconds[-1] for timing in timings)
-    return Profile(digest(split.graph), device_name(), torch.get_num_threads(), tuple(timings),
-                   whole, whole / total if total > 0 else 1.0)
+    return Profile(digest(split.graph), split.axis, device_name(), torch.get_num_threads(),
+                   tuple(timings), whole, whole / total if total > 0 else 1.0)
 
 
 def _walk(split: SplitGraph, inputs: Sequence[torch.Tensor],

@@ -4,9 +4,9 @@
 """Profiles: measured operator times by region height, with the device they belong to."""
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+import json
 from typing import Any
 
 import numpy as np
@@ -58,13 +58,14 @@ class OperatorTiming:
 @dataclass(frozen=True)
 class Profile:
     """
-    Operator times of one model on one device.
+    Operator times of one model, split along one axis, on one device.
 
     `scale` corrects the sum of single operators to the measured time of the
     whole graph (`whole_seconds`), as caches are shared between operators.
     """
 
     digest: str
+    axis: int
     device: str
     threads: int
     timings: tuple[OperatorTiming, ...]
@@ -95,7 +96,8 @@ class Profile:
     @classmethod
     def _from_dict(cls, data: Mapping[str, Any]) -> Profile:
         timings = tuple(_timing(t) for t in data['timings'])
-        profile = cls(str(data['digest']), str(data['device']), int(data['threads']), timings,
+        profile = cls(str(data['digest']), int(data['axis']), str(data['device']),
+                      int(data['threads']), timings,
                       float(data['whole_seconds']), float(data['scale']),
                       PowerStates(**data['power']))
         if not (profile.whole_seconds > 0 and profile.scale > 0):

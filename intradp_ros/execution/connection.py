@@ -1,0 +1,184 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""The robot's side of a session: greeting, book, heartbeat, clock, and probes of the link."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+import secrets
+import threading
+import time
+from typing import Any
+
+import torch
+
+from intradp_ros import __version__
+from intradp_ros.execution.channel import Channel
+from intradp_ros.execution.model import SharedModel
+from intradp_ros.execution.sending import PROTOCOL
+from intradp_ros.operators.region import Region
+from intradp_ros.planning.book import ScheduleBook
+from intradp_ros.wire.chunking import split
+from intradp_ros.wire.frames import Control, ControlKind
+
+Log = Callable[[str], None]
+HEARTBEAT = 0.1   # seconds between pings
+RETRY = 0.5       # seconds between greetings, and between offers of a book
+PROBE_AFTER = 2.0  # seconds without a measurement after which the link is probed
+PROBE_CHUNKS = 6
+
+
+class State(Enum):
+    """How far a session has come."""
+
+    ALONE = 'no server'
+    GREETED = 'server agreed, no common book yet'
+    READY = 'sharing'
+    REFUSED = 'refused by the server'
+
+
+@dataclass
+class ServerClock:
+    """Offset of the server's monotonic clock, from the ping with the shortest round trip."""
+
+    offset: float = 0.0
+    round_trip: float = field(default=float('inf'))
+
+    def update(self, sent: float, server: float, received: float) -> None:
+        """Take one ping: seconds on the robot's, the server's and again the robot's clock."""
+        round_trip = received - sent
+        if round_trip <= self.round_trip * 1.001:
+            self.offset = server - (sent + received) / 2
+            self.round_trip = round_trip
+
+
+class Connection:
+    """
+    Keeps a session with the server alive from a thread of its own.
+
+    Greets until a server answers, offers the book until the server has it,
+    pings, and probes the link while nothing else measures it.  A server that
+    was restarted no longer knows the session, and everything begins anew.
+    """
+
+    def __init__(self, model: SharedModel, channel: Channel, log: Log) -> None:
+        self.model, self.channel, self.log = model, channel, log
+        self.session = secrets.randbits(63) | 1
+        self.state = State.ALONE
+        self.refusal = ''
+        self.heard = float('-inf')
+        self.clock = ServerClock()
+        self.book: ScheduleBook | None = None
+        self.epoch = 0
+        self._asked = self._probed = float('-inf')
+        self._stop = threading.Event()
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._keep, name='connection', daemon=True)
+
+    def start(self) -> None:
+        """Begin to look for the server."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Say good-bye and stop."""
+        self._stop.set()
+        if self.state is not State.ALONE:
+            self._send(ControlKind.BYE, {})
+        if self._thread.is_alive():
+            self._thread.join(timeout=1.0)
+
+    def offer(self, book: ScheduleBook) -> None:
+        """
+        Use another book from now on, as soon as the server has it too.
+
+        Raises
+        ------
+        ValueError
+            If the book is for another model.
+
+        """
+        if book.digest != self.model.digest:
+            raise ValueError(f'the book is for model {book.digest}, '
+                             f'this robot has {self.model.digest}')
+        self.book, self.epoch = book, self.epoch + 1
+        self._asked = float('-inf')
+        if self.state is State.READY:
+            self._enter(State.GREETED)
+
+    def wait_ready(self, timeout: float) -> bool:
+        """Wait until inferences can be shared; return whether they can."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.state is State.READY, timeout)
+
+    def handle(self, frame: Control) -> None:
+        """Take a control frame of this session."""
+        self.heard = time.monotonic()
+        if frame.kind is ControlKind.PONG:
+            self._pong(frame)
+        elif frame.kind is ControlKind.WELCOME and self.state in (State.ALONE, State.REFUSED):
+            self._asked = float('-inf')
+            self._enter(State.GREETED)
+        elif frame.kind is ControlKind.REFUSE:
+            self._refused(str(frame.body.get('reason', '')))
+        elif frame.kind is ControlKind.BOOK_READY and frame.epoch == self.epoch:
+            self._enter(State.READY)
+
+    def lost(self, reason: str) -> None:
+        """Take note that the server does not answer."""
+        if self.state in (State.READY, State.GREETED):
+            self.log(f'sharing paused: {reason}')
+            self._enter(State.ALONE)
+
+    def _enter(self, state: State) -> None:
+        with self._changed:
+            if state is not self.state:
+                self.log(f'session {self.session:#x}: {state.value}')
+            self.state = state
+            self._changed.notify_all()
+
+    def _refused(self, reason: str) -> None:
+        if reason != self.refusal:
+            self.log(f'the server refuses: {reason}')
+        self.refusal = reason
+        self._enter(State.REFUSED)
+
+    def _pong(self, frame: Control) -> None:
+        sent, server = frame.body.get('robot'), frame.body.get('server')
+        if isinstance(sent, float) and isinstance(server, float):
+            self.clock.update(sent, server, self.heard)
+        if not frame.body.get('known', False) and self.state in (State.READY, State.GREETED):
+            self.lost('the server was restarted')
+
+    def _keep(self) -> None:
+        while not self._stop.wait(HEARTBEAT):
+            now = time.monotonic()
+            self._send(ControlKind.PING, {'robot': now})
+            if now - self._asked >= RETRY:
+                self._ask(now)
+            if self.state is State.READY:
+                self._probe_if_stale(now)
+
+    def _ask(self, now: float) -> None:
+        self._asked = now
+        if self.state in (State.ALONE, State.REFUSED):
+            self._send(ControlKind.HELLO, {
+                'protocol': PROTOCOL, 'version': __version__, 'digest': self.model.digest,
+                'axis': self.model.split.axis})
+        elif self.state is State.GREETED and self.book:
+            self._send(ControlKind.BOOK, {'book': self.book.to_json()})
+
+    def _probe_if_stale(self, now: float) -> None:
+        """Send a few chunks that carry nothing, so that the link's rate stays known."""
+        if min(self.channel.report().age, now - self._probed) < PROBE_AFTER:
+            return
+        self._probed = now
+        padding = torch.zeros(PROBE_CHUNKS * self.channel.chunk_bytes, dtype=torch.uint8)
+        for chunk in split(padding, session=self.session, epoch=self.epoch, inference=0,
+                           schedule=0, transfer=0, value=0, region=Region(0, 0),
+                           chunk_bytes=self.channel.chunk_bytes):
+            self.channel.send(chunk)
+
+    def _send(self, kind: ControlKind, body: Mapping[str, Any]) -> None:
+        self.channel.send(Control(kind, self.session, self.epoch, 0, body))

@@ -1,0 +1,57 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""A model made ready for sharing: its split graph and the digest both sides compare."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from intradp_ros.graph.capture import capture
+from intradp_ros.graph.operator_graph import OperatorGraph
+from intradp_ros.graph.serialise import digest
+from intradp_ros.operators.local_operator import Parameters, SplitGraph
+from intradp_ros.operators.split_graph import split_graph
+
+
+@dataclass(frozen=True)
+class SharedModel:
+    """A split graph with its digest (over graph and parameters)."""
+
+    split: SplitGraph
+    digest: str
+
+    @property
+    def parameters(self) -> Parameters:
+        """Return the model's tensors by name."""
+        return self.split.graph.parameters
+
+    def with_axis(self, axis: int) -> SharedModel:
+        """Return the same model split along another axis."""
+        if axis == self.split.axis:
+            return self
+        return SharedModel(split_graph(self.split.graph, axis), self.digest)
+
+
+def share_graph(graph: OperatorGraph, axis: int | None = None) -> SharedModel:
+    """Make an operator graph ready for sharing."""
+    return SharedModel(split_graph(graph, axis), digest(graph))
+
+
+def share_module(module: torch.nn.Module, example: Sequence[torch.Tensor],
+                 axis: int | None = None, **kwargs: Any) -> SharedModel:
+    """
+    Capture a module on example inputs and make it ready for sharing.
+
+    Raises
+    ------
+    CaptureError
+        If the module cannot be captured.
+    ValueError
+        If it cannot be split along `axis`.
+
+    """
+    return share_graph(capture(module, tuple(example), **kwargs), axis)

@@ -1,0 +1,64 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What an inference gave and what it took."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from intradp_ros.execution.timeline import Event, total
+from intradp_ros.planning.schedule import ROBOT
+from intradp_ros.profiling.profile import PowerStates
+
+
+@dataclass(frozen=True)
+class InferenceStats:
+    """
+    One inference in figures; seconds, bytes and joules.
+
+    `shared` says that the server took part in the result, `recovered` that
+    the robot finished what the server owed (and `reason` why).  Energy is
+    the robot's, modelled from its power states.
+    """
+
+    inference: int
+    strategy: str
+    schedule: int
+    shared: bool
+    recovered: bool
+    reason: str
+    latency: float
+    predicted: float
+    compute: float
+    waiting: float
+    bytes_up: int
+    bytes_down: int
+    energy: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Outputs in the model's own structure, with figures and measured events."""
+
+    outputs: Any
+    stats: InferenceStats
+    events: tuple[Event, ...]
+
+
+def modelled_energy(power: PowerStates, latency: float, compute: float, sending: float) -> float:
+    """
+    Return the joules of one inference from a device's power states.
+
+    Idle power all along, the difference to compute power while operators
+    run, and the difference to send power while the link carries rows up
+    (paper, Table 3 and section 3.1: sending adds little to a busy board).
+    """
+    return (power.idle * latency + (power.compute - power.idle) * compute
+            + (power.send - power.idle) * sending)
+
+
+def compute_and_wait(events: Sequence[Event]) -> tuple[float, float]:
+    """Return the robot's seconds of compute and of waiting for rows."""
+    return total(events, ROBOT, 'compute'), total(events, ROBOT, 'wait')

@@ -1,0 +1,38 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""How long the robot waits for the server before it finishes an inference alone."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PatiencePolicy:
+    """
+    Limits in seconds.
+
+    `silence`: nothing at all was heard from the server; at least three
+    round trips and the time of a few chunks are always granted.
+    `late_factor`, `late_slack`: how far an inference may run past what its
+    schedule predicts.  `deadline`: hard limit from the start of the
+    inference, 0 for none.
+    """
+
+    silence: float = 0.3
+    late_factor: float = 2.0
+    late_slack: float = 0.25
+    deadline: float = 0.0
+
+    def reason_to_stop(self, *, elapsed: float, predicted: float, quiet: float,
+                       round_trip: float, chunk_time: float) -> str | None:
+        """Return why the robot should stop waiting, or None to go on."""
+        silence = max(self.silence, 3 * round_trip + 4 * chunk_time)
+        if quiet > silence:
+            return f'server silent for {quiet * 1e3:.0f} ms'
+        if self.deadline and elapsed > self.deadline:
+            return f'deadline of {self.deadline * 1e3:.0f} ms passed'
+        late = predicted * self.late_factor + self.late_slack
+        if elapsed > late:
+            return f'late: {elapsed * 1e3:.0f} ms, predicted {predicted * 1e3:.0f} ms'
+        return None

@@ -1,0 +1,79 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""From two measured profiles to a schedule book: the planner's whole job as one function."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+import hashlib
+import json
+from pathlib import Path
+
+from intradp_ros.graph.serialise import graph_from_json
+from intradp_ros.operators.split_graph import split_graph
+from intradp_ros.planning.book import bandwidth_grid, make_book, ScheduleBook
+from intradp_ros.planning.cost import CostModel
+from intradp_ros.planning.schedule import ROBOT, SERVER
+from intradp_ros.profiling.cache import cache_folder
+from intradp_ros.profiling.profile import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """
+    Everything that a book depends on, as plain data that crosses processes.
+
+    Graph and profiles as JSON; bandwidths in Mbit/s, delay and overhead in
+    seconds.
+    """
+
+    graph: str
+    robot: str
+    server: str
+    low: float = 1.0
+    high: float = 400.0
+    points: int = 20
+    delay: float = 0.0
+    overhead: float = 0.0
+    seed: int = 0
+
+    @property
+    def key(self) -> str:
+        """Name of the book that this request leads to."""
+        text = json.dumps(asdict(self), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def book_from_profiles(request: PlanRequest, folder: Path | None = None,
+                       progress: Callable[[int, int], None] | None = None) -> str:
+    """
+    Return the book as JSON text, from disk if it was made before.
+
+    Raises
+    ------
+    ValueError
+        If graph or profiles are malformed or do not belong together.
+
+    """
+    path = (folder or cache_folder() / 'books') / f'{request.key}.json'
+    try:
+        return ScheduleBook.load(path).to_json()
+    except (OSError, ValueError):  # none yet, or a damaged one: plan
+        pass
+    book = _plan(request, progress)
+    book.save(path)
+    return book.to_json()
+
+
+def _plan(request: PlanRequest, progress: Callable[[int, int], None] | None) -> ScheduleBook:
+    robot, server = Profile.from_json(request.robot), Profile.from_json(request.server)
+    if (robot.digest, robot.axis) != (server.digest, server.axis):
+        raise ValueError(
+            f'the profiles do not belong together: robot has model {robot.digest} split along '
+            f'axis {robot.axis}, server {server.digest} along axis {server.axis}')
+    split = split_graph(graph_from_json(request.graph), robot.axis)
+    cost = CostModel.from_profiles(split, {ROBOT: robot, SERVER: server})
+    return make_book(cost, robot.digest, grid=bandwidth_grid(
+        request.low, request.high, request.points), delay=request.delay,
+        overhead=request.overhead, seed=request.seed, progress=progress)

@@ -1,0 +1,300 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""The robot's side: every inference is answered, shared with the server where that pays."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+import math
+import time
+from typing import Any
+
+import torch
+
+from intradp_ros.execution.arrivals import Arrivals
+from intradp_ros.execution.channel import Channel
+from intradp_ros.execution.connection import Connection, State
+from intradp_ros.execution.interpreter import Execution
+from intradp_ros.execution.mailbox import InferenceAbandonedError, Mailbox
+from intradp_ros.execution.model import SharedModel
+from intradp_ros.execution.outcome import (
+    compute_and_wait,
+    InferenceStats,
+    modelled_energy,
+    Outcome,
+)
+from intradp_ros.execution.patience import PatiencePolicy
+from intradp_ros.execution.programs import Compiled, ProgramShelf
+from intradp_ros.execution.recovery import finish_alone, held_pieces
+from intradp_ros.execution.rejections import Rejections
+from intradp_ros.execution.sending import expected_transfer, Sender
+from intradp_ros.execution.timeline import Event, Recorder
+from intradp_ros.graph.capture import rebuild_outputs
+from intradp_ros.graph.operator_graph import ParameterRef, ValueRef
+from intradp_ros.link.predictor import RatePredictor
+from intradp_ros.planning.baselines import LOCAL, LOSS
+from intradp_ros.planning.book import ScheduleBook
+from intradp_ros.planning.partition import local
+from intradp_ros.planning.schedule import ROBOT
+from intradp_ros.profiling.profile import PowerStates, XAVIER_NX
+from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
+from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError, Stamp
+
+Log = Callable[[str], None]
+HYSTERESIS = math.log(1.15)  # the predicted rate must move this far before the schedule changes
+
+
+@dataclass
+class _Inference:
+    """The shared inference at hand."""
+
+    id: int
+    schedule_id: int
+    compiled: Compiled
+    arrivals: Arrivals
+    start: float
+    report: list[Event] = field(default_factory=list)
+
+
+class RobotClient:
+    """
+    Runs inferences of one model, with the server where a schedule says so.
+
+    One inference at a time; `infer` may be called from any one thread, while
+    the channel's receive thread delivers.  Whatever the server does, `infer`
+    returns the unsplit model's result.
+    """
+
+    def __init__(self, model: SharedModel, channel: Channel, predictor: RatePredictor, log: Log, *,
+                 patience: PatiencePolicy = PatiencePolicy(), power: PowerStates = XAVIER_NX,
+                 ) -> None:
+        self.model, self.channel, self.predictor, self.log = model, channel, predictor, log
+        self.patience, self.power = patience, power
+        self.rejections = Rejections(log)
+        self.shelf = ProgramShelf(model, ROBOT)
+        self.connection = Connection(model, channel, log)
+        self.reassembler = Reassembler(self._expected)
+        self._local = self.shelf.get(local(len(model.split.operators)))
+        self._current: _Inference | None = None
+        self._count = 0
+        self._rate = 0.0
+        self._measured = float('-inf')
+        channel.listen(self.handle)
+        self.connection.start()
+
+    def close(self) -> None:
+        """End the session."""
+        self.connection.close()
+        self.channel.close()
+
+    def use_book(self, book: ScheduleBook) -> None:
+        """Take a new schedule book; ValueError if it is for another model or does not fit."""
+        self.shelf.prepare(book)
+        self.connection.offer(book)
+
+    @property
+    def predicted_rate(self) -> float:
+        """Bytes per second that the link is expected to carry now; 0 if unknown."""
+        report = self.channel.report()
+        now = time.monotonic()
+        measured = now - report.age
+        rates = [rate for rate in (report.send_rate, report.receive_rate) if rate > 0]
+        if rates and measured > self._measured + 1e-3:
+            self.predictor.update(min(rates), measured)
+            self._measured = measured
+        return self.predictor.predict(now)
+
+    def infer(self, inputs: Sequence[torch.Tensor], *, strategy: str = LOSS,
+              stamp: Stamp = Stamp()) -> Outcome:
+        """
+        Run one inference.
+
+        Parameters
+        ----------
+        inputs :
+            One tensor for each graph input, of the captured shapes and dtypes.
+        strategy :
+            Which of the book's schedules to use; ``local`` needs no server.
+        stamp :
+            Time and frame of the sensor message, carried with every chunk.
+
+        Raises
+        ------
+        ValueError
+            If the inputs are not what the model was captured with.
+
+        """
+        self._check(inputs)
+        self._count += 1
+        schedule = self._choose(strategy)
+        if schedule is None:
+            return self._infer_alone(inputs)
+        return self._infer_shared(inputs, schedule, stamp)
+
+    def server_events(self, timeout: float = 0.5) -> tuple[Event, ...]:
+        """
+        Return what the server measured in the newest shared inference.
+
+        Times are seconds from that inference's start, by the clock offset of
+        the heartbeat.  Empty if the server's report does not come in time.
+        """
+        current, end = self._current, time.monotonic() + timeout
+        while current and not current.report and time.monotonic() < end:
+            time.sleep(0.005)
+        return tuple(e.shift(-current.start) for e in current.report) if current else ()
+
+    def handle(self, frame: Frame) -> None:
+        """Take one frame from the receive thread; what is malformed is counted and dropped."""
+        if frame.session != self.connection.session:
+            return  # another robot's
+        try:
+            if isinstance(frame, Chunk):
+                self._chunk(frame)
+            elif frame.kind is ControlKind.FAILED:
+                self._failed(frame)
+            elif frame.kind is ControlKind.REPORT:
+                self._report(frame)
+            else:
+                self.connection.handle(frame)
+        except MalformedFrameError as error:
+            self.rejections.add(error.cause, str(error))
+
+    def _check(self, inputs: Sequence[torch.Tensor]) -> None:
+        graph = self.model.split.graph
+        wanted = [(graph.values[v].shape, graph.values[v].dtype) for v in graph.inputs]
+        got = [(tuple(t.shape), t.dtype) for t in inputs]
+        if got != wanted:
+            raise ValueError(f'the model was captured with inputs {wanted}, got {got}')
+
+    def _choose(self, strategy: str) -> int | None:
+        """Return the schedule id to share by, or None to stay alone."""
+        connection = self.connection
+        if strategy == LOCAL or connection.state is not State.READY or connection.book is None:
+            return None
+        rate = self.predicted_rate
+        if rate <= 0:
+            return None
+        if self._rate <= 0 or abs(math.log(rate / self._rate)) > HYSTERESIS:
+            self._rate = rate
+        chosen = connection.book.choose(self._rate / 125e3, strategy)
+        return chosen if connection.book.entries[chosen].strategy != LOCAL else None
+
+    def _infer_alone(self, inputs: Sequence[torch.Tensor]) -> Outcome:
+        recorder, start = Recorder(ROBOT), time.monotonic()
+        execution = Execution(self._local.program, recorder)
+        values = execution.run(dict(zip(self.model.split.graph.inputs, inputs)))
+        return self._outcome(values, recorder.events, start, LOCAL, 0, None, '')
+
+    def _infer_shared(self, inputs: Sequence[torch.Tensor], schedule: int, stamp: Stamp,
+                      ) -> Outcome:
+        book, epoch = self.connection.book, self.connection.epoch
+        assert book is not None
+        entry = book.entries[schedule]
+        compiled = self.shelf.get(entry.partition)
+        start = time.monotonic()
+        self.connection.heard = max(self.connection.heard, start)
+        arrivals = Arrivals(Mailbox(self._patience(start, entry.predicted)), self.reassembler,
+                            'downlink')
+        current = _Inference(self._count, schedule, compiled, arrivals, start)
+        sender = Sender(self.channel, compiled.schedule, self.connection.session, epoch,
+                        self._count, schedule, stamp)
+        recorder = Recorder(ROBOT)
+        execution = Execution(compiled.program, recorder, arrivals.mailbox, sender)
+        named = dict(zip(self.model.split.graph.inputs, inputs))
+        self._current, reason = current, ''
+        try:
+            values = execution.run(named)
+        except InferenceAbandonedError as error:
+            reason = str(error)
+            values = self._finish(execution, named, current, reason, recorder)
+        return self._outcome(values, [*recorder.events, *arrivals.events], start,
+                             entry.strategy, schedule, (sender, arrivals), reason)
+
+    def _finish(self, execution: Execution, inputs: dict[int, torch.Tensor], current: _Inference,
+                reason: str, recorder: Recorder) -> dict[int, torch.Tensor]:
+        """Finish an abandoned inference from the rows at hand; tell the server to stop."""
+        self._current = None
+        self.channel.abandon(current.id)
+        self.channel.send(Control(ControlKind.CANCEL, self.connection.session,
+                                  self.connection.epoch, current.id, {}))
+        if 'silent' in reason:
+            self.connection.lost(reason)
+        split = self.model.split
+        begin = time.monotonic()
+        held = [(v, split.whole(v), t) for v, t in inputs.items()] + held_pieces(execution)
+        values = finish_alone(split, held, self.model.parameters)
+        recorder.events.append(Event(ROBOT, 'compute', 'recovery', begin, time.monotonic()))
+        return values
+
+    def _patience(self, start: float, predicted: float) -> Callable[[float], str | None]:
+        report = self.channel.report()
+        rate = max(self._rate, 1.0)
+
+        def decide(_waited: float) -> str | None:
+            now = time.monotonic()
+            return self.patience.reason_to_stop(
+                elapsed=now - start, predicted=predicted, quiet=now - self.connection.heard,
+                round_trip=report.round_trip, chunk_time=self.channel.chunk_bytes / rate)
+        return decide
+
+    def _outcome(self, values: dict[int, torch.Tensor], events: list[Event], start: float,
+                 strategy: str, schedule: int, shared: tuple[Sender, Arrivals] | None,
+                 reason: str) -> Outcome:
+        latency = time.monotonic() - start
+        sent = shared[0].nbytes if shared else 0
+        received = shared[1].nbytes if shared else 0
+        compute, waiting = compute_and_wait(events)
+        sending = sent / self._rate if self._rate > 0 else 0.0
+        stats = InferenceStats(
+            self._count, strategy, schedule, shared is not None and not reason, bool(reason),
+            reason, latency, self._predicted(schedule, shared), compute, waiting, sent, received,
+            modelled_energy(self.power, latency, compute, min(sending, latency)))
+        return Outcome(self._rebuild(values), stats, tuple(e.shift(-start) for e in events))
+
+    def _predicted(self, schedule: int, shared: object) -> float:
+        book = self.connection.book
+        if book is None:
+            return 0.0
+        if shared is None:
+            return next((e.predicted for e in book.entries if e.strategy == LOCAL), 0.0)
+        return book.entries[schedule].predicted
+
+    def _rebuild(self, values: dict[int, torch.Tensor]) -> Any:
+        graph = self.model.split.graph
+        flat = [values[o.value] if isinstance(o, ValueRef)
+                else graph.parameters[o.name] if isinstance(o, ParameterRef) else o
+                for o in graph.outputs]
+        return rebuild_outputs(graph, flat)
+
+    def _expected(self, chunk: Chunk) -> ExpectedTransfer | None:
+        current = self._current
+        if current is None or chunk.inference != current.id or \
+                chunk.schedule != current.schedule_id or chunk.epoch != self.connection.epoch:
+            return None
+        return expected_transfer(self.model.split, current.compiled.schedule, chunk.transfer,
+                                 ROBOT)
+
+    def _chunk(self, chunk: Chunk) -> None:
+        self.connection.heard = time.monotonic()
+        current = self._current
+        if current is None or chunk.inference != current.id:
+            raise MalformedFrameError(f'inference {chunk.inference} is over', 'stale')
+        current.arrivals.add(chunk)
+
+    def _failed(self, frame: Control) -> None:
+        current = self._current
+        if current and current.id == frame.inference:
+            current.arrivals.mailbox.fail(f'server: {frame.body.get("reason")}')
+
+    def _report(self, frame: Control) -> None:
+        """Keep the server's events of the newest inference, moved to the robot's clock."""
+        current = self._current
+        if current is None or current.id != frame.inference:
+            return
+        try:
+            events = [Event.from_list(e).shift(-self.connection.clock.offset)
+                      for e in frame.body.get('events', ())]
+        except (TypeError, ValueError) as error:
+            raise MalformedFrameError(f'bad report: {error}', 'report') from error
+        current.report.extend(events)

@@ -1,0 +1,54 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Handing transfers of one inference to a channel, and what to expect from the other side."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from intradp_ros.execution.channel import Channel
+from intradp_ros.operators.local_operator import SplitGraph
+from intradp_ros.planning.schedule import Schedule
+from intradp_ros.wire.chunking import ExpectedTransfer, split
+from intradp_ros.wire.frames import Stamp
+
+PROTOCOL = 1
+
+
+def expected_transfer(graph: SplitGraph, schedule: Schedule, index: int, target: str,
+                      ) -> ExpectedTransfer | None:
+    """Return what a transfer of a schedule carries; None if `target` awaits no such transfer."""
+    if not 0 <= index < len(schedule.transfers) or schedule.transfers[index].target != target:
+        return None
+    transfer = schedule.transfers[index]
+    value = graph.graph.values[transfer.value]
+    shape, dim = list(value.shape), graph.dims[transfer.value]
+    if dim is not None:
+        shape[dim] = transfer.region.rows
+    return ExpectedTransfer(value.id, transfer.region, value.dtype, tuple(shape))
+
+
+@dataclass
+class Sender:
+    """Cuts the transfers of one inference into chunks and queues them; counts their bytes."""
+
+    channel: Channel
+    schedule: Schedule
+    session: int
+    epoch: int
+    inference: int
+    schedule_id: int
+    stamp: Stamp = Stamp()
+    nbytes: int = field(default=0, init=False)
+
+    def __call__(self, index: int, tensor: torch.Tensor) -> None:
+        """Queue one transfer."""
+        transfer = self.schedule.transfers[index]
+        self.nbytes += tensor.numel() * tensor.element_size()
+        for chunk in split(
+                tensor, session=self.session, epoch=self.epoch, inference=self.inference,
+                schedule=self.schedule_id, transfer=index, value=transfer.value,
+                region=transfer.region, chunk_bytes=self.channel.chunk_bytes, stamp=self.stamp):
+            self.channel.send(chunk)

@@ -1,0 +1,264 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""The server's side: sessions with robots, and the inferences it takes part in."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+import queue
+import threading
+import time
+from typing import Any
+
+from intradp_ros import __version__
+from intradp_ros.execution.arrivals import Arrivals
+from intradp_ros.execution.channel import Channel
+from intradp_ros.execution.interpreter import Execution
+from intradp_ros.execution.mailbox import InferenceAbandonedError, Mailbox
+from intradp_ros.execution.model import SharedModel
+from intradp_ros.execution.programs import Compiled, ProgramShelf
+from intradp_ros.execution.rejections import Rejections
+from intradp_ros.execution.sending import expected_transfer, PROTOCOL, Sender
+from intradp_ros.execution.timeline import Recorder
+from intradp_ros.planning.book import ScheduleBook
+from intradp_ros.planning.schedule import SERVER
+from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
+from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError
+
+Log = Callable[[str], None]
+MAX_SESSIONS = 16
+ROBOT_SILENCE = 5.0  # seconds without a chunk after which an inference is given up
+
+
+@dataclass
+class _Inference:
+    """One inference that the server takes part in."""
+
+    id: int
+    compiled: Compiled
+    arrivals: Arrivals
+    sender: Sender
+
+
+class OffloadServer:
+    """
+    Answers robots on a channel.
+
+    `models` is the catalogue by digest.  Every session has a worker thread;
+    the channel's receive thread only sorts frames.
+    """
+
+    def __init__(self, channel: Channel, models: Mapping[str, SharedModel], log: Log) -> None:
+        self.channel, self.models, self.log = channel, dict(models), log
+        self.rejections = Rejections(log)
+        self.sessions: dict[int, ServerSession] = {}
+        channel.listen(self.handle)
+
+    def handle(self, frame: Frame) -> None:
+        """Sort one frame; what is malformed is counted and dropped."""
+        try:
+            if isinstance(frame, Chunk):
+                self._chunk(frame)
+            elif frame.kind is ControlKind.HELLO:
+                self._hello(frame)
+            elif frame.kind is ControlKind.PING:
+                body = {**frame.body, 'known': frame.session in self.sessions,
+                        'server': time.monotonic()}
+                self._answer(frame, ControlKind.PONG, body)
+            elif frame.kind is ControlKind.BYE:
+                self._session(frame.session).close()
+                del self.sessions[frame.session]
+            else:
+                self._session(frame.session).control(frame)
+        except MalformedFrameError as error:
+            self.rejections.add(error.cause, str(error))
+
+    def close(self) -> None:
+        """End all sessions."""
+        for session in list(self.sessions.values()):
+            session.close()
+        self.sessions.clear()
+        self.channel.close()
+
+    def _chunk(self, chunk: Chunk) -> None:
+        if chunk.inference:  # inference 0 is a probe: the channel has measured it already
+            self._session(chunk.session).chunk(chunk)
+
+    def _session(self, session: int) -> ServerSession:
+        if session not in self.sessions:
+            raise MalformedFrameError(f'session {session:#x} is unknown', 'session')
+        return self.sessions[session]
+
+    def _answer(self, frame: Control, kind: ControlKind, body: Mapping[str, Any]) -> None:
+        self.channel.send(Control(kind, frame.session, frame.epoch, frame.inference, body))
+
+    def _hello(self, frame: Control) -> None:
+        reason = self._refusal(frame)
+        if reason:
+            self.rejections.add('refused', reason)
+            self._answer(frame, ControlKind.REFUSE, {'reason': reason})
+            return
+        if frame.session not in self.sessions:
+            self._open(frame)
+        self._answer(frame, ControlKind.WELCOME, {
+            'protocol': PROTOCOL, 'version': __version__, 'digest': frame.body['digest']})
+
+    def _refusal(self, frame: Control) -> str | None:
+        """Say why a robot is refused, naming what both sides have."""
+        protocol, wanted = frame.body.get('protocol'), frame.body.get('digest')
+        if protocol != PROTOCOL:
+            return f'the robot speaks protocol {protocol}, this server {PROTOCOL}'
+        if wanted not in self.models:
+            have = ', '.join(self.models) or 'none'
+            return (f'the robot has the model {wanted}, this server has {have}: '
+                    f'load the same model, weights and input shape on both')
+        axis = frame.body.get('axis')
+        if not isinstance(axis, int):
+            return f'the split axis is {axis!r}, wanted a number'
+        try:
+            self.models[wanted].with_axis(axis)
+        except ValueError as error:
+            return f'the model cannot be split along axis {axis}: {error}'
+        return None
+
+    def _open(self, frame: Control) -> None:
+        if len(self.sessions) >= MAX_SESSIONS:
+            oldest = min(self.sessions.values(), key=lambda s: s.heard)
+            self.sessions.pop(oldest.id).close()
+        model = self.models[frame.body['digest']].with_axis(frame.body['axis'])
+        self.sessions[frame.session] = ServerSession(
+            frame.session, model, self.channel, self.rejections, self.log)
+        self.log(f'session {frame.session:#x} opened for model {frame.body["digest"][:12]}')
+
+
+class ServerSession:
+    """One robot's session: its book, its programs, and the inference at hand."""
+
+    def __init__(self, session: int, model: SharedModel, channel: Channel,
+                 rejections: Rejections, log: Log) -> None:
+        self.id, self.model, self.channel = session, model, channel
+        self.rejections, self.log = rejections, log
+        self.heard = time.monotonic()
+        self.shelf = ProgramShelf(model, SERVER)
+        self.reassembler = Reassembler(self._expected)
+        self.book: tuple[int, ScheduleBook] | None = None
+        self._current: _Inference | None = None
+        self._newest = 0
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._loop, name=f'session-{session:x}', daemon=True).start()
+
+    def close(self) -> None:
+        """Stop the session's inference and its worker."""
+        self._abandon('session closed')
+        self._work.put(None)
+
+    def control(self, frame: Control) -> None:
+        """Take a control frame of this session."""
+        self.heard = time.monotonic()
+        if frame.kind is ControlKind.BOOK:
+            self._work.put(lambda: self._take_book(frame))
+        elif frame.kind is ControlKind.CANCEL:
+            if self._current and self._current.id == frame.inference:
+                self._abandon('cancelled by the robot')
+        else:
+            raise MalformedFrameError(f'a server takes no {frame.kind.name}', 'kind')
+
+    def chunk(self, chunk: Chunk) -> None:
+        """Take a chunk; the first one of an inference starts it."""
+        self.heard = time.monotonic()
+        if self.book is None or chunk.epoch != self.book[0]:
+            raise MalformedFrameError(
+                f'epoch {chunk.epoch}, this session has '
+                f'{self.book[0] if self.book else "no book"}', 'epoch')
+        if chunk.inference < self._newest:
+            raise MalformedFrameError(f'inference {chunk.inference} is over', 'stale')
+        if chunk.inference > self._newest:
+            self._start(chunk)
+        current = self._current
+        if current is None or current.id != chunk.inference:
+            raise MalformedFrameError(f'inference {chunk.inference} is over', 'stale')
+        current.arrivals.add(chunk)
+
+    def _expected(self, chunk: Chunk) -> ExpectedTransfer | None:
+        current = self._current
+        if current is None or current.id != chunk.inference or \
+                current.sender.schedule_id != chunk.schedule:
+            return None
+        return expected_transfer(self.model.split, current.compiled.schedule, chunk.transfer,
+                                 SERVER)
+
+    def _start(self, chunk: Chunk) -> None:
+        assert self.book is not None
+        entries = self.book[1].entries
+        if chunk.schedule >= len(entries):
+            raise MalformedFrameError(
+                f'schedule {chunk.schedule}, the book has {len(entries)}', 'schedule')
+        compiled = self.shelf.get(entries[chunk.schedule].partition)
+        if expected_transfer(self.model.split, compiled.schedule, chunk.transfer, SERVER) is None:
+            raise MalformedFrameError(
+                f'schedule {chunk.schedule} has no transfer {chunk.transfer} to the server',
+                'unexpected')
+        self._abandon('a newer inference began')
+        sender = Sender(self.channel, compiled.schedule, self.id, chunk.epoch, chunk.inference,
+                        chunk.schedule, chunk.stamp)
+        arrivals = Arrivals(Mailbox(_robot_patience), self.reassembler, 'uplink')
+        inference = _Inference(chunk.inference, compiled, arrivals, sender)
+        self._newest, self._current = chunk.inference, inference
+        self._work.put(lambda: self._infer(inference))
+
+    def _abandon(self, reason: str) -> None:
+        current, self._current = self._current, None
+        if current:
+            current.arrivals.mailbox.fail(reason)
+            self.channel.abandon(current.id)
+            self.reassembler.drop(current.id)
+
+    def _loop(self) -> None:
+        while (work := self._work.get()) is not None:
+            try:
+                work()
+            except Exception as error:  # noqa: B902 - one bad inference must not end the session
+                self.log(f'session {self.id:#x}: {type(error).__name__}: {error}')
+
+    def _take_book(self, frame: Control) -> None:
+        """Compile all schedules of a book, then say that they can be named."""
+        try:
+            book = ScheduleBook.from_json(frame.body['book'])
+            if book.digest != self.model.digest:
+                raise ValueError(f'the book is for model {book.digest}, not {self.model.digest}')
+            self.shelf.prepare(book)
+        except (ValueError, KeyError, TypeError) as error:
+            self.rejections.add('book', str(error))
+            self._reply(ControlKind.REFUSE, frame.epoch, 0, {'reason': f'bad book: {error}'})
+            return
+        self.book = (frame.epoch, book)
+        self._reply(ControlKind.BOOK_READY, frame.epoch, 0, {})
+
+    def _infer(self, inference: _Inference) -> None:
+        """Run the server's program; report times, or why it failed."""
+        recorder = Recorder('server')
+        execution = Execution(inference.compiled.program, recorder,
+                              inference.arrivals.mailbox, inference.sender)
+        try:
+            execution.run({})
+        except InferenceAbandonedError:
+            return
+        except Exception as error:  # noqa: B902 - out of memory, a kernel's error: the robot goes on
+            reason = f'{type(error).__name__}: {error}'
+            self.log(f'inference {inference.id} failed: {reason}')
+            self._reply(ControlKind.FAILED, inference.sender.epoch, inference.id,
+                        {'reason': reason[:500]})
+            return
+        events = [*recorder.events, *inference.arrivals.events]
+        self._reply(ControlKind.REPORT, inference.sender.epoch, inference.id, {
+            'events': [e.to_list() for e in events]})
+
+    def _reply(self, kind: ControlKind, epoch: int, inference: int, body: Mapping[str, Any],
+               ) -> None:
+        self.channel.send(Control(kind, self.id, epoch, inference, body))
+
+
+def _robot_patience(waited: float) -> str | None:
+    return 'the robot is silent' if waited > ROBOT_SILENCE else None
+

@@ -1,0 +1,51 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""A side's profile: measured once, cached, published latched for the planner."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+import time
+
+import torch
+
+from intradp_ros.execution.model import SharedModel
+from intradp_ros.graph.serialise import graph_to_json
+from intradp_ros.msg import OperatorProfile
+from intradp_ros.profiling.cache import cached_profile
+from intradp_ros.profiling.measure import measure_profile
+from intradp_ros.profiling.profile import Profile
+
+PROFILE_TOPIC = 'operator_profiles'
+BOOK_TOPIC = 'schedule_book'
+
+
+def profile_model(model: SharedModel, inputs: Sequence[torch.Tensor],
+                  log: Callable[[str], None]) -> Profile:
+    """Return this device's profile of a model, measuring it only the first time."""
+
+    def measure() -> Profile:
+        log(f'profiling {len(model.split.operators)} operators, once for this model and device')
+        return measure_profile(model.split, inputs, progress=_Progress(log))
+
+    return cached_profile(model.digest, model.split.axis, measure)
+
+
+class _Progress:
+    """Logs how far a measurement is, every two seconds."""
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log, self._next = log, time.monotonic() + 2.0
+
+    def __call__(self, done: int, total: int) -> None:
+        if time.monotonic() >= self._next or done == total:
+            self._next = time.monotonic() + 2.0
+            self._log(f'profiled {done} of {total} operators')
+
+
+def profile_message(role: str, model: SharedModel, profile: Profile) -> OperatorProfile:
+    """Return a profile as message, with the graph that the planner needs."""
+    return OperatorProfile(role=role, digest=model.digest, device=profile.device,
+                           graph=graph_to_json(model.split.graph), profile=profile.to_json())
+
+
