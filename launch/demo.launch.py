@@ -4,11 +4,12 @@
 """Start both sides on one machine, to try them with a camera or a bag."""
 from __future__ import annotations
 
-from intradp_ros.nodes.launching import COMMON, common_arguments, params_file_argument, share
 from launch import LaunchDescription
 from launch.actions import DeclareLaunchArgument, IncludeLaunchDescription
 from launch.launch_description_sources import PythonLaunchDescriptionSource
 from launch.substitutions import LaunchConfiguration
+
+from intradp_ros.nodes.launching import COMMON, common_arguments, params_file_argument, share
 
 
 def include(file: str, **arguments: str) -> IncludeLaunchDescription:

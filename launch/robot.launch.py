@@ -4,11 +4,11 @@
 """Start the robot's side: the inference node."""
 from __future__ import annotations
 
-from intradp_ros.nodes.launching import (
-    common_arguments, node, node_group, params_file_argument)
 from launch import LaunchDescription
 from launch.actions import DeclareLaunchArgument
 from launch.substitutions import LaunchConfiguration
+
+from intradp_ros.nodes.launching import common_arguments, node, node_group, params_file_argument
 
 
 def generate_launch_description() -> LaunchDescription:

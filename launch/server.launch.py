@@ -4,9 +4,9 @@
 """Start the server's side: the offload node and the planner node."""
 from __future__ import annotations
 
-from intradp_ros.nodes.launching import (
-    common_arguments, node, node_group, params_file_argument)
 from launch import LaunchDescription
+
+from intradp_ros.nodes.launching import common_arguments, node, node_group, params_file_argument
 
 
 def generate_launch_description() -> LaunchDescription:
