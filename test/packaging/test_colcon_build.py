@@ -1,0 +1,123 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Plain `colcon build`, with and without symlinks, gives a package that works."""
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+import shutil
+import subprocess
+import sys
+from typing import Any, NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ('CMakeLists.txt', 'LICENSE', 'cmake', 'config', 'intradp_ros', 'launch', 'msg',
+           'package.xml', 'pyproject.toml', 'setup.py')
+EXECUTABLES = ('bin/intradp', *(f'lib/intradp_ros/{name}'
+                                for name in ('inference_node', 'offload_node', 'planner_node')))
+
+# Run in the environment of the workspace: imports, one message through DDS's type support.
+PROBE = """
+import json
+import intradp_ros, intradp_ros.graph.operator_graph, intradp_ros.msg, rclpy
+from ament_index_python.packages import get_package_prefix
+
+rclpy.init()
+node = rclpy.create_node('probe')
+publisher = node.create_publisher(intradp_ros.msg.TensorChunk, 'chunks', 1)
+publisher.publish(intradp_ros.msg.TensorChunk(chunk=7))
+node.destroy_node()
+rclpy.shutdown()
+print(json.dumps({
+    'prefix': get_package_prefix('intradp_ros'),
+    'package': intradp_ros.__file__,
+    'messages': intradp_ros.msg.__file__,
+    'graph': intradp_ros.graph.operator_graph.__file__,
+    'version': intradp_ros.__version__,
+}))
+"""
+
+
+class Workspace(NamedTuple):
+    """A built colcon workspace and how it was built."""
+
+    path: Path
+    symlinks: bool
+
+    @property
+    def prefix(self) -> Path:
+        """Where colcon installed the package."""
+        return self.path / 'install' / 'intradp_ros'
+
+
+def environment() -> dict[str, str]:
+    """
+    Return what a shell has in which just the virtual environment was activated.
+
+    Of this process's own environment, the library path and its guard come from the ROS wheels,
+    which set both at the start of every interpreter, and the flags from make.
+    """
+    inherited = {name: os.environ[name] for name in ('HOME', 'LANG', 'TMPDIR')
+                 if name in os.environ}
+    search = [str(Path(sys.prefix, 'bin')), os.environ.get('PATH', os.defpath)]
+    return {**inherited, 'PATH': os.pathsep.join(search), 'VIRTUAL_ENV': sys.prefix,
+            'ROS_AUTOMATIC_DISCOVERY_RANGE': 'OFF'}
+
+
+def run(*command: str, cwd: Path) -> str:
+    """Run a command; return its output, or fail with all of it."""
+    done = subprocess.run(command, cwd=cwd, env=environment(), timeout=600, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode:
+        pytest.fail(f'{command} ended with {done.returncode}:\n{done.stdout}', pytrace=False)
+    return done.stdout
+
+
+@pytest.fixture(scope='module', params=[False, True], ids=['copies', 'symlinks'])
+def workspace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory,
+              ) -> Workspace:
+    """Build the package in a workspace of its own."""
+    path = tmp_path_factory.mktemp('workspace')
+    package = path / 'src' / 'intradp_ros'
+    package.mkdir(parents=True)
+    for name in SOURCES:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, package / name)
+    run('colcon', 'build', *['--symlink-install'] * request.param, cwd=path)
+    return Workspace(path, request.param)
+
+
+def in_workspace(workspace: Workspace, *command: str) -> str:
+    """Run a command in the environment that the workspace's set-up script makes."""
+    script = f'. "{workspace.path}/install/setup.sh" && exec "$@"'
+    return run('sh', '-c', script, 'sh', *command, cwd=workspace.path)
+
+
+def test_messages_and_modules_are_imported_side_by_side(workspace: Workspace) -> None:
+    found: dict[str, Any] = json.loads(
+        in_workspace(workspace, 'python', '-c', PROBE).splitlines()[-1])
+    assert Path(found['prefix']) == workspace.prefix
+    for module in ('package', 'messages', 'graph'):
+        assert workspace.prefix in Path(found[module]).parents
+    assert Path(found['graph']).is_symlink() == workspace.symlinks
+
+
+def test_the_written_init_wins_over_the_generated_one(workspace: Workspace) -> None:
+    [installed] = workspace.prefix.glob('lib/**/intradp_ros/__init__.py')
+    assert installed.read_bytes() == (ROOT / 'intradp_ros' / '__init__.py').read_bytes()
+
+
+@pytest.mark.parametrize('name', EXECUTABLES)
+def test_executables_are_installed(workspace: Workspace, name: str) -> None:
+    executable = workspace.prefix / name
+    assert os.access(executable, os.X_OK)
+    interpreter = executable.read_text().splitlines()[0].removeprefix('#!')
+    assert Path(interpreter).samefile(sys.executable)
+
+
+def test_the_command_line_starts(workspace: Workspace) -> None:
+    assert 'usage' in in_workspace(workspace, 'intradp', '--help').lower()
