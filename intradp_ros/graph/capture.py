@@ -1,68 +1,165 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Capture a torch module as an operator graph."""
+"""
+Capture a torch module as an operator graph.
+
+Three methods are tried in turn: ``export`` (`torch.export`), ``trace`` (the
+calls of one run on tensors without data, then exported) and ``module`` (the
+whole model as one global operator).  All leave the model as it was.
+"""
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+import logging
 from typing import Any
+import warnings
 
 import torch
 from torch import nn
-from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, OutputKind
-from torch.utils import _pytree as pytree
+from torch.export import export, ExportedProgram
+from torch.func import functional_call
+from torch.fx.experimental.proxy_tensor import make_fx
 
+from intradp_ros.graph.compare import explained_by_rounding
 from intradp_ros.graph.errors import CaptureError
-from intradp_ros.graph.fx_import import import_body, import_results, USER_INPUT
-from intradp_ros.graph.operator_graph import OperatorGraph, ParameterRef
+from intradp_ros.graph.example_call import example_call, ExampleCall, FlatModel
+from intradp_ros.graph.fx_import import import_program, Imported, PREFIX
+from intradp_ros.graph.interpreter import run_graph
+from intradp_ros.graph.normalise import normalise
+from intradp_ros.graph.opaque import import_opaque
+from intradp_ros.graph.operator_graph import OperatorGraph, ValueRef
+from intradp_ros.graph.rehearsal import blame_submodule, private_copy, rehearse, Rehearsal
+
+METHODS = ('export', 'trace', 'module')
 
 
 def capture(
         model: nn.Module, example: torch.Tensor | tuple[Any, ...], *,
-        name: str | None = None) -> OperatorGraph:
+        kwargs: Mapping[str, Any] | None = None, name: str | None = None,
+        methods: Sequence[str] = METHODS) -> OperatorGraph:
     """
     Capture a model, as it behaves in evaluation, for inputs shaped as `example`.
+
+    Parameters
+    ----------
+    model
+        Any module whose result depends on nothing but its arguments.  It is
+        not changed; the graph shares the memory of its parameters.
+    example
+        The model's positional arguments, or its single one.  Tensors become
+        the graph's inputs, with these shapes and dtypes; all else (numbers,
+        strings, None) becomes a constant of the graph.
+    kwargs
+        Keyword arguments of the call.
+    name
+        Name of the graph; the class of the model by default.
+    methods
+        Ways to capture, in the order in which they are tried.
 
     Raises
     ------
     CaptureError
-        If the model cannot be captured; the message names the culprit.
+        If the model cannot be captured.  The message names the input, the
+        submodule or the operator at fault.
 
     """
     args = example if isinstance(example, tuple) else (example,)
-    with torch.no_grad():
-        program = torch.export.export(model.eval(), args, strict=False).run_decompositions({})
-    return _from_program(program, name or type(model).__name__)
-
-
-def _from_program(program: ExportedProgram, name: str) -> OperatorGraph:
-    tensors = {**program.constants, **program.state_dict}
-    names = _first_names(tensors)
-    placeholders: dict[str, Any] = {}
-    for spec in program.graph_signature.input_specs:
-        if spec.kind is InputKind.USER_INPUT:
-            constant = getattr(spec.arg, 'value', USER_INPUT)
-            placeholders[spec.arg.name] = constant
-        elif spec.target in names:
-            placeholders[spec.arg.name] = ParameterRef(names[spec.target])
+    reasons: dict[str, CaptureError] = {}
+    with torch.inference_mode(False), torch.no_grad():
+        call = example_call(model, args, kwargs or {})
+        rehearsal = rehearse(model, call)
+        for method in methods:
+            try:
+                with _quiet_torch():
+                    graph = _capture_by(
+                        method, model, call, rehearsal, name or type(model).__name__)
+                break
+            except CaptureError as error:
+                reasons[method] = error
         else:
-            raise CaptureError(f'{spec.target!r} is no tensor')
-    body = import_body(program.graph, placeholders)
-    results = import_results(body, program.graph)
-    kinds = [spec.kind for spec in program.graph_signature.output_specs]
-    outputs = tuple(r for r, kind in zip(results, kinds) if kind is OutputKind.USER_OUTPUT)
-    inputs = tuple(
-        body.meaning[node].value for node in program.graph.nodes
-        if node.op == 'placeholder' and placeholders[node.name] is USER_INPUT)
-    return OperatorGraph(
-        name=name, values=tuple(body.values), operators=tuple(body.operators), inputs=inputs,
-        outputs=outputs, output_tree=pytree.treespec_dumps(program.call_spec.out_spec),
-        parameters={name: tensors[name].detach() for name in dict.fromkeys(names.values())})
+            raise CaptureError(f'the model cannot be captured: {_describe(reasons)}')
+    if graph.method == 'module' and reasons:
+        warnings.warn(
+            f'{graph.name} is captured as one operator, which runs as a whole on one side: '
+            f'{_describe(reasons)}', stacklevel=2)
+    return graph if graph.opaque else normalise(graph)
 
 
-def _first_names(tensors: dict[str, torch.Tensor]) -> dict[str, str]:
-    """Give each tensor the first name under which the same memory is known."""
-    first: dict[Any, str] = {}
-    return {
-        name: first.setdefault((t.data_ptr(), t.shape, t.stride(), t.dtype), name)
-        for name, t in tensors.items()}
+def _capture_by(
+        method: str, model: nn.Module, call: ExampleCall, rehearsal: Rehearsal,
+        name: str) -> OperatorGraph:
+    flat = FlatModel(private_copy(model), call)
+    with blame_submodule(flat.model, f'method {method!r}'):
+        imported = _importer(method)(flat, call)
+    if len(imported.results) != len(rehearsal.tensors):
+        raise CaptureError(
+            f'method {method!r} yields {len(imported.results)} tensors, the model '
+            f'{len(rehearsal.tensors)}')
+    graph = OperatorGraph(
+        name=name, values=tuple(imported.values), operators=tuple(imported.operators),
+        inputs=tuple(imported.inputs), outputs=_fill(rehearsal.results, imported.results),
+        output_tree=rehearsal.tree, parameters=imported.parameters,
+        arguments=_fill(call.leaves, [ValueRef(v) for v in imported.inputs]),
+        input_tree=call.tree, method=method, opaque=imported.opaque)
+    if not explained_by_rounding(rehearsal.results, run_graph(graph, call.tensors)):
+        raise CaptureError(f'method {method!r} yields a graph whose result is not the model\'s')
+    return graph
+
+
+def _importer(method: str) -> Callable[[FlatModel, ExampleCall], Imported]:
+    importers = {
+        'export': _import_exported, 'trace': _import_traced, 'module': import_opaque}
+    if method not in importers:
+        raise ValueError(f'unknown capture method {method!r}; there are {", ".join(importers)}')
+    return importers[method]
+
+
+def _import_exported(flat: FlatModel, call: ExampleCall) -> Imported:
+    return import_program(_export(flat, *call.tensors), call.tensor_names)
+
+
+def _import_traced(flat: FlatModel, call: ExampleCall) -> Imported:
+    """Trace without data, so that nothing which depends on data is taken for a constant."""
+    state: dict[str, torch.Tensor] = {
+        **dict(flat.named_parameters()), **dict(flat.named_buffers())}
+
+    def run(tensors: list[torch.Tensor], *inputs: torch.Tensor) -> Any:
+        return functional_call(flat, dict(zip(state, tensors)), inputs)
+
+    arguments = (list(state.values()), *call.tensors)
+    trace = make_fx(run, tracing_mode='fake', pre_dispatch=True, _allow_non_fake_inputs=True)
+    parameters = [(name.removeprefix(PREFIX), tensor) for name, tensor in state.items()]
+    return import_program(
+        _export(trace(*arguments), *arguments), [*parameters, *call.tensor_names])
+
+
+def _export(module: nn.Module, *arguments: Any) -> ExportedProgram:
+    # An empty table of decompositions makes the program functional, but leaves
+    # convolutions, attention, norms and pools whole.
+    return export(module, arguments, strict=False).run_decompositions({})
+
+
+def _fill(template: Sequence[Any], tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """Put references in the places of tensors among flattened arguments or results."""
+    given = iter(tensors)
+    return tuple(next(given) if isinstance(x, torch.Tensor) else x for x in template)
+
+
+def _describe(reasons: Mapping[str, CaptureError]) -> str:
+    return '; '.join(str(reason) for reason in reasons.values())
+
+
+@contextmanager
+def _quiet_torch() -> Iterator[None]:
+    """Keep torch from printing what the errors of this module say, and its own deprecations."""
+    logger = logging.getLogger('torch.fx.experimental.symbolic_shapes')
+    before = logger.disabled
+    logger.disabled = True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter('ignore', FutureWarning)
+            yield
+    finally:
+        logger.disabled = before

@@ -1,129 +1,167 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Turn a functional torch.fx graph of ATen calls into an operator graph."""
+"""Turn an exported program, a functional torch.fx graph of ATen calls, into operators."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 import operator as python_operator
-from typing import Any
+from typing import Any, Union
 
 import torch
 from torch import fx
+from torch._ops import OpOverload
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
 
 from intradp_ros.graph.errors import CaptureError
-from intradp_ros.graph.operator_graph import Operator, Value, ValueRef
+from intradp_ros.graph.operator_graph import Operator, ParameterRef, Value, ValueRef
 
-
-USER_INPUT = object()
+PREFIX = 'model.'
+"""What `FlatModel` puts before the names of the model's parameters."""
 
 
 @dataclass
-class ImportedBody:
-    """Values and operators of an fx graph, and what each of its nodes stands for."""
+class Imported:
+    """The parts of an operator graph; `results` are the model's tensor results, in order."""
 
     values: list[Value] = field(default_factory=list)
     operators: list[Operator] = field(default_factory=list)
-    meaning: dict[fx.Node, Any] = field(default_factory=dict)
+    inputs: list[int] = field(default_factory=list)
+    results: list[Any] = field(default_factory=list)
+    parameters: dict[str, torch.Tensor] = field(default_factory=dict)
+    opaque: Callable[..., Any] | None = None
 
     def add_value(self, name: str, tensor: torch.Tensor) -> ValueRef:
         """Append a value with the static shape of `tensor`."""
-        shape = tuple(_static_size(name, size) for size in tensor.shape)
-        self.values.append(Value(len(self.values), name, shape, tensor.dtype))
+        for size in tensor.shape:
+            if not isinstance(size, int):
+                raise CaptureError(f'value {name!r} has a size that depends on the data')
+        self.values.append(Value(len(self.values), name, tuple(tensor.shape), tensor.dtype))
         return ValueRef(len(self.values) - 1)
 
 
-def import_body(graph: fx.Graph, placeholders: Mapping[str, Any]) -> ImportedBody:
-    """
-    Import the calls of an fx graph, in order.
+Meaning = dict[fx.Node, Any]
+Given = Union[str, tuple[str, torch.Tensor]]
+"""What an argument of a program is: the named input, or a parameter with its name."""
 
-    `placeholders` gives what each placeholder stands for, by node name: a
-    `ParameterRef`, a plain constant, or `USER_INPUT` for a tensor that the
-    caller supplies, which becomes a value.
+
+def import_program(program: ExportedProgram, given: Sequence[Given]) -> Imported:
+    """
+    Import the calls of a program, in order.
+
+    `given` says what each of the program's own arguments is.
 
     Raises
     ------
     CaptureError
-        If a node is no functional operator call or has no static shape.
+        If a node is no functional operator call or has no static shape; names it.
 
     """
-    body = ImportedBody()
-    for node in graph.nodes:
-        if node.op == 'placeholder':
-            meaning = placeholders[node.name]
-            if meaning is USER_INPUT:
-                meaning = body.add_value(node.name, node.meta['val'])
-            body.meaning[node] = meaning
-        elif node.op == 'call_function':
-            _import_call(body, node)
-        elif node.op != 'output':
-            raise CaptureError(f'{_site(node)} is a {node.op} node, not a call of an operator')
-    return body
+    imported = Imported()
+    meaning = _import_placeholders(imported, program, given)
+    for node in program.graph.nodes:
+        if node.op == 'call_function':
+            _import_call(imported, meaning, node)
+        elif node.op not in ('placeholder', 'output'):
+            raise CaptureError(f'{_site(node)} is a {node.op}, not the call of an operator')
+    (results,) = program.graph.output_node().args
+    kinds = [spec.kind for spec in program.graph_signature.output_specs]
+    imported.results = [
+        _argument(meaning, item) for item, kind in zip(results, kinds)  # type: ignore[arg-type]
+        if kind is OutputKind.USER_OUTPUT]
+    return imported
 
 
-def import_results(body: ImportedBody, graph: fx.Graph) -> list[Any]:
-    """Return the graph's results with references in place of nodes."""
-    (results,) = graph.output_node().args
-    return [_argument(body, item) for item in results]  # type: ignore[union-attr]
+def _import_placeholders(
+        imported: Imported, program: ExportedProgram,
+        given: Sequence[Given]) -> Meaning:
+    tensors = {**program.state_dict, **program.constants}
+    first_names = _first_names(tensors)
+    nodes = {node.name: node for node in program.graph.nodes if node.op == 'placeholder'}
+    arguments = iter(given)
+    meaning: Meaning = {}
+    for spec in program.graph_signature.input_specs:
+        node = nodes[spec.arg.name]
+        if spec.kind is InputKind.USER_INPUT:
+            meaning[node] = _import_argument(imported, node, next(arguments))
+        elif isinstance(tensors.get(spec.target or ''), torch.Tensor):
+            name = first_names[str(spec.target)]
+            imported.parameters[name.removeprefix(PREFIX)] = tensors[name].detach()
+            meaning[node] = ParameterRef(name.removeprefix(PREFIX))
+        else:
+            raise CaptureError(f'the model reads {spec.target!r}, which is no tensor')
+    return meaning
 
 
-def _import_call(body: ImportedBody, node: fx.Node) -> None:
+def _import_argument(imported: Imported, node: fx.Node, what: Given) -> Any:
+    if isinstance(what, str):
+        ref = imported.add_value(what, node.meta['val'])
+        imported.inputs.append(ref.value)
+        return ref
+    name, tensor = what
+    imported.parameters[name] = tensor.detach()
+    return ParameterRef(name)
+
+
+def _first_names(tensors: dict[str, Any]) -> dict[str, str]:
+    """Give each tensor the first name under which the same memory is known."""
+    first: dict[Any, str] = {}
+    names = {}
+    for name, t in tensors.items():
+        if isinstance(t, torch.Tensor):
+            memory = (t.data_ptr(), t.shape, t.stride(), t.dtype) if t.numel() else name
+            names[name] = first.setdefault(memory, name)
+    return names
+
+
+def _import_call(imported: Imported, meaning: Meaning, node: fx.Node) -> None:
     if node.target is python_operator.getitem:
         source, index = node.args
-        body.meaning[node] = body.meaning[source][index]  # type: ignore[index]
+        meaning[node] = meaning[source][index]  # type: ignore[index]
         return
     result = node.meta.get('val')
     if result is None and not node.users:
         return  # an assertion: it computes nothing
-    if not isinstance(node.target, torch._ops.OpOverload):
+    if not isinstance(node.target, OpOverload):
         raise CaptureError(f'{_site(node)} is not an operator that can be captured')
-    args = tuple(_argument(body, item) for item in node.args)
-    kwargs = {key: _argument(body, item) for key, item in node.kwargs.items()}
-    body.meaning[node] = refs = _add_results(body, node, result)
-    outputs = tuple(
-        None if ref is None else ref.value
-        for ref in (refs if isinstance(refs, list) else [refs]))
-    body.operators.append(
-        Operator(len(body.operators), node.name, str(node.target), args, kwargs, outputs))
+    args = tuple(_argument(meaning, item) for item in node.args)
+    kwargs = {key: _argument(meaning, node.kwargs[key]) for key in sorted(node.kwargs)}
+    refs = _add_results(imported, node, result)
+    meaning[node] = refs if isinstance(result, (list, tuple)) else refs[0]
+    outputs = tuple(None if ref is None else ref.value for ref in refs)
+    imported.operators.append(Operator(
+        len(imported.operators), node.name, str(node.target), args, kwargs, outputs))
 
 
-def _add_results(body: ImportedBody, node: fx.Node, result: Any) -> Any:
+def _add_results(imported: Imported, node: fx.Node, result: Any) -> list[ValueRef | None]:
     """Make a value for a node's single result, or for each of its results that is read."""
     if isinstance(result, torch.Tensor):
-        return body.add_value(node.name, result)
+        return [imported.add_value(node.name, result)]
     if not isinstance(result, (list, tuple)):
         raise CaptureError(
-            f'{_site(node)} yields a number that depends on the data; '
-            'such sizes and conditions cannot be captured')
+            f'{_site(node)} yields a number that depends on the data; sizes and conditions that '
+            'depend on the data cannot be captured')
     picked = [
         user.args[1] if user.target is python_operator.getitem else None for user in node.users]
     return [
-        body.add_value(f'{node.name}.{k}', item) if k in picked or None in picked else None
+        imported.add_value(f'{node.name}.{k}', item) if k in picked or None in picked else None
         for k, item in enumerate(result)]
 
 
-def _argument(body: ImportedBody, item: Any) -> Any:
+def _argument(meaning: Meaning, item: Any) -> Any:
     if isinstance(item, fx.Node):
-        return body.meaning[item]
+        return meaning[item]
     if isinstance(item, (list, tuple)):
-        parts = [_argument(body, part) for part in item]
-        return tuple(parts) if isinstance(item, tuple) else parts
+        return [_argument(meaning, part) for part in item]
     if isinstance(item, torch.device):
         return torch.device('cpu')
     return item
 
 
-def _static_size(name: str, size: Any) -> int:
-    if isinstance(size, int):
-        return size
-    raise CaptureError(f'value {name!r} has a size that depends on the data')
-
-
 def _site(node: fx.Node) -> str:
-    """Name a node as the user knows it: the operator and the module it stands in."""
-    stack = node.meta.get('nn_module_stack') or {}
-    path = [entry[0] for entry in stack.values() if entry[0]]
-    where = f' in submodule {path[-1]!r}' if path else ''
+    """Name a node as the user knows it: the operator and the submodule it stands in."""
+    paths = [entry[0] for entry in (node.meta.get('nn_module_stack') or {}).values() if entry[0]]
+    where = f' in submodule {paths[-1].removeprefix(PREFIX)!r}' if len(paths) > 1 else ''
     return f'operator {node.name!r} ({node.target}){where}'
-

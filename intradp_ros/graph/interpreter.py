@@ -11,11 +11,11 @@ import torch
 
 from intradp_ros.graph.errors import GraphInputError
 from intradp_ros.graph.operator_graph import (
+    callee,
     map_refs,
     Operator,
     OperatorGraph,
     ParameterRef,
-    resolve_target,
     Value,
     ValueRef,
 )
@@ -45,7 +45,7 @@ def run_graph(graph: OperatorGraph, inputs: Sequence[torch.Tensor]) -> list[Any]
 
     with torch.inference_mode():
         for operator, free in zip(graph.operators, freed):
-            function = resolve_target(operator.target)
+            function = callee(graph, operator)
             args, kwargs = map_refs(operator.args, fetch), map_refs(operator.kwargs, fetch)
             values.update(_named_results(operator, function(*args, **kwargs)))
             for value in free:

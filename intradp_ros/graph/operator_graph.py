@@ -9,13 +9,16 @@ splitting, devices or links, so that every later floor can build on it.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from typing import Any
 
 import torch
+
+OPAQUE = 'module'
+"""Target of the operator that is a whole model, where nothing finer could be captured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,12 @@ class OperatorGraph:
     `inputs` are the values that the caller supplies; `outputs` are the
     flattened results (a `ValueRef`, a `ParameterRef` for a result that is
     constant, or a plain constant); `output_tree` rebuilds the model's own
-    structure from them (a `torch.utils._pytree` spec as text).
+    structure from them (a `torch.utils._pytree` spec as text).  `arguments`
+    and `input_tree` say the same of the call: the flattened arguments, with
+    the inputs as `ValueRef` and everything else as the constant it was.
+    `method` tells how the graph was captured; after ``'module'`` its only
+    operator is `opaque`, the model itself, whose results may have other
+    shapes from call to call.
     """
 
     name: str
@@ -94,6 +102,10 @@ class OperatorGraph:
     outputs: tuple[Any, ...]
     output_tree: str
     parameters: Mapping[str, torch.Tensor] = field(repr=False, compare=False)
+    arguments: tuple[Any, ...] = ()
+    input_tree: str = ''
+    method: str = 'export'
+    opaque: Callable[..., Any] | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def producer(self) -> Mapping[int, int]:
@@ -136,6 +148,14 @@ def map_refs(template: Any, replace: Any) -> Any:
     if isinstance(template, Mapping):
         return {key: map_refs(item, replace) for key, item in template.items()}
     return template
+
+
+def callee(graph: OperatorGraph, operator: Operator) -> Callable[..., Any]:
+    """Return the function that an operator of this graph calls."""
+    if operator.target == OPAQUE and graph.opaque is not None:
+        return graph.opaque
+    function: Callable[..., Any] = resolve_target(operator.target)
+    return function
 
 
 def resolve_target(target: str) -> Any:

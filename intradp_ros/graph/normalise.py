@@ -1,0 +1,25 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Bring an operator graph into the plain form that the floors above expect."""
+from __future__ import annotations
+
+from intradp_ros.graph.batch_norm import fold_batch_norms
+from intradp_ros.graph.constants import fold_constants
+from intradp_ros.graph.no_operations import drop_no_operations, reshape_views
+from intradp_ros.graph.operator_graph import OperatorGraph
+
+PASSES = (reshape_views, drop_no_operations, fold_constants, fold_batch_norms)
+
+
+def normalise(graph: OperatorGraph) -> OperatorGraph:
+    """
+    Apply all passes; the graph computes the same within float rounding.
+
+    Afterwards there are no views that depend on strides, no operators that
+    return an argument unchanged, none that depend on parameters alone, no
+    batch normalisation with fixed statistics, and nothing that is not read.
+    """
+    for simplify in PASSES:
+        graph = simplify(graph)
+    return graph

@@ -1,0 +1,198 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Operator graphs as JSON, as archives, and their digest.
+
+JSON holds the structure: enough to plan with.  An archive is a zip file of
+``graph.json`` and ``parameters.safetensors``.  Reading either executes
+nothing: names of operators are looked up among ATen's and torchvision's.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+import hashlib
+import json
+import os
+from pathlib import Path
+import tempfile
+from typing import Any
+import zipfile
+
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors, save as save_tensors
+import torch
+
+from intradp_ros.graph.checks import check_graph
+from intradp_ros.graph.errors import GraphFormatError
+from intradp_ros.graph.interpreter import describe
+from intradp_ros.graph.operator_graph import OperatorGraph
+from intradp_ros.graph.structure import describe_parameter, graph_of, structure_of
+
+LARGEST_JSON = 256 * 2**20
+"""Bytes of structure above which an archive is refused."""
+
+
+def graph_to_json(graph: OperatorGraph) -> str:
+    """
+    Return the graph's structure as JSON: without the data of parameters, always the same text.
+
+    Raises
+    ------
+    GraphFormatError
+        If the graph was captured as one opaque operator, which only its own process can run.
+
+    """
+    if graph.opaque is not None or graph.method == 'module':
+        raise GraphFormatError(
+            f'{graph.name!r} was captured as one opaque operator and cannot be serialised; '
+            'see the warning of its capture for what keeps it from being captured as a graph')
+    return json.dumps(structure_of(graph), sort_keys=True, separators=(',', ':'), allow_nan=False)
+
+
+def graph_from_json(
+        text: str, parameters: Mapping[str, torch.Tensor] | None = None) -> OperatorGraph:
+    """
+    Return the graph that a JSON text describes.
+
+    Without `parameters` the graph is good for planning: its parameters have
+    shapes and dtypes, but no data (they are on the ``meta`` device).
+
+    Raises
+    ------
+    GraphFormatError
+        If the text does not describe a valid graph, or other parameters than those given.
+
+    """
+    try:
+        graph = graph_of(_parse(text))
+        check_graph(graph)
+    except RecursionError as error:
+        raise GraphFormatError('graph is nested too deep') from error
+    return graph if parameters is None else _with_parameters(graph, parameters)
+
+
+def save_graph(graph: OperatorGraph, path: str | os.PathLike[str]) -> None:
+    """
+    Write graph and parameters to one archive; equal graphs give equal bytes.
+
+    Raises
+    ------
+    GraphFormatError
+        If the graph cannot be serialised, or holds no parameter data.
+
+    """
+    _check_data(graph)
+    members = {
+        'graph.json': graph_to_json(graph).encode(),
+        'parameters.safetensors': save_tensors(
+            {name: _own_memory(tensor) for name, tensor in sorted(graph.parameters.items())})}
+    directory = Path(path).resolve().parent
+    with tempfile.NamedTemporaryFile(dir=directory, suffix='.part', delete=False) as file:
+        try:
+            with zipfile.ZipFile(file, 'w') as archive:
+                for name, data in members.items():
+                    archive.writestr(zipfile.ZipInfo(name), data)  # dated 1980, so as to be equal
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+
+
+def load_graph(path: str | os.PathLike[str]) -> OperatorGraph:
+    """
+    Read an archive that `save_graph` wrote.
+
+    Raises
+    ------
+    GraphFormatError
+        If the file is no such archive.
+    OSError
+        If it cannot be read.
+
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if archive.namelist() != ['graph.json', 'parameters.safetensors']:
+                raise GraphFormatError(f'{path} is no archive of a graph: it holds other files')
+            text = _read(archive, 'graph.json', LARGEST_JSON).decode()
+            graph = graph_from_json(text)
+            size = sum(tensor.nbytes for tensor in graph.parameters.values())
+            data = _read(archive, 'parameters.safetensors', size + LARGEST_JSON)
+        return _with_parameters(graph, load_tensors(data))
+    except (zipfile.BadZipFile, SafetensorError, UnicodeDecodeError, NotImplementedError) as error:
+        raise GraphFormatError(f'{path} is no archive of a graph: {error}') from error
+
+
+def digest(graph: OperatorGraph) -> str:
+    """
+    Return the SHA-256 (hex) of structure and parameters.
+
+    Two graphs with the same digest compute the same.  It does not depend on
+    the graph's name, on memory formats, on the machine or the process.
+
+    Raises
+    ------
+    GraphFormatError
+        If the graph cannot be serialised, or holds no parameter data.
+
+    """
+    _check_data(graph)
+    sha = hashlib.sha256(graph_to_json(replace(graph, name='', method='export')).encode())
+    for name, tensor in sorted(graph.parameters.items()):
+        sha.update(json.dumps(describe_parameter(name, tensor), sort_keys=True).encode())
+        plain = tensor.detach().cpu().contiguous().reshape(-1)
+        sha.update(plain.view(torch.uint8).numpy().data)
+    return sha.hexdigest()
+
+
+def _parse(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse, object_pairs_hook=_unique)
+    except ValueError as error:
+        raise GraphFormatError(f'graph is no JSON: {error}') from error
+
+
+def _refuse(constant: str) -> Any:
+    raise GraphFormatError(f'graph holds the number {constant}, which JSON lacks')
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise GraphFormatError('graph holds an object with a key that stands twice')
+    return fields
+
+
+def _with_parameters(
+        graph: OperatorGraph, parameters: Mapping[str, torch.Tensor]) -> OperatorGraph:
+    if set(parameters) != set(graph.parameters):
+        names = sorted(set(parameters) ^ set(graph.parameters))
+        raise GraphFormatError(f'graph and parameters differ in names, first in {names[0]!r}')
+    for name, expected in graph.parameters.items():
+        given = parameters[name]
+        if given.shape != expected.shape or given.dtype != expected.dtype:
+            raise GraphFormatError(
+                f'parameter {name!r} is {describe(given)}, the graph needs {describe(expected)}')
+    return replace(graph, parameters={name: parameters[name] for name in graph.parameters})
+
+
+def _check_data(graph: OperatorGraph) -> None:
+    for name, tensor in graph.parameters.items():
+        if tensor.is_meta:
+            raise GraphFormatError(
+                f'parameter {name!r} has no data: the graph was read from JSON alone, which is '
+                'good for planning only')
+
+
+def _own_memory(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor in row-major order, in memory that it shares with no other."""
+    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+
+
+def _read(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
+    """Read a member, refusing one that claims or unfolds to more bytes than `limit`."""
+    if archive.getinfo(name).file_size > limit:
+        raise GraphFormatError(f'{name} is larger than {limit} bytes')
+    return archive.read(name)

@@ -1,0 +1,174 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Nested inputs and results of a model: flattening, rebuilding, and their form as text."""
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+import json
+from typing import Any
+import warnings
+
+import torch
+from torch.utils import _pytree as pytree
+
+from intradp_ros.graph.errors import GraphFormatError, GraphInputError
+from intradp_ros.graph.operator_graph import OperatorGraph, ValueRef
+
+Tree = pytree.TreeSpec
+
+
+def flatten_inputs(
+        graph: OperatorGraph, args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None = None) -> list[torch.Tensor]:
+    """
+    Flatten a call of the captured model to the graph's inputs.
+
+    Raises
+    ------
+    GraphInputError
+        If the call has another structure, or another constant, than the captured example.
+
+    """
+    leaves, tree = flatten_call(args, kwargs or {})
+    if tree != graph.input_tree:
+        raise GraphInputError(
+            f'model {graph.name!r} was captured with another structure of arguments; call it as '
+            'in the captured example, or capture it again')
+    for known, leaf in zip(graph.arguments, leaves):
+        if not isinstance(known, ValueRef) and not _same_constant(known, leaf):
+            raise GraphInputError(
+                f'model {graph.name!r} was captured with the constant argument {known!r}, '
+                f'got {leaf!r}; capture it again for another')
+    return [
+        leaf for known, leaf in zip(graph.arguments, leaves) if isinstance(known, ValueRef)]
+
+
+def rebuild_outputs(graph: OperatorGraph, flat: Sequence[Any]) -> Any:
+    """
+    Rebuild the model's own result from the graph's flattened outputs.
+
+    Raises
+    ------
+    GraphFormatError
+        If the structure holds a class that this process does not know.
+
+    """
+    return pytree.tree_unflatten(list(flat), load_tree(graph.output_tree))
+
+
+def flatten_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], str]:
+    """Flatten arguments, keyword arguments in the order of their names; structure as text."""
+    return flatten((tuple(args), dict(sorted(kwargs.items()))))
+
+
+def flatten(nested: Any) -> tuple[list[Any], str]:
+    """
+    Flatten nested containers to their leaves and the text of their structure.
+
+    A container whose class has no name in `torch.utils._pytree` becomes a
+    tuple, with a warning.
+    """
+    leaves, tree = pytree.tree_flatten(nested)
+    if not _has_text(tree):
+        tree = pytree.tree_structure(_plain(nested))
+    return leaves, pytree.treespec_dumps(tree)
+
+
+def load_tree(text: str) -> Tree:
+    """
+    Return the structure that a text describes.
+
+    Raises
+    ------
+    GraphFormatError
+        If the text is malformed or names a class that this process does not know.
+
+    """
+    check_tree(text)
+    try:
+        return pytree.treespec_loads(text)
+    except Exception as error:
+        raise GraphFormatError(f'structure cannot be rebuilt: {error}') from error
+
+
+def check_tree(text: str) -> int:
+    """
+    Check the text of a structure and return the count of its leaves; nothing is imported.
+
+    Raises
+    ------
+    GraphFormatError
+        If the text is malformed, or would make torch import modules that it names.
+
+    """
+    try:
+        protocol, node = json.loads(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise GraphFormatError(f'structure is no pair of protocol and node: {error}') from error
+    if protocol != 1:
+        raise GraphFormatError(f'structure has unknown protocol {protocol!r}')
+    return _check_node(node)
+
+
+_NODE_KEYS = {'type', 'context', 'children_spec'}
+_IMPORTING = ('__enum__', 'default_factory_module')
+_KEYED = ('builtins.dict', 'collections.OrderedDict')
+
+
+def _keys_fit(context: Any, count: int) -> bool:
+    try:
+        keys = json.loads(context)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return (isinstance(keys, list) and len(keys) == count
+            and all(isinstance(key, (str, int)) for key in keys))
+
+
+def _check_node(node: Any) -> int:
+    if not isinstance(node, dict) or set(node) != _NODE_KEYS:
+        raise GraphFormatError('structure holds a node with other keys than a node has')
+    kind, context, children = node['type'], node['context'], node['children_spec']
+    if not isinstance(children, list):
+        raise GraphFormatError('structure holds a node whose children are no list')
+    if kind is None:
+        if context is not None or children:
+            raise GraphFormatError('structure holds a leaf that has parts')
+        return 1
+    if not isinstance(kind, str) or kind == 'collections.defaultdict':
+        raise GraphFormatError(f'structure holds a node of forbidden type {kind!r}')
+    if any(word in json.dumps(context) for word in _IMPORTING):
+        raise GraphFormatError(f'structure holds a {kind} that names modules to import')
+    if kind in _KEYED and not _keys_fit(context, len(children)):
+        raise GraphFormatError(f'structure holds a {kind} whose keys are no plain names')
+    return sum(_check_node(child) for child in children)
+
+
+def _has_text(tree: Tree) -> bool:
+    try:
+        check_tree(pytree.treespec_dumps(tree))
+    except (NotImplementedError, TypeError, GraphFormatError):
+        return False
+    return True
+
+
+def _plain(nested: Any) -> Any:
+    """Replace containers that cannot be written as text by plain ones."""
+    parts, shallow = pytree.tree_flatten(nested, is_leaf=lambda part: part is not nested)
+    if len(parts) == 1 and parts[0] is nested:
+        return nested
+    parts = [_plain(part) for part in parts]
+    if isinstance(nested, defaultdict):
+        return dict(zip(nested, parts))
+    if _has_text(shallow):
+        return pytree.tree_unflatten(parts, shallow)
+    warnings.warn(
+        f'{type(nested).__name__} cannot be written as text: the captured model has a plain tuple '
+        'in its place (to keep it, register it with a serialized_type_name in '
+        'torch.utils._pytree)', stacklevel=2)
+    return tuple(parts)
+
+
+def _same_constant(known: Any, given: Any) -> bool:
+    return type(known) is type(given) and bool(known == given)
