@@ -1,0 +1,33 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""One set of colours for all pictures, told apart by colour-blind readers too (Okabe and Ito)."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from matplotlib.colors import to_rgb
+
+BLUE, GREEN, ORANGE, RED = '#0072B2', '#009E73', '#E69F00', '#D55E00'
+PURPLE, SKY, BROWN = '#CC79A7', '#56B4E9', '#8C6D31'
+GREY, DARK_GREY, INK = '#D5D8DB', '#7F7F7F', '#222222'
+
+# What happens on the robot is blue wherever it is drawn, and so on.
+LANES = {'robot': BLUE, 'uplink': ORANGE, 'server': GREEN, 'downlink': RED}
+STRATEGIES = {'local': BLUE, 'offload': GREEN, 'cut': ORANGE, 'shared': RED,
+              'bound': DARK_GREY}
+_OTHERS = (PURPLE, SKY, BROWN, DARK_GREY)
+
+
+def colours(names: Iterable[str], known: Mapping[str, str]) -> dict[str, str]:
+    """Return a colour for each name: the known one, or the next free one."""
+    names = list(names)
+    others = [name for name in names if name not in known]
+    free = {name: _OTHERS[index % len(_OTHERS)] for index, name in enumerate(others)}
+    return {name: known.get(name) or free[name] for name in names}
+
+
+def ink_on(colour: str) -> str:
+    """Return the text colour, dark or white, that is easier to read on `colour`."""
+    red, green, blue = to_rgb(colour)
+    return INK if 0.299 * red + 0.587 * green + 0.114 * blue > 0.55 else 'white'

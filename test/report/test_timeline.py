@@ -1,0 +1,76 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a timeline says, and that the picture shows it."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from intradp_ros.execution.timeline import Event
+from intradp_ros.report.palette import GREY, LANES, PURPLE
+from intradp_ros.report.timeline import draw_timeline, overlaps, totals
+
+EVENTS = [
+    Event('robot', 'compute', 'conv2d .. relu_3', 5.000, 5.080),
+    Event('robot', 'wait', 'transfer 2', 5.080, 5.100),
+    Event('robot', 'compute', 'sigmoid', 5.100, 5.120),
+    Event('uplink', 'transfer', '0', 5.000, 5.030),
+    Event('server', 'compute', 'conv2d', 5.030, 5.070),
+    Event('downlink', 'transfer', '2', 5.070, 5.100),
+]
+
+
+def colour_share(path: Path, colour: str) -> float:
+    """Return which part of a picture has (almost) a colour."""
+    picture = cv2.imread(str(path)).astype(int)
+    wanted = [int(colour[i:i + 2], 16) for i in (5, 3, 1)]
+    return float((np.abs(picture - wanted).max(2) < 4).mean())
+
+
+def test_totals_count_each_lane() -> None:
+    assert totals(EVENTS).split('  ·  ') == [
+        '120 ms in all', 'robot computes 100 ms', 'uplink busy 30 ms', 'server computes 40 ms',
+        'downlink busy 30 ms']
+
+
+def test_overlaps_are_found() -> None:
+    shared, hidden = overlaps(EVENTS).values()
+    assert shared == [(5.030, 5.070)]
+    assert hidden == [(5.000, 5.030), (5.070, 5.080)]
+
+
+def test_bars_have_the_areas_of_their_times(tmp_path: Path) -> None:
+    path = tmp_path / 'timeline.png'
+    draw_timeline(EVENTS, path, 'HED, shared')
+    robot, server, uplink, downlink = (
+        colour_share(path, LANES[lane]) for lane in ('robot', 'server', 'uplink', 'downlink'))
+    assert robot / server == pytest.approx(100 / 40, rel=0.2)
+    assert uplink / downlink == pytest.approx(1, rel=0.2)
+    assert colour_share(path, GREY) > 0
+    assert colour_share(path, PURPLE) > 0
+
+
+def test_times_may_begin_anywhere(tmp_path: Path) -> None:
+    pictures = []
+    for number, seconds in enumerate((0, 4096)):  # exact in floating point
+        path = tmp_path / f'{number}.png'
+        draw_timeline([event.shift(seconds) for event in EVENTS], path, 'HED, shared')
+        pictures.append(cv2.imread(str(path)).astype(int))
+    assert np.abs(pictures[0] - pictures[1]).mean() < 0.5
+
+
+def test_a_lane_of_another_name_is_drawn(tmp_path: Path) -> None:
+    path = tmp_path / 'timeline.png'
+    draw_timeline([*EVENTS, Event('second server', 'compute', 'conv2d', 5.0, 5.06)], path, 'Three')
+    plain = tmp_path / 'plain.png'
+    draw_timeline(EVENTS, plain, 'Two')
+    assert cv2.imread(str(path)).shape[0] > cv2.imread(str(plain)).shape[0]
+
+
+def test_nothing_to_draw_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match='at least one event'):
+        draw_timeline([], tmp_path / 'timeline.png', 'Empty')
