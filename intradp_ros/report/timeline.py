@@ -23,6 +23,7 @@ from intradp_ros.report.spans import both, Interval, length, SpanLike, tracks, u
 MOVING = frozenset({'transfer', 'send', 'receive'})
 _HEIGHT = 0.72  # of a row
 _MARGIN = 14  # pixels left free in a bar with a name
+_THIN = 0.005  # of the whole time: no room for a name or an edge
 _SHORTEST = 4  # letters of a name that say something
 _ROUNDING = 1e-4  # seconds of overlap that do not count
 
@@ -65,17 +66,19 @@ def totals(spans: Sequence[SpanLike]) -> str:
 class _Bars:
     """Bars in rows of an axes, and their names where there is room for them."""
 
-    def __init__(self, axes: Axes, zero: float) -> None:
+    def __init__(self, axes: Axes, zero: float, last: float) -> None:
         self.axes = axes
         self.zero = zero
+        self.thin = 1e3 * (last - zero) * _THIN
         self.texts: list[tuple[Text, float, float]] = []
 
     def add(self, row: float, height: float, span: Interval, colour: str, name: str = '') -> None:
         """Draw one bar; `row` is its middle."""
         start, stop = (1e3 * (time - self.zero) for time in span)
+        thin = stop - start < self.thin
         self.axes.barh(row, stop - start, height, left=start, color=colour,
-                       edgecolor='white', linewidth=0.6, zorder=3)
-        if name:
+                       edgecolor='white', linewidth=0 if thin else 0.6, zorder=3)
+        if name and not thin:
             text = self.axes.text((start + stop) / 2, row, name, ha='center', va='center',
                                   fontsize=7, color=ink_on(colour), zorder=4)
             self.texts.append((text, start, stop))
@@ -147,7 +150,7 @@ def draw_timeline(spans: Sequence[SpanLike], path: Path, title: str) -> None:
     overlap = dict(zip(overlaps(spans), zip((PURPLE, SKY), overlaps(spans).values())))
     figure = Figure(figsize=(10, 1.6 + 0.62 * (len(lanes) + 1)), dpi=150, layout='constrained')
     axes = figure.add_subplot()
-    bars = _Bars(axes, zero)
+    bars = _Bars(axes, zero, last)
     for row, (lane, colour) in enumerate(lanes.items()):
         _draw_lane(bars, row, [span for span in spans if span.lane == lane], colour)
     for number, (colour, times) in enumerate(overlap.values()):
