@@ -30,7 +30,7 @@ from intradp_ros.execution.recovery import finish_alone, held_pieces
 from intradp_ros.execution.rejections import Rejections
 from intradp_ros.execution.sending import expected_transfer, Sender
 from intradp_ros.execution.timeline import Event, Recorder
-from intradp_ros.graph.capture import rebuild_outputs
+from intradp_ros.graph.trees import rebuild_outputs
 from intradp_ros.graph.operator_graph import ParameterRef, ValueRef
 from intradp_ros.link.predictor import RatePredictor
 from intradp_ros.planning.baselines import LOCAL, LOSS

@@ -4,12 +4,11 @@
 """The planner's node: from two profiles to the schedule book, in a process of its own."""
 from __future__ import annotations
 
-from concurrent.futures import Future, ProcessPoolExecutor
-import multiprocessing
 from pathlib import Path
 from typing import Any
 
-from intradp_ros.execution.planning import book_from_profiles, PlanRequest
+from intradp_ros.execution.plan_process import PlanningError, PlanProcess
+from intradp_ros.execution.planning import PlanRequest
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.msg import ScheduleBook as ScheduleBookMessage
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
@@ -38,19 +37,16 @@ class PlannerNode(ManagedNode):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__('planner_node', **kwargs)
-        self._pool: ProcessPoolExecutor | None = None
         self._closing: list[Any] = []
         self._profiles: dict[tuple[str, str], OperatorProfile] = {}
-        self._running: tuple[str, Future[str]] | None = None
+        self._running: tuple[str, PlanProcess] | None = None
         self._epoch = 0
 
     def setup(self, parameters: dict[str, Any]) -> None:
-        """Open topics and the planning process."""
+        """Open topics."""
         if parameters['grid.low_mbps'] > parameters['grid.high_mbps']:
             raise ValueError('grid.low_mbps is above grid.high_mbps')
         self._settings = parameters
-        # Not forked: a forked copy of a process with DDS threads can hang.
-        self._pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context('spawn'))
         self._books = self.create_publisher(ScheduleBookMessage, BOOK_TOPIC, LATCHED)
         subscription = self.create_subscription(
             OperatorProfile, PROFILE_TOPIC, self._take_profile, LATCHED)
@@ -58,10 +54,9 @@ class PlannerNode(ManagedNode):
 
     def teardown(self) -> None:
         """Stop planning and close topics."""
-        if self._pool:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            self._pool = None
-        self._running = None
+        if self._running:
+            self._running[1].cancel()
+            self._running = None
         while self._closing:
             self._closing.pop().destroy()
 
@@ -85,21 +80,24 @@ class PlannerNode(ManagedNode):
             s['grid.points'], s['link.delay_ms'] / 1e3, s['link.overhead_ms'] / 1e3,
             s['seed'])
         folder = Path(s['book_folder']) if s['book_folder'] else None
-        assert self._pool is not None
         if self._running:
             self._running[1].cancel()
         self.info(f'planning for model {robot.digest[:12]} on {s["grid.points"]} bandwidths')
-        self._running = (robot.digest, self._pool.submit(book_from_profiles, request, folder))
+        self._running = (robot.digest, PlanProcess(request, folder))
 
     def _poll(self) -> None:
-        if self._running is None or not self._running[1].done():
+        if self._running is None:
             return
-        (digest, future), self._running = self._running, None
+        digest, process = self._running
         try:
-            text = future.result()
-        except Exception as error:  # noqa: B902 - whatever the planning process died of
-            self.get_logger().error(f'planning failed: {type(error).__name__}: {error}')
+            text = process.result()
+        except PlanningError as error:
+            self._running = None
+            self.get_logger().error(f'planning failed: {error}')
             return
+        if text is None:
+            return
+        self._running = None
         self._epoch += 1
         self._books.publish(ScheduleBookMessage(epoch=self._epoch, digest=digest, book=text))
         self.info(f'published book {self._epoch} for model {digest[:12]}')

@@ -1,0 +1,78 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Planning in a process of its own, so that inferences are not disturbed.
+
+Run as a module it reads a request and a folder as JSON from standard input
+and writes the book to standard output.  A plain child process, because a
+forked copy of a process with DDS threads can hang, and a spawned one would
+run the user's own main module again.
+"""
+from __future__ import annotations
+
+from dataclasses import asdict
+import json
+from pathlib import Path
+import subprocess
+import sys
+import tempfile
+
+from intradp_ros.execution.planning import book_from_profiles, PlanRequest
+
+
+class PlanningError(RuntimeError):
+    """Planning failed; the text is what the planning process said last."""
+
+
+class PlanProcess:
+    """One planning job under way."""
+
+    def __init__(self, request: PlanRequest, folder: Path | None = None) -> None:
+        job = {'request': asdict(request), 'folder': str(folder) if folder else None}
+        self._input, self._output, self._errors = (
+            tempfile.TemporaryFile('w+') for _ in range(3))
+        json.dump(job, self._input)
+        self._input.seek(0)
+        self._child = subprocess.Popen(
+            [sys.executable, '-m', __name__], stdin=self._input, stdout=self._output,
+            stderr=self._errors)
+
+    def result(self) -> str | None:
+        """
+        Return the book as JSON text, None while it is being made.
+
+        Raises
+        ------
+        PlanningError
+            If the process failed.
+
+        """
+        code = self._child.poll()
+        if code is None:
+            return None
+        if code:
+            raise PlanningError(self._read(self._errors).strip().rpartition('\n')[2]
+                                or f'the planning process ended with {code}')
+        return self._read(self._output)
+
+    def cancel(self) -> None:
+        """Stop the job."""
+        self._child.kill()
+        self._child.wait()
+
+    @staticmethod
+    def _read(file: tempfile._TemporaryFileWrapper[str]) -> str:
+        file.seek(0)
+        return file.read()
+
+
+def main() -> None:
+    """Make the book that standard input asks for."""
+    job = json.load(sys.stdin)
+    folder = Path(job['folder']) if job['folder'] else None
+    sys.stdout.write(book_from_profiles(PlanRequest(**job['request']), folder))
+
+
+if __name__ == '__main__':
+    main()

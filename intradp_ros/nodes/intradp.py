@@ -1,0 +1,214 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The three-line API: an existing program's model, shared with a server (paper, Figure 5).
+
+    from intradp_ros import IntraDP
+    idp = IntraDP(server='offload')
+    idp.start_client(model=vgg19)   # afterwards vgg19(x) runs on robot and server
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+import threading
+from typing import Any
+import warnings
+
+import rclpy
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+import torch
+
+from intradp_ros.dds.channel import DdsChannel
+from intradp_ros.execution.model import share_module
+from intradp_ros.execution.outcome import Outcome
+from intradp_ros.execution.patience import PatiencePolicy
+from intradp_ros.execution.plan_process import PlanningError, PlanProcess
+from intradp_ros.execution.planning import PlanRequest
+from intradp_ros.execution.robot import RobotClient
+from intradp_ros.graph.errors import CaptureError
+from intradp_ros.graph.serialise import graph_to_json
+from intradp_ros.link.predictor import make_predictor
+from intradp_ros.msg import OperatorProfile
+from intradp_ros.nodes.lifecycle import LATCHED
+from intradp_ros.nodes.profiles import PROFILE_TOPIC, profile_model
+from intradp_ros.planning.book import ScheduleBook
+from intradp_ros.profiling.profile import Profile
+
+
+class IntraDP:
+    """
+    Shares the inferences of one model with an offload node.
+
+    Parameters
+    ----------
+    server :
+        Name of the offload node's server.
+    namespace :
+        ROS namespace of the server's topics.
+    predictor, patience :
+        How the bandwidth is predicted; when the robot goes on alone.
+    log :
+        Where progress is written.
+
+    """
+
+    def __init__(self, server: str = 'offload', *, namespace: str = '/',
+                 predictor: str = 'cautious', patience: PatiencePolicy = PatiencePolicy(),
+                 log: Callable[[str], None] = lambda text: None) -> None:
+        self.server, self.namespace, self.patience, self.log = server, namespace, patience, log
+        self._predictor = make_predictor(predictor)
+        self._shared: _SharedForward | None = None
+        self.last: Outcome | None = None
+
+    def start_client(self, model: torch.nn.Module) -> None:
+        """
+        Replace the model's forward by one that shares its inferences.
+
+        The first call captures and profiles the model for the shapes it is
+        given, and runs as before; the following ones are shared as soon as
+        the server agrees and the schedules are made.  Other shapes run as
+        before.
+        """
+        if self._shared:
+            raise RuntimeError('this IntraDP already has a model: call stop() first')
+        self._shared = _SharedForward(self, model.eval())
+
+    def stop(self) -> None:
+        """Restore the model and end the session."""
+        if self._shared:
+            self._shared.restore()
+            self._shared = None
+
+    def wait_ready(self, timeout: float = 60.0) -> bool:
+        """Wait until calls are shared; return whether they are. Needs one call before."""
+        client = self._shared.client if self._shared else None
+        return client is not None and client.connection.wait_ready(timeout)
+
+
+class _SharedForward:
+    """Stands in for a model's forward."""
+
+    def __init__(self, owner: IntraDP, model: torch.nn.Module) -> None:
+        self.owner, self.model, self.plain = owner, model, model.forward
+        self.client: RobotClient | None = None
+        self.planner: _ServerWatch | None = None
+        self._tried = self._warned = False
+        model.forward = self  # type: ignore[method-assign,assignment]
+
+    def restore(self) -> None:
+        """Put the model's own forward back and close the session."""
+        del self.model.forward
+        if self.planner:
+            self.planner.close()
+        if self.client:
+            self.client.close()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        tensors = [a for a in args if isinstance(a, torch.Tensor)]
+        if kwargs or len(tensors) != len(args) or not tensors or torch.is_grad_enabled() and any(
+                t.requires_grad for t in tensors):
+            return self.plain(*args, **kwargs)
+        if not self._tried:
+            self._tried = True
+            return self._begin(tensors)
+        if self.client is None:
+            return self.plain(*args)
+        return self._infer(self.client, tensors)
+
+    def _begin(self, tensors: list[torch.Tensor]) -> Any:
+        """Capture, profile and connect; answer this call as before."""
+        with torch.no_grad():
+            result = self.plain(*tensors)
+        # The capture must see the model's own forward.
+        del self.model.forward
+        try:
+            shared = share_module(self.model, tuple(tensors))
+        except (CaptureError, ValueError) as error:
+            self._warn(f'this model cannot be shared and runs locally: {error}')
+            return result
+        finally:
+            self.model.forward = self  # type: ignore[method-assign,assignment]
+        profile = profile_model(shared, tensors, self.owner.log)
+        watch = _ServerWatch(self.owner, graph_to_json(shared.split.graph), profile)
+        channel = DdsChannel(watch.context, self.owner.server, 'robot',
+                             namespace=self.owner.namespace)
+        self.client = RobotClient(shared, channel, self.owner._predictor, self.owner.log,
+                                  patience=self.owner.patience, power=profile.power)
+        self.planner = watch
+        watch.start(self.client)
+        return result
+
+    def _infer(self, client: RobotClient, tensors: list[torch.Tensor]) -> Any:
+        try:
+            outcome = client.infer(tensors)
+        except ValueError:  # other shapes than captured
+            self._warn('inputs of other shapes than the first call run locally')
+            return self.plain(*tensors)
+        if not outcome.stats.shared and client.connection.heard == float('-inf'):
+            self._warn(f'no server {self.owner.server!r} answers: running locally until one does')
+        self.owner.last = outcome
+        return outcome.outputs
+
+    def _warn(self, text: str) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(text, RuntimeWarning, stacklevel=4)
+
+
+class _ServerWatch:
+    """Waits for the server's profile, plans, and hands the book to the client."""
+
+    def __init__(self, owner: IntraDP, graph: str, profile: Profile) -> None:
+        self.graph, self.profile, self.log = graph, profile, owner.log
+        self.context = rclpy.Context()
+        rclpy.init(context=self.context)
+        self.node = rclpy.create_node('intradp', context=self.context, namespace=owner.namespace,
+                                      start_parameter_services=False)
+        self.node.create_subscription(OperatorProfile, PROFILE_TOPIC, self._take, LATCHED)
+        self.node.create_timer(0.2, self._poll)
+        self.executor = SingleThreadedExecutor(context=self.context)
+        self.executor.add_node(self.node)
+        self.process: PlanProcess | None = None
+        self.client: RobotClient | None = None
+        self.thread = threading.Thread(target=self._spin, name='intradp', daemon=True)
+
+    def start(self, client: RobotClient) -> None:
+        """Begin to listen."""
+        self.client = client
+        self.thread.start()
+
+    def close(self) -> None:
+        """Stop listening and planning."""
+        if self.process:
+            self.process.cancel()
+        self.executor.shutdown()
+        self.thread.join(timeout=2.0)
+        self.node.destroy_node()
+        rclpy.try_shutdown(context=self.context)
+
+    def _spin(self) -> None:
+        try:
+            self.executor.spin()
+        except ExternalShutdownException:
+            return
+
+    def _take(self, message: OperatorProfile) -> None:
+        if message.role != 'server' or message.digest != self.profile.digest:
+            return
+        if self.process:
+            self.process.cancel()
+        self.process = PlanProcess(PlanRequest(
+            self.graph, self.profile.to_json(), message.profile, delay=1e-3, overhead=5e-4))
+
+    def _poll(self) -> None:
+        if self.process is None or self.client is None:
+            return
+        try:
+            book = self.process.result()
+            if book is None:
+                return
+            self.client.use_book(ScheduleBook.from_json(book))
+        except (PlanningError, ValueError) as error:
+            self.log(f'planning failed: {error}')
+        self.process = None

@@ -1,0 +1,113 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""The simulator against hand-computed cases, and as judge of every strategy."""
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from intradp_ros.operators.local_operator import SplitGraph
+from intradp_ros.planning.assignment import assign
+from intradp_ros.planning.baselines import best_cut, best_local, best_offload, LOSS, STRATEGIES
+from intradp_ros.planning.book import make_book, ScheduleBook
+from intradp_ros.planning.cost import CostModel, LinkModel
+from intradp_ros.planning.loss import completion
+from intradp_ros.planning.lowering import lower
+from intradp_ros.planning.partition import cut, local, offload, Partition, Stage
+from intradp_ros.planning.schedule import Receive, ROBOT, Schedule, SERVER
+from intradp_ros.planning.simulator import DeadlockError, simulate
+from synthetic import random_split_graph
+
+
+def flat_cost(split: SplitGraph, robot: float = 4e-3, server: float = 1e-3) -> CostModel:
+    """Each operator costs a fixed part and a part by rows."""
+    return CostModel(split, {side: tuple(
+        np.where(np.arange(op.rows + 1) > 0, seconds * (0.1 + np.arange(op.rows + 1) / op.rows), 0)
+        for op in split.operators) for side, seconds in ((ROBOT, robot), (SERVER, server))})
+
+
+def test_local_takes_the_time_of_the_operators() -> None:
+    split = random_split_graph(5, operators=1)
+    result = simulate(lower(split, local(1)), flat_cost(split), LinkModel.symmetric(10))
+    assert result.latency == pytest.approx(4e-3 * 1.1)
+    assert result.bytes_up == result.bytes_down == 0
+
+
+def test_offload_takes_input_compute_and_output_one_after_another() -> None:
+    split = random_split_graph(5, operators=1)
+    link = LinkModel(up=1e4, down=2e4, delay=2e-3, overhead=1e-3)
+    result = simulate(lower(split, offload(1)), flat_cost(split), link)
+    up, down = (split.graph.values[v].nbytes for v in (0, 1))
+    assert (result.bytes_up, result.bytes_down) == (up, down)
+    assert result.latency == pytest.approx(up / 1e4 + 1e-3 * 1.1 + down / 2e4 + 2 * 3e-3)
+
+
+def test_programs_that_wait_for_each_other_are_told() -> None:
+    split = random_split_graph(5)
+    schedule = lower(split, offload(8))
+    broken = Schedule(schedule.transfers, {ROBOT: (Receive(0),), SERVER: ()})
+    with pytest.raises(DeadlockError):
+        simulate(broken, flat_cost(split), LinkModel.symmetric(10))
+
+
+@given(st.integers(0, 10**6), st.lists(st.floats(0, 1), min_size=1, max_size=3))
+@settings(max_examples=80, deadline=None)
+def test_the_recurrences_bound_the_simulation(seed: int, shares: list[float]) -> None:
+    """Without bands the simulator and the paper's recurrences see the same programs."""
+    split = random_split_graph(seed)
+    stops = sorted({max(1, round(8 * (i + 1) / len(shares))) for i in range(len(shares))} | {8})
+    shares = (shares * 3)[:len(stops)]
+    cost, link = flat_cost(split), LinkModel.symmetric(0.5, 1e-3, 1e-4)
+    assignment = assign(split, stops, np.array(shares)[:, None],
+                        np.ones((len(stops), 1), dtype=bool))
+    recurrence = completion(assignment, cost, link)[0]
+    partition = Partition(tuple(Stage(s, x) for s, x in zip(stops, shares)))
+    simulated = simulate(lower(split, partition), cost, link).latency
+    assert simulated == pytest.approx(recurrence, rel=0.35, abs=2e-3)
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=8, deadline=None)
+def test_a_book_is_never_worse_than_the_baselines(seed: int) -> None:
+    split = random_split_graph(seed, rows=40)
+    cost = flat_cost(split)
+    book = make_book(cost, 'd' * 64, grid=(0.05, 0.5, 5.0), delay=1e-3, overhead=1e-4)
+    for mbps in book.grid:
+        entries = {e.strategy: e for e in book.entries if e.mbps == mbps}
+        assert set(entries) == set(STRATEGIES)
+        assert entries[LOSS].predicted <= min(e.predicted for e in entries.values())
+        link = LinkModel.symmetric(mbps, 1e-3, 1e-4)
+        for entry in entries.values():
+            again = simulate(lower(split, entry.partition), cost, link).latency
+            assert again == pytest.approx(entry.predicted)
+    assert ScheduleBook.from_json(book.to_json()) == book
+
+
+@given(st.integers(0, 10**6), st.floats(0.01, 50))
+@settings(max_examples=20, deadline=None)
+def test_the_best_cut_is_the_best_of_all_cuts(seed: int, mbps: float) -> None:
+    split = random_split_graph(seed)
+    cost, link = flat_cost(split), LinkModel.symmetric(mbps, 1e-3, 1e-4)
+    every = min(simulate(lower(split, cut(8, k)), cost, link).latency for k in range(1, 8))
+    assert best_cut(cost, link, checked=7).latency == pytest.approx(every)
+    assert best_cut(cost, link).latency <= every * 1.1
+    assert best_local(cost, link).latency > 0
+    assert best_offload(cost, link).latency > 0
+
+
+@pytest.mark.parametrize('text', ['', '[]', '{}', '{"format": "other"}', 'null', '3', '\x00'])
+def test_what_is_no_book_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match='not a schedule book'):
+        ScheduleBook.from_json(text)
+
+
+@pytest.mark.parametrize('stages', [
+    (), (Stage(8, 1.5),), (Stage(8, float('nan')),), (Stage(3, 0.5),), (Stage(9, 0.5),),
+    (Stage(4, 0.5), Stage(4, 0.5), Stage(8, 0.5)), (Stage(8, 0.5, 0, 1),),
+    (Stage(8, 0.5, 1, 10**9),)])
+def test_impossible_partitions_are_refused(stages: tuple[Stage, ...]) -> None:
+    with pytest.raises(ValueError):
+        lower(random_split_graph(0), Partition(stages))
