@@ -1,3 +1,55 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
+"""Locality rules, one module for each family of operators, and who serves which operator."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from intradp_ros.graph.operator_graph import resolve_target
+from intradp_ros.operators.rules import (
+    adaptive_pooling,
+    convolution,
+    joining,
+    matrices,
+    over_dims,
+    padding,
+    pointwise,
+    pooling,
+    reshaping,
+    shuffling,
+    slicing,
+    transposed_convolution,
+    upsampling,
+    views,
+)
+from intradp_ros.operators.site import Rule
+
+_FAMILIES = (
+    adaptive_pooling,
+    convolution,
+    joining,
+    matrices,
+    over_dims,
+    padding,
+    pointwise,
+    pooling,
+    reshaping,
+    shuffling,
+    slicing,
+    transposed_convolution,
+    upsampling,
+    views,
+)
+
+RULES: Mapping[str, Rule] = {
+    target: rule for family in _FAMILIES for target, rule in family.RULES.items()}
+
+
+def rule_for(target: str) -> Rule | None:
+    """Return the rule that serves an operator, or None where it is not known to be local."""
+    if target in RULES:
+        return RULES[target]
+    if pointwise.is_pointwise(resolve_target(target)):
+        return pointwise.split_pointwise
+    return None

@@ -1,0 +1,124 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Random weights under which a network's output depends on its input.
+
+A network with plain random weights often has an output that is constant to
+rounding (activations die out, or a last layer is zero), and then any way to
+split it looks exact.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvNd
+from torch.utils import _pytree as pytree
+
+_LEAST_SPREAD = 1e-6
+_FEWEST_SAMPLES = 4
+
+
+@torch.no_grad()
+def calibrate(model: nn.Module, example: Sequence[torch.Tensor], seed: int = 0) -> nn.Module:
+    """
+    Rescale a model's weights, in place, so that activations neither vanish nor explode.
+
+    In one forward pass each convolution and linear layer is scaled to an
+    output of unit standard deviation (its weights are drawn anew if it has
+    next to none), and each batch normalisation takes the statistics of what
+    reaches it.  `example` holds the model's arguments.  Return the model, in
+    evaluation mode.
+    """
+    model.eval()
+    with torch.random.fork_rng(devices=[]), _hooked(model):
+        torch.manual_seed(seed)
+        model(*example)
+    return model
+
+
+@torch.no_grad()
+def depends_on_input(
+        model: nn.Module, example: Sequence[torch.Tensor], least: float = 1e-3) -> bool:
+    """
+    Tell whether every floating point output reacts to another input.
+
+    The second input is the first one mirrored along its last dimension.  An
+    output reacts if some element changes by more than `least` times the
+    output's spread (largest minus smallest element).
+    """
+    model.eval()
+    mirrored = [x.flip(-1) if x.is_floating_point() else x for x in example]
+    before, after = pytree.tree_leaves(model(*example)), pytree.tree_leaves(model(*mirrored))
+    return all(
+        _differ(a, b, least) for a, b in zip(before, after)
+        if isinstance(a, torch.Tensor) and a.is_floating_point())
+
+
+def _differ(a: torch.Tensor, b: torch.Tensor, least: float) -> bool:
+    spread = (a.max() - a.min()).item()
+    return bool(spread > 0 and (a - b).abs().max().item() > least * spread)
+
+
+@contextmanager
+def _hooked(model: nn.Module) -> Iterator[None]:
+    """Adjust each layer when the forward pass reaches it for the first time."""
+    handles, adjusted = [], set()
+
+    def once(module: nn.Module) -> bool:
+        new = module not in adjusted
+        adjusted.add(module)
+        return new
+
+    def scale(module: nn.Module, inputs: tuple, output: torch.Tensor) -> torch.Tensor | None:
+        return _scaled_output(module, inputs, output) if once(module) else None
+
+    def settle(module: nn.Module, inputs: tuple) -> None:
+        if once(module):
+            _take_statistics(module, inputs[0])
+
+    for module in model.modules():
+        if isinstance(module, (_ConvNd, nn.Linear)):
+            handles.append(module.register_forward_hook(scale))
+        elif isinstance(module, _BatchNorm) and module.track_running_stats:
+            handles.append(module.register_forward_pre_hook(settle))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _scaled_output(
+        module: nn.Module, inputs: tuple, output: torch.Tensor) -> torch.Tensor:
+    """Scale a layer to unit output, and return the output it then has."""
+    if not _spread(output) > _LEAST_SPREAD:
+        fan_in = module.weight[0].numel()  # type: ignore[index]
+        nn.init.normal_(module.weight, std=fan_in ** -0.5)  # type: ignore[arg-type]
+        output = module.forward(*inputs)
+    factor = 1 / (_spread(output) or 1.0)
+    for parameter in module.parameters(recurse=False):
+        parameter.mul_(factor)
+    return output * factor
+
+
+def _spread(output: torch.Tensor) -> float:
+    return output.std().item() if output.numel() > 1 else 0.0
+
+
+def _take_statistics(module: nn.Module, values: torch.Tensor) -> None:
+    """Set running statistics; variances of few samples would amplify rounding and stay 1."""
+    assert isinstance(module, _BatchNorm)
+    over = [dim for dim in range(values.dim()) if dim != 1]
+    if values.numel() // values.shape[1] < _FEWEST_SAMPLES:
+        return
+    module.running_mean.copy_(values.mean(over))  # type: ignore[union-attr]
+    variance = values.var(over, unbiased=False)
+    floor = 1e-3 * variance.mean().item() or 1.0
+    module.running_var.copy_(variance.clamp(min=floor))  # type: ignore[union-attr]
+    if module.affine and not module.weight.abs().max() > _LEAST_SPREAD:
+        nn.init.ones_(module.weight)

@@ -1,0 +1,124 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""An operator's call: its arguments by name, and kernels that make the call."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from intradp_ros.graph.operator_graph import (
+    iter_refs,
+    map_refs,
+    Operator,
+    ParameterRef,
+    resolve_target,
+    ValueRef,
+)
+from intradp_ros.operators.local_operator import Kernel, Parameters
+
+import torch
+
+Fetch = Callable[[Sequence[torch.Tensor]], Any]
+
+# A view may refuse a tensor with other strides than the captured one had
+# (rows cut out of it, say); reshape takes any and copies only where it must.
+_STRIDE_FREE = {
+    'aten.view.default': 'aten.reshape.default',
+    'aten._unsafe_view.default': 'aten.reshape.default',
+}
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function and its argument templates, as in `Operator`."""
+
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, operator: Operator) -> Call:
+        """Return the call that an operator makes."""
+        target = _STRIDE_FREE.get(operator.target, operator.target)
+        return cls(resolve_target(target), operator.args, operator.kwargs)
+
+    def argument(self, name: str) -> Any:
+        """
+        Return an argument by its name in the schema, or the schema's default.
+
+        Raises
+        ------
+        KeyError
+            If the operator has no argument of that name.
+
+        """
+        for k, declared in enumerate(self.function._schema.arguments):
+            if declared.name == name:
+                if k < len(self.args):
+                    return self.args[k]
+                return self.kwargs.get(name, declared.default_value)
+        raise KeyError(name)
+
+    def has(self, name: str) -> bool:
+        """Tell whether the schema has an argument of that name."""
+        return any(a.name == name for a in self.function._schema.arguments)
+
+    def replace(self, **changes: Any) -> Call:
+        """Return the call with other values for arguments that hold no reference."""
+        names = [a.name for a in self.function._schema.arguments]
+        args, kwargs = list(self.args), dict(self.kwargs)
+        for name, value in changes.items():
+            k = names.index(name)
+            if k < len(args):
+                args[k] = value
+            else:
+                kwargs[name] = value
+        return Call(self.function, tuple(args), kwargs)
+
+    def compile(self, parameters: Parameters) -> Kernel:
+        """Return a kernel that calls the function with one tensor for each value read."""
+        def fetch(ref: ValueRef | ParameterRef) -> Any:
+            return parameters[ref.name] if isinstance(ref, ParameterRef) else ref
+
+        args, kwargs = map_refs(self.args, fetch), map_refs(self.kwargs, fetch)
+        return _leading(self.function, args, kwargs) or _general(self.function, args, kwargs)
+
+
+def cut_rows(tensor: torch.Tensor, dim: int, start: int, stop: int) -> torch.Tensor:
+    """Return a view of rows ``[start, stop)`` along `dim`."""
+    return tensor.narrow(dim, start, stop - start)
+
+
+def _leading(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Kernel | None:
+    """Return the fastest kernel where the values are the first one or two arguments."""
+    values = sum(1 for _ in iter_refs((args, kwargs), ValueRef))
+    if not 1 <= values <= 2 or not all(isinstance(a, ValueRef) for a in args[:values]):
+        return None
+    rest = args[values:]
+    if values == 2:
+        return lambda x: function(x[0], x[1], *rest, **kwargs)
+    if kwargs:
+        return lambda x: function(x[0], *rest, **kwargs)
+    return lambda x: function(x[0], *rest)
+
+
+def _general(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Kernel:
+    slots = count()
+    fetches = [_fetch(item, slots) for item in args]
+    named = {key: _fetch(item, slots) for key, item in kwargs.items()}
+    return lambda x: function(
+        *[fetch(x) for fetch in fetches], **{key: fetch(x) for key, fetch in named.items()})
+
+
+def _fetch(template: Any, slots: Iterator[int]) -> Fetch:
+    """Return a function from the values to the argument that `template` describes."""
+    if isinstance(template, ValueRef):
+        slot = next(slots)
+        return lambda x: x[slot]
+    if isinstance(template, (list, tuple)) and any(iter_refs(template, ValueRef)):
+        items = [_fetch(item, slots) for item in template]
+        return lambda x: [item(x) for item in items]
+    return lambda x: template

@@ -1,0 +1,104 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Operators that work along some dimensions: local if the split dimension is not one of them."""
+from __future__ import annotations
+
+from functools import partial
+
+from intradp_ros.operators.local_operator import Kind
+from intradp_ros.operators.site import follow, normal_dim, Rule, rules, Site, Split
+
+
+def split_along(site: Site, argument: str = 'dim') -> Split | None:
+    """Split an operator that keeps the dimensions it works along (softmax, cumsum, top k)."""
+    lead = site.lead()
+    if lead is None or lead[1] in _dims(site, argument):
+        return None
+    return follow(site, Kind.ROW, lead[1])
+
+
+def split_reduction(site: Site) -> Split | None:
+    """Split a reduction over other dimensions; over the rows it is global."""
+    lead = site.lead()
+    if lead is None:
+        return None
+    dims = _dims(site, 'dim')
+    if lead[1] in dims:
+        return None
+    dropped = 0 if site.call.argument('keepdim') else sum(d < lead[1] for d in dims)
+    return follow(site, Kind.ROW, lead[1] - dropped)
+
+
+def split_normalisation(site: Site) -> Split | None:
+    """Split a normalisation over the last dimensions (layer norm)."""
+    lead = site.lead()
+    if lead is None or not site.only_first_output():
+        return None
+    normalised = len(site.call.argument('normalized_shape'))
+    if lead[1] >= len(site.shape(lead[0])) - normalised:
+        return None
+    return follow(site, Kind.ROW, lead[1])
+
+
+def split_index_select(site: Site) -> Split | None:
+    """Split a selection by index along another dimension."""
+    split = split_along(site)
+    return split if site.split_dim(site.call.argument('index')) is None else None
+
+
+def split_embedding(site: Site) -> Split | None:
+    """Split a look-up of embeddings along the indices."""
+    indices = site.call.argument('indices')
+    dim = site.split_dim(indices)
+    if dim is None or site.operator.inputs[0] != indices.value:
+        return None
+    return follow(site, Kind.ROW, dim)
+
+
+def _dims(site: Site, argument: str) -> set[int]:
+    """Return the dimensions an operator works along; none given means all."""
+    rank = len(site.shape(site.operator.args[0]))
+    dims = site.call.argument(argument)
+    if dims is None or dims == []:
+        return set(range(rank))
+    return {normal_dim(d, rank) for d in (dims if isinstance(dims, (list, tuple)) else [dims])}
+
+
+RULES: dict[str, Rule] = {
+    **rules(split_along, (
+        'aten._log_softmax.default',
+        'aten._softmax.default',
+        'aten.argsort.default',
+        'aten.cumprod.default',
+        'aten.cumsum.default',
+        'aten.glu.default',
+        'aten.log_softmax.int',
+        'aten.softmax.int',
+        'aten.sort.default',
+        'aten.topk.default',
+    )),
+    **rules(partial(split_along, argument='dims'), ('aten.flip.default', 'aten.roll.default')),
+    **rules(split_reduction, (
+        'aten.all.dim',
+        'aten.amax.default',
+        'aten.amin.default',
+        'aten.any.dim',
+        'aten.argmax.default',
+        'aten.argmin.default',
+        'aten.linalg_vector_norm.default',
+        'aten.logsumexp.default',
+        'aten.max.dim',
+        'aten.mean.dim',
+        'aten.min.dim',
+        'aten.prod.dim_int',
+        'aten.std.correction',
+        'aten.sum.dim_IntList',
+        'aten.var.correction',
+        'aten.var_mean.correction',
+    )),
+    **rules(split_normalisation, (
+        'aten.layer_norm.default', 'aten.native_layer_norm.default', 'aten.rms_norm.default')),
+    'aten.index_select.default': split_index_select,
+    'aten.embedding.default': split_embedding,
+}

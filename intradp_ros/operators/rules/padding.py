@@ -1,0 +1,83 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Padding with a constant, by reflection, by the border row, or around."""
+from __future__ import annotations
+
+from functools import partial
+
+from intradp_ros.operators.local_operator import Kernel, Kind, Parameters
+from intradp_ros.operators.region import Region, RowMap
+from intradp_ros.operators.site import follow, Rule, rules, Site, Split
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+
+def split_pad(site: Site, argument: str, mode: str | None) -> Split | None:
+    """
+    Split padding along any dimension, padded or not.
+
+    `argument` names the pad widths, from the last dimension backwards;
+    `mode` is the way to pad, or None where the call says it.
+    """
+    lead = site.lead()
+    if lead is None:
+        return None
+    operand, dim = lead
+    widths = list(site.call.argument(argument))
+    slot = 2 * (len(site.shape(operand)) - 1 - dim)
+    if slot >= len(widths) or not any(widths[slot:slot + 2]):
+        return follow(site, Kind.BLOCK, dim)
+    mode = mode or site.call.argument('mode')
+    input_rows, rows = site.shape(operand)[dim], site.output_shape[dim]
+    source = _sources(mode, rows, widths[slot], input_rows)
+    real = (source >= 0) & (source < input_rows)
+    row_map = RowMap(np.where(real, source, input_rows), np.where(real, source + 1, 0))
+
+    def bind(region: Region, parameters: Parameters) -> Kernel:
+        def pad(before: int, after: int) -> Kernel:
+            around = [*widths[:slot], before, after, *widths[slot + 2:]]
+            return site.call.replace(**{argument: around}).compile(parameters)
+
+        if region.rows == rows:
+            return site.call.compile(parameters)
+        handed = row_map(region)
+        taken = source[slice(*region)] - handed.start
+        if mode == 'constant':
+            before = int((taken < 0).sum()) if handed else region.rows
+            return pad(before, region.rows - before - handed.rows)
+        if handed.rows == region.rows and (np.diff(taken) == 1).all():
+            return pad(0, 0)
+        return _gathered(pad(0, 0), dim, taken)
+
+    return Split(Kind.BLOCK, dim, rows, site.maps(row_map, rows), bind)
+
+
+def _sources(mode: str, rows: int, before: int, input_rows: int) -> npt.NDArray[np.int64]:
+    """Return the input row that each output row copies; outside the input for the constant."""
+    row = np.arange(rows, dtype=np.int64) - before
+    last = input_rows - 1
+    if mode == 'reflect':
+        return last - np.abs(last - np.abs(row))
+    if mode == 'replicate':
+        return row.clip(0, last)
+    return row % input_rows if mode == 'circular' else row
+
+
+def _gathered(kernel: Kernel, dim: int, rows: npt.NDArray[np.int64]) -> Kernel:
+    index = torch.from_numpy(rows.copy())
+    return lambda x: kernel((x[0].index_select(dim, index),))
+
+
+RULES: dict[str, Rule] = {
+    'aten.pad.default': partial(split_pad, argument='pad', mode=None),
+    'aten.constant_pad_nd.default': partial(split_pad, argument='pad', mode='constant'),
+    **{
+        target: rule
+        for name, mode in (('reflection', 'reflect'), ('replication', 'replicate'))
+        for target, rule in rules(
+            partial(split_pad, argument='padding', mode=mode),
+            (f'aten.{name}_pad{n}d.default' for n in (1, 2, 3))).items()},
+}

@@ -1,0 +1,79 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Element-wise operators, broadcasting included."""
+from __future__ import annotations
+
+from intradp_ros.graph.operator_graph import iter_refs, ValueRef
+from intradp_ros.operators.aligned import aligned_split
+from intradp_ros.operators.local_operator import Kind
+from intradp_ros.operators.site import follow, Rule, rules, Site, Split
+
+import torch
+
+
+def is_pointwise(function: object) -> bool:
+    """Tell whether ATen declares an operator overload point-wise, and not random."""
+    tags = getattr(function, 'tags', ())
+    return torch.Tag.pointwise in tags and torch.Tag.nondeterministic_seeded not in tags
+
+
+def split_pointwise(site: Site) -> Split | None:
+    """Split along the dimension of the first split operand; the others line up from the right."""
+    rank = len(site.output_shape)
+    for ref in iter_refs((site.operator.args, site.operator.kwargs), ValueRef):
+        dim = site.split_dim(ref)
+        if dim is not None:
+            from_right = dim - len(site.shape(ref))
+            return aligned_split(
+                site, Kind.ELEMENT, rank + from_right, lambda x: len(site.shape(x)) + from_right)
+    return None
+
+
+def split_like(site: Site) -> Split | None:
+    """Split an operator whose output has the shape of its first argument, element by element."""
+    lead = site.lead()
+    return follow(site, Kind.ELEMENT, lead[1]) if lead else None
+
+
+def split_per_channel(site: Site) -> Split | None:
+    """Split an operator with parameters for each channel (dimension 1) anywhere else."""
+    lead = site.lead()
+    if lead is None or lead[1] == 1 or not site.only_first_output():
+        return None
+    return follow(site, Kind.ELEMENT, lead[1])
+
+
+def split_batch_norm(site: Site) -> Split | None:
+    """Split batch normalisation by running statistics; by those of the batch it is global."""
+    return None if site.call.argument('training') else split_per_channel(site)
+
+
+RULES: dict[str, Rule] = {
+    **rules(split_pointwise, (
+        'aten.masked_fill.Tensor',
+        'aten.rsub.Tensor',
+        'aten.where.ScalarOther',
+        'aten.where.ScalarSelf',
+    )),
+    **rules(split_like, (
+        'aten._to_copy.default',
+        'aten.alias.default',
+        'aten.contiguous.default',
+        'aten.detach.default',
+        'aten.fill.Scalar',
+        'aten.full_like.default',
+        'aten.hardswish.default',
+        'aten.lift_fresh_copy.default',
+        'aten.log_sigmoid.default',
+        'aten.ones_like.default',
+        'aten.to.dtype',
+        'aten.zeros_like.default',
+    )),
+    **rules(split_per_channel, (
+        'aten._native_batch_norm_legit_no_training.default',
+        'aten._prelu_kernel.default',
+        'aten.prelu.default',
+    )),
+    'aten.batch_norm.default': split_batch_norm,
+}

@@ -1,0 +1,221 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Up- and down-sampling: nearest, linear and cubic, any size, in 1 to 3 dimensions."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from intradp_ros.operators.call import Call
+from intradp_ros.operators.kernels import cropped
+from intradp_ros.operators.local_operator import Kernel, Kind, Parameters
+from intradp_ros.operators.region import Region, RowMap
+from intradp_ros.operators.site import follow, Rule, Site, Split
+
+import torch
+
+_NEAR = 8  # rows looked at around a position; a cubic uses 4
+_SCALE_NAMES = ('scales_d', 'scales_h', 'scales_w')
+
+
+@dataclass(frozen=True)
+class _Resize:
+    """The sizes and scales that an interpolation was called with, for each spatial dimension."""
+
+    call: Call
+    spatial: int
+    axis: int
+
+    def along(self, size: int, scale: float | None) -> Call:
+        """Return the call with another output size (or scale, where it has that) on the axis."""
+        return self._with(self._sizes(size, None), self._scales(scale, False))
+
+    def probe(self, rows: int) -> Call:
+        """Return the call for an input that has a single row in all other dimensions."""
+        return self._with(self._sizes(rows, 1), self._scales(self.scale, True))
+
+    @property
+    def scale(self) -> float | None:
+        """The scale that was given for the axis, or None where the sizes decide."""
+        scales = self._given_scales()
+        return scales[self.axis] if scales else None
+
+    @property
+    def aligned(self) -> bool:
+        """Tell whether the first and last rows of input and output coincide."""
+        return self.call.has('align_corners') and self.call.argument('align_corners')
+
+    def positions(self, input_rows: int, rows: int) -> torch.Tensor:
+        """Return the positions of output rows among the input rows, to within rounding."""
+        row = torch.arange(rows, dtype=torch.float64)
+        if self.aligned:
+            return row * ((input_rows - 1) / max(1, rows - 1))
+        step = 1 / self.scale if self.scale else input_rows / rows
+        return (row + 0.5) * step - 0.5
+
+    def _sizes(self, rows: int, others: int | None) -> list[int] | None:
+        sizes = self.call.argument('output_size')
+        if sizes is None:
+            return None
+        return [rows if k == self.axis else others or size for k, size in enumerate(sizes)]
+
+    def _given_scales(self) -> list[float | None] | None:
+        if self.call.has('scale_factors'):
+            factors = self.call.argument('scale_factors')
+            return None if factors is None else list(factors)
+        names = ('scales',) if self.spatial == 1 else _SCALE_NAMES[-self.spatial:]
+        return [self.call.argument(name) for name in names]
+
+    def _scales(self, along: float | None, single: bool) -> list[float | None] | None:
+        scales = self._given_scales()
+        if scales is None:
+            return None
+        unit = 1.0 if self.call.has('scale_factors') else None
+        return [
+            along if k == self.axis else unit if single else scale
+            for k, scale in enumerate(scales)]
+
+    def _with(self, sizes: list[int] | None, scales: list[float | None] | None) -> Call:
+        if self.call.has('scale_factors'):
+            return self.call.replace(output_size=sizes, scale_factors=scales)
+        names = ('scales',) if self.spatial == 1 else _SCALE_NAMES[-self.spatial:]
+        return self.call.replace(output_size=sizes, **dict(zip(names, scales or ())))
+
+
+@dataclass(frozen=True)
+class _Taps:
+    """Rows that make up each output row (`rows`), and their shares (`weights`)."""
+
+    rows: torch.Tensor
+    weights: torch.Tensor
+
+    @property
+    def row_map(self) -> RowMap:
+        return RowMap(self.rows.min(dim=1).values.numpy(), self.rows.max(dim=1).values.numpy() + 1)
+
+
+def split_upsampling(site: Site, spatial: int, nearest: bool) -> Split | None:
+    """
+    Split an interpolation; which rows count, and how much, is asked of ATen itself.
+
+    Where rows are multiplied by a power of two, the positions of the rows are
+    exact in any float format: the kernel interpolates the rows at hand and
+    crops.  Elsewhere it combines rows with the weights of the unsplit
+    operator, and leaves the other dimensions to ATen.
+    """
+    lead = site.lead()
+    if lead is None:
+        return None
+    operand, dim = lead
+    axis = dim - (len(site.shape(operand)) - spatial)
+    if axis < 0:
+        return follow(site, Kind.BLOCK, dim)
+    dtype = site.graph.values[operand.value].dtype
+    if not nearest and dtype not in (torch.float32, torch.float64):
+        return None
+    resize = _Resize(site.call, spatial, axis)
+    input_rows, rows = site.shape(operand)[dim], site.output_shape[dim]
+    taps = (_nearest_taps if nearest else _linear_taps)(resize, input_rows, rows, dtype)
+    row_map = taps.row_map
+    factor = _exact_factor(resize, input_rows, rows)
+
+    def bind(region: Region, parameters: Parameters) -> Kernel:
+        handed = row_map(region)
+        if region.rows == rows:
+            return site.call.compile(parameters)
+        if factor:
+            kernel = resize.along(handed.rows * factor, resize.scale).compile(parameters)
+            start = region.start - handed.start * factor
+            return cropped(kernel, dim, start, region.rows, handed.rows * factor)
+        unit = 1.0 if site.call.has('scale_factors') else None
+        others = resize.along(region.rows, unit).compile(parameters)
+        part = _Taps(taps.rows[slice(*region)] - handed.start, taps.weights[slice(*region)])
+        return _combined(others, part, dim, spatial - 1 - axis)
+
+    return Split(Kind.BLOCK, dim, rows, site.maps(row_map, rows), bind)
+
+
+def _exact_factor(resize: _Resize, input_rows: int, rows: int) -> int:
+    """Return by which power of two rows are multiplied; 0 if they are not."""
+    factor = rows // input_rows
+    if resize.aligned or factor * input_rows != rows or factor & (factor - 1):
+        return 0
+    return factor if resize.scale in (None, float(factor)) else 0
+
+
+def _nearest_taps(
+        resize: _Resize, input_rows: int, rows: int, dtype: torch.dtype) -> _Taps:
+    """Find the row that each output row copies, by resizing row numbers."""
+    exact = torch.float64 if dtype == torch.float64 else torch.float32
+    numbers = torch.arange(input_rows, dtype=exact).view(1, 1, -1)
+    taken = _run_probe(resize, numbers, rows).long().view(rows, 1)
+    return _Taps(taken, torch.ones(rows, 1, dtype=exact))
+
+
+def _linear_taps(
+        resize: _Resize, input_rows: int, rows: int, dtype: torch.dtype) -> _Taps:
+    """
+    Find the weights of the rows near each output row's position.
+
+    Channel c of the probe has ones in rows c, c + 8, c + 16, ...: of the eight
+    rows around a position each has a channel of its own, and so shows its weight.
+    """
+    combs = (torch.arange(input_rows) % _NEAR == torch.arange(_NEAR)[:, None]).to(dtype)
+    weights = _run_probe(resize, combs.unsqueeze(0), rows).view(_NEAR, rows).T
+    start = (resize.positions(input_rows, rows).floor().long() - _NEAR // 2 + 1)
+    near = start.clamp(0, max(0, input_rows - _NEAR))[:, None] + torch.arange(_NEAR)
+    near_weights = weights.gather(1, near % _NEAR)
+    count = int((near_weights != 0).sum(dim=1).max())
+    strongest = near_weights.abs().topk(count, dim=1).indices
+    shares, taken = near_weights.gather(1, strongest), near.gather(1, strongest)
+    # a tap without weight repeats a row that counts
+    return _Taps(torch.where(shares != 0, taken, taken[:, :1]), shares)
+
+
+def _run_probe(resize: _Resize, channels: torch.Tensor, output_rows: int) -> torch.Tensor:
+    """Resize channels of rows, shape (1, channels, rows), on an input one row wide."""
+    shape = list(channels.shape[:2]) + [1] * resize.spatial
+    shape[2 + resize.axis] = channels.shape[2]
+    result: torch.Tensor = resize.probe(output_rows).compile({})((channels.reshape(shape),))
+    return result
+
+
+def _combined(kernel: Kernel, taps: _Taps, dim: int, trailing: int) -> Kernel:
+    """Combine rows by their weights, then call `kernel` on them for the other dimensions."""
+    if taps.rows.shape[1] == 1:
+        only = taps.rows[:, 0].contiguous()
+        return lambda x: kernel((x[0].index_select(dim, only),))
+    indices = [column.contiguous() for column in taps.rows.T]
+    weights = [column.reshape(-1, *[1] * trailing) for column in taps.weights.T]
+
+    def combine(inputs: Sequence[torch.Tensor]) -> Any:
+        rows = inputs[0].index_select(dim, indices[0]) * weights[0]
+        for index, weight in zip(indices[1:], weights[1:]):
+            rows.addcmul_(inputs[0].index_select(dim, index), weight)
+        return kernel((rows,))
+
+    return combine
+
+
+def _targets(name: str, overloads: Sequence[str] = ('vec', 'default')) -> list[str]:
+    return [f'aten.{name}.{overload}' for overload in overloads]
+
+
+RULES: dict[str, Rule] = {
+    target: partial(split_upsampling, spatial=spatial, nearest=nearest)
+    for name, spatial, nearest in (
+        ('upsample_nearest1d', 1, True),
+        ('upsample_nearest2d', 2, True),
+        ('upsample_nearest3d', 3, True),
+        ('_upsample_nearest_exact1d', 1, True),
+        ('_upsample_nearest_exact2d', 2, True),
+        ('_upsample_nearest_exact3d', 3, True),
+        ('upsample_linear1d', 1, False),
+        ('upsample_bilinear2d', 2, False),
+        ('upsample_trilinear3d', 3, False),
+        ('upsample_bicubic2d', 2, False))
+    for target in _targets(name)
+}
