@@ -150,7 +150,7 @@ def test_children_end_with_a_killed_parent(tmp_path: Path) -> None:
     code = ('import time\nfrom pathlib import Path\n'
             'from intradp_ros.emulation.processes import Command, starter\n'
             f'with starter(Path({str(tmp_path)!r})) as start:\n'
-            '    child = start(Command("child", ["sh", "-c", "echo ready; sleep 600"]))\n'
+            '    child = start(Command("child", ["sh", "-c", "echo ready; exec sleep 600"]))\n'
             '    child.wait_for_line("ready", 20)\n'
             '    print(child.pid, flush=True)\n'
             '    time.sleep(600)')
