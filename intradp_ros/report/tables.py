@@ -91,14 +91,19 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def write_json(path: Path, data: Any) -> None:
+def json_text(data: Any) -> str:
     """
-    Write data as JSON; the file is complete or not there.
+    Return data as indented JSON.
 
     Dataclasses become objects, arrays lists, and NaN and infinities null.
     TypeError names what cannot be written.
     """
-    text = json.dumps(_plain(data), indent=2, allow_nan=False) + '\n'
+    return json.dumps(_plain(data), indent=2, allow_nan=False) + '\n'
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write what `json_text` returns; the file is complete or not there."""
+    text = json_text(data)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f'.{path.name}.partial')
     partial.write_text(text)
