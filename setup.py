@@ -79,7 +79,8 @@ def install_with_cmake(stage: Path) -> None:
     environment = build_environment(modules, prefix)
     with build_directory(prefix) as directory:
         for command in (
-            ['-S', str(ROOT), '-B', str(directory), '-DCMAKE_BUILD_TYPE=Release', '-DBUILD_TESTING=OFF',
+            ['-S', str(ROOT), '-B', str(directory),
+             '-DCMAKE_BUILD_TYPE=Release', '-DBUILD_TESTING=OFF',
              f'-DPython3_EXECUTABLE={sys.executable}', f'-DCMAKE_INSTALL_PREFIX={stage}'],
             ['--build', str(directory), '--parallel', str(os.cpu_count() or 1)],
             ['--install', str(directory)],
