@@ -52,7 +52,7 @@ def depends_on_input(
     output's spread (largest minus smallest element).
     """
     model.eval()
-    mirrored = [x.flip(-1) if x.is_floating_point() else x for x in example]
+    mirrored = [x.flip(-1) if x.dim() else x for x in example]
     before, after = pytree.tree_leaves(model(*example)), pytree.tree_leaves(model(*mirrored))
     return all(
         _differ(a, b, least) for a, b in zip(before, after)

@@ -99,7 +99,7 @@ def verify(
     with torch.inference_mode():
         values = _run_in_parts(split, inputs, parts, random.Random(seed))
     errors = tuple(
-        _output_error(graph.values[ref.value].name, values[ref.value], result)
+        output_error(graph.values[ref.value].name, values[ref.value], result)
         for ref, result in zip(graph.outputs, expected) if isinstance(ref, ValueRef))
     flops = [operator_flops(graph, local.operator) for local in split.operators]
     ran_split = [_is_cut(local) for local in split.operators]
@@ -159,7 +159,7 @@ def _joined(
     return joined
 
 
-def _output_error(name: str, given: torch.Tensor, expected: torch.Tensor) -> OutputError:
+def output_error(name: str, given: torch.Tensor, expected: torch.Tensor) -> OutputError:
     """Compare an output; equal infinities and two NaN count as equal."""
     exact = expected.double()
     difference = (given.double() - exact).abs()
