@@ -71,7 +71,7 @@ def node(executable: str, params_file: str,
 
 def node_group(*nodes: LifecycleNode) -> GroupAction:
     """Return nodes in their namespace and with their DDS transport."""
-    profile = [share('config'), '/fastdds_', LaunchConfiguration('transport'), '.xml']
+    profile = [share('config'), '/transport_', LaunchConfiguration('transport'), '.xml']
     return GroupAction([
         PushRosNamespace(LaunchConfiguration('namespace')),
         SetEnvironmentVariable('FASTDDS_DEFAULT_PROFILES_FILE', profile),
