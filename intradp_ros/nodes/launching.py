@@ -6,12 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from launch import Action
-from launch.actions import DeclareLaunchArgument, GroupAction, SetEnvironmentVariable
+from launch import Action, LaunchContext
+from launch.actions import (
+    DeclareLaunchArgument, GroupAction, OpaqueFunction, SetEnvironmentVariable)
 from launch.substitutions import LaunchConfiguration, PathJoinSubstitution
 from launch_ros.actions import LifecycleNode, PushRosNamespace
 from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.substitutions import FindPackageShare
+
+from intradp_ros.dds.transport import transport_environment, TRANSPORTS
 
 PACKAGE = 'intradp_ros'
 COMMON = ('namespace', 'use_sim_time', 'log_level', 'autostart', 'transport')
@@ -40,9 +43,10 @@ def common_arguments() -> list[Action]:
             description='Configure and activate the nodes at once; false leaves that to a '
                         'lifecycle manager.'),
         DeclareLaunchArgument(
-            'transport', default_value='udp', choices=['udp', 'large_data'],
+            'transport', default_value='udp', choices=list(TRANSPORTS),
             description='How Fast DDS carries tensors, the same on robot and server: udp is '
-                        'robust to loss and outages, large_data (TCP) is more efficient.'),
+                        'robust to loss and outages, large_data (TCP) is more efficient, '
+                        'default leaves the choice to Fast DDS.'),
     ]
 
 
@@ -71,8 +75,12 @@ def node(executable: str, params_file: str,
 
 def node_group(*nodes: LifecycleNode) -> GroupAction:
     """Return nodes in their namespace and with their DDS transport."""
-    profile = [share('config'), '/transport_', LaunchConfiguration('transport'), '.xml']
-    return GroupAction([
-        PushRosNamespace(LaunchConfiguration('namespace')),
-        SetEnvironmentVariable('FASTDDS_DEFAULT_PROFILES_FILE', profile),
-        *nodes])
+    return GroupAction([PushRosNamespace(LaunchConfiguration('namespace')),
+                        OpaqueFunction(function=_set_transport), *nodes])
+
+
+def _set_transport(context: LaunchContext) -> list[Action]:
+    """Return the actions that set the variables of the chosen transport, checked on this host."""
+    chosen = LaunchConfiguration('transport').perform(context)
+    return [SetEnvironmentVariable(name, value)
+            for name, value in transport_environment(chosen).items()]

@@ -10,6 +10,8 @@ import sys
 import pytest
 import yaml
 
+from intradp_ros.dds.transport import transport_in_use
+
 launch = pytest.importorskip('launch', reason='launch comes with ROS, not from PyPI')
 launch_ros = pytest.importorskip('launch_ros.actions', reason='launch_ros comes with ROS')
 
@@ -65,8 +67,9 @@ def test_the_nodes_and_their_namespace(name: str) -> None:
 @pytest.mark.parametrize('transport', ['udp', 'large_data'])
 def test_the_transport_names_a_profile_that_exists(transport: str) -> None:
     for event in start('demo', transport=transport).values():
+        assert transport_in_use(event.env).name == transport
         profile = Path(event.env['FASTDDS_DEFAULT_PROFILES_FILE'])
-        assert transport in profile.name
+        assert profile == SHARE / 'config' / f'transport_{transport}.xml'
         assert profile.is_file()
 
 
