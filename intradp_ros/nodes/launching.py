@@ -8,7 +8,11 @@ from collections.abc import Iterable
 
 from launch import Action, LaunchContext
 from launch.actions import (
-    DeclareLaunchArgument, GroupAction, OpaqueFunction, SetEnvironmentVariable)
+    DeclareLaunchArgument,
+    GroupAction,
+    OpaqueFunction,
+    SetEnvironmentVariable,
+)
 from launch.substitutions import LaunchConfiguration, PathJoinSubstitution
 from launch_ros.actions import LifecycleNode, PushRosNamespace
 from launch_ros.parameter_descriptions import ParameterValue
