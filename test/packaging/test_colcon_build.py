@@ -17,8 +17,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ('CMakeLists.txt', 'LICENSE', 'cmake', 'config', 'intradp_ros', 'launch', 'msg',
            'package.xml', 'pyproject.toml', 'setup.py')
-EXECUTABLES = ('bin/intradp', *(f'lib/intradp_ros/{name}'
-                                for name in ('inference_node', 'offload_node', 'planner_node')))
+EXECUTABLES = ('bin/intradp', *(f'lib/intradp_ros/{path.stem}'
+                                for path in sorted(ROOT.glob('intradp_ros/nodes/*_node.py'))))
 
 # Run in the environment of the workspace: imports, one message through DDS's type support.
 PROBE = """

@@ -19,7 +19,7 @@ from intradp_ros.msg import TensorChunk
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(intradp_ros.__file__).parent
-NODES = ('inference_node', 'offload_node', 'planner_node')
+NODES = sorted(path.stem for path in ROOT.glob('intradp_ros/nodes/*_node.py'))
 
 
 def python_files(package: Path) -> dict[Path, bytes]:
