@@ -10,12 +10,18 @@ the two arrivals is the time its bytes took; one that was sent later found
 the link idle, and the time before it tells nothing.  Whether it waited
 follows from the sending times: their offset to the receiver's clock is the
 smallest delay seen, less the time of the chunk's own bytes.
+
+A link that is faster than its sender never has a queue.  Chunks that were
+handed over at `STREAMING` or faster count as back to back even so; the rate
+is then that of the sender, which is all that a transfer can get.
 """
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
 
+#: Bytes per second at which a sender is taken to send without pause.
+STREAMING = 10e6
 _NS = 1_000_000_000
 #: An idle time below this part of a gap is not worth breaking a run for.
 _TOLERANCE = 0.1
@@ -50,13 +56,17 @@ class ReceiverRate:
         self._segment = int(segment * _NS)
         self._runs: deque[_Run] = deque()
         self._current: _Run | None = None
+        self._sent = 0
         self._delays: deque[tuple[int, int]] = deque(maxlen=path_memory)
 
     def arrived(self, arrival: int, nbytes: int, sent: int) -> None:
         """Take the arrival of a chunk."""
         self._delays.append((arrival - sent, nbytes))
+        streaming = 0 <= sent - self._sent <= nbytes * _NS / STREAMING
+        self._sent = sent
         run = self._current
-        if run is None or arrival < run.end or not self._waited(run.end, arrival, sent):
+        if run is None or arrival < run.end or not (
+                streaming or self._waited(run.end, arrival, sent)):
             self._start_run(arrival)
             return
         run.end = arrival

@@ -117,6 +117,19 @@ def test_unknown_without_two_chunks_back_to_back() -> None:
     assert estimator.rate(now + 100 * NS) == pytest.approx(1e6, rel=0.02)
 
 
+def test_a_sender_slower_than_the_link_is_measured_instead() -> None:
+    """Without any queue the estimate is the rate of streaming; rare chunks tell nothing still."""
+    estimator, now = ReceiverRate(), 0
+    sends = ((0.001 * k, 30_000) for k in range(20))
+    for now, size, sent in link(sends, 1e9, 0.001):
+        estimator.arrived(now, size, sent)
+    assert estimator.rate(now) == pytest.approx(30e6, rel=0.05)
+    rare, now = ReceiverRate(), 0
+    for now, size, sent in link(((0.01 * k, 30_000) for k in range(20)), 1e9, 0.001):
+        rare.arrived(now, size, sent)
+    assert rare.rate(now) == 0.0
+
+
 def test_clocks_that_jump_do_no_harm() -> None:
     """Equal and backward arrival times give no infinite or negative rate."""
     estimator, random = ReceiverRate(), Random(3)

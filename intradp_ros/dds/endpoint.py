@@ -1,0 +1,144 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A ROS node of its own whose messages are received on a thread of its own.
+
+An executor would share its thread with timers and services and costs several
+times as much for each message.  Messages are taken serialised and then
+deserialised, so that what cannot be deserialised is seen and counted.
+"""
+from __future__ import annotations
+
+from asyncio import run
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+import threading
+from typing import Any
+
+from rclpy.context import Context
+from rclpy.impl.implementation_singleton import rclpy_implementation
+from rclpy.node import Node
+from rclpy.parameter import Parameter
+from rclpy.publisher import Publisher
+from rclpy.qos import QoSProfile
+from rclpy.qos_overriding_options import QoSOverridingOptions
+from rclpy.serialization import deserialize_message
+from rclpy.subscription import Subscription
+
+#: The end of the context is noticed after this many nanoseconds at the latest.
+_LOOK_UP = 200_000_000
+#: Messages of one topic that are handled before another topic gets its turn.
+_TURN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """When a message was sent and when it arrived: ns, on the wall clock of either side."""
+
+    sent: int
+    received: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Inlet:
+    subscription: Subscription[Any]
+    kind: type
+    handler: Callable[[Any, Arrival], None]
+
+
+class Endpoint:
+    """
+    Publishers and subscriptions of a node that no executor spins.
+
+    Subscribe before `start`; handlers are called on the receive thread.
+    `undecodable` is called there with the error when bytes are no message,
+    `failed` with what a handler raises.
+    """
+
+    def __init__(
+        self, context: Context, node_name: str, *, namespace: str,
+        undecodable: Callable[[Exception], None], failed: Callable[[Exception], None],
+        parameter_overrides: Sequence[Parameter[Any]] = (),
+    ) -> None:
+        # Arguments of the process that rename "the" node would give all nodes the same name.
+        self.node = Node(
+            node_name, context=context, namespace=namespace, use_global_arguments=False,
+            start_parameter_services=False, parameter_overrides=list(parameter_overrides))
+        self._context = context
+        self._undecodable = undecodable
+        self._failed = failed
+        self._inlets: list[_Inlet] = []
+        self._stop = self.node.create_guard_condition(lambda: None)
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name=node_name, daemon=True)
+
+    def publisher(self, kind: type, topic: str, qos: QoSProfile) -> Publisher[Any]:
+        """Create a publisher; parameters of the node can override its QoS."""
+        return self.node.create_publisher(
+            kind, topic, qos,
+            qos_overriding_options=QoSOverridingOptions.with_default_policies())
+
+    def subscribe(
+        self, kind: type, topic: str, qos: QoSProfile, handler: Callable[[Any, Arrival], None],
+    ) -> None:
+        """Create a subscription; parameters of the node can override its QoS."""
+        subscription = self.node.create_subscription(
+            kind, topic, lambda message: None, qos, raw=True,
+            qos_overriding_options=QoSOverridingOptions.with_default_policies())
+        self._inlets.append(_Inlet(subscription, kind, handler))
+
+    def start(self) -> None:
+        """Begin to receive."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop receiving and destroy the node; not to be called by a handler."""
+        self._stopping = True
+        if self._thread.is_alive():
+            if self._context.ok():
+                self._stop.trigger()
+            self._thread.join()
+        self.node.destroy_node()
+
+    def _run(self) -> None:
+        waitables = list(self.node.waitables)
+        context: Any = self._context.handle
+        wait_set = rclpy_implementation.WaitSet(
+            len(self._inlets), 1, 0, 0, 0, len(waitables), context)
+        while not self._stopping and self._context.ok():
+            self._wait(wait_set, waitables)
+            for index, inlet in enumerate(self._inlets):
+                if wait_set.is_ready('subscription', index):
+                    self._receive(inlet)
+            for waitable in waitables:  # QoS events: their default callbacks log a warning
+                if waitable.is_ready(wait_set):
+                    run(waitable.execute(waitable.take_data()))
+
+    def _wait(self, wait_set: Any, waitables: Sequence[Any]) -> None:
+        wait_set.clear_entities()
+        for inlet in self._inlets:
+            wait_set.add_subscription(inlet.subscription.handle)
+        wait_set.add_guard_condition(self._stop.handle)
+        for waitable in waitables:
+            waitable.add_to_wait_set(wait_set)
+        wait_set.wait(_LOOK_UP)
+
+    def _receive(self, inlet: _Inlet) -> None:
+        """Handle a few of the messages that are there; the wait set tells of the rest."""
+        for _ in range(_TURN):
+            taken = inlet.subscription.handle.take_message(inlet.kind, True)
+            if taken is None:
+                return
+            self._handle(inlet, *taken)
+
+    def _handle(self, inlet: _Inlet, data: bytes, info: Any) -> None:
+        try:
+            message: Any = deserialize_message(data, inlet.kind)
+        except Exception as error:  # rclpy has no common class for what the middleware raises
+            self._undecodable(error)
+            return
+        try:
+            inlet.handler(message, Arrival(info['source_timestamp'], info['received_timestamp']))
+        except Exception as error:  # the thread must go on
+            self._failed(error)

@@ -1,0 +1,41 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Quality of service of the offload topics.
+
+A history of limited depth overwrites silently, also when reliable: a sender
+may therefore have no more messages under way than the depth.
+"""
+from __future__ import annotations
+
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+
+CHUNK_DEPTH = 256
+ACK_DEPTH = 1024
+CONTROL_DEPTH = 128
+
+
+def _reliability(reliable: bool) -> ReliabilityPolicy:
+    return ReliabilityPolicy.RELIABLE if reliable else ReliabilityPolicy.BEST_EFFORT
+
+
+def chunk_qos(reliable: bool) -> QoSProfile:
+    """Return the profile of chunks; not reliable where the transport itself retransmits."""
+    return QoSProfile(depth=CHUNK_DEPTH, reliability=_reliability(reliable))
+
+
+def ack_qos(reliable: bool) -> QoSProfile:
+    """Return the profile of acknowledgements; as reliable as the chunks they answer."""
+    return QoSProfile(depth=ACK_DEPTH, reliability=_reliability(reliable))
+
+
+def control_qos() -> QoSProfile:
+    """Return the profile of control frames."""
+    return QoSProfile(depth=CONTROL_DEPTH, reliability=ReliabilityPolicy.RELIABLE)
+
+
+def latched_qos() -> QoSProfile:
+    """Return the profile of what late subscribers must get too: profiles, schedule books."""
+    return QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE,
+                      durability=DurabilityPolicy.TRANSIENT_LOCAL)
