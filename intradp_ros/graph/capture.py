@@ -11,7 +11,8 @@ whole model as one global operator).  All leave the model as it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
 import logging
 from typing import Any
 import warnings
@@ -22,6 +23,7 @@ from torch.export import export, ExportedProgram
 from torch.func import functional_call
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from intradp_ros.graph.blame import blame_submodule
 from intradp_ros.graph.compare import explained_by_rounding
 from intradp_ros.graph.errors import CaptureError
 from intradp_ros.graph.example_call import example_call, ExampleCall, FlatModel
@@ -30,7 +32,7 @@ from intradp_ros.graph.interpreter import run_graph
 from intradp_ros.graph.normalise import normalise
 from intradp_ros.graph.opaque import import_opaque
 from intradp_ros.graph.operator_graph import OperatorGraph, ValueRef
-from intradp_ros.graph.rehearsal import blame_submodule, private_copy, rehearse, Rehearsal
+from intradp_ros.graph.rehearsal import private_copy, Rehearsal, rehearse
 
 METHODS = ('export', 'trace', 'module')
 
@@ -91,12 +93,11 @@ def _capture_by(
         method: str, model: nn.Module, call: ExampleCall, rehearsal: Rehearsal,
         name: str) -> OperatorGraph:
     flat = FlatModel(private_copy(model), call)
-    with blame_submodule(flat.model, f'method {method!r}'):
+    with blame_submodule(flat.model, 'capture stops'):
         imported = _importer(method)(flat, call)
     if len(imported.results) != len(rehearsal.tensors):
         raise CaptureError(
-            f'method {method!r} yields {len(imported.results)} tensors, the model '
-            f'{len(rehearsal.tensors)}')
+            f'the graph has {len(imported.results)} results, the model {len(rehearsal.tensors)}')
     graph = OperatorGraph(
         name=name, values=tuple(imported.values), operators=tuple(imported.operators),
         inputs=tuple(imported.inputs), outputs=_fill(rehearsal.results, imported.results),
@@ -104,7 +105,7 @@ def _capture_by(
         arguments=_fill(call.leaves, [ValueRef(v) for v in imported.inputs]),
         input_tree=call.tree, method=method, opaque=imported.opaque)
     if not explained_by_rounding(rehearsal.results, run_graph(graph, call.tensors)):
-        raise CaptureError(f'method {method!r} yields a graph whose result is not the model\'s')
+        raise CaptureError('the graph computes something else than the model')
     return graph
 
 
@@ -138,7 +139,9 @@ def _import_traced(flat: FlatModel, call: ExampleCall) -> Imported:
 def _export(module: nn.Module, *arguments: Any) -> ExportedProgram:
     # An empty table of decompositions makes the program functional, but leaves
     # convolutions, attention, norms and pools whole.
-    return export(module, arguments, strict=False).run_decompositions({})
+    program = export(module, arguments, strict=False)
+    functional: ExportedProgram = program.run_decompositions({})
+    return functional
 
 
 def _fill(template: Sequence[Any], tensors: Sequence[Any]) -> tuple[Any, ...]:
@@ -148,18 +151,21 @@ def _fill(template: Sequence[Any], tensors: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _describe(reasons: Mapping[str, CaptureError]) -> str:
-    return '; '.join(str(reason) for reason in reasons.values())
+    causes: dict[str, list[str]] = {}
+    for method, reason in reasons.items():
+        causes.setdefault(str(reason), []).append(method)
+    return '; '.join(f'{cause} (by {", ".join(methods)})' for cause, methods in causes.items())
 
 
 @contextmanager
 def _quiet_torch() -> Iterator[None]:
-    """Keep torch from printing what the errors of this module say, and its own deprecations."""
+    """Keep torch from warning of itself, and from printing what the errors here say."""
     logger = logging.getLogger('torch.fx.experimental.symbolic_shapes')
     before = logger.disabled
     logger.disabled = True
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter('ignore', FutureWarning)
+        with warnings.catch_warnings(), redirect_stderr(StringIO()):
+            warnings.simplefilter('ignore')
             yield
     finally:
         logger.disabled = before

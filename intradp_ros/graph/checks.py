@@ -85,7 +85,7 @@ def _check_call(operator: Operator, function: OpOverload, where: str) -> None:
     positional = sum(1 for argument in declared if not argument.kwarg_only)
     names = {argument.name for argument in declared[len(operator.args):]}
     if len(operator.args) > positional or not names.issuperset(operator.kwargs):
-        raise GraphFormatError(f'{where} calls {operator.target!r} with arguments it does not take')
+        raise GraphFormatError(f'{where} gives {operator.target!r} arguments it does not take')
     given = len(operator.args)
     for argument in declared[given:]:
         if argument.name not in operator.kwargs and not argument.has_default_value():

@@ -36,8 +36,11 @@ def difference(expected: Any, actual: Any) -> float:
 def explained_by_rounding(expected: Sequence[Any], actual: Sequence[Any]) -> bool:
     """Tell whether two lists of results are equal but for rounding."""
     return len(expected) == len(actual) and all(
-        difference(a, b) <= TOLERANCE.get(getattr(a, 'dtype', None), 0.0)
-        for a, b in zip(expected, actual))
+        difference(a, b) <= _tolerance(a) for a, b in zip(expected, actual))
+
+
+def _tolerance(expected: Any) -> float:
+    return TOLERANCE.get(expected.dtype, 0.0) if isinstance(expected, torch.Tensor) else 0.0
 
 
 def _float_difference(expected: torch.Tensor, actual: torch.Tensor) -> float:
@@ -50,4 +53,5 @@ def _float_difference(expected: torch.Tensor, actual: torch.Tensor) -> float:
         return math.inf
     a, b = a[finite], b[finite]
     worst = float((a - b).abs().max()) if a.numel() else 0.0
-    return worst / float(a.abs().max()) if worst else 0.0
+    largest = float(a.abs().max()) if a.numel() else 0.0
+    return worst / largest if largest else math.inf if worst else 0.0

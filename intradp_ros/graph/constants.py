@@ -27,32 +27,51 @@ def fold_constants(graph: OperatorGraph) -> OperatorGraph:
     known = dict(graph.parameters)
     same: dict[int, ParameterRef] = {}
     for operator in graph.operators:
-        if all(v in same for v in operator.inputs) and not _arbitrary(operator):
-            results = _compute(operator, known, same)
-            read = sum(known[name].nbytes for name in operator.parameters)
-            if sum(result.nbytes for result in results) > max(read, LARGEST_CONSTANT):
-                continue
-            for value, result in zip(operator.outputs, results):
-                if value is not None:
-                    name = unique_name(graph.values[value].name, known)
-                    known[name] = result
-                    same[value] = ParameterRef(name)
+        if not _is_constant(operator, same) or not _is_small(graph, operator, known, same):
+            continue
+        for value, result in zip(operator.outputs, _compute(graph, operator, known, same)):
+            if value is not None:
+                name = unique_name(graph.values[value].name, known)
+                known[name] = result
+                same[value] = ParameterRef(name)
     return rebuild(graph, same=same, parameters=known)
 
 
+_SHAPE_ONLY = ('zeros_like', 'ones_like', 'full_like', 'new_zeros', 'new_ones', 'new_full')
+"""Operators that read nothing of their input but its shape and dtype."""
+
+
+def _is_constant(operator: Operator, same: Mapping[int, ParameterRef]) -> bool:
+    tags = resolve_target(operator.target).tags
+    if 'empty' in operator.target or torch.Tag.nondeterministic_seeded in tags:
+        return False  # unset or random
+    return _reads_shape_only(operator) or all(v in same for v in operator.inputs)
+
+
+def _reads_shape_only(operator: Operator) -> bool:
+    return operator.target.split('.')[1] in _SHAPE_ONLY
+
+
+def _is_small(
+        graph: OperatorGraph, operator: Operator, known: Mapping[str, torch.Tensor],
+        same: Mapping[int, ParameterRef]) -> bool:
+    read = [*operator.parameters, *(same[v].name for v in operator.inputs if v in same)]
+    made = sum(graph.values[v].nbytes for v in operator.outputs if v is not None)
+    return made <= max(LARGEST_CONSTANT, sum(known[name].nbytes for name in read))
+
+
 def _compute(
-        operator: Operator, known: Mapping[str, torch.Tensor],
+        graph: OperatorGraph, operator: Operator, known: Mapping[str, torch.Tensor],
         same: Mapping[int, ParameterRef]) -> Sequence[torch.Tensor]:
     def fetch(ref: ValueRef | ParameterRef) -> torch.Tensor:
-        return known[(same[ref.value] if isinstance(ref, ValueRef) else ref).name]
+        if isinstance(ref, ParameterRef):
+            return known[ref.name]
+        if ref.value in same:
+            return known[same[ref.value].name]
+        value = graph.values[ref.value]
+        return torch.empty(value.shape, dtype=value.dtype)
 
     with torch.inference_mode(False), torch.no_grad():
         result = resolve_target(operator.target)(
             *map_refs(operator.args, fetch), **map_refs(operator.kwargs, fetch))
     return result if isinstance(result, (list, tuple)) else (result,)
-
-
-def _arbitrary(operator: Operator) -> bool:
-    """Tell whether the operator draws random numbers or leaves its result unset."""
-    tags = resolve_target(operator.target).tags
-    return 'empty' in operator.target or torch.Tag.nondeterministic_seeded in tags

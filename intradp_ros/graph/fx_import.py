@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 import operator as python_operator
-from typing import Any, Union
+from typing import Any
 
 import torch
 from torch import fx
@@ -34,16 +34,13 @@ class Imported:
     opaque: Callable[..., Any] | None = None
 
     def add_value(self, name: str, tensor: torch.Tensor) -> ValueRef:
-        """Append a value with the static shape of `tensor`."""
-        for size in tensor.shape:
-            if not isinstance(size, int):
-                raise CaptureError(f'value {name!r} has a size that depends on the data')
+        """Append a value with the shape and dtype of `tensor`."""
         self.values.append(Value(len(self.values), name, tuple(tensor.shape), tensor.dtype))
         return ValueRef(len(self.values) - 1)
 
 
 Meaning = dict[fx.Node, Any]
-Given = Union[str, tuple[str, torch.Tensor]]
+Given = str | tuple[str, torch.Tensor]
 """What an argument of a program is: the named input, or a parameter with its name."""
 
 
@@ -69,7 +66,7 @@ def import_program(program: ExportedProgram, given: Sequence[Given]) -> Imported
     (results,) = program.graph.output_node().args
     kinds = [spec.kind for spec in program.graph_signature.output_specs]
     imported.results = [
-        _argument(meaning, item) for item, kind in zip(results, kinds)  # type: ignore[arg-type]
+        _argument(meaning, item) for item, kind in zip(results, kinds)
         if kind is OutputKind.USER_OUTPUT]
     return imported
 
@@ -119,13 +116,15 @@ def _first_names(tensors: dict[str, Any]) -> dict[str, str]:
 def _import_call(imported: Imported, meaning: Meaning, node: fx.Node) -> None:
     if node.target is python_operator.getitem:
         source, index = node.args
-        meaning[node] = meaning[source][index]  # type: ignore[index]
+        meaning[node] = _argument(meaning, source)[index]
         return
     result = node.meta.get('val')
     if result is None and not node.users:
         return  # an assertion: it computes nothing
     if not isinstance(node.target, OpOverload):
         raise CaptureError(f'{_site(node)} is not an operator that can be captured')
+    if 'as_strided' in str(node.target):
+        raise CaptureError(f'{_site(node)} depends on how its input lies in memory')
     args = tuple(_argument(meaning, item) for item in node.args)
     kwargs = {key: _argument(meaning, node.kwargs[key]) for key in sorted(node.kwargs)}
     refs = _add_results(imported, node, result)
@@ -137,12 +136,12 @@ def _import_call(imported: Imported, meaning: Meaning, node: fx.Node) -> None:
 
 def _add_results(imported: Imported, node: fx.Node, result: Any) -> list[ValueRef | None]:
     """Make a value for a node's single result, or for each of its results that is read."""
+    for tensor in result if isinstance(result, (list, tuple)) else [result]:
+        if not isinstance(tensor, torch.Tensor) or not all(type(n) is int for n in tensor.shape):
+            raise CaptureError(
+                f'{_site(node)} yields a number or a size that depends on the values of a tensor')
     if isinstance(result, torch.Tensor):
         return [imported.add_value(node.name, result)]
-    if not isinstance(result, (list, tuple)):
-        raise CaptureError(
-            f'{_site(node)} yields a number that depends on the data; sizes and conditions that '
-            'depend on the data cannot be captured')
     picked = [
         user.args[1] if user.target is python_operator.getitem else None for user in node.users]
     return [

@@ -58,7 +58,7 @@ _REINTERPRETING = {'aten.view.dtype', 'aten.view_copy.dtype'}
 
 
 def _first(arguments: Arguments) -> Any:
-    """The operator copies, or changes nothing but shape or dtype."""
+    """Return what a copy, or a change of nothing but shape or dtype, starts from."""
     return next(iter(arguments.values()))
 
 

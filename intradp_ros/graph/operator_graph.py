@@ -127,8 +127,8 @@ class OperatorGraph:
         return tuple(dict.fromkeys(o.value for o in self.outputs if isinstance(o, ValueRef)))
 
 
-def iter_refs(template: Any, kind: type) -> Iterator[Any]:
-    """Yield the references of `kind` in an argument template, depth first, in order."""
+def iter_refs(template: Any, kind: type | tuple[type, ...]) -> Iterator[Any]:
+    """Yield the references of a kind (or kinds) in an argument template, depth first."""
     if isinstance(template, kind):
         yield template
     elif isinstance(template, (list, tuple)):

@@ -10,8 +10,7 @@ from call to call, or draw random numbers.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 import copy
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +19,8 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from intradp_ros.graph.compare import explained_by_rounding
+from intradp_ros.graph.blame import blame_submodule
+from intradp_ros.graph.compare import difference, explained_by_rounding
 from intradp_ros.graph.errors import CaptureError
 from intradp_ros.graph.example_call import ExampleCall
 from intradp_ros.graph.interpreter import describe
@@ -91,54 +91,10 @@ def rehearse(model: nn.Module, call: ExampleCall) -> Rehearsal:
     return rehearsal
 
 
-@contextmanager
-def blame_submodule(model: nn.Module, doing: str) -> Iterator[None]:
-    """Turn an exception into a `CaptureError` that names the submodule it came from."""
-    entered: list[str] = []
-    handles = []
-    for name, module in model.named_modules():
-        label = f'submodule {name!r} ({type(module).__name__})' if name else type(module).__name__
-        handles.append(module.register_forward_pre_hook(_Enter(entered, label)))
-        handles.append(module.register_forward_hook(_Leave(entered)))
-    try:
-        yield
-    except CaptureError:
-        raise
-    except Exception as error:
-        where = f' in {entered[-1]}' if entered else ''
-        raise CaptureError(f'{doing} failed{where}: {_first_lines(error)}') from error
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-@dataclass(frozen=True)
-class _Enter:
-    entered: list[str]
-    label: str
-
-    def __call__(self, module: nn.Module, args: Any) -> None:
-        self.entered.append(self.label)
-
-
-@dataclass(frozen=True)
-class _Leave:
-    entered: list[str]
-
-    def __call__(self, module: nn.Module, args: Any, result: Any) -> None:
-        self.entered.pop()
-
-
-def _first_lines(error: Exception, limit: int = 400) -> str:
-    text = ' '.join(str(error).split())
-    cut = text if len(text) <= limit else text[:limit] + ' ...'
-    return f'{type(error).__name__}: {cut}'
-
-
 def _run(model: nn.Module, call: ExampleCall, tensors: Sequence[torch.Tensor]) -> Rehearsal:
     shapes = ', '.join(f'{n}: {describe(x)}' for n, x in zip(call.tensor_names, tensors))
     args, kwargs = call.rebuild(tensors)
-    with blame_submodule(model, f'running the model on the example ({shapes})'):
+    with blame_submodule(model, f'the model fails on the example ({shapes})'):
         nested = model(*args, **kwargs)
     leaves, tree = flatten(nested)
     return Rehearsal(tuple(leaves), tree)
@@ -155,11 +111,11 @@ def _check_results(rehearsal: Rehearsal) -> None:
         raise CaptureError('the model returns no tensor: there is nothing to compute')
 
 
-class _RandomCalls(TorchDispatchMode):
+class _RandomCalls(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Collects the names of the operators called that may draw random numbers."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.names: list[str] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -170,11 +126,26 @@ class _RandomCalls(TorchDispatchMode):
 
 @dataclass(frozen=True)
 class _Held:
-    """A tensor that a module holds; kept alive, so that another one is never mistaken for it."""
+    """
+    A tensor that a module holds, and what tells that it was written.
+
+    It is kept alive, so that another one is never mistaken for it.  Batch
+    normalisation writes its buffers without counting up their versions, so
+    that buffers are compared by `content`.
+    """
 
     tensor: torch.Tensor
-    version: int | None
     registered: bool
+    version: int | None
+    content: torch.Tensor | None
+
+    def written(self, before: _Held | None) -> bool:
+        """Tell whether the tensor is another one than before, or was written since."""
+        if before is None or self.tensor is not before.tensor:
+            return True
+        if self.content is not None and before.content is not None:
+            return bool(difference(before.content, self.content))
+        return self.version != before.version
 
 
 def _state(model: nn.Module) -> dict[str, _Held]:
@@ -185,16 +156,14 @@ def _state(model: nn.Module) -> dict[str, _Held]:
         for name, item in {**vars(module), **registered}.items():
             if isinstance(item, torch.Tensor):
                 version = None if item.is_inference() else item._version
+                content = item.clone() if name in module._buffers else None
                 key = f'{path}.{name}' if path else name
-                found[key] = _Held(item, version, name in registered)
+                found[key] = _Held(item, name in registered, version, content)
     return found
 
 
 def _changed(before: Mapping[str, _Held], after: Mapping[str, _Held]) -> list[str]:
-    return [
-        name for name, held in after.items()
-        if name not in before or before[name].tensor is not held.tensor
-        or before[name].version != held.version]
+    return [name for name, held in after.items() if held.written(before.get(name))]
 
 
 def _refuse_state(name: str, model: nn.Module) -> None:

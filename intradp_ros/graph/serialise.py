@@ -21,14 +21,15 @@ from typing import Any
 import zipfile
 
 from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors, save as save_tensors
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
 import torch
 
 from intradp_ros.graph.checks import check_graph
 from intradp_ros.graph.errors import GraphFormatError
 from intradp_ros.graph.interpreter import describe
 from intradp_ros.graph.operator_graph import OperatorGraph
-from intradp_ros.graph.structure import describe_parameter, graph_of, structure_of
+from intradp_ros.graph.structure import describe_parameter, graph_of, Json, structure_of
 
 LARGEST_JSON = 256 * 2**20
 """Bytes of structure above which an archive is refused."""
@@ -44,11 +45,7 @@ def graph_to_json(graph: OperatorGraph) -> str:
         If the graph was captured as one opaque operator, which only its own process can run.
 
     """
-    if graph.opaque is not None or graph.method == 'module':
-        raise GraphFormatError(
-            f'{graph.name!r} was captured as one opaque operator and cannot be serialised; '
-            'see the warning of its capture for what keeps it from being captured as a graph')
-    return json.dumps(structure_of(graph), sort_keys=True, separators=(',', ':'), allow_nan=False)
+    return _dump(structure_of(graph))
 
 
 def graph_from_json(
@@ -139,12 +136,16 @@ def digest(graph: OperatorGraph) -> str:
 
     """
     _check_data(graph)
-    sha = hashlib.sha256(graph_to_json(replace(graph, name='', method='export')).encode())
+    sha = hashlib.sha256(_dump({**structure_of(graph), 'name': '', 'method': ''}).encode())
     for name, tensor in sorted(graph.parameters.items()):
-        sha.update(json.dumps(describe_parameter(name, tensor), sort_keys=True).encode())
+        sha.update(_dump(describe_parameter(name, tensor)).encode())
         plain = tensor.detach().cpu().contiguous().reshape(-1)
         sha.update(plain.view(torch.uint8).numpy().data)
     return sha.hexdigest()
+
+
+def _dump(document: Json) -> str:
+    return json.dumps(document, sort_keys=True, separators=(',', ':'), allow_nan=False)
 
 
 def _parse(text: str) -> Any:

@@ -29,9 +29,14 @@ def structure_of(graph: OperatorGraph) -> Json:
     Raises
     ------
     GraphFormatError
-        If an argument cannot be written.
+        If the graph was captured as one opaque operator, which only its own
+        process can run, or if an argument cannot be written.
 
     """
+    if graph.opaque is not None:
+        raise GraphFormatError(
+            f'model {graph.name!r} was captured as one operator and cannot be serialised; the '
+            'warning of its capture says what keeps it from being captured as a graph')
     return {
         'format': FORMAT,
         'version': VERSION,

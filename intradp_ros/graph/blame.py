@@ -1,0 +1,84 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Say where in a model an exception came from."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+import traceback
+from typing import Any
+
+import torch
+from torch import nn
+
+from intradp_ros.graph.errors import CaptureError
+
+LONGEST_CAUSE = 300
+
+
+@contextmanager
+def blame_submodule(model: nn.Module, doing: str) -> Iterator[None]:
+    """
+    Turn an exception into an error that names the submodule, and the line, it came from.
+
+    Raises
+    ------
+    CaptureError
+        In place of any other exception.
+
+    """
+    entered: list[str] = []
+    handles = []
+    for name, module in model.named_modules():
+        if not isinstance(module, torch.jit.ScriptModule):  # these take no hooks
+            label = f'{name!r} ({type(module).__name__})' if name else type(module).__name__
+            handles.append(module.register_forward_pre_hook(_Enter(entered, label)))
+            handles.append(module.register_forward_hook(_Leave(entered)))
+    try:
+        yield
+    except CaptureError:
+        raise
+    except Exception as error:
+        where = f' in {entered[-1]}' if entered else ''
+        raise CaptureError(f'{doing}{where}{_user_line(error)}: {_cause(error)}') from error
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@dataclass(frozen=True)
+class _Enter:
+    entered: list[str]
+    label: str
+
+    def __call__(self, module: nn.Module, args: Any) -> None:
+        self.entered.append(self.label)
+
+
+@dataclass(frozen=True)
+class _Leave:
+    entered: list[str]
+
+    def __call__(self, module: nn.Module, args: Any, result: Any) -> None:
+        self.entered.pop()
+
+
+def _user_line(error: Exception) -> str:
+    """Name the innermost line that is neither torch's nor ours, if there is one."""
+    ours = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename)
+        if path.is_file() and not str(path).startswith(ours):
+            return f' at {path.name}:{frame.lineno}'
+    return ''
+
+
+def _cause(error: Exception) -> str:
+    if 'DataDependent' in type(error).__name__:
+        return 'a condition or a size depends on the values of a tensor'
+    text = ' '.join(str(error).split())
+    return f'{type(error).__name__}: ' + (
+        text if len(text) <= LONGEST_CAUSE else text[:LONGEST_CAUSE] + ' ...')
