@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
 
 from intradp_ros.graph.operator_graph import iter_refs, ParameterRef, ValueRef
 from intradp_ros.operators.call import cut_rows
@@ -14,17 +16,7 @@ from intradp_ros.operators.local_operator import Kernel, Kind, Parameters
 from intradp_ros.operators.region import Region, RowMap
 from intradp_ros.operators.site import Operand, Site, Split
 
-import torch
-
 Place = Callable[[Operand], int]
-
-
-@dataclass(frozen=True)
-class _Lane:
-    """Rows that one operand contributes; `cut` is where they must still be cut out."""
-
-    row_map: RowMap | None
-    cut: int | None
 
 
 def aligned_split(site: Site, kind: Kind, dim: int, place: Place) -> Split | None:
@@ -37,16 +29,18 @@ def aligned_split(site: Site, kind: Kind, dim: int, place: Place) -> Split | Non
     region by the kernel.  Return None if an operand has another size.
     """
     rows = site.output_shape[dim]
-    values = [_lane(site, ref, place(ref), rows) for ref in _operands(site, ValueRef)]
-    parameters = {
-        ref.name: _lane(site, ref, place(ref), rows) for ref in _operands(site, ParameterRef)}
-    lanes = [*values, *parameters.values()]
-    if None in lanes:
+    values, parameters = _operands(site, ValueRef), _operands(site, ParameterRef)
+    if any(_size(site, x, place) not in (1, rows) for x in (*values, *parameters)):
         return None
-    maps = tuple(lane.row_map for lane in values if lane and lane.row_map)
-    value_cuts = {k: lane.cut for k, lane in enumerate(values) if lane and lane.cut is not None}
-    parameter_cuts = {
-        name: lane.cut for name, lane in parameters.items() if lane and lane.cut is not None}
+    in_step = [
+        site.split_dim(x) == place(x) and _size(site, x, place) == rows for x in values]
+    maps = tuple(
+        RowMap.identity(rows) if alike else RowMap.whole(rows, site.rows[x.value])
+        for x, alike in zip(values, in_step))
+    value_cuts = {
+        k: place(x) for k, (x, alike) in enumerate(zip(values, in_step))
+        if not alike and _size(site, x, place) == rows}
+    parameter_cuts = {x.name: place(x) for x in parameters if _size(site, x, place) == rows}
 
     def bind(region: Region, parameters: Parameters) -> Kernel:
         if region.rows == rows:
@@ -57,21 +51,13 @@ def aligned_split(site: Site, kind: Kind, dim: int, place: Place) -> Split | Non
     return Split(kind, dim, rows, maps, bind)
 
 
-def _operands(site: Site, kind: type) -> list[Operand]:
+def _operands(site: Site, kind: type) -> list[Any]:
     return list(iter_refs((site.operator.args, site.operator.kwargs), kind))
 
 
-def _lane(site: Site, operand: Operand, dim: int, rows: int) -> _Lane | None:
-    shape = site.shape(operand)
-    size = shape[dim] if dim >= 0 else 1
-    if size not in (1, rows):
-        return None
-    cut = dim if size == rows else None
-    if isinstance(operand, ParameterRef):
-        return _Lane(None, cut)
-    if cut is not None and site.split_dim(operand) == dim:
-        return _Lane(RowMap.identity(rows), None)
-    return _Lane(RowMap.whole(rows, site.rows[operand.value]), cut)
+def _size(site: Site, operand: Operand, place: Place) -> int:
+    """Return the rows of an operand along the split dimension; 1 where it has none."""
+    return site.shape(operand)[place(operand)] if place(operand) >= 0 else 1
 
 
 def _cut_parameters(
@@ -81,7 +67,7 @@ def _cut_parameters(
 
 
 def _cut_values(kernel: Kernel, cuts: Mapping[int, int], region: Region) -> Kernel:
-    def cut_first(inputs: list[torch.Tensor]) -> object:
+    def cut_first(inputs: Sequence[torch.Tensor]) -> Any:
         cut = list(inputs)
         for k, dim in cuts.items():
             cut[k] = cut_rows(cut[k], dim, *region)

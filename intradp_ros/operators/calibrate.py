@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import nn
@@ -60,6 +61,8 @@ def depends_on_input(
 
 
 def _differ(a: torch.Tensor, b: torch.Tensor, least: float) -> bool:
+    if a.shape != b.shape:
+        return True
     spread = (a.max() - a.min()).item()
     return bool(spread > 0 and (a - b).abs().max().item() > least * spread)
 
@@ -74,10 +77,11 @@ def _hooked(model: nn.Module) -> Iterator[None]:
         adjusted.add(module)
         return new
 
-    def scale(module: nn.Module, inputs: tuple, output: torch.Tensor) -> torch.Tensor | None:
-        return _scaled_output(module, inputs, output) if once(module) else None
+    def scale(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> torch.Tensor | None:
+        fresh = isinstance(output, torch.Tensor) and once(module)
+        return _scaled_output(module, inputs, output) if fresh else None
 
-    def settle(module: nn.Module, inputs: tuple) -> None:
+    def settle(module: nn.Module, inputs: tuple[Any, ...]) -> None:
         if once(module):
             _take_statistics(module, inputs[0])
 
@@ -94,7 +98,7 @@ def _hooked(model: nn.Module) -> Iterator[None]:
 
 
 def _scaled_output(
-        module: nn.Module, inputs: tuple, output: torch.Tensor) -> torch.Tensor:
+        module: nn.Module, inputs: tuple[Any, ...], output: torch.Tensor) -> torch.Tensor:
     """Scale a layer to unit output, and return the output it then has."""
     if not _spread(output) > _LEAST_SPREAD:
         fan_in = module.weight[0].numel()  # type: ignore[index]

@@ -9,25 +9,26 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+import torch
+
 from intradp_ros.graph.operator_graph import (
+    callee,
     iter_refs,
     map_refs,
     Operator,
+    OperatorGraph,
     ParameterRef,
-    resolve_target,
     ValueRef,
 )
 from intradp_ros.operators.local_operator import Kernel, Parameters
-
-import torch
 
 Fetch = Callable[[Sequence[torch.Tensor]], Any]
 
 # A view may refuse a tensor with other strides than the captured one had
 # (rows cut out of it, say); reshape takes any and copies only where it must.
 _STRIDE_FREE = {
-    'aten.view.default': 'aten.reshape.default',
-    'aten._unsafe_view.default': 'aten.reshape.default',
+    'aten.view.default': torch.ops.aten.reshape.default,
+    'aten._unsafe_view.default': torch.ops.aten.reshape.default,
 }
 
 
@@ -40,10 +41,10 @@ class Call:
     kwargs: Mapping[str, Any]
 
     @classmethod
-    def of(cls, operator: Operator) -> Call:
-        """Return the call that an operator makes."""
-        target = _STRIDE_FREE.get(operator.target, operator.target)
-        return cls(resolve_target(target), operator.args, operator.kwargs)
+    def of(cls, graph: OperatorGraph, operator: Operator) -> Call:
+        """Return the call that an operator of the graph makes."""
+        function = _STRIDE_FREE.get(operator.target) or callee(graph, operator)
+        return cls(function, operator.args, operator.kwargs)
 
     def argument(self, name: str) -> Any:
         """

@@ -25,7 +25,7 @@ class _Shapes:
     """Shapes around an operator."""
 
     def __init__(self, graph: OperatorGraph, operator: Operator) -> None:
-        self.call = Call.of(operator)
+        self.call = Call.of(graph, operator)
         self.operands = [
             _shape(graph, ref)
             for ref in iter_refs((operator.args, operator.kwargs), (ValueRef, ParameterRef))]
@@ -51,7 +51,7 @@ def operator_flops(graph: OperatorGraph, operator: Operator) -> int:
     input and output.  Moving elements counts nothing.
     """
     shapes = _Shapes(graph, operator)
-    name = operator.target.split('.')[1].lstrip('_')
+    name = operator.target.removeprefix('aten.').partition('.')[0].lstrip('_')
     if not shapes.outputs or name in _MOVES:
         return 0
     count = _COUNTS.get(name)

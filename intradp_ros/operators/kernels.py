@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from intradp_ros.operators.local_operator import Kernel
-
 import torch
+
+from intradp_ros.operators.local_operator import Kernel
 
 
 def padded(
@@ -29,6 +29,11 @@ def cropped(kernel: Kernel, dim: int, start: int, rows: int, produced: int) -> K
     if start == 0 and rows == produced:
         return kernel
     return lambda x: kernel(x).narrow(dim, start, rows)
+
+
+def unread(kernel: Kernel, nothing: torch.Tensor) -> Kernel:
+    """Give `kernel` a tensor without rows instead of a first input that is not needed."""
+    return lambda x: kernel((nothing, *x[1:]))
 
 
 def scaled(kernel: Kernel, factors: Sequence[float], trailing: int, dtype: torch.dtype) -> Kernel:

@@ -37,7 +37,8 @@ class LocalOperator:
     has one entry for each entry of ``operator.inputs``.  ``bind(region,
     parameters)`` prepares a kernel for one region; the kernel takes one
     tensor for each input, holding exactly the rows ``maps[k](region)``, and
-    returns what the operator returns, cut to `region`.
+    returns what the operator returns, cut to `region`.  An input of which no
+    row is needed is not read; whatever stands in its place will do.
     """
 
     operator: Operator

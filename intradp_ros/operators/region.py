@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -83,7 +83,7 @@ class RowMap:
         self._last = self.last.tolist()
 
     @classmethod
-    def of(cls, rows: int, need: Callable[[npt.NDArray[np.int64]], tuple]) -> RowMap:
+    def of(cls, rows: int, need: Callable[[npt.NDArray[np.int64]], tuple[Any, Any]]) -> RowMap:
         """Build from a vectorised function of output row numbers to ``(first, last)``."""
         return cls(*need(np.arange(rows, dtype=np.int64)))
 
@@ -105,5 +105,5 @@ class RowMap:
         return Region(start, stop) if stop > start else EMPTY
 
     def supply(self, start: int, available: int, stop: int) -> int:
-        """Return how far output rows from `start` can go when input rows < `available` are there."""
+        """Return how far output rows from `start` go while input rows < `available` are there."""
         return min(stop, max(start, int(np.searchsorted(self.last, available, side='right'))))

@@ -7,14 +7,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Union
+from typing import Any
+
+import torch
 
 from intradp_ros.graph.operator_graph import Operator, OperatorGraph, ParameterRef, ValueRef
 from intradp_ros.operators.call import Call
 from intradp_ros.operators.local_operator import Kernel, Kind, Parameters
 from intradp_ros.operators.region import Region, RowMap
 
-Operand = Union[ValueRef, ParameterRef]
+Operand = ValueRef | ParameterRef
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Site:
     @cached_property
     def call(self) -> Call:
         """The operator's call."""
-        return Call.of(self.operator)
+        return Call.of(self.graph, self.operator)
 
     def shape(self, operand: Operand) -> tuple[int, ...]:
         """Shape of a value or parameter."""
@@ -44,6 +46,11 @@ class Site:
     def split_dim(self, operand: Operand | None) -> int | None:
         """Split dimension of a value; None for an unsplit value or a parameter."""
         return self.dims[operand.value] if isinstance(operand, ValueRef) else None
+
+    def no_rows(self, operand: ValueRef, dim: int) -> torch.Tensor:
+        """Return a tensor like a value, but of no rows along `dim`."""
+        value = self.graph.values[operand.value]
+        return torch.empty([*value.shape[:dim], 0, *value.shape[dim + 1:]], dtype=value.dtype)
 
     @cached_property
     def output_shape(self) -> tuple[int, ...]:
@@ -57,7 +64,9 @@ class Site:
     def lead(self) -> tuple[ValueRef, int] | None:
         """Return the first argument and its split dimension, or None if it is not split."""
         first = self.operator.args[0] if self.operator.args else None
-        dim = self.split_dim(first)
+        if not isinstance(first, ValueRef):
+            return None
+        dim = self.dims[first.value]
         return None if dim is None else (first, dim)
 
     def maps(self, first: RowMap, rows: int) -> tuple[RowMap, ...]:
@@ -87,7 +96,7 @@ Rule = Callable[[Site], 'Split | None']
 
 def rules(rule: Rule, targets: Iterable[str]) -> dict[str, Rule]:
     """Return a table that gives each of the targets to one rule."""
-    return {target: rule for target in targets}
+    return dict.fromkeys(targets, rule)
 
 
 def unchanged(site: Site) -> Callable[[Region, Parameters], Kernel]:

@@ -97,7 +97,7 @@ def _local_split(site: Site) -> Split | None:
     outputs = [site.graph.values[v].shape for v in site.operator.outputs if v is not None]
     if not outputs or all(site.dims[v] is None for v in site.operator.inputs):
         return None
-    rule = rule_for(site.operator.target)
+    rule = rule_for(site.operator.target, site.call.function)
     split = rule(site) if rule else None
     if split is None or split.dim is None:
         return split

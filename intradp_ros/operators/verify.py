@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 import random
 
+import torch
+
 from intradp_ros.graph.interpreter import run_graph, values_freed_after
 from intradp_ros.graph.operator_graph import ValueRef
 from intradp_ros.operators.flops import operator_flops
 from intradp_ros.operators.local_operator import Kind, LocalOperator, SplitGraph
 from intradp_ros.operators.region import Region
-
-import torch
 
 _TOLERANCES = {torch.float64: 1e-9}
 

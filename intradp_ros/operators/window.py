@@ -7,9 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from intradp_ros.operators.region import Region, RowMap
-
 import numpy as np
+
+from intradp_ros.operators.region import Region, RowMap
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from intradp_ros.graph.operator_graph import resolve_target
 from intradp_ros.operators.rules import (
     adaptive_pooling,
     convolution,
@@ -46,10 +45,8 @@ RULES: Mapping[str, Rule] = {
     target: rule for family in _FAMILIES for target, rule in family.RULES.items()}
 
 
-def rule_for(target: str) -> Rule | None:
-    """Return the rule that serves an operator, or None where it is not known to be local."""
+def rule_for(target: str, function: object) -> Rule | None:
+    """Return the rule for a target and the function it names, None if it is not known local."""
     if target in RULES:
         return RULES[target]
-    if pointwise.is_pointwise(resolve_target(target)):
-        return pointwise.split_pointwise
-    return None
+    return pointwise.split_pointwise if pointwise.is_pointwise(function) else None

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+import torch
+
 from intradp_ros.operators.call import cut_rows
 from intradp_ros.operators.local_operator import Kernel, Kind, Parameters
 from intradp_ros.operators.region import Region, RowMap
 from intradp_ros.operators.site import follow, per_dim, Rule, Site, Split
-
-import numpy as np
-import torch
 
 
 def split_adaptive_pool(site: Site, spatial: int) -> Split | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from intradp_ros.graph.operator_graph import resolve_target
 from intradp_ros.operators.call import Call
-from intradp_ros.operators.kernels import padded
+from intradp_ros.operators.kernels import padded, unread
 from intradp_ros.operators.local_operator import Kernel, Kind, Parameters
 from intradp_ros.operators.region import Region
 from intradp_ros.operators.rules.transposed_convolution import split_transposed
@@ -48,8 +48,9 @@ def split_convolution(site: Site) -> Split | None:
         around = [*pads[:axis], window.missing(region), *pads[axis + 1:]]
         native = [before if before == after else 0 for before, after in around]
         kernel = explicit.replace(padding=native).compile(parameters)
-        return padded(kernel, [
+        kernel = padded(kernel, [
             (0, 0) if before == after else (before, after) for before, after in around])
+        return kernel if window.row_map(region) else unread(kernel, site.no_rows(operand, dim))
 
     return Split(Kind.BLOCK, dim, rows, site.maps(window.row_map, rows), bind)
 

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from intradp_ros.graph.operator_graph import map_refs, ParameterRef, ValueRef
+import numpy as np
+import torch
+
+from intradp_ros.graph.operator_graph import ParameterRef, ValueRef
 from intradp_ros.operators.aligned import aligned_split
 from intradp_ros.operators.call import cut_rows
 from intradp_ros.operators.local_operator import Kernel, Kind, Parameters
 from intradp_ros.operators.region import Region, RowMap
 from intradp_ros.operators.site import normal_dim, Operand, Rule, rules, Site, Split
-
-import numpy as np
-import torch
 
 
 def split_cat(site: Site) -> Split | None:

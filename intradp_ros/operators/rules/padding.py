@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from intradp_ros.operators.local_operator import Kernel, Kind, Parameters
-from intradp_ros.operators.region import Region, RowMap
-from intradp_ros.operators.site import follow, Rule, rules, Site, Split
-
 import numpy as np
 import numpy.typing as npt
 import torch
+
+from intradp_ros.operators.kernels import unread
+from intradp_ros.operators.local_operator import Kernel, Kind, Parameters
+from intradp_ros.operators.region import Region, RowMap
+from intradp_ros.operators.site import follow, Rule, rules, Site, Split
 
 
 def split_pad(site: Site, argument: str, mode: str | None) -> Split | None:
@@ -47,7 +48,8 @@ def split_pad(site: Site, argument: str, mode: str | None) -> Split | None:
         taken = source[slice(*region)] - handed.start
         if mode == 'constant':
             before = int((taken < 0).sum()) if handed else region.rows
-            return pad(before, region.rows - before - handed.rows)
+            kernel = pad(before, region.rows - before - handed.rows)
+            return kernel if handed else unread(kernel, site.no_rows(operand, dim))
         if handed.rows == region.rows and (np.diff(taken) == 1).all():
             return pad(0, 0)
         return _gathered(pad(0, 0), dim, taken)
@@ -60,10 +62,12 @@ def _sources(mode: str, rows: int, before: int, input_rows: int) -> npt.NDArray[
     row = np.arange(rows, dtype=np.int64) - before
     last = input_rows - 1
     if mode == 'reflect':
-        return last - np.abs(last - np.abs(row))
-    if mode == 'replicate':
-        return row.clip(0, last)
-    return row % input_rows if mode == 'circular' else row
+        row = last - np.abs(last - np.abs(row))
+    elif mode == 'replicate':
+        row = row.clip(0, last)
+    elif mode == 'circular':
+        row %= input_rows
+    return row
 
 
 def _gathered(kernel: Kernel, dim: int, rows: npt.NDArray[np.int64]) -> Kernel:

@@ -4,12 +4,12 @@
 """Element-wise operators, broadcasting included."""
 from __future__ import annotations
 
+import torch
+
 from intradp_ros.graph.operator_graph import iter_refs, ValueRef
 from intradp_ros.operators.aligned import aligned_split
 from intradp_ros.operators.local_operator import Kind
 from intradp_ros.operators.site import follow, Rule, rules, Site, Split
-
-import torch
 
 
 def is_pointwise(function: object) -> bool:
@@ -20,14 +20,17 @@ def is_pointwise(function: object) -> bool:
 
 def split_pointwise(site: Site) -> Split | None:
     """Split along the dimension of the first split operand; the others line up from the right."""
-    rank = len(site.output_shape)
     for ref in iter_refs((site.operator.args, site.operator.kwargs), ValueRef):
         dim = site.split_dim(ref)
         if dim is not None:
-            from_right = dim - len(site.shape(ref))
-            return aligned_split(
-                site, Kind.ELEMENT, rank + from_right, lambda x: len(site.shape(x)) + from_right)
+            return _split_from_right(site, dim - len(site.shape(ref)))
     return None
+
+
+def _split_from_right(site: Site, from_right: int) -> Split | None:
+    return aligned_split(
+        site, Kind.ELEMENT, len(site.output_shape) + from_right,
+        lambda operand: len(site.shape(operand)) + from_right)
 
 
 def split_like(site: Site) -> Split | None:

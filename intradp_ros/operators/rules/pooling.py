@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+import torch
+
 from intradp_ros.operators.call import Call
 from intradp_ros.operators.kernels import padded, scaled
 from intradp_ros.operators.local_operator import Kernel, Kind, Parameters
 from intradp_ros.operators.region import Region
 from intradp_ros.operators.site import follow, per_dim, Rule, Site, Split
 from intradp_ros.operators.window import Window
-
-import torch
 
 
 def split_max_pool(site: Site, spatial: int) -> Split | None:

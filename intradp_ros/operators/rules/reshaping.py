@@ -8,14 +8,14 @@ from itertools import accumulate
 from math import gcd, prod
 from operator import mul
 
+import numpy as np
+import torch
+
 from intradp_ros.operators.call import Call
 from intradp_ros.operators.kernels import cropped
 from intradp_ros.operators.local_operator import Kernel, Kind, Parameters
 from intradp_ros.operators.region import Region, RowMap
 from intradp_ros.operators.site import Rule, rules, Site, Split
-
-import numpy as np
-import torch
 
 
 def split_reshape(site: Site) -> Split | None:

@@ -4,12 +4,12 @@
 """Pixel and channel shuffles."""
 from __future__ import annotations
 
+import numpy as np
+
 from intradp_ros.operators.kernels import cropped
 from intradp_ros.operators.local_operator import Kernel, Kind, Parameters
 from intradp_ros.operators.region import Region, RowMap
 from intradp_ros.operators.site import follow, Rule, rules, Site, Split
-
-import numpy as np
 
 
 def split_pixel_shuffle(site: Site) -> Split | None:

@@ -4,11 +4,11 @@
 """Cutting values: slice, narrow, select, split, chunk, unbind."""
 from __future__ import annotations
 
+import numpy as np
+
 from intradp_ros.operators.local_operator import Kernel, Kind, Parameters
 from intradp_ros.operators.region import Region, RowMap
 from intradp_ros.operators.site import follow, normal_dim, Rule, rules, Site, Split
-
-import numpy as np
 
 
 def split_slice(site: Site) -> Split | None:

@@ -7,12 +7,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from intradp_ros.operators.kernels import cropped, padded
+import numpy as np
+
+from intradp_ros.operators.kernels import cropped, padded, unread
 from intradp_ros.operators.local_operator import Kernel, Kind, Parameters
 from intradp_ros.operators.region import Region, RowMap
 from intradp_ros.operators.site import follow, per_dim, Rule, Site, Split
-
-import numpy as np
 
 _BATCH = -2
 
@@ -104,7 +104,8 @@ def split_transposed(site: Site) -> Split | None:
         start = handed.start if handed else extended.start
         zeros = (start - extended.start, extended.stop - start - handed.rows)
         kernel = padded(kernel, [zeros] + [(0, 0)] * (spatial - 1 - axis))
-        return cropped(kernel, dim, above - cut, region.rows, reached.rows - 2 * cut)
+        kernel = cropped(kernel, dim, above - cut, region.rows, reached.rows - 2 * cut)
+        return kernel if handed else unread(kernel, site.no_rows(operand, dim))
 
     return Split(Kind.BLOCK, dim, rows, site.maps(spread.row_map, rows), bind)
 

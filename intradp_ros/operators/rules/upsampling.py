@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import torch
+
 from intradp_ros.operators.call import Call
 from intradp_ros.operators.kernels import cropped
 from intradp_ros.operators.local_operator import Kernel, Kind, Parameters
 from intradp_ros.operators.region import Region, RowMap
 from intradp_ros.operators.site import follow, Rule, Site, Split
-
-import torch
 
 _NEAR = 8  # rows looked at around a position; a cubic uses 4
 _SCALE_NAMES = ('scales_d', 'scales_h', 'scales_w')

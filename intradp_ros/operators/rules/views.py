@@ -4,12 +4,12 @@
 """Operators that only rearrange dimensions."""
 from __future__ import annotations
 
+import torch
+
 from intradp_ros.operators.call import Call
 from intradp_ros.operators.local_operator import Kernel, Kind, Parameters
 from intradp_ros.operators.region import Region, RowMap
 from intradp_ros.operators.site import follow, normal_dim, Rule, rules, Site, Split
-
-import torch
 
 
 def split_permute(site: Site) -> Split | None:
