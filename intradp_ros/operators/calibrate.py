@@ -100,7 +100,8 @@ def _hooked(model: nn.Module) -> Iterator[None]:
 def _scaled_output(
         module: nn.Module, inputs: tuple[Any, ...], output: torch.Tensor) -> torch.Tensor:
     """Scale a layer to unit output, and return the output it then has."""
-    if not _spread(output) > _LEAST_SPREAD:
+    weight_is_zero = not module.weight.abs().max() > 0  # type: ignore[operator]
+    if weight_is_zero or not _spread(output) > _LEAST_SPREAD:
         fan_in = module.weight[0].numel()  # type: ignore[index]
         nn.init.normal_(module.weight, std=fan_in ** -0.5)  # type: ignore[arg-type]
         output = module.forward(*inputs)
