@@ -1,0 +1,83 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Inputs from the command line: random tensors by shape, and images."""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import cv2
+import numpy as np
+import torch
+
+from intradp_ros.cli.errors import CommandError
+from intradp_ros.execution.catalogue import ModelSpec, ModelSpecError, parse_shape
+
+Size = tuple[int, int]
+
+
+def spatial_size(text: str) -> Size:
+    """Read ``224x320`` as height and width, for argparse."""
+    try:
+        height, width = parse_shape(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f'{text!r} is no height x width such as 224x320'
+                                         ) from error
+    return height, width
+
+
+def load_inputs(texts: Sequence[str], dtype: torch.dtype, size: Size | None, seed: int,
+                ) -> tuple[torch.Tensor, ...]:
+    """
+    Return a tensor for each text, a shape or the path of an image.
+
+    Raises
+    ------
+    CommandError
+        If there is no text, or one is neither a shape nor an image.
+
+    """
+    if not texts:
+        raise CommandError('the model needs an input: give --input 1x3x224x224, or an image file')
+    return tuple(_load(text, dtype, size, seed + k) for k, text in enumerate(texts))
+
+
+def random_tensor(shape: tuple[int, ...], dtype: torch.dtype, seed: int) -> torch.Tensor:
+    """Return normal random numbers, or random integers for an integer dtype."""
+    return ModelSpec('', shape, dtype).example(seed)
+
+
+def _load(text: str, dtype: torch.dtype, size: Size | None, seed: int) -> torch.Tensor:
+    try:
+        shape = parse_shape(text)
+    except ModelSpecError as error:
+        if not Path(text).is_file():
+            raise CommandError(f'--input {text!r} is neither a shape such as 1x3x224x224 nor '
+                               'an image file') from error
+        return read_image(Path(text), dtype, size)
+    return random_tensor(shape, dtype, seed)
+
+
+def read_image(path: Path, dtype: torch.dtype = torch.uint8, size: Size | None = None,
+               ) -> torch.Tensor:
+    """
+    Read an image as a tensor ``1x3xHxW`` (RGB).
+
+    Values go from 0 to 255 as integers, from 0 to 1 in floating point.
+
+    Raises
+    ------
+    CommandError
+        If OpenCV cannot read it.
+
+    """
+    picture = cv2.imread(str(path), cv2.IMREAD_COLOR)
+    if picture is None:
+        raise CommandError(f'{path} is no image that OpenCV can read')
+    if size:
+        picture = cv2.resize(picture, size[::-1], interpolation=cv2.INTER_AREA)
+    rgb = np.ascontiguousarray(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB).transpose(2, 0, 1))
+    pixels = torch.from_numpy(rgb)[None]
+    return pixels.to(dtype) / 255 if dtype.is_floating_point else pixels.to(dtype)

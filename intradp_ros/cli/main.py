@@ -1,0 +1,99 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The command ``intradp``.
+
+Every subcommand is a module with ``add_arguments(parser)`` and
+``run(args) -> int``.  Only the one that is asked for is imported, so that
+``intradp --help`` does not wait for torch.
+"""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+import importlib
+import os
+import sys
+from typing import TextIO
+import warnings
+
+from intradp_ros import __version__
+from intradp_ros.cli.errors import CommandError
+
+COMMANDS = {
+    'inspect': ('inspect_model', 'show the operators of a model and how far they can be split'),
+    'verify': ('verify_model', 'split a model at random regions and compare with the unsplit one'),
+    'profile': ('profile_model', 'measure how long the operators take on this machine'),
+    'plan': ('plan_model', 'compute the schedule book for a robot and a server'),
+    'run': ('run_model', 'share inferences in this process, over a link of a given bandwidth'),
+    'demo': ('demo', 'robot, server and planner as ROS 2 nodes on a real video'),
+}
+
+DESCRIPTION = """\
+Share one inference of a deep-learning model between a robot and a server, exactly.
+
+Rows of a value (lines of an image, say) are computed on both sides at once, and the result is
+the unsplit model's.  These commands need no ROS, save for demo."""
+
+EPILOG = """\
+in this order a model becomes known:
+  intradp inspect torchvision.models:resnet50 --input 1x3x224x224
+  intradp verify  torchvision.models:resnet50 --input 1x3x224x224
+  intradp run     torchvision.models:resnet50 --input photo.jpg --size 224x224 --mbps 20
+
+`intradp COMMAND --help` explains a command, with examples.
+exit status: 0 done, 1 the result is not as it must be, 2 the command cannot be carried out"""
+
+BAD_RESULT, CANNOT, INTERRUPTED = 1, 2, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    args = _parser(arguments).parse_args(arguments)
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # MODEL may name a module of the working directory
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            status: int = args.run(args)
+            return status
+    except (CommandError, OSError) as error:
+        print(f'intradp {args.command}: {_one_line(error)}', file=sys.stderr)
+        return CANNOT
+    except KeyboardInterrupt:
+        print(f'intradp {args.command}: interrupted', file=sys.stderr)
+        return INTERRUPTED
+
+
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog='intradp', description=DESCRIPTION, epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--version', action='version', version=f'intradp {__version__}')
+    commands = parser.add_subparsers(metavar='COMMAND', dest='command', required=True)
+    for name, (module, summary) in COMMANDS.items():
+        command = commands.add_parser(
+            name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
+        if name in arguments:
+            implementation = importlib.import_module(f'intradp_ros.cli.{module}')
+            implementation.add_arguments(command)
+            command.set_defaults(run=implementation.run)
+    return parser
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f'{error.filename}: {error.strerror}'
+    return ' '.join(str(error).split())
+
+
+def _show_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int,
+                  file: TextIO | None = None, line: str | None = None) -> None:
+    """Print a warning without the place in the source that raised it."""
+    print(f'intradp: warning: {_one_line(Warning(message))}', file=sys.stderr)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

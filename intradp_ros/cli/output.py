@@ -1,0 +1,116 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a command prints: tables for people or JSON for programs, progress on stderr."""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+import sys
+from typing import Any, TextIO
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from intradp_ros.report.tables import json_text
+
+WIDE = 160  # columns where the output is no terminal and nothing has to fit
+
+Advance = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where results go: `stream` takes JSON; None means tables on the console."""
+
+    console: Console
+    progress_console: Console
+    stream: TextIO | None
+
+    def show(self, *items: RenderableType) -> None:
+        """Print tables and text, unless JSON is wanted."""
+        if self.stream is None:
+            for item in items:
+                self.console.print(item, highlight=False)
+
+    def result(self, data: Mapping[str, Any]) -> None:
+        """Print the result as JSON if that is wanted."""
+        if self.stream is not None:
+            self.stream.write(json_text(data))
+            self.stream.flush()
+
+    @contextmanager
+    def status(self, text: str) -> Iterator[None]:
+        """Say what is going on while it lasts."""
+        with self.progress_console.status(text):
+            yield
+
+    @contextmanager
+    def progress(self, text: str) -> Iterator[Advance]:
+        """Show a bar; what is yielded takes the count of steps done, and of all."""
+        bar = Progress(TextColumn('{task.description}'), BarColumn(), MofNCompleteColumn(),
+                       TimeElapsedColumn(), console=self.progress_console, transient=True)
+        with bar:
+            task = bar.add_task(text, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--json``."""
+    parser.add_argument('--json', action='store_true',
+                        help='print the result as JSON, and nothing else, on stdout')
+
+
+@contextmanager
+def output(as_json: bool) -> Iterator[Output]:
+    """Open the output of a command; whatever a model prints does not get into the JSON."""
+    progress = Console(stderr=True)
+    if not as_json:
+        width = None if sys.stdout.isatty() else WIDE
+        yield Output(Console(width=width), progress, None)
+        return
+    stream = sys.stdout
+    with redirect_stdout(sys.stderr):
+        yield Output(progress, progress, stream)
+
+
+def table(title: str, *columns: str, left: int = 1) -> Table:
+    """Return an empty table; its first `left` columns hold text, the others numbers."""
+    result = Table(title=title, title_justify='left', box=SIMPLE_HEAD, pad_edge=False,
+                   collapse_padding=True)
+    for index, column in enumerate(columns):
+        result.add_column(column, justify='left' if index < left else 'right',
+                          overflow='fold' if index < left else 'ellipsis')
+    return result
+
+
+def size(count: float) -> str:
+    """Return a count of bytes with a decimal unit."""
+    return _scaled(count, 'B')
+
+
+def amount(count: float) -> str:
+    """Return a count with a decimal prefix: ``8.2 G``."""
+    return _scaled(count, '').strip()
+
+
+def _scaled(count: float, unit: str) -> str:
+    for prefix, factor in (('T', 1e12), ('G', 1e9), ('M', 1e6), ('k', 1e3)):
+        if count >= factor:
+            return f'{count / factor:.3g} {prefix}{unit}'
+    return f'{count:.0f} {unit}'
+
+
+def milliseconds(seconds: float) -> str:
+    """Return seconds as milliseconds, with as many digits as mean something."""
+    value = 1e3 * seconds
+    return f'{value:.0f}' if value >= 100 else f'{value:.3g}'
+
+
+def percent(part: float) -> str:
+    """Return a share as percent."""
+    return f'{part:.1%}'

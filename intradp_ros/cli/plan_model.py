@@ -1,0 +1,205 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""``intradp plan``: the schedule book for a robot and a server, as a table and a picture."""
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from intradp_ros.cli.errors import CommandError
+from intradp_ros.cli.output import add_json, milliseconds, Output, output, percent, size, table
+from intradp_ros.cli.planning import chosen_mode, Grid, make_plan, MODES, Plan, SHARED, stages
+from intradp_ros.cli.profiles import own_profile, read_profile, slowed
+from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
+from intradp_ros.planning.schedule import ROBOT, SERVER
+from intradp_ros.profiling.profile import Profile
+from intradp_ros.report.book_plot import draw_book
+from intradp_ros.report.timeline import draw_timeline
+
+DESCRIPTION = f"""\
+Compute the schedule book: for every bandwidth of a grid the best schedule that was found, and
+the three that it is compared with.
+
+  local    everything on the robot
+  offload  the whole input to the server, everything there, the result back
+  cut      the first operators on the robot, the others on the server: the best such cut
+  shared   rows on both sides at once (local operator parallelism); never predicted slower than
+           the other three, and the same as one of them where nothing better was found
+
+The table has predicted milliseconds for one inference.  Books are kept, so a repeat with the
+same profiles and options is immediate.
+
+{MODEL_HELP}"""
+
+EPILOG = """\
+examples:
+  intradp plan mymodel:make --input 1x3x480x640 --robot-profile robot.json \\
+      --server-profile server.json -o book.json --plot book.png
+  intradp plan intradp_ros.zoo.hed:hed --input 1x3x272x640 --dtype uint8 --robot-slowdown 4 \\
+      --grid 5:100:8 --show 20 --timeline timeline.png"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of the subcommand."""
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    add_model(parser)
+    robot = parser.add_mutually_exclusive_group(required=True)
+    robot.add_argument('--robot-profile', type=Path, metavar='FILE',
+                       help="the robot's profile, from `intradp profile -o` there")
+    robot.add_argument(
+        '--robot-slowdown', type=float, metavar='FACTOR',
+        help='imagine a robot that takes FACTOR times as long as this machine; its profile is '
+             'scaled from the one measured here, and says so')
+    parser.add_argument('--server-profile', type=Path, metavar='FILE',
+                        help="the server's profile (default: this machine is the server)")
+    parser.add_argument('--grid', type=grid, default=Grid(1.0, 400.0, 20), metavar='LOW:HIGH:N',
+                        help='bandwidths in Mbit/s, N of them, evenly in the logarithm '
+                             '(default 1:400:20)')
+    add_link(parser, delay=1.0, overhead=0.5)
+    parser.add_argument('-o', '--output', type=Path, metavar='FILE', help='write the book here')
+    parser.add_argument('--plot', type=Path, metavar='PNG',
+                        help='draw latency over bandwidth for all strategies')
+    parser.add_argument('--show', type=float, metavar='MBPS',
+                        help='list the stages of the shared schedule for this bandwidth')
+    parser.add_argument('--timeline', type=Path, metavar='PNG',
+                        help='draw the predicted timeline of the schedule that --show lists')
+    add_json(parser)
+
+
+def add_link(parser: argparse.ArgumentParser, delay: float, overhead: float) -> None:
+    """Declare what is assumed of the link; milliseconds."""
+    parser.add_argument('--delay', type=float, default=delay, metavar='MS',
+                        help=f'one-way delay of the link (default {delay:g} ms)')
+    parser.add_argument(
+        '--overhead', type=float, default=overhead, metavar='MS',
+        help=f'time that a transfer takes beyond its bytes (default {overhead:g} ms)')
+
+
+def grid(text: str) -> Grid:
+    """Read ``low:high:points``, for argparse."""
+    try:
+        low, high, points = text.split(':')
+        read = Grid(float(low), float(high), int(points))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f'{text!r} is no grid: write LOW:HIGH:POINTS such as 1:400:20') from None
+    if not (0 < read.low <= read.high < float('inf') and read.points >= 1):
+        raise argparse.ArgumentTypeError(
+            f'{text!r}: LOW must be above 0 and not above HIGH, POINTS 1 or more')
+    return read
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the subcommand."""
+    _check(args)
+    with output(args.json) as out:
+        subject = load_subject(args, out)
+        profiles = _profiles(args, subject, out)
+        plan = make_plan(subject, profiles, args.grid, out, delay=args.delay / 1e3,
+                         overhead=args.overhead / 1e3, seed=args.seed)
+        rows = [_row(plan, mbps) for mbps in plan.book.grid]
+        data: dict[str, Any] = {
+            'model': subject.name, 'digest': subject.shared.digest,
+            'devices': {side: profile.device for side, profile in profiles.items()},
+            'whole_ms': {side: 1e3 * p.whole_seconds for side, p in profiles.items()},
+            'delay_ms': args.delay, 'overhead_ms': args.overhead, 'grid': rows,
+            'book': json.loads(plan.book.to_json())}
+        _show(data, out)
+        if args.show is not None:
+            data['show'] = _show_schedule(plan, args.show, args.timeline, out)
+        _write(args, plan, rows, out)
+        out.result(data)
+    return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    if args.robot_slowdown is not None and not 0 < args.robot_slowdown < float('inf'):
+        raise CommandError(f'--robot-slowdown must be above 0, got {args.robot_slowdown:g}')
+    if args.delay < 0 or args.overhead < 0:
+        raise CommandError('--delay and --overhead must not be below 0')
+    if args.show is not None and args.show <= 0:
+        raise CommandError(f'--show must be above 0 Mbit/s, got {args.show:g}')
+    if args.timeline and args.show is None:
+        raise CommandError('--timeline needs --show MBPS, which says of which schedule')
+
+
+def _profiles(args: argparse.Namespace, subject: Subject, out: Output) -> dict[str, Profile]:
+    """Read what is in files first, so that a wrong file is told before anything is measured."""
+    files = {ROBOT: args.robot_profile, SERVER: args.server_profile}
+    found = {side: read_profile(path, subject) for side, path in files.items() if path}
+    if len(found) < len(files):
+        own = own_profile(subject, out)
+        found.setdefault(SERVER, own)
+        if ROBOT not in found:
+            found[ROBOT] = slowed(own, args.robot_slowdown)
+    return {side: found[side] for side in files}
+
+
+def _row(plan: Plan, mbps: float) -> dict[str, Any]:
+    entries = plan.entries(mbps)
+    shared = entries[SHARED]
+    played = plan.play(shared)
+    simple = min(e.predicted for mode, e in entries.items() if mode != SHARED)
+    return {
+        'mbps': mbps, **{f'{mode}_ms': 1e3 * e.predicted for mode, e in entries.items()},
+        'chosen': chosen_mode(entries), 'gain': 1 - shared.predicted / simple,
+        'stages': len(shared.partition.stages),
+        'bytes_up': played.bytes_up, 'bytes_down': played.bytes_down}
+
+
+def _show(data: dict[str, Any], out: Output) -> None:
+    shown = table(f'{data["model"]}: predicted milliseconds of one inference', 'Mbit/s', *MODES,
+                  'gain', 'stages', 'up', 'down', left=0)
+    for row in data['grid']:
+        cells = [milliseconds(row[f'{mode}_ms'] / 1e3) for mode in MODES]
+        bold = list(MODES).index(row['chosen'])
+        cells[bold] = f'[bold]{cells[bold]}[/bold]'
+        shown.add_row(f'{row["mbps"]:g}', *cells, percent(row['gain']), str(row['stages']),
+                      size(row['bytes_up']), size(row['bytes_down']))
+    lines = [f'{side:7} {data["whole_ms"][side]:.0f} ms alone: {device}'
+             for side, device in data['devices'].items()]
+    out.show(shown, 'bold: what an inference is run by; gain: over the best of the others; '
+             'stages, up and down: of the shared schedule', *lines)
+
+
+def _show_schedule(plan: Plan, mbps: float, timeline: Path | None, out: Output) -> dict[str, Any]:
+    entry = plan.entries(mbps)[SHARED]
+    found = stages(plan, entry)
+    played = plan.play(entry, trace=True)
+    listing = table(f'\nshared schedule for {entry.mbps:g} Mbit/s, the nearest of the grid to '
+                    f'{mbps:g}', 'operators', 'robot owns',
+                    'robot ms', 'server ms', 'bands', 'sent up', 'sent down')
+    for stage in found:
+        listing.add_row(
+            f'{stage["first"]} .. {stage["last"]}  ({stage["operators"]})',
+            percent(stage['share']), f'{stage["robot_ms"]:.1f}', f'{stage["server_ms"]:.1f}',
+            f'{stage["robot_bands"]} / {stage["server_bands"]}', size(stage['bytes_up']),
+            size(stage['bytes_down']))
+    busy = ', '.join(f'{side} computes for {milliseconds(played.busy[side])} ms'
+                     for side in (ROBOT, SERVER))
+    out.show(listing, f'[bold]{milliseconds(played.latency)} ms[/bold] predicted: {busy}')
+    if timeline:
+        _parent(timeline)
+        draw_timeline(played.spans, timeline,
+                      f'{plan.subject.name}, shared at {entry.mbps:g} Mbit/s (predicted)')
+        out.show(f'timeline drawn in {timeline}')
+    return {'mbps': entry.mbps, 'predicted_ms': 1e3 * played.latency, 'stages': found,
+            'busy_ms': {side: 1e3 * played.busy[side] for side in (ROBOT, SERVER)}}
+
+
+def _write(args: argparse.Namespace, plan: Plan, rows: list[dict[str, Any]], out: Output) -> None:
+    if args.output:
+        plan.book.save(args.output)
+        out.show(f'book written to {args.output}')
+    if args.plot:
+        _parent(args.plot)
+        curves = {mode: [(row['mbps'], row[f'{mode}_ms']) for row in rows] for mode in MODES}
+        draw_book(curves, args.plot, plan.subject.name)
+        out.show(f'plot drawn in {args.plot}')
+
+
+def _parent(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,87 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""``intradp profile``: measure how long the operators of a model take on this machine."""
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from intradp_ros.cli.output import add_json, milliseconds, Output, output, percent, table
+from intradp_ros.cli.profiles import own_profile
+from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
+from intradp_ros.operators.flops import operator_flops
+from intradp_ros.profiling.cache import cache_path
+from intradp_ros.profiling.profile import OperatorTiming, Profile
+
+DESCRIPTION = f"""\
+Measure how long every operator takes on this machine, for all of its rows and for a half, a
+quarter, an eighth and a sixteenth of them: half of the rows rarely take half of the time.
+
+The result is kept by model, split axis and device ($INTRADP_CACHE, or ~/.cache/intradp_ros), so
+a repeat is immediate.  Measure on an idle machine, once on the robot and once on the server,
+with the number of threads that inferences will have; `intradp plan` takes the two files.
+
+{MODEL_HELP}"""
+
+EPILOG = """\
+examples:
+  intradp profile intradp_ros.zoo.hed:hed --input 1x3x272x640 --dtype uint8 -o robot.json
+  intradp profile pytorchcv.models.resnet:resnet50 --input 1x3x224x224 --threads 2 --fresh"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of the subcommand."""
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    add_model(parser)
+    parser.add_argument('-o', '--output', type=Path, metavar='FILE',
+                        help='write the profile here, as JSON')
+    parser.add_argument('--fresh', action='store_true',
+                        help='measure again, even if there is a profile')
+    parser.add_argument('--top', type=int, default=15, metavar='N',
+                        help='how many operators the table shows (default 15)')
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the subcommand."""
+    with output(args.json) as out:
+        subject = load_subject(args, out)
+        profile = own_profile(subject, out, args.fresh)
+        if args.output:
+            args.output.parent.mkdir(parents=True, exist_ok=True)
+            args.output.write_text(profile.to_json() + '\n')
+        _show(subject, profile, args.top, out)
+        if args.output:
+            out.show(f'written to {args.output}')
+        # What -o writes, so that both can be given to `intradp plan`.
+        out.result(json.loads(profile.to_json()))
+    return 0
+
+
+def _show(subject: Subject, profile: Profile, top: int, out: Output) -> None:
+    split = subject.shared.split
+    total = sum(t.seconds[-1] for t in profile.timings)
+    heaviest = sorted(zip(split.operators, profile.timings), key=lambda e: -e[1].seconds[-1])
+    shown = table(f'{subject.name}: the heaviest operators on this machine', 'operator', 'kind',
+                  'rows', 'ms', 'share', 'half the rows', 'GFLOP/s', left=2)
+    for local, timing in heaviest[:top]:
+        seconds = timing.seconds[-1]
+        rate = operator_flops(split.graph, local.operator) / seconds if seconds else 0.0
+        shown.add_row(local.operator.name, local.kind.value, str(local.rows),
+                      milliseconds(seconds), percent(seconds / total), _half(timing),
+                      f'{rate / 1e9:.1f}')
+    out.show(shown, (
+        f'[bold]{milliseconds(profile.whole_seconds)} ms[/bold] for all {len(profile.timings)} '
+        f'operators in turn, {milliseconds(total)} ms as the sum of single ones\n'
+        f'device  {profile.device}\n'
+        f'kept in {cache_path(profile.digest, profile.axis)}'))
+
+
+def _half(timing: OperatorTiming) -> str:
+    """Return what half of the rows cost, as a share of all."""
+    rows = timing.rows[-1]
+    if rows < 2 or not timing.seconds[-1]:
+        return '-'
+    return percent(float(timing.table(rows)[rows // 2]) / timing.seconds[-1])

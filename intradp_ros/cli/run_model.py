@@ -1,0 +1,132 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""``intradp run``: real inferences shared in this process, over a link in memory."""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+import statistics
+from typing import Any
+
+from intradp_ros.cli.errors import CommandError
+from intradp_ros.cli.output import add_json, milliseconds, Output, output
+from intradp_ros.cli.plan_model import add_link
+from intradp_ros.cli.planning import Grid, make_plan, MODES
+from intradp_ros.cli.profiles import own_profile
+from intradp_ros.cli.shared_run import connect, figures, run_frames, Session
+from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
+from intradp_ros.execution.pair import in_process_pair
+from intradp_ros.link.predictor import make_predictor, PREDICTORS
+from intradp_ros.planning.book import ScheduleBook
+from intradp_ros.planning.schedule import ROBOT, SERVER
+from intradp_ros.report.tables import mode_table
+from intradp_ros.report.timeline import draw_timeline
+
+DESCRIPTION = f"""\
+Share real inferences between a robot and a server that are two sides of this process, over a
+link of a given bandwidth in memory.  It is the runtime that the ROS 2 nodes use, without ROS.
+
+The model is profiled (once) and planned for this bandwidth; then every frame is computed by the
+unsplit eager model and in every mode in turn: local, offload, cut, shared.  Every answer is
+compared with the eager model's; the difference is in units of its spread.  Robot and server
+have the same speed here, and share this machine's memory and cores, of which two should be free.
+
+{MODEL_HELP}"""
+
+EPILOG = """\
+examples:
+  intradp run intradp_ros.zoo.hed:hed --input photo.jpg --size 160x384 --dtype uint8 --mbps 50
+  intradp run mymodel:make --input 1x3x240x320 --mbps 100 --frames 20 --mode shared \\
+      --timeline timeline.png
+
+exit status: 1 if an answer is not the unsplit model's"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of the subcommand."""
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    add_model(parser)
+    parser.add_argument('--mbps', type=float, default=20.0, metavar='RATE',
+                        help='bandwidth of the link each way in Mbit/s (default 20)')
+    add_link(parser, delay=0.0, overhead=0.3)
+    parser.add_argument('--frames', type=int, default=10, metavar='N',
+                        help='frames in each mode (default 10), each of them another input: the '
+                             'first one shifted sideways')
+    parser.add_argument('--mode', action='append', choices=tuple(MODES), metavar='MODE',
+                        help=f'only this mode; again for more (of {", ".join(MODES)})')
+    parser.add_argument('--predictor', choices=tuple(PREDICTORS), default='cautious',
+                        help='how the bandwidth is predicted from measured rates')
+    parser.add_argument('--timeline', type=Path, metavar='PNG',
+                        help='draw what was measured in one inference of the last mode')
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the subcommand."""
+    _check(args)
+    with output(args.json) as out:
+        subject = load_subject(args, out)
+        book = _book(args, subject, out)
+        log: list[str] = []
+        with in_process_pair(
+                subject.shared, make_predictor(args.predictor), mbps=args.mbps,
+                delay=args.delay / 1e3, log=log.append) as pair:
+            with out.status('connecting'):
+                connect(pair, book, log)
+            session = Session(subject, pair, args.mode or tuple(MODES))
+            with out.progress('running') as advance:
+                run_frames(session, args.frames, advance)
+            rate = pair.robot.predicted_rate / 125e3
+        data = _summary(args, session, rate)
+        _show(data, out)
+        if args.timeline:
+            _draw(args, session, out)
+        out.result(data)
+    return 0 if data['exact'] else 1
+
+
+def _check(args: argparse.Namespace) -> None:
+    if not 0 < args.mbps < float('inf'):
+        raise CommandError(f'--mbps must be above 0, got {args.mbps:g}')
+    if args.frames < 1:
+        raise CommandError(f'--frames must be 1 or more, got {args.frames}')
+    if args.delay < 0 or args.overhead < 0:
+        raise CommandError('--delay and --overhead must not be below 0')
+
+
+def _book(args: argparse.Namespace, subject: Subject, out: Output) -> ScheduleBook:
+    profile = own_profile(subject, out)
+    plan = make_plan(subject, {ROBOT: profile, SERVER: profile}, Grid(args.mbps, args.mbps, 1),
+                     out, delay=args.delay / 1e3, overhead=args.overhead / 1e3, seed=args.seed)
+    return plan.book
+
+
+def _summary(args: argparse.Namespace, session: Session, rate: float) -> dict[str, Any]:
+    return {
+        'model': session.subject.name, 'digest': session.subject.shared.digest,
+        'link': {'mbps': args.mbps, 'delay_ms': args.delay, 'measured_mbps': rate},
+        'eager_ms': 1e3 * statistics.median(session.eager),
+        'modes': {mode: figures(series) for mode, series in session.series.items()},
+        'exact': all(series.exact for series in session.series.values())}
+
+
+def _show(data: Mapping[str, Any], out: Output) -> None:
+    link = data['link']
+    out.show(mode_table(f'{data["model"]} over {link["mbps"]:g} Mbit/s', data['modes']),
+             f'[bold]{milliseconds(data["eager_ms"] / 1e3)} ms[/bold] eager, unsplit; '
+             f'the link was measured at {link["measured_mbps"]:.3g} Mbit/s')
+    recovered = sum(mode['recovered'] for mode in data['modes'].values())
+    if recovered:
+        out.show(f'[yellow]{recovered} inferences were finished by the robot alone, as the '
+                 'server was late[/yellow]')
+    if not data['exact']:
+        out.show('[red]Not exact: a difference to the unsplit model is beyond rounding[/red]')
+
+
+def _draw(args: argparse.Namespace, session: Session, out: Output) -> None:
+    args.timeline.parent.mkdir(parents=True, exist_ok=True)
+    title = f'{session.subject.name}, {session.modes[-1]} at {args.mbps:g} Mbit/s (measured)'
+    draw_timeline(session.events, args.timeline, title)
+    out.show(f'timeline drawn in {args.timeline}')

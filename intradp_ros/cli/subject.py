@@ -1,0 +1,183 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""The model that a command is about: its arguments on the command line, and loading it."""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from intradp_ros.cli.errors import CommandError
+from intradp_ros.cli.inputs import load_inputs, random_tensor, spatial_size
+from intradp_ros.cli.output import Output
+from intradp_ros.execution.catalogue import load_factory, ModelSpec, ModelSpecError, parse_dtype
+from intradp_ros.execution.model import share_graph, share_module, SharedModel
+from intradp_ros.graph.errors import CaptureError, GraphFormatError
+from intradp_ros.graph.interpreter import run_graph
+from intradp_ros.graph.operator_graph import OperatorGraph
+from intradp_ros.graph.serialise import load_graph
+from intradp_ros.profiling.device import prepare_process
+
+MODEL_HELP = """\
+MODEL is one of
+  package.module:factory   a function or class, called without arguments, that returns a
+                           torch.nn.Module; also from the working directory
+  model.graph              an archive that was written by intradp_ros.graph.serialise.save_graph;
+                           it needs no --input"""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model with an input: `model` computes unsplit what `shared` is ready to share."""
+
+    name: str
+    model: nn.Module
+    shared: SharedModel
+    inputs: tuple[torch.Tensor, ...]
+
+    @property
+    def graph(self) -> OperatorGraph:
+        """The captured model."""
+        return self.shared.split.graph
+
+    def unsplit(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return the tensors among the unsplit model's results."""
+        with torch.inference_mode():
+            return tensors_of(self.model(*inputs))
+
+
+class GraphModel(nn.Module):
+    """A graph from an archive as a module, evaluated operator by operator."""
+
+    def __init__(self, graph: OperatorGraph) -> None:
+        super().__init__()
+        self.graph = graph
+
+    def forward(self, *inputs: torch.Tensor) -> list[Any]:
+        """Return the graph's flattened results."""
+        return run_graph(self.graph, inputs)
+
+
+def tensors_of(results: Any) -> list[torch.Tensor]:
+    """Return the tensors in nested results, in order."""
+    return [leaf for leaf in pytree.tree_leaves(results) if isinstance(leaf, torch.Tensor)]
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Declare MODEL and the options that say how it is loaded, run and split."""
+    parser.add_argument('model', metavar='MODEL', help='package.module:factory, or an archive')
+    parser.add_argument(
+        '--input', action='append', default=[], metavar='SHAPE|IMAGE',
+        help='input as a shape such as 1x3x224x224, filled at random, or an image file; again '
+             'for each further input of the model')
+    parser.add_argument('--size', type=spatial_size, metavar='HxW',
+                        help="scale an image to this height and width (default: the image's own)")
+    parser.add_argument(
+        '--dtype', default='float32',
+        help='dtype of the input (default float32); an image has values from 0 to 255 as uint8, '
+             'and from 0 to 1 in a floating point dtype')
+    parser.add_argument('--seed', type=int, default=0, metavar='N',
+                        help='seed of random weights, inputs and searches (default 0)')
+    parser.add_argument(
+        '--axis', type=int, metavar='DIM',
+        help='dimension of the input to split along (default: the longest spatial one)')
+    parser.add_argument('--threads', type=int, default=1, metavar='N',
+                        help='threads that torch computes with (default 1)')
+
+
+def load_subject(args: argparse.Namespace, out: Output) -> Subject:
+    """
+    Load, capture and split the model that the arguments name.
+
+    Raises
+    ------
+    CommandError
+        If that fails; the text says what is at fault.
+
+    """
+    if args.threads < 1:
+        raise CommandError(f'--threads must be 1 or more, got {args.threads}')
+    prepare_process(args.threads)
+    with out.status(f'loading {args.model}'):
+        spec = ModelSpec(args.model)
+        return _from_archive(args) if spec.is_archive else _from_factory(args)
+
+
+def captured(name: str, model: nn.Module, inputs: tuple[torch.Tensor, ...],
+             axis: int | None) -> Subject:
+    """
+    Capture a module and split it.
+
+    Raises
+    ------
+    CommandError
+        If it cannot be captured, or not be split along `axis`.
+
+    """
+    try:
+        return Subject(name, model, share_module(model, inputs, axis), inputs)
+    except (CaptureError, GraphFormatError) as error:
+        raise CommandError(f'{name} cannot be captured: {error}') from error
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+
+
+def _from_factory(args: argparse.Namespace) -> Subject:
+    torch.manual_seed(args.seed)
+    try:
+        model = load_factory(args.model)
+    except ModelSpecError as error:
+        raise CommandError(str(error)) from error
+    except Exception as error:  # noqa: B902 - the factory is the user's, so is whatever it raises
+        raise CommandError(
+            f'{args.model} failed when called: {type(error).__name__}: {error}') from error
+    return captured(args.model, model, load_inputs(
+        args.input, _dtype(args.dtype), args.size, args.seed), args.axis)
+
+
+def _from_archive(args: argparse.Namespace) -> Subject:
+    path = Path(args.model)
+    if not path.is_file():
+        raise CommandError(
+            f'{args.model!r} names no model: give package.module:factory, or the path of an '
+            'archive')
+    try:
+        graph = load_graph(path)
+        shared = share_graph(graph, args.axis)
+    except (GraphFormatError, ValueError) as error:
+        raise CommandError(str(error)) from error
+    values = [graph.values[v] for v in graph.inputs]
+    if args.input:
+        inputs = load_inputs(args.input, values[0].dtype, args.size, args.seed)
+        _check_inputs(args.model, inputs, [(v.shape, v.dtype) for v in values])
+    else:
+        inputs = tuple(random_tensor(v.shape, v.dtype, args.seed + k)
+                       for k, v in enumerate(values))
+    return Subject(args.model, GraphModel(graph), shared, inputs)
+
+
+def _check_inputs(name: str, inputs: Sequence[torch.Tensor],
+                  wanted: Sequence[tuple[tuple[int, ...], torch.dtype]]) -> None:
+    given = [(tuple(x.shape), x.dtype) for x in inputs]
+    if given != list(wanted):
+        raise CommandError(f'{name} was captured for {_shapes(wanted)}, --input gives '
+                           f'{_shapes(given)}')
+
+
+def _shapes(tensors: Sequence[tuple[tuple[int, ...], torch.dtype]]) -> str:
+    return ', '.join(f'{"x".join(map(str, shape))} {str(dtype).removeprefix("torch.")}'
+                     for shape, dtype in tensors)
+
+
+def _dtype(text: str) -> torch.dtype:
+    try:
+        return parse_dtype(text)
+    except ModelSpecError as error:
+        raise CommandError(f'--dtype: {error}') from error

@@ -1,0 +1,109 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""The command line as a whole: help, version, errors, and stdout that holds nothing but JSON."""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+import subprocess
+import sys
+
+import pytest
+
+from intradp_ros import __version__
+from intradp_ros.cli.main import COMMANDS, main
+
+HERE = Path(__file__).parent
+SHAPE = '1x3x24x16'
+
+
+def process(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own, in the directory of the example models."""
+    return subprocess.run([sys.executable, '-m', 'intradp_ros.cli.main', *arguments], cwd=HERE,
+                          capture_output=True, text=True, timeout=120)
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as ending:
+        main(['--version'])
+    assert (ending.value.code, capsys.readouterr().out) == (0, f'intradp {__version__}\n')
+
+
+def test_help_names_all_commands_and_does_not_wait_for_torch():
+    program = ('import sys; from intradp_ros.cli.main import main\n'
+               'try: main(["--help"])\n'
+               'finally: assert "torch" not in sys.modules')
+    done = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert all(f'\n    {name} ' in done.stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize('command', [name for name in COMMANDS if name != 'demo'])
+def test_help_of_a_command_explains_and_gives_examples(command, capsys):
+    with pytest.raises(SystemExit) as ending:
+        main([command, '--help'])
+    text = capsys.readouterr().out
+    assert ending.value.code == 0
+    assert 'MODEL is one of' in text
+    assert 'examples:' in text and f'intradp {command} ' in text
+
+
+def test_a_model_of_the_working_directory_that_prints_does_not_spoil_the_json():
+    done = process('inspect', 'example_models:talkative', '--input', SHAPE, '--json')
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)['model'] == 'example_models:talkative'
+    assert 'a model may print' in done.stderr
+
+
+def test_an_error_is_one_line_without_a_traceback():
+    done = process('inspect', 'example_models:failing', '--input', SHAPE)
+    assert (done.returncode, done.stdout) == (2, '')
+    assert done.stderr == ('intradp inspect: example_models:failing failed when called: '
+                           'RuntimeError: the weights are not here\n')
+
+
+MODEL = ['example_models:dense', '--input', SHAPE]
+
+
+@pytest.mark.parametrize('arguments, says', [
+    (['inspect', 'no.such.package:model', '--input', SHAPE], "No module named 'no'"),
+    (['inspect', 'example_models:nothing', '--input', SHAPE], "no attribute 'nothing'"),
+    (['inspect', 'example_models:not_a_module', '--input', SHAPE], 'returned a int'),
+    (['inspect', 'no_such.graph'], 'names no model'),
+    (['inspect', 'example_models.py'], 'no archive'),
+    (['inspect', 'example_models:dense'], 'needs an input'),
+    (['inspect', 'example_models:dense', '--input', 'no.jpg'], 'neither a shape'),
+    (['inspect', 'example_models:dense', '--input', 'example_models.py'], 'no image'),
+    (['inspect', 'example_models:dense', '--input', '1x4x24x16'], 'cannot be captured'),
+    (['inspect', *MODEL, '--axis', '7'], 'split axis 7'),
+    (['inspect', *MODEL, '--dtype', 'float23'], "'float23' is no dtype"),
+    (['inspect', *MODEL, '--threads', '0'], '--threads must be 1 or more'),
+    (['verify', *MODEL, '--parts', '1'], '--parts must be 2 or more'),
+    (['profile', *MODEL, '-o', 'example_models.py/profile.json'], 'example_models.py'),
+    (['plan', *MODEL, '--robot-profile', 'no.json'], 'no.json: No such file'),
+    (['plan', *MODEL, '--robot-profile', 'example_models.py'], 'no file that'),
+    (['plan', *MODEL, '--robot-slowdown', '0'], '--robot-slowdown must be above 0'),
+    (['plan', *MODEL, '--robot-slowdown', '2', '--timeline', 't.png'], '--timeline needs --show'),
+    (['run', *MODEL, '--mbps', '-1'], '--mbps must be above 0'),
+    (['run', *MODEL, '--frames', '0'], '--frames must be 1 or more'),
+])
+def test_what_cannot_be_done_is_said_in_one_line(intradp, monkeypatch, arguments, says):
+    monkeypatch.chdir(HERE)
+    result = intradp(*arguments)
+    assert (result.status, result.out) == (2, '')
+    [line] = result.err.strip().splitlines()
+    assert line.startswith(f'intradp {arguments[0]}: ') and says in line
+
+
+@pytest.mark.parametrize('arguments', [
+    [], ['no-such-command'], ['inspect'], ['plan', *MODEL],
+    ['plan', *MODEL, '--robot-slowdown', '2', '--grid', '9:3:4'],
+    ['plan', *MODEL, '--robot-slowdown', '2', '--grid', '9'],
+    ['inspect', *MODEL, '--size', '3'], ['run', *MODEL, '--mode', 'magic'],
+])
+def test_wrong_arguments_end_with_the_usage_and_status_2(arguments, capsys):
+    with pytest.raises(SystemExit) as ending:
+        main(arguments)
+    assert ending.value.code == 2
+    assert 'usage: intradp' in capsys.readouterr().err

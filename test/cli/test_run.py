@@ -1,0 +1,50 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""`intradp run`: real shared inferences in one process."""
+from __future__ import annotations
+
+import cv2
+import numpy as np
+
+PNG = b'\x89PNG'
+
+
+def test_all_modes_give_the_unsplit_result(intradp, tmp_path):
+    path = tmp_path / 'picture.png'
+    noise = np.random.default_rng(0).integers(0, 256, (96, 64, 3), np.uint8)
+    cv2.imwrite(str(path), noise)
+    result = intradp('run', 'example_models:dense', '--input', path, '--mbps', 200, '--frames', 3,
+                     '--timeline', tmp_path / 'timeline.png', '--json')
+    data = result.json
+    assert result.status == 0 and data['exact'] and data['eager_ms'] > 0
+    assert set(data['modes']) == {'local', 'offload', 'cut', 'shared'}
+    for figures in data['modes'].values():
+        assert figures['frames'] == 3 and figures['max_rel_diff'] <= 1e-4
+        assert 0 < figures['median_ms'] <= figures['p95_ms']
+    assert (tmp_path / 'timeline.png').read_bytes().startswith(PNG)
+
+
+def test_local_sends_nothing_and_offload_the_input(intradp):
+    data = intradp('run', 'example_models:classifier', '--input', '1x3x64x48', '--dtype', 'uint8',
+                   '--mbps', 400, '--frames', 2, '--mode', 'local', '--mode', 'offload',
+                   '--json').json
+    local, offload = data['modes']['local'], data['modes']['offload']
+    assert (local['bytes_up'], local['bytes_down']) == (0, 0)
+    assert offload['bytes_up'] == 3 * 64 * 48
+    assert offload['bytes_down'] == 5 * 4 or offload['recovered']
+
+
+def test_a_result_beyond_rounding_is_status_1(intradp):
+    # Folding the batch normalisation into the convolution rounds otherwise.
+    result = intradp('run', 'example_models:amplifier', '--input', '1x3x61x29', '--mbps', 400,
+                     '--frames', 1, '--mode', 'local')
+    assert result.status == 1 and 'Not exact' in result.out
+
+
+def test_the_table(intradp):
+    result = intradp('run', 'example_models:classifier', '--input', '1x3x64x48', '--mbps', 400,
+                     '--frames', 2)
+    assert result.status == 0
+    assert all(f'\n {mode} ' in result.out for mode in ('local', 'offload', 'cut', 'shared'))
+    assert 'eager, unsplit' in result.out
