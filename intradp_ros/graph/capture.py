@@ -65,8 +65,12 @@ def capture(
     CaptureError
         If the model cannot be captured.  The message names the input, the
         submodule or the operator at fault.
+    ValueError
+        If there is no such method.
 
     """
+    if unknown := set(methods).difference(METHODS):
+        raise ValueError(f'no capture method {unknown.pop()!r}; there are {", ".join(METHODS)}')
     args = example if isinstance(example, tuple) else (example,)
     reasons: dict[str, CaptureError] = {}
     with torch.inference_mode(False), torch.no_grad():
@@ -94,7 +98,7 @@ def _capture_by(
         name: str) -> OperatorGraph:
     flat = FlatModel(private_copy(model), call)
     with blame_submodule(flat.model, 'capture stops'):
-        imported = _importer(method)(flat, call)
+        imported = _IMPORTERS[method](flat, call)
     if len(imported.results) != len(rehearsal.tensors):
         raise CaptureError(
             f'the graph has {len(imported.results)} results, the model {len(rehearsal.tensors)}')
@@ -107,14 +111,6 @@ def _capture_by(
     if not explained_by_rounding(rehearsal.results, run_graph(graph, call.tensors)):
         raise CaptureError('the graph computes something else than the model')
     return graph
-
-
-def _importer(method: str) -> Callable[[FlatModel, ExampleCall], Imported]:
-    importers = {
-        'export': _import_exported, 'trace': _import_traced, 'module': import_opaque}
-    if method not in importers:
-        raise ValueError(f'unknown capture method {method!r}; there are {", ".join(importers)}')
-    return importers[method]
 
 
 def _import_exported(flat: FlatModel, call: ExampleCall) -> Imported:
@@ -142,6 +138,10 @@ def _export(module: nn.Module, *arguments: Any) -> ExportedProgram:
     program = export(module, arguments, strict=False)
     functional: ExportedProgram = program.run_decompositions({})
     return functional
+
+
+_IMPORTERS: dict[str, Callable[[FlatModel, ExampleCall], Imported]] = {
+    'export': _import_exported, 'trace': _import_traced, 'module': import_opaque}
 
 
 def _fill(template: Sequence[Any], tensors: Sequence[Any]) -> tuple[Any, ...]:

@@ -91,6 +91,7 @@ _RULES: dict[str, Callable[[Arguments], Any]] = {
          'native_dropout'), _outside_training),
     'copy': _source,
     'constant_pad_nd': _unpadded,
+    'pad': _unpadded,
     'permute': _unpermuted,
 }
 """By operator: the argument that is returned, provided that its shape and dtype are, too."""

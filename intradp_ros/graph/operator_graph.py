@@ -50,7 +50,7 @@ class Value:
         return prod(self.shape) * self.dtype.itemsize
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Operator:
     """
     One call of a functional ATen operator.
@@ -68,12 +68,12 @@ class Operator:
     kwargs: Mapping[str, Any]
     outputs: tuple[int | None, ...]
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[int, ...]:
         """Value ids read, in order of appearance; a value read twice stands twice."""
         return tuple(r.value for r in iter_refs((self.args, self.kwargs), ValueRef))
 
-    @property
+    @cached_property
     def parameters(self) -> tuple[str, ...]:
         """Names of parameters read, in order of appearance."""
         return tuple(r.name for r in iter_refs((self.args, self.kwargs), ParameterRef))

@@ -16,7 +16,6 @@ import hashlib
 import json
 import os
 from pathlib import Path
-import tempfile
 from typing import Any
 import zipfile
 
@@ -81,20 +80,20 @@ def save_graph(graph: OperatorGraph, path: str | os.PathLike[str]) -> None:
 
     """
     _check_data(graph)
-    members = {
-        'graph.json': graph_to_json(graph).encode(),
-        'parameters.safetensors': save_tensors(
-            {name: _own_memory(tensor) for name, tensor in sorted(graph.parameters.items())})}
-    directory = Path(path).resolve().parent
-    with tempfile.NamedTemporaryFile(dir=directory, suffix='.part', delete=False) as file:
-        try:
-            with zipfile.ZipFile(file, 'w') as archive:
-                for name, data in members.items():
-                    archive.writestr(zipfile.ZipInfo(name), data)  # dated 1980, so as to be equal
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
+    members = {'graph.json': graph_to_json(graph).encode()}
+    try:
+        members['parameters.safetensors'] = save_tensors(
+            {name: _own_memory(tensor) for name, tensor in sorted(graph.parameters.items())})
+    except KeyError as error:
+        raise GraphFormatError(f'safetensors cannot hold parameters of {error}') from error
+    part = Path(f'{os.fspath(path)}.{os.getpid()}.part')
+    try:
+        with zipfile.ZipFile(part, 'w') as archive:
+            for name, data in members.items():
+                archive.writestr(zipfile.ZipInfo(name), data)  # dated 1980, so as to be equal
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def load_graph(path: str | os.PathLike[str]) -> OperatorGraph:

@@ -36,13 +36,18 @@ def flatten_inputs(
         raise GraphInputError(
             f'model {graph.name!r} was captured with another structure of arguments; call it as '
             'in the captured example, or capture it again')
+    tensors = []
     for known, leaf in zip(graph.arguments, leaves):
-        if not isinstance(known, ValueRef) and not _same_constant(known, leaf):
+        if isinstance(known, ValueRef) and isinstance(leaf, torch.Tensor):
+            tensors.append(leaf)
+        elif isinstance(known, ValueRef):
+            raise GraphInputError(
+                f'input {graph.values[known.value].name!r} must be a tensor, got {leaf!r}')
+        elif not _same_constant(known, leaf):
             raise GraphInputError(
                 f'model {graph.name!r} was captured with the constant argument {known!r}, '
                 f'got {leaf!r}; capture it again for another')
-    return [
-        leaf for known, leaf in zip(graph.arguments, leaves) if isinstance(known, ValueRef)]
+    return tensors
 
 
 def rebuild_outputs(graph: OperatorGraph, flat: Sequence[Any]) -> Any:

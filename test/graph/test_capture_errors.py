@@ -1,0 +1,183 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""A model that cannot be captured is refused with a message that names the culprit."""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from graph.nets import prepared, UNet
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from intradp_ros.graph.capture import capture
+from intradp_ros.graph.errors import CaptureError
+
+X = torch.tensor([1.0, 2.0])
+
+
+class Buffered(nn.Module):
+    """Keeps a registered state; subclasses say how."""
+
+    state: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer('state', torch.zeros(2))
+
+
+class AddsInPlace(Buffered):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.state.add_(1)
+        return x * 2
+
+
+class Replaces(Buffered):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.state = self.state * 0.5 + x
+        return self.state
+
+
+class RemembersAnAttribute(nn.Module):
+    """The state of an attribute shows only after another input."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        last = getattr(self, 'last', x)
+        self.last = x
+        return x + last
+
+
+class Trains(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.batch_norm(x.expand(3, 2), self.norm.running_mean, self.norm.running_var,
+                            training=True)
+
+
+class StaysInTraining(nn.BatchNorm1d):
+    def train(self, mode: bool = True) -> StaysInTraining:
+        return super().train(True)
+
+
+@pytest.mark.parametrize(('model', 'example', 'message'), [
+    (AddsInPlace(), X, "writes its parameter or buffer 'state'"),
+    (Replaces(), X, "writes its parameter or buffer 'state'"),
+    (Trains(), X, "writes its parameter or buffer 'norm.running_mean'"),
+    (StaysInTraining(2), torch.randn(3, 2), r'still in training mode: StaysInTraining'),
+    (RemembersAnAttribute(), X, 'keeps state from call to call'),
+], ids=lambda item: type(item).__name__)
+def test_state_is_refused(model: nn.Module, example: torch.Tensor, message: str) -> None:
+    with pytest.raises(CaptureError, match=message):
+        capture(model, example)
+
+
+class Noisy(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.randn(2)
+
+
+def test_random_numbers_are_refused_by_the_name_of_their_operator() -> None:
+    with pytest.raises(CaptureError, match=r'draws random numbers \(aten.randn.default\)'):
+        capture(Noisy(), X)
+
+
+def test_a_wrong_shape_names_input_submodule_and_line() -> None:
+    with pytest.raises(CaptureError) as caught:
+        capture(prepared(UNet()), torch.randn(1, 4, 16, 16))
+    message = str(caught.value)
+    assert 'x: float32[1, 4, 16, 16]' in message
+    assert "'down1.0' (Conv2d)" in message
+    assert 'expected input' in message
+    assert f'{Path(__file__).with_name("nets.py").name}:' in message
+
+
+def test_a_wrong_dtype_names_input_and_submodule() -> None:
+    with pytest.raises(CaptureError, match=r'x: float64\[1, 3, 16, 16\].*down1.0'):
+        capture(prepared(UNet()), torch.randn(1, 3, 16, 16, dtype=torch.float64))
+
+
+class Returns(nn.Module):
+    def __init__(self, result: Any) -> None:
+        super().__init__()
+        self.result = result
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.result
+
+
+@pytest.mark.parametrize(('result', 'message'), [
+    (3, 'returns no tensor'),
+    ({'a': [None]}, 'returns no tensor'),
+    (object(), 'returns a object, whose tensors cannot be found'),
+])
+def test_results_without_tensors_are_refused(result: Any, message: str) -> None:
+    with pytest.raises(CaptureError, match=message):
+        capture(Returns(result), X)
+
+
+@pytest.mark.parametrize(('example', 'message'), [
+    ((), 'the example holds no tensor'),
+    ((3.0,), 'the example holds no tensor'),
+    (([X, object()],), r"input 'x.1' is a object"),
+])
+def test_examples_that_are_no_inputs_are_refused(example: Any, message: str) -> None:
+    with pytest.raises(CaptureError, match=message):
+        capture(nn.Identity() if not example else Returns(X), example)
+
+
+class Inner(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * float(x[0])
+
+
+class PicksPositive(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[x > 0]
+
+
+class LeavesTorch(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(x.numpy() * 2)
+
+
+class ReadsMemory(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.as_strided(x * 2, (2, 1), (1, 1))
+
+
+@pytest.mark.parametrize('method', ['export', 'trace'])
+@pytest.mark.parametrize(('model', 'message'), [
+    (nn.Sequential(nn.ReLU(), Inner()), r"'1' \(Inner\) at test_capture_errors.py:\d+: a cond"),
+    (PicksPositive(), r"operator 'index' \(aten.index.Tensor\) yields a number or a size"),
+    (LeavesTorch(), r'LeavesTorch at test_capture_errors.py:\d+: RuntimeError: .*numpy'),
+    (ReadsMemory(), r"operator 'as_strided' .* depends on how its input lies in memory"),
+], ids=lambda item: type(item).__name__)
+def test_what_no_graph_can_say_is_named(model: nn.Module, message: str, method: str) -> None:
+    with pytest.raises(CaptureError, match=message):
+        capture(model, X, methods=(method,))
+
+
+def test_a_model_that_cannot_be_copied_is_refused() -> None:
+    class Stubborn(nn.Identity):
+        def __deepcopy__(self, memo: Any) -> Any:
+            raise TypeError('no copies')
+
+    with pytest.raises(CaptureError, match='Stubborn cannot be copied .no copies.'):
+        capture(Stubborn(), X)
+
+
+def test_an_unknown_method_is_refused() -> None:
+    with pytest.raises(ValueError, match='there are export, trace, module'):
+        capture(nn.Identity(), X, methods=('guess',))
+
+
+def test_silence(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(CaptureError):
+        capture(Inner(), X, methods=('export', 'trace'))
+    assert capfd.readouterr() == ('', '')
