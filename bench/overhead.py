@@ -1,0 +1,151 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What the runtime costs on top of the model itself.
+
+The whole model on one side of an in-process pair, against the plain eager
+module, at one thread: ``local`` runs everything on the robot, ``offload``
+everything on the server, over a link that is as fast as memory.  Eager and
+shared inferences take turns (A B A B), so that whatever else the machine does
+hits both; the overhead is the median of the differences of neighbours.
+Target: at most 5 % and 1 ms over the eager module.
+"""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+import importlib.util
+import json
+from pathlib import Path
+from statistics import median
+import time
+
+from rich.console import Console
+from rich.table import Table
+import torch
+
+from intradp_ros.execution.catalogue import ModelSpec
+from intradp_ros.execution.model import share_module, SharedModel
+from intradp_ros.execution.pair import in_process_pair, Pair
+from intradp_ros.link.predictor import make_predictor
+from intradp_ros.planning.baselines import LOCAL, OFFLOAD
+from intradp_ros.planning.book import Entry, ScheduleBook
+from intradp_ros.planning.partition import local, offload
+from intradp_ros.profiling.device import device_name, prepare_process
+
+MODELS = {
+    'hed 160x384': ModelSpec('intradp_ros.zoo.hed:hed', (1, 3, 160, 384), torch.uint8),
+    'mobilenet_v2': ModelSpec(
+        'intradp_ros.zoo.mobilenet_v2:mobilenet_v2', (1, 3, 224, 224), torch.uint8),
+    'resnet50': ModelSpec('pytorchcv.models.resnet:resnet50', (1, 3, 224, 224)),
+    'vgg19': ModelSpec('pytorchcv.models.vgg:vgg19', (1, 3, 224, 224)),
+}
+SHARE, SECONDS = 0.05, 1e-3  # the overhead that is allowed
+MBPS = 1e4  # of the book's only bandwidth; the link is not shaped
+Inference = Callable[[], object]
+
+
+def book(model: SharedModel, predicted: float) -> ScheduleBook:
+    """Return a book that knows only the two strategies which split nothing."""
+    count = len(model.split.operators)
+    return ScheduleBook(model.digest, model.split.axis, 0.0, 0.0, (
+        Entry(MBPS, LOCAL, predicted, local(count)),
+        Entry(MBPS, OFFLOAD, predicted, offload(count))))
+
+
+def connect(pair: Pair, schedules: ScheduleBook) -> None:
+    """Wait until inferences can be shared; RuntimeError if that takes too long."""
+    pair.robot.use_book(schedules)
+    end = time.monotonic() + 20
+    while not pair.robot.connection.wait_ready(0.1) or pair.robot.predicted_rate <= 0:
+        if time.monotonic() > end:
+            raise RuntimeError('the two sides of the pair did not come together')
+
+
+def seconds(inference: Inference) -> float:
+    """Return what one inference takes."""
+    start = time.perf_counter()
+    inference()
+    return time.perf_counter() - start
+
+
+def interleaved(inferences: dict[str, Inference], repeats: int) -> dict[str, list[float]]:
+    """Return the times of inferences that take turns; one round before is not counted."""
+    times: dict[str, list[float]] = {name: [] for name in inferences}
+    for turn in range(repeats + 1):
+        for name, inference in inferences.items():
+            taken = seconds(inference)
+            if turn:
+                times[name].append(taken)
+    return times
+
+
+def figures(eager: Sequence[float], shared: Sequence[float]) -> dict[str, float | bool]:
+    """Return medians and overhead, in milliseconds."""
+    over = median(b - a for a, b in zip(eager, shared))
+    allowed = SHARE * median(eager) + SECONDS
+    return {'eager_ms': 1e3 * median(eager), 'shared_ms': 1e3 * median(shared),
+            'overhead_ms': 1e3 * over, 'ratio': 1 + over / median(eager),
+            'within_target': over <= allowed}
+
+
+def measure(spec: ModelSpec, repeats: int) -> dict[str, dict[str, float | bool]]:
+    """Return the figures of one model by strategy."""
+    torch.manual_seed(0)
+    module, inputs = spec.module(), (spec.example(),)
+    model = share_module(module, inputs)
+
+    def eager() -> object:
+        with torch.inference_mode():
+            return module(*inputs)
+
+    with in_process_pair(model, make_predictor('last')) as pair:
+        connect(pair, book(model, seconds(eager)))
+
+        def shared(strategy: str) -> Inference:
+            return lambda: pair.robot.infer(inputs, strategy=strategy)
+
+        return {strategy: figures(*interleaved(
+            {'eager': eager, strategy: shared(strategy)}, repeats).values())
+            for strategy in (LOCAL, OFFLOAD)}
+
+
+def show(results: dict[str, dict[str, dict[str, float | bool]]]) -> None:
+    """Print the figures as a table."""
+    table = Table('model', 'strategy', title=f'overhead of the runtime, {device_name()}')
+    for heading in ('eager ms', 'shared ms', 'overhead ms', 'ratio', '<= 5 % + 1 ms'):
+        table.add_column(heading, justify='right')
+    for name, strategies in results.items():
+        for strategy, f in strategies.items():
+            table.add_row(name, strategy, f'{f["eager_ms"]:.1f}', f'{f["shared_ms"]:.1f}',
+                          f'{f["overhead_ms"]:+.2f}', f'{f["ratio"]:.3f}',
+                          'yes' if f['within_target'] else 'no')
+    Console(width=110).print(table)
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser.add_argument('models', nargs='*', metavar='MODEL', default=list(MODELS),
+                        help=f'which of {", ".join(MODELS)} (default: all that are installed)')
+    parser.add_argument('--repeats', type=int, default=15, help='pairs of inferences (default 15)')
+    parser.add_argument('--json', type=Path, help='write the figures here too')
+    args = parser.parse_args()
+    prepare_process(threads=1)
+    results = {}
+    for name in args.models:
+        if name not in MODELS:
+            parser.error(f'no model {name!r}; there are {", ".join(MODELS)}')
+        package = MODELS[name].source.partition('.')[0]
+        if importlib.util.find_spec(package) is None:
+            print(f'{name} is left out: {package} is not installed')
+            continue
+        results[name] = measure(MODELS[name], args.repeats)
+    show(results)
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=2) + '\n')
+
+
+if __name__ == '__main__':
+    main()
