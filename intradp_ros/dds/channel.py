@@ -133,8 +133,8 @@ class DdsChannel:
         self._endpoint.close()
 
     def _open_topics(self, name: str, out: str, back: str, transport: Transport) -> None:
-        chunks, acks = chunk_qos(transport.reliable), ack_qos(transport.reliable)
-        control, endpoint = control_qos(), self._endpoint
+        chunks, acks, control = chunk_qos(transport.reliable), ack_qos(), control_qos()
+        endpoint = self._endpoint
         self._chunks = endpoint.publisher(TensorChunk, f'{name}/chunks_{out}', chunks)
         self._acks = endpoint.publisher(ChunkAck, f'{name}/acks_{out}', acks)
         self._control = endpoint.publisher(SessionControl, f'{name}/control_{out}', control)

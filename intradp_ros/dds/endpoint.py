@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from asyncio import run
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 import threading
 from typing import Any
@@ -104,16 +105,25 @@ class Endpoint:
     def _run(self) -> None:
         waitables = list(self.node.waitables)
         context: Any = self._context.handle
-        wait_set = rclpy_implementation.WaitSet(
-            len(self._inlets), 1, 0, 0, 0, len(waitables), context)
-        while not self._stopping and self._context.ok():
-            self._wait(wait_set, waitables)
-            for index, inlet in enumerate(self._inlets):
-                if wait_set.is_ready('subscription', index):
-                    self._receive(inlet)
-            for waitable in waitables:  # QoS events: their default callbacks log a warning
-                if waitable.is_ready(wait_set):
-                    run(waitable.execute(waitable.take_data()))
+        used = (context, self._stop.handle, *(i.subscription.handle for i in self._inlets),
+                *waitables)
+        with suppress(rclpy_implementation.InvalidHandle), ExitStack() as in_use:
+            for handle in used:  # else the end of the context destroys them while they are read
+                in_use.enter_context(handle)
+            wait_set = rclpy_implementation.WaitSet(
+                len(self._inlets), 1, 0, 0, 0, len(waitables), context)
+            while not self._stopping and self._context.ok():
+                self._serve(wait_set, waitables)
+
+    def _serve(self, wait_set: Any, waitables: Sequence[Any]) -> None:
+        """Wait for what comes and handle it."""
+        self._wait(wait_set, waitables)
+        for index, inlet in enumerate(self._inlets):
+            if wait_set.is_ready('subscription', index):
+                self._receive(inlet)
+        for waitable in waitables:  # QoS events: their default callbacks log a warning
+            if waitable.is_ready(wait_set):
+                run(waitable.execute(waitable.take_data()))
 
     def _wait(self, wait_set: Any, waitables: Sequence[Any]) -> None:
         wait_set.clear_entities()

@@ -25,6 +25,7 @@ STREAMING = 10e6
 _NS = 1_000_000_000
 #: An idle time below this part of a gap is not worth breaking a run for.
 _TOLERANCE = 0.1
+_FEWEST = 3
 
 
 @dataclass(slots=True)
@@ -47,7 +48,7 @@ class ReceiverRate:
 
     Times are nanoseconds.  Sending times may be on another clock than
     arrivals, with any offset.  The estimate is the largest over the runs of
-    the last `horizon` seconds, or over the last two if there are fewer;
+    the last `horizon` seconds, or over the last three if there are fewer;
     runs much smaller than the largest are too noisy to take part.
     """
 
@@ -77,7 +78,7 @@ class ReceiverRate:
     def rate(self, now: int) -> float:
         """Return the estimate; 0.0 as long as no two chunks came back to back."""
         recent = [run for run in self._runs if run.end >= now - self._horizon]
-        runs = recent if len(recent) >= 2 else list(self._runs)[-2:]
+        runs = recent if len(recent) >= _FEWEST else list(self._runs)[-_FEWEST:]
         if self._current is not None and self._current.nbytes:
             runs.append(self._current)
         enough = max((run.nbytes for run in runs), default=0) / 2
@@ -95,5 +96,5 @@ class ReceiverRate:
         if self._current is not None and self._current.nbytes:
             self._runs.append(self._current)
         self._current = _Run(arrival, arrival)
-        while len(self._runs) > 2 and self._runs[0].end < arrival - self._horizon:
+        while len(self._runs) > _FEWEST and self._runs[0].end < arrival - self._horizon:
             self._runs.popleft()

@@ -26,6 +26,8 @@ INITIAL_CHUNKS = 4
 #: A round trip older than this is measured anew, if need be by letting the path run empty.
 ROUND_TRIP_MEMORY = 10.0
 _REORDER = 3
+# No acknowledgement is faster; less only comes of a rate that is estimated too low.
+_LEAST_DELAY = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ class SendWindow:
     def _measure_delay(self, flying: _Flying, now: float) -> None:
         rate = self.rate(now)
         own = flying.nbytes / rate if rate > 0.0 else 0.0
-        delay = max(0.0, now - flying.sent - own)
+        delay = max(_LEAST_DELAY, now - flying.sent - own)
         known = self._delay.value(now)
         if flying.alone or known is None or delay < known:
             self._delay.update(delay, now)

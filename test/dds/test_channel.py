@@ -1,0 +1,277 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""The channel over real DDS, with the other side in a process of its own."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import pytest
+import rclpy
+from rclpy.parameter import Parameter
+from rclpy.serialization import serialize_message
+import torch
+
+from intradp_ros.dds.channel import DdsChannel
+from intradp_ros.dds.convert import chunk_to_message, control_to_message
+from intradp_ros.msg import ChunkAck, SessionControl, TensorChunk
+from intradp_ros.operators.region import Region
+from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler, split
+from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame
+
+PEER = Path(__file__).with_name('echo_peer.py')
+PATIENCE = 30.0
+
+
+def expected(chunk: Chunk) -> ExpectedTransfer:
+    """Expect as many floats as the value id says."""
+    return ExpectedTransfer(chunk.value, Region(0, 1), torch.float32, (chunk.value,))
+
+
+def cut(tensor: torch.Tensor, session: int, inference: int, chunk_bytes: int) -> Iterator[Chunk]:
+    """Cut a tensor as `expected` expects it."""
+    return split(tensor, session=session, epoch=0, inference=inference, schedule=0, transfer=0,
+                 value=tensor.numel(), region=Region(0, 1), chunk_bytes=chunk_bytes)
+
+
+class Robot:
+    """A channel and what came over it."""
+
+    def __init__(self, context: rclpy.Context, session: int = 5, **options: Any) -> None:
+        self.channel = DdsChannel(context, **options)
+        self.session = session
+        self.tensors: dict[int, torch.Tensor] = {}
+        self.pongs: list[Control] = []
+        self._pile = Reassembler(expected)
+        self._changed = threading.Condition()
+        self.channel.listen(self._take)
+
+    def _take(self, frame: Frame) -> None:
+        if frame.session != self.session:
+            return
+        with self._changed:
+            if isinstance(frame, Control):
+                self.pongs.append(frame)
+            elif (tensor := self._pile.add(frame)) is not None:
+                self.tensors[frame.inference] = tensor
+            self._changed.notify()
+
+    def wait(self, condition: Callable[[], bool], seconds: float = PATIENCE) -> bool:
+        """Wait until something that came fulfils the condition."""
+        with self._changed:
+            return self._changed.wait_for(condition, seconds)
+
+    def ping(self) -> Control:
+        """Ask until there is an answer."""
+        known, end = len(self.pongs), time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            self.channel.send(Control(ControlKind.PING, self.session))
+            if self.wait(lambda: len(self.pongs) > known, 0.2):
+                return self.pongs[-1]
+        raise AssertionError('the other side does not answer')
+
+    def send(self, tensor: torch.Tensor, inference: int) -> None:
+        """Send a tensor."""
+        for chunk in cut(tensor, self.session, inference, self.channel.chunk_bytes):
+            self.channel.send(chunk)
+
+    def echo(self, tensor: torch.Tensor, inference: int) -> torch.Tensor:
+        """Send a tensor and return what comes back."""
+        self.send(tensor, inference)
+        assert self.wait(lambda: inference in self.tensors), self.channel.report()
+        return self.tensors[inference]
+
+
+@contextmanager
+def peer() -> Iterator[subprocess.Popen[bytes]]:
+    """Run the other side; kill it, as suddenly as a power cut, in the end."""
+    process = subprocess.Popen([sys.executable, str(PEER)])
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def robot(context: rclpy.Context) -> Iterator[Robot]:
+    """Return a robot's channel."""
+    robot = Robot(context)
+    yield robot
+    robot.channel.close()
+
+
+def test_tensors_cross_and_return_unchanged(robot: Robot) -> None:
+    """Megabytes each way arrive bit by bit; the link is measured; nothing is rejected."""
+    with peer():
+        robot.ping()
+        for inference in range(4):
+            tensor = torch.rand(2_000_000 + 7 * inference)
+            assert torch.equal(robot.echo(tensor, inference), tensor + 1)
+        report = robot.channel.report()
+        assert report.send_rate > 0 and report.receive_rate > 0
+        assert 0 < report.round_trip < 10 and report.age < PATIENCE
+        assert report.bytes_sent == sum(4 * (2_000_000 + 7 * n) for n in range(4))
+        assert report.bytes_received == report.bytes_sent
+        assert robot.channel.rejected == {}
+
+
+def test_a_peer_that_is_absent_killed_and_restarted(robot: Robot) -> None:
+    """Sending never blocks, and works again with a new peer without anything being done."""
+    tensor = torch.rand(500_000)
+    start = time.monotonic()
+    robot.send(tensor, 100)
+    robot.channel.abandon(100)
+    with peer():
+        robot.ping()
+        assert torch.equal(robot.echo(tensor, 101), tensor + 1)
+        robot.send(tensor, 102)
+    robot.send(tensor, 103)
+    robot.channel.abandon(102)
+    robot.channel.abandon(103)
+    with peer():
+        robot.ping()
+        assert torch.equal(robot.echo(tensor, 104), tensor + 1)
+    assert 103 not in robot.tensors
+    assert time.monotonic() - start < 3 * PATIENCE
+
+
+def test_several_sessions_share_the_topics(context: rclpy.Context) -> None:
+    """Two robots use one server at once; each gets its own tensors and acknowledgements."""
+    robots = [Robot(context, session=n, namespace='', chunk_bytes=20_000) for n in (11, 12)]
+    try:
+        with peer():
+            for robot in robots:
+                robot.ping()
+            tensors = [torch.rand(700_000) for _ in robots]
+            for robot, tensor in zip(robots, tensors):
+                robot.send(tensor, 1)
+            for robot, tensor in zip(robots, tensors):
+                assert robot.wait(lambda r=robot: 1 in r.tensors)  # type: ignore[misc]
+                assert torch.equal(robot.tensors[1], tensor + 1)
+                assert robot.channel.chunks_lost == 0
+    finally:
+        for robot in robots:
+            robot.channel.close()
+
+
+def garbage(random: Random) -> Iterator[tuple[type, bytes]]:
+    """Yield serialised messages: cut short, with bytes changed, or plain noise."""
+    chunk = next(cut(torch.rand(100), 77, 1, 1000))
+    good = {
+        TensorChunk: bytes(serialize_message(chunk_to_message(chunk, 3))),
+        SessionControl: bytes(serialize_message(control_to_message(
+            Control(ControlKind.HELLO, 77, body={'digest': 'abc'})))),
+        ChunkAck: bytes(serialize_message(ChunkAck(session=77, sequence=3, rate=1e6)))}
+    while True:
+        kind = random.choice(list(good))
+        data = bytearray(good[kind])
+        way = random.randrange(3)
+        if way == 0:
+            data = data[:random.randrange(len(data))]
+        elif way == 1:
+            for _ in range(random.randint(1, 8)):
+                data[random.randrange(min(len(data), 150))] = random.randrange(256)
+        else:
+            data = bytearray(random.randbytes(random.randrange(len(data))))
+        yield kind, bytes(data)
+
+
+def test_ten_thousand_fuzzed_messages(context: rclpy.Context, robot: Robot) -> None:
+    """The other side neither dies nor grows, counts what it refuses, and goes on sharing."""
+    node = rclpy.create_node('stranger', context=context)
+    topics = {TensorChunk: 'chunks_up', SessionControl: 'control_up', ChunkAck: 'acks_up'}
+    publishers = {kind: node.create_publisher(kind, f'offload/{topic}', 256)
+                  for kind, topic in topics.items()}
+    random = Random(7)
+    with peer() as process:
+        before = robot.ping().body
+        tensor = torch.rand(100_000)
+        assert torch.equal(robot.echo(tensor, 0), tensor + 1)
+        for number, (kind, data) in zip(range(10_000), garbage(random)):
+            publishers[kind].publish(data)
+            if number == 2000:
+                before = robot.ping().body
+            if number % 100 == 99:
+                time.sleep(0.01)
+        after = robot.ping().body
+        assert process.poll() is None
+        assert after['rejected']['undecodable'] > 2000
+        assert {'index', 'dtype', 'codec', 'kind', 'body'} <= set(after['rejected'])
+        assert after['resident_kb'] - before['resident_kb'] < 20_000
+        assert torch.equal(robot.echo(tensor, 1), tensor + 1)
+    node.destroy_node()
+
+
+def test_frames_that_cannot_be_sent_are_counted(robot: Robot) -> None:
+    """A body that JSON cannot say is refused here; the next frame still leaves."""
+    with peer():
+        robot.channel.send(Control(ControlKind.REPORT, body={'age': float('inf')}))
+        robot.ping()
+    assert robot.channel.rejected == {'unsendable': 1}
+
+
+def test_mismatched_quality_of_service_is_reported(
+    context: rclpy.Context, capfd: pytest.CaptureFixture[str],
+) -> None:
+    """QoS can be overridden by parameters, and what then does not fit is in the log."""
+    name = 'qos_overrides./offload/chunks_up.publisher.reliability'
+    robot = DdsChannel(context, 'offload', 'robot',
+                       parameter_overrides=[Parameter(name, value='best_effort')])
+    server = DdsChannel(context, 'offload', 'server')
+    log, end = '', time.monotonic() + PATIENCE
+    while 'incompatible QoS' not in log and time.monotonic() < end:
+        time.sleep(0.05)
+        log += capfd.readouterr().err
+    assert 'chunks_up' in log
+    assert robot.peers == 0
+    robot.close()
+    server.close()
+
+
+def test_closing_delivers_the_last_control_frame(context: rclpy.Context) -> None:
+    """What was sent before `close` still arrives; closing twice is harmless."""
+    server, robot = DdsChannel(context, side='server'), DdsChannel(context, side='robot')
+    frames: list[Frame] = []
+    server.listen(frames.append)
+    end = time.monotonic() + PATIENCE
+    while not frames and time.monotonic() < end:
+        robot.send(Control(ControlKind.PING))
+        time.sleep(0.05)
+    robot.send(Control(ControlKind.BYE))
+    robot.close()
+    robot.close()
+    robot.send(Control(ControlKind.PING))
+    while frames[-1] != Control(ControlKind.BYE) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert frames[-1] == Control(ControlKind.BYE)
+    server.close()
+
+
+def test_closing_after_the_context_has_ended(domain: int) -> None:
+    """When ROS is shut down first, as by Ctrl-C, closing neither hangs nor raises."""
+    context = rclpy.Context()
+    rclpy.init(context=context, domain_id=domain)
+    channel = DdsChannel(context)
+    for chunk in cut(torch.rand(100_000), 1, 1, channel.chunk_bytes):
+        channel.send(chunk)
+    context.shutdown()
+    channel.send(Control(ControlKind.BYE))
+    channel.close()
+    assert not [t for t in threading.enumerate() if t.name.startswith(('channel', 'offload'))]
+
+
+@pytest.mark.parametrize('options', [{'side': 'left'}, {'chunk_bytes': 0},
+                                     {'chunk_bytes': 10**6}])
+def test_impossible_settings_are_refused(context: rclpy.Context, options: dict[str, Any]) -> None:
+    """The error names the value."""
+    with pytest.raises(ValueError, match=f'got .*{list(options.values())[0]}'):
+        DdsChannel(context, **options)

@@ -1,0 +1,112 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""The two ways of a channel, without ROS."""
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from intradp_ros.dds.paths import InboundPath, MAX_SESSIONS, OutboundPath
+from intradp_ros.link.window import INITIAL_CHUNKS, SendWindow
+from intradp_ros.operators.region import Region
+from intradp_ros.wire.chunking import split
+from intradp_ros.wire.frames import Chunk, Control, ControlKind
+
+
+def chunks_of(count: int, inference: int = 1) -> list[Chunk]:
+    """Return that many chunks of 1000 bytes."""
+    return list(split(torch.zeros(count * 1000, dtype=torch.uint8), session=1, epoch=1,
+                      inference=inference, schedule=0, transfer=0, value=0, region=Region(0, 1),
+                      chunk_bytes=1000))
+
+
+def path() -> OutboundPath:
+    """Return a way out with a window for chunks of 1000 bytes."""
+    return OutboundPath(SendWindow(1000))
+
+
+def test_chunks_leave_as_acknowledgements_come() -> None:
+    """The window holds back the fifth chunk until the first is acknowledged."""
+    out, chunks = path(), chunks_of(INITIAL_CHUNKS + 1)
+    for chunk in chunks:
+        out.put(chunk)
+    taken = [out.take() for _ in range(INITIAL_CHUNKS)]
+    assert [t.frame for t in taken if t] == chunks[:-1]
+    with ThreadPoolExecutor(1) as pool:
+        last = pool.submit(out.take)
+        assert not last.done()
+        assert taken[0] is not None
+        out.acknowledged(taken[0].sequence, 5e6)
+        outgoing = last.result(timeout=10)
+    assert outgoing is not None and outgoing.frame is chunks[-1]
+    report = out.measured()
+    assert (report.rate, report.nbytes, report.lost) == (5e6, 5000, 0)
+    assert report.age < 10
+
+
+def test_control_frames_pass_a_full_window_and_a_closed_path() -> None:
+    """They are never held back; after closing they still leave, chunks do not."""
+    out = path()
+    for chunk in chunks_of(INITIAL_CHUNKS + 1):
+        out.put(chunk)
+    for _ in range(INITIAL_CHUNKS):
+        out.take()
+    ping, bye = Control(ControlKind.PING), Control(ControlKind.BYE)
+    out.put(ping)
+    outgoing = out.take()
+    assert outgoing is not None and outgoing.frame is ping
+    out.put(bye)
+    out.close()
+    out.put(ping)
+    outgoing = out.take()
+    assert outgoing is not None and outgoing.frame is bye
+    assert out.take() is None
+
+
+def test_silence_frees_the_window() -> None:
+    """Chunks that nobody acknowledges are given up, and the next one leaves."""
+    out = path()
+    for chunk in chunks_of(INITIAL_CHUNKS + 1):
+        out.put(chunk)
+    for _ in range(INITIAL_CHUNKS + 1):
+        assert out.take() is not None
+    assert out.measured().lost == INITIAL_CHUNKS
+
+
+def test_abandoned_chunks_do_not_leave() -> None:
+    """Chunks of another inference take their place."""
+    out, wanted = path(), chunks_of(1, inference=2)
+    for chunk in (*chunks_of(3, inference=1), *wanted):
+        out.put(chunk)
+    out.abandon(1)
+    outgoing = out.take()
+    assert outgoing is not None and outgoing.frame is wanted[0]
+
+
+def test_strange_acknowledgements_change_nothing() -> None:
+    """What was never sent cannot be acknowledged."""
+    out = path()
+    out.put(chunks_of(1)[0])
+    outgoing = out.take()
+    assert outgoing is not None
+    out.acknowledged(outgoing.sequence + 1, 9e9)
+    assert out.measured().rate == 0.0
+
+
+def test_sessions_are_measured_apart() -> None:
+    """A stranger's chunks do not change another session's rate; only a few are kept."""
+    inbound, second = InboundPath(), 1_000_000_000
+    rates = {}
+    for index in range(20):
+        for session, rate in ((1, 1e6), (2, 4e6)):
+            arrival = int((index + 1) * 1000 / rate * second)
+            rates[session] = inbound.arrived(session, 1000, 0, arrival)
+    assert rates == {1: pytest.approx(1e6, rel=0.01), 2: pytest.approx(4e6, rel=0.01)}
+    assert inbound.rate(second) == pytest.approx(4e6, rel=0.01)
+    assert inbound.nbytes == 40_000
+    for stranger in range(3, 3 + MAX_SESSIONS):
+        inbound.arrived(stranger, 1000, 0, second)
+    assert inbound.arrived(1, 1000, second, second + 1000) == 0.0

@@ -1,0 +1,85 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Transports: their variables, their checks, and profiles that Fast DDS accepts."""
+from __future__ import annotations
+
+import os
+from pathlib import Path
+import subprocess
+import sys
+
+import pytest
+
+from intradp_ros.dds.transport import (
+    buffer_problem,
+    find_transport,
+    profile_path,
+    transport_environment,
+    transport_in_use,
+    TransportError,
+    TRANSPORTS,
+)
+
+_START_NODE = """
+import rclpy
+rclpy.init()
+node = rclpy.create_node('probe')
+print('started')
+node.destroy_node()
+"""
+
+
+@pytest.fixture
+def limits(tmp_path: Path) -> Path:
+    """Return a directory of limits as Linux has them unless told otherwise."""
+    for name in ('rmem_max', 'wmem_max'):
+        (tmp_path / name).write_text('212992\n')
+    return tmp_path
+
+
+@pytest.mark.parametrize('name', ['udp', 'large_data'])
+def test_fast_dds_accepts_the_profile(name: str, domain: int) -> None:
+    """It reports no element it does not know (it would ignore the profile and go on)."""
+    environment = {**os.environ, 'FASTDDS_DEFAULT_PROFILES_FILE': str(
+        profile_path(find_transport(name)))}
+    del environment['ROS_AUTOMATIC_DISCOVERY_RANGE']
+    done = subprocess.run([sys.executable, '-c', _START_NODE], env=environment, text=True,
+                          capture_output=True, timeout=60, check=True)
+    assert 'started' in done.stdout
+    assert 'XMLPARSER' not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize('name', TRANSPORTS)
+def test_the_environment_names_the_transport(name: str, tmp_path: Path) -> None:
+    """A channel of the same process reads back which transport was chosen."""
+    variables = transport_environment(name, environment={}, limits=tmp_path)
+    assert transport_in_use(variables) is TRANSPORTS[name]
+    assert transport_in_use({}).name == 'default'
+    profile = variables.get('FASTDDS_DEFAULT_PROFILES_FILE', '')
+    assert Path(profile).name == TRANSPORTS[name].profile
+
+
+def test_low_buffers_are_reported_with_the_mend(limits: Path) -> None:
+    """Where nothing would arrive the transport is refused; else it is a warning."""
+    with pytest.raises(TransportError, match='net.core.rmem_max=212992.*sudo sysctl -w'):
+        transport_environment('large_data', environment={}, limits=limits)
+    assert 'FASTDDS_DEFAULT_PROFILES_FILE' in transport_environment('udp', {}, limits)
+    assert 'would be lost' in buffer_problem(find_transport('udp'), limits)
+    for name in ('rmem_max', 'wmem_max'):
+        (limits / name).write_text('4194304\n')
+    assert buffer_problem(find_transport('udp'), limits) == ''
+    assert transport_environment('large_data', {}, limits)
+
+
+def test_a_range_that_overrides_the_profile_is_refused(tmp_path: Path) -> None:
+    """With LOCALHOST the middleware would take another transport, silently."""
+    with pytest.raises(TransportError, match='LOCALHOST'):
+        transport_environment('large_data', {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST'},
+                              tmp_path)
+
+
+def test_unknown_names_are_refused() -> None:
+    """The error lists what there is."""
+    with pytest.raises(ValueError, match='udp, large_data, default'):
+        transport_environment('carrier pigeon')
