@@ -53,8 +53,16 @@ class Window:
         last = np.where(real, taps + 1, 0).max(axis=1)
         return RowMap(first, last)
 
+    def is_all(self, region: Region) -> bool:
+        """Tell whether a region is the whole output and needs the whole input."""
+        return region.rows == self.output_rows and self.row_map(region).rows == self.input_rows
+
     def missing(self, region: Region) -> tuple[int, int]:
-        """Return how many rows to pad before and after the rows that `row_map` hands over."""
+        """
+        Return how many rows to pad before and after the rows that `row_map` hands over.
+
+        Negative: more is handed over than lies under the windows.
+        """
         span, handed = self.span(region), self.row_map(region)
         if not handed:
             return span.rows, 0

@@ -43,13 +43,13 @@ def split_convolution(site: Site) -> Split | None:
     explicit = _with_numeric_padding(site)
 
     def bind(region: Region, parameters: Parameters) -> Kernel:
-        if region.rows == rows:
+        if window.is_all(region):
             return call.compile(parameters)
         around = [*pads[:axis], window.missing(region), *pads[axis + 1:]]
-        native = [before if before == after else 0 for before, after in around]
+        native = [before if before == after >= 0 else 0 for before, after in around]
         kernel = explicit.replace(padding=native).compile(parameters)
         kernel = padded(kernel, [
-            (0, 0) if before == after else (before, after) for before, after in around])
+            (before - own, after - own) for own, (before, after) in zip(native, around)])
         return kernel if window.row_map(region) else unread(kernel, site.no_rows(operand, dim))
 
     return Split(Kind.BLOCK, dim, rows, site.maps(window.row_map, rows), bind)

@@ -42,9 +42,9 @@ def split_pad(site: Site, argument: str, mode: str | None) -> Split | None:
             around = [*widths[:slot], before, after, *widths[slot + 2:]]
             return site.call.replace(**{argument: around}).compile(parameters)
 
-        if region.rows == rows:
-            return site.call.compile(parameters)
         handed = row_map(region)
+        if region.rows == rows and handed.rows == input_rows:
+            return site.call.compile(parameters)
         taken = source[slice(*region)] - handed.start
         if mode == 'constant':
             before = int((taken < 0).sum()) if handed else region.rows

@@ -34,10 +34,10 @@ def split_max_pool(site: Site, spatial: int) -> Split | None:
     lowest = _lowest(site.graph.values[operand.value].dtype)
 
     def bind(region: Region, parameters: Parameters) -> Kernel:
-        if region.rows == window.output_rows:
+        if window.is_all(region):
             return call.compile(parameters)
         before, after = window.missing(region)
-        native = before if before == after <= window.before else 0
+        native = before if 0 <= before == after <= window.before else 0
         kernel = _padded_natively(call, spatial, axis, native).compile(parameters)
         return padded(kernel, _one_pad(before - native, after - native, spatial, axis), lowest)
 
@@ -65,7 +65,7 @@ def split_average_pool(site: Site, spatial: int) -> Split | None:
     fixed_divisor = call.has('divisor_override') and call.argument('divisor_override') is not None
 
     def bind(region: Region, parameters: Parameters) -> Kernel:
-        if region.rows == window.output_rows:
+        if window.is_all(region):
             return call.compile(parameters)
         kernel = _padded_natively(call, spatial, axis, 0).compile(parameters)
         kernel = padded(kernel, _one_pad(*window.missing(region), spatial, axis))

@@ -92,9 +92,9 @@ def split_transposed(site: Site) -> Split | None:
         settings['dilation'][axis], site.shape(operand)[dim], rows)
 
     def bind(region: Region, parameters: Parameters) -> Kernel:
-        if region.rows == rows:
-            return call.compile(parameters)
         extended, handed = spread.extended(region), spread.row_map(region)
+        if region.rows == rows and handed.rows == spread.input_rows:
+            return call.compile(parameters)
         reached = spread.reached(extended)
         above, below = region.start - reached.start, reached.stop - region.stop
         cut = min(above, below)

@@ -124,7 +124,7 @@ def split_upsampling(site: Site, spatial: int, nearest: bool) -> Split | None:
 
     def bind(region: Region, parameters: Parameters) -> Kernel:
         handed = row_map(region)
-        if region.rows == rows:
+        if region.rows == rows and handed.rows == input_rows:
             return site.call.compile(parameters)
         if factor:
             kernel = resize.along(handed.rows * factor, resize.scale).compile(parameters)

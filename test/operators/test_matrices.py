@@ -1,0 +1,71 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Matrix products and linear layers."""
+from __future__ import annotations
+
+import pytest
+from single_operator import check_global, check_local, Parameter, Single
+import torch
+
+from intradp_ros.operators.local_operator import Kind
+from intradp_ros.operators.region import Region
+
+
+def tensor(*shape: int) -> torch.Tensor:
+    return torch.randn(
+        *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+@pytest.mark.parametrize('axis', [0, 1, 2])
+def test_linear_layer_is_local_but_along_its_features(axis: int) -> None:
+    single = Single('linear.default', tensor(3, 7, 4), Parameter(tensor(5, 4)), Parameter(tensor(5)))
+    if axis == 2:
+        check_global(single, axis)
+    else:
+        assert check_local(single, axis).kind is Kind.ROW
+
+
+@pytest.mark.parametrize(('name', 'batch'), [('matmul', ()), ('mm', ()), ('bmm', (3,))])
+def test_product_is_local_along_rows_of_the_left_factor(name: str, batch: tuple[int, ...]) -> None:
+    left, right = tensor(*batch, 7, 4), tensor(*batch, 4, 6)
+    check_local(Single(f'{name}.default', left, Parameter(right)), len(batch))
+    local = check_local(Single(f'{name}.default', left, right), len(batch))
+    assert local.maps[0](Region(2, 3)) == Region(2, 3)
+    assert local.maps[1](Region(2, 3)) == Region(0, 4)  # contracted: all of it is needed
+
+
+@pytest.mark.parametrize('rank', [2, 3, 4])
+def test_product_is_local_along_columns_of_the_right_factor(rank: int) -> None:
+    right = tensor(*[3, 2][:rank - 2], 4, 6)
+    single = Single('matmul.default', Parameter(tensor(7, 4)), right)
+    local = check_local(single, rank - 1)
+    assert local.maps[0](Region(2, 4)) == Region(2, 4)
+    check_global(single, rank - 2)
+
+
+def test_product_of_batches_is_local_along_the_batch() -> None:
+    local = check_local(Single('bmm.default', tensor(5, 3, 4), tensor(5, 4, 2)), 0)
+    assert [row_map(Region(1, 3)) for row_map in local.maps] == [Region(1, 3)] * 2
+    check_local(Single('matmul.default', tensor(5, 3, 4), Parameter(tensor(5, 4, 2))), 0)
+    check_local(Single('matmul.default', tensor(2, 5, 3, 4), tensor(5, 4, 2)), 1)
+
+
+def test_contraction_over_the_rows_is_global() -> None:
+    check_global(Single('bmm.default', tensor(1, 3, 4), Parameter(tensor(1, 4, 2))), 2)
+    check_global(Single('matmul.default', tensor(1, 3, 4), Parameter(tensor(4))), 1)
+
+
+@pytest.mark.parametrize('shape', [(7, 5), (5,), (7, 1), (1,)])
+def test_added_product_is_local(shape: tuple[int, ...]) -> None:
+    left, right = tensor(7, 4), Parameter(tensor(4, 5))
+    check_local(Single('addmm.default', Parameter(tensor(*shape)), left, right), 0)
+    batches = tensor(2, 7, 4), Parameter(tensor(2, 4, 5))
+    added = Single('baddbmm.default', tensor(2, 7, 5), *batches)
+    check_local(added, 0)
+    check_local(added, 1)
+
+
+def test_square_of_a_matrix_is_global() -> None:
+    x = tensor(6, 6)
+    check_global(Single('mm.default', x, x), 0)

@@ -1,0 +1,93 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Softmax, normalisation, reductions and such: local along other dimensions than their own."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from single_operator import check_global, check_local, Parameter, Single
+import torch
+
+from intradp_ros.operators.local_operator import Kind
+
+
+def tensor(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+
+
+@pytest.mark.parametrize(('name', 'rest'), [
+    ('softmax.int', (1,)),
+    ('_softmax.default', (-3, False)),
+    ('log_softmax.int', (1,)),
+    ('cumsum.default', (1,)),
+    ('flip.default', ([1],)),
+    ('roll.default', ([1], [1])),
+    ('topk.default', (2, 1)),
+    ('sort.default', (1,)),
+    ('glu.default', (1,)),
+    ('mean.dim', ([1],)),
+    ('mean.dim', ([1], True)),
+    ('sum.dim_IntList', ([-3, 0],)),
+    ('amax.default', ([1], True)),
+    ('amin.default', ([0, 1],)),
+    ('max.dim', (1,)),
+    ('min.dim', (1, True)),
+    ('argmax.default', (1,)),
+    ('argmin.default', (1, True)),
+    ('prod.dim_int', (1,)),
+    ('logsumexp.default', ([1],)),
+    ('linalg_vector_norm.default', (2, [1], True)),
+])
+def test_work_along_channels_is_local_elsewhere(name: str, rest: tuple[Any, ...]) -> None:
+    single = Single(name, tensor(1, 4, 7, 5), *rest)
+    assert check_local(single, 2).kind is Kind.ROW
+    check_local(single, 3)
+    check_global(single, 1)
+
+
+@pytest.mark.parametrize('name', ['max.dim', 'min.dim', 'topk.default', 'sort.default'])
+def test_indices_within_other_dimensions_are_exact(name: str) -> None:
+    rest = (2, 1) if name == 'topk.default' else (1,)
+    check_local(Single(name, tensor(1, 4, 7, 5), *rest, read=(0, 1)), 2)
+
+
+@pytest.mark.parametrize('name', ['var', 'std', 'var_mean'])
+def test_spread_of_other_dimensions_is_exact(name: str) -> None:
+    single = Single(
+        f'{name}.correction', tensor(1, 4, 7, 5), [1], correction=1, keepdim=True)
+    check_local(single, 2)
+    check_global(single, 1)
+
+
+def test_reductions_over_all_dimensions_are_global() -> None:
+    check_global(Single('argmax.default', tensor(1, 4, 7, 5)), 2)
+    check_global(Single('mean.dim', tensor(1, 4, 7, 5), None), 2)
+    check_global(Single('mean.default', tensor(1, 4, 7, 5)), 2)
+
+
+def test_layer_norm_is_local_along_tokens() -> None:
+    weights = [Parameter(tensor(7, 5)), Parameter(tensor(7, 5))]
+    single = Single('layer_norm.default', tensor(2, 4, 7, 5), [7, 5], *weights)
+    check_local(single, 1)
+    check_global(single, 2)
+
+
+def test_group_and_instance_norm_are_global() -> None:
+    x = tensor(1, 4, 7, 5)
+    check_global(Single('group_norm.default', x, 2), 2)
+    check_global(
+        Single('instance_norm.default', x, None, None, None, None, True, 0.1, 1e-5, False), 2)
+
+
+def test_selection_by_index_along_channels_is_exact() -> None:
+    index = Parameter(torch.tensor([2, 0, 3]))
+    single = Single('index_select.default', tensor(1, 4, 7, 5), 1, index)
+    check_local(single, 2)
+    check_global(single, 1)
+
+
+def test_embedding_is_local_along_tokens() -> None:
+    tokens = torch.tensor([[1, 4, 2, 0, 3, 3]])
+    check_local(Single('embedding.default', Parameter(tensor(5, 3)), tokens), 1, tolerance=0.0)

@@ -1,0 +1,182 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Graphs of one operator, made by hand, and the checks that every locality rule must pass."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+import random
+from typing import Any
+
+import torch
+
+from intradp_ros.graph.interpreter import run_graph
+from intradp_ros.graph.operator_graph import (
+    map_refs,
+    Operator,
+    OperatorGraph,
+    ParameterRef,
+    resolve_target,
+    Value,
+    ValueRef,
+)
+from intradp_ros.operators.local_operator import Kind, LocalOperator, SplitGraph
+from intradp_ros.operators.region import Region
+from intradp_ros.operators.split_graph import split_graph
+from intradp_ros.operators.verify import run_part
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """Marks a tensor among the arguments as a parameter; other tensors are inputs."""
+
+    tensor: torch.Tensor
+
+
+class Single:
+    """A graph whose only operator is called with `args` and `kwargs`, and its inputs."""
+
+    def __init__(self, target: str, *args: Any, read: Sequence[int] = (0,), **kwargs: Any) -> None:
+        self.values: list[Value] = []
+        self.inputs: list[torch.Tensor] = []
+        self.parameters: dict[str, torch.Tensor] = {}
+        templates, named = self._template(args), self._template(kwargs)
+        results = self._call(target, args, kwargs)
+        outputs = tuple(
+            self._value(result) if k in read else None for k, result in enumerate(results))
+        operator = Operator(0, 'operator', f'aten.{target}', tuple(templates), named, outputs)
+        self.graph = OperatorGraph(
+            'single', tuple(self.values), (operator,), tuple(range(len(self.inputs))),
+            tuple(ValueRef(v) for v in outputs if v is not None), '', self.parameters)
+
+    def split(self, axis: int | None = None) -> SplitGraph:
+        return split_graph(self.graph, axis)
+
+    def _value(self, tensor: torch.Tensor) -> int:
+        self.values.append(
+            Value(len(self.values), f'v{len(self.values)}', tuple(tensor.shape), tensor.dtype))
+        return len(self.values) - 1
+
+    def _template(self, item: Any) -> Any:
+        if isinstance(item, Parameter):
+            name = f'p{len(self.parameters)}'
+            self.parameters[name] = item.tensor
+            return ParameterRef(name)
+        if isinstance(item, torch.Tensor):
+            known = [v for v, x in enumerate(self.inputs) if x is item]
+            if not known:
+                self.inputs.append(item)
+                known = [self._value(item)]
+            return ValueRef(known[0])
+        if isinstance(item, (list, tuple)):
+            return [self._template(part) for part in item]
+        if isinstance(item, dict):
+            return {key: self._template(part) for key, part in item.items()}
+        return item
+
+    @staticmethod
+    def _call(target: str, args: Any, kwargs: Any) -> Sequence[torch.Tensor]:
+        def plain(item: Any) -> Any:
+            if isinstance(item, Parameter):
+                return item.tensor
+            return [plain(part) for part in item] if isinstance(item, (list, tuple)) else item
+
+        result = resolve_target(f'aten.{target}')(
+            *[plain(arg) for arg in args], **{k: plain(v) for k, v in kwargs.items()})
+        return (result,) if isinstance(result, torch.Tensor) else result
+
+
+def check_local(
+        single: Single, axis: int, seed: int = 0, tolerance: float = 1e-9) -> LocalOperator:
+    """Assert that the operator is local along `axis`, and exact on random regions."""
+    split = single.split(axis)
+    local = split.operators[0]
+    assert local.kind is not Kind.GLOBAL, 'operator is global'
+    assert local.rows > 1
+    check_regions(single, split, random_regions(local.rows, seed), tolerance)
+    return local
+
+
+def check_global(single: Single, axis: int) -> None:
+    """Assert that the operator is global along `axis`, and runs as a whole."""
+    split = single.split(axis)
+    local = split.operators[0]
+    assert local.kind is Kind.GLOBAL
+    assert local.rows == 1
+    assert all(split.dims[v] is None for v in local.operator.outputs if v is not None)
+    assert all(
+        row_map(Region(0, 1)) == Region(0, split.rows[v])
+        for v, row_map in zip(local.operator.inputs, local.maps))
+    check_regions(single, split, [Region(0, 1)], 0.0)
+
+
+def check_regions(
+        single: Single, split: SplitGraph, regions: Sequence[Region], tolerance: float) -> None:
+    """Compare regions with the whole result; rows that were not asked for hold NaN."""
+    local = split.operators[0]
+    expected = run_graph(single.graph, single.inputs)
+    values = [v for v in local.operator.outputs if v is not None]
+    for region in regions:
+        needs = _needs(split, local, region)
+        given = {v: _poisoned(x, split.dims[v], needs[v]) for v, x in enumerate(single.inputs)}
+        result = run_part(split, local, region, given)
+        results = [result] if isinstance(result, torch.Tensor) else [
+            item for item, v in zip(result, local.operator.outputs) if v is not None]
+        for value, part, whole in zip(values, results, expected):
+            dim = split.dims[value]
+            rows = whole if dim is None else whole.narrow(dim, region.start, region.rows)
+            torch.testing.assert_close(part, rows, rtol=0.0, atol=tolerance, equal_nan=True)
+
+
+def random_regions(rows: int, seed: int) -> Iterator[Region]:
+    """Yield the whole, both ends, and some regions in between, down to one row."""
+    source = random.Random(seed)
+    yield Region(0, rows)
+    yield Region(0, 1)
+    yield Region(rows - 1, rows)
+    for _ in range(5):
+        start, stop = sorted(source.sample(range(rows + 1), 2))
+        yield Region(start, stop)
+
+
+def _needs(split: SplitGraph, local: LocalOperator, region: Region) -> dict[int, Region]:
+    needs: dict[int, Region] = {v: Region(0, 0) for v in split.graph.inputs}
+    for value, row_map in zip(local.operator.inputs, local.maps):
+        needs[value] = needs[value].hull(row_map(region))
+    return needs
+
+
+def _poisoned(tensor: torch.Tensor, dim: int | None, need: Region) -> torch.Tensor:
+    """Return a copy with NaN (the lowest number, for integers) in all rows but the needed ones."""
+    if dim is None:
+        return tensor
+    if tensor.dtype == torch.bool:
+        return tensor
+    bad = float('nan') if tensor.is_floating_point() else torch.iinfo(tensor.dtype).min
+    poisoned = torch.full_like(tensor, bad)
+    poisoned.narrow(dim, need.start, need.rows).copy_(
+        tensor.narrow(dim, need.start, need.rows))
+    return poisoned
+
+
+def rows_that_count(single: Single, split: SplitGraph, region: Region) -> Region:
+    """Return the rows of the first input that the region depends on, by differentiation."""
+    local = split.operators[0]
+    value = local.operator.outputs[0]
+    leaf = single.inputs[0].clone().requires_grad_()
+
+    def fetch(ref: ValueRef | ParameterRef) -> torch.Tensor:
+        if isinstance(ref, ParameterRef):
+            return single.parameters[ref.name]
+        return single.inputs[ref.value] if ref.value else leaf
+
+    function = resolve_target(local.operator.target)
+    args, kwargs = map_refs((local.operator.args, local.operator.kwargs), fetch)
+    result = function(*args, **kwargs)
+    part = result.narrow(split.dims[value], region.start, region.rows)
+    weights = torch.rand(part.shape, dtype=part.dtype) + 0.5
+    (gradient,) = torch.autograd.grad((part * weights).sum(), leaf)
+    counts = gradient.movedim(split.dims[0], 0).reshape(leaf.shape[split.dims[0]], -1)
+    rows = counts.abs().sum(1).nonzero().flatten().tolist()
+    return Region(rows[0], rows[-1] + 1) if rows else Region(0, 0)
