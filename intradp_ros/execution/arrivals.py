@@ -4,6 +4,7 @@
 """Chunks of one inference on their way into its mailbox, with the time each transfer took."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 import time
 
@@ -18,12 +19,14 @@ class Arrivals:
     """
     Feeds a mailbox from chunks.
 
-    `lane` names the direction of the link for the timeline.
+    `lane` names the direction of the link for the timeline, `names` the
+    schedule's transfers.
     """
 
     mailbox: Mailbox
     reassembler: Reassembler
     lane: str
+    names: Sequence[str]
     events: list[Event] = field(default_factory=list)
     nbytes: int = 0
     _first: dict[int, float] = field(default_factory=dict)
@@ -43,6 +46,6 @@ class Arrivals:
         self._first.setdefault(chunk.transfer, now)
         self.nbytes += memoryview(chunk.data).nbytes
         if tensor is not None:
-            self.events.append(Event(self.lane, 'transfer', str(chunk.transfer),
+            self.events.append(Event(self.lane, 'transfer', self.names[chunk.transfer],
                                      self._first[chunk.transfer], time.monotonic()))
             self.mailbox.deliver(chunk.transfer, tensor)

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 import json
+import os
 from pathlib import Path
 import subprocess
 import sys
 import tempfile
+from typing import IO
 
 from intradp_ros.execution.planning import book_from_profiles, PlanRequest
 
@@ -30,8 +32,7 @@ class PlanProcess:
 
     def __init__(self, request: PlanRequest, folder: Path | None = None) -> None:
         job = {'request': asdict(request), 'folder': str(folder) if folder else None}
-        self._input, self._output, self._errors = (
-            tempfile.TemporaryFile('w+') for _ in range(3))
+        self._input, self._output, self._errors = _scratch_files(3)
         json.dump(job, self._input)
         self._input.seek(0)
         self._child = subprocess.Popen(
@@ -62,16 +63,23 @@ class PlanProcess:
         self._child.wait()
 
     @staticmethod
-    def _read(file: tempfile._TemporaryFileWrapper[str]) -> str:
+    def _read(file: IO[str]) -> str:
         file.seek(0)
         return file.read()
+
+
+def _scratch_files(count: int) -> list[IO[str]]:
+    """Open files that vanish with the job (pipes would fill up while nobody reads)."""
+    return [tempfile.TemporaryFile('w+') for _ in range(count)]  # noqa: SIM115
 
 
 def main() -> None:
     """Make the book that standard input asks for."""
     job = json.load(sys.stdin)
     folder = Path(job['folder']) if job['folder'] else None
-    sys.stdout.write(book_from_profiles(PlanRequest(**job['request']), folder))
+    workers = len(os.sched_getaffinity(0))
+    sys.stdout.write(
+        book_from_profiles(PlanRequest(**job['request']), folder, workers=workers))
 
 
 if __name__ == '__main__':

@@ -4,15 +4,18 @@
 """From two measured profiles to a schedule book: the planner's whole job as one function."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import lru_cache, partial
 import hashlib
 import json
 from pathlib import Path
 
 from intradp_ros.graph.serialise import graph_from_json
 from intradp_ros.operators.split_graph import split_graph
-from intradp_ros.planning.book import bandwidth_grid, make_book, ScheduleBook
+from intradp_ros.planning.book import bandwidth_grid, Entry, plan_bandwidth, Progress, ScheduleBook
 from intradp_ros.planning.cost import CostModel
 from intradp_ros.planning.schedule import ROBOT, SERVER
 from intradp_ros.profiling.cache import cache_folder
@@ -46,9 +49,12 @@ class PlanRequest:
 
 
 def book_from_profiles(request: PlanRequest, folder: Path | None = None,
-                       progress: Callable[[int, int], None] | None = None) -> str:
+                       progress: Progress | None = None, workers: int = 1) -> str:
     """
     Return the book as JSON text, from disk if it was made before.
+
+    Bandwidths are planned in `workers` processes; the book does not depend
+    on their number.
 
     Raises
     ------
@@ -61,19 +67,45 @@ def book_from_profiles(request: PlanRequest, folder: Path | None = None,
         return ScheduleBook.load(path).to_json()
     except (OSError, ValueError):  # none yet, or a damaged one: plan
         pass
-    book = _plan(request, progress)
+    book = _plan(request, progress, workers)
     book.save(path)
     return book.to_json()
 
 
-def _plan(request: PlanRequest, progress: Callable[[int, int], None] | None) -> ScheduleBook:
+def _plan(request: PlanRequest, progress: Progress | None, workers: int) -> ScheduleBook:
+    cost, digest = _cost_model(request)
+    grid = bandwidth_grid(request.low, request.high, request.points)
+    entries: list[Entry] = []
+    with _mapping(workers) as mapped:
+        for done, found in enumerate(mapped(partial(_plan_point, request), grid)):
+            entries += found
+            if progress:
+                progress(done + 1, len(grid))
+    return ScheduleBook(digest, cost.split.axis, request.delay, request.overhead, tuple(entries))
+
+
+@contextmanager
+def _mapping(workers: int) -> Iterator[Callable[..., Iterable[list[Entry]]]]:
+    """Provide a `map` that runs in this process or in several."""
+    if workers == 1:
+        yield map
+        return
+    with ProcessPoolExecutor(workers) as pool:
+        yield pool.map
+
+
+def _plan_point(request: PlanRequest, mbps: float) -> list[Entry]:
+    cost, _ = _cost_model(request)
+    return plan_bandwidth(cost, mbps, request.delay, request.overhead, request.seed)
+
+
+@lru_cache(maxsize=1)
+def _cost_model(request: PlanRequest) -> tuple[CostModel, str]:
+    """Return the cost model of a request and the digest of its model."""
     robot, server = Profile.from_json(request.robot), Profile.from_json(request.server)
     if (robot.digest, robot.axis) != (server.digest, server.axis):
         raise ValueError(
             f'the profiles do not belong together: robot has model {robot.digest} split along '
             f'axis {robot.axis}, server {server.digest} along axis {server.axis}')
     split = split_graph(graph_from_json(request.graph), robot.axis)
-    cost = CostModel.from_profiles(split, {ROBOT: robot, SERVER: server})
-    return make_book(cost, robot.digest, grid=bandwidth_grid(
-        request.low, request.high, request.points), delay=request.delay,
-        overhead=request.overhead, seed=request.seed, progress=progress)
+    return CostModel.from_profiles(split, {ROBOT: robot, SERVER: server}), robot.digest

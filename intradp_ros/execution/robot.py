@@ -27,11 +27,10 @@ from intradp_ros.execution.outcome import (
 from intradp_ros.execution.patience import PatiencePolicy
 from intradp_ros.execution.programs import Compiled, ProgramShelf
 from intradp_ros.execution.recovery import finish_alone, held_pieces
-from intradp_ros.execution.rejections import Rejections
-from intradp_ros.execution.sending import expected_transfer, Sender
+from intradp_ros.execution.sending import describe_transfers, expected_transfer, Sender
 from intradp_ros.execution.timeline import Event, Recorder
-from intradp_ros.graph.trees import rebuild_outputs
 from intradp_ros.graph.operator_graph import ParameterRef, ValueRef
+from intradp_ros.graph.trees import rebuild_outputs
 from intradp_ros.link.predictor import RatePredictor
 from intradp_ros.planning.baselines import LOCAL, LOSS
 from intradp_ros.planning.book import ScheduleBook
@@ -40,6 +39,7 @@ from intradp_ros.planning.schedule import ROBOT
 from intradp_ros.profiling.profile import PowerStates, XAVIER_NX
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError, Stamp
+from intradp_ros.wire.rejections import Rejections
 
 Log = Callable[[str], None]
 HYSTERESIS = math.log(1.15)  # the predicted rate must move this far before the schedule changes
@@ -71,7 +71,7 @@ class RobotClient:
                  ) -> None:
         self.model, self.channel, self.predictor, self.log = model, channel, predictor, log
         self.patience, self.power = patience, power
-        self.rejections = Rejections(log)
+        self.rejections = Rejections()
         self.shelf = ProgramShelf(model, ROBOT)
         self.connection = Connection(model, channel, log)
         self.reassembler = Reassembler(self._expected)
@@ -158,7 +158,12 @@ class RobotClient:
             else:
                 self.connection.handle(frame)
         except MalformedFrameError as error:
-            self.rejections.add(error.cause, str(error))
+            self.reject(error.cause, str(error))
+
+    def reject(self, cause: str, text: str) -> None:
+        """Count what is rejected; log each cause at most once per second."""
+        if self.rejections.count(cause, time.monotonic()):
+            self.log(f'rejected ({cause}): {text}')
 
     def _check(self, inputs: Sequence[torch.Tensor]) -> None:
         graph = self.model.split.graph
@@ -195,7 +200,7 @@ class RobotClient:
         start = time.monotonic()
         self.connection.heard = max(self.connection.heard, start)
         arrivals = Arrivals(Mailbox(self._patience(start, entry.predicted)), self.reassembler,
-                            'downlink')
+                            'downlink', describe_transfers(self.model.split, compiled.schedule))
         current = _Inference(self._count, schedule, compiled, arrivals, start)
         sender = Sender(self.channel, compiled.schedule, self.connection.session, epoch,
                         self._count, schedule, stamp)

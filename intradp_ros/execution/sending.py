@@ -30,6 +30,12 @@ def expected_transfer(graph: SplitGraph, schedule: Schedule, index: int, target:
     return ExpectedTransfer(value.id, transfer.region, value.dtype, tuple(shape))
 
 
+def describe_transfers(graph: SplitGraph, schedule: Schedule) -> tuple[str, ...]:
+    """Name every transfer by its value and rows, for timelines."""
+    return tuple(f'{graph.graph.values[t.value].name}[{t.region.start}:{t.region.stop}]'
+                 for t in schedule.transfers)
+
+
 @dataclass
 class Sender:
     """Cuts the transfers of one inference into chunks and queues them; counts their bytes."""

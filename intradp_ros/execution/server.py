@@ -18,13 +18,13 @@ from intradp_ros.execution.interpreter import Execution
 from intradp_ros.execution.mailbox import InferenceAbandonedError, Mailbox
 from intradp_ros.execution.model import SharedModel
 from intradp_ros.execution.programs import Compiled, ProgramShelf
-from intradp_ros.execution.rejections import Rejections
-from intradp_ros.execution.sending import expected_transfer, PROTOCOL, Sender
+from intradp_ros.execution.sending import describe_transfers, expected_transfer, PROTOCOL, Sender
 from intradp_ros.execution.timeline import Recorder
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.planning.schedule import SERVER
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError
+from intradp_ros.wire.rejections import Rejections
 
 Log = Callable[[str], None]
 MAX_SESSIONS = 16
@@ -51,7 +51,7 @@ class OffloadServer:
 
     def __init__(self, channel: Channel, models: Mapping[str, SharedModel], log: Log) -> None:
         self.channel, self.models, self.log = channel, dict(models), log
-        self.rejections = Rejections(log)
+        self.rejections = Rejections()
         self.sessions: dict[int, ServerSession] = {}
         channel.listen(self.handle)
 
@@ -72,7 +72,12 @@ class OffloadServer:
             else:
                 self._session(frame.session).control(frame)
         except MalformedFrameError as error:
-            self.rejections.add(error.cause, str(error))
+            self.reject(error.cause, str(error))
+
+    def reject(self, cause: str, text: str) -> None:
+        """Count what is rejected; log each cause at most once per second."""
+        if self.rejections.count(cause, time.monotonic()):
+            self.log(f'rejected ({cause}): {text}')
 
     def close(self) -> None:
         """End all sessions."""
@@ -96,7 +101,7 @@ class OffloadServer:
     def _hello(self, frame: Control) -> None:
         reason = self._refusal(frame)
         if reason:
-            self.rejections.add('refused', reason)
+            self.reject('refused', reason)
             self._answer(frame, ControlKind.REFUSE, {'reason': reason})
             return
         if frame.session not in self.sessions:
@@ -128,7 +133,7 @@ class OffloadServer:
             self.sessions.pop(oldest.id).close()
         model = self.models[frame.body['digest']].with_axis(frame.body['axis'])
         self.sessions[frame.session] = ServerSession(
-            frame.session, model, self.channel, self.rejections, self.log)
+            frame.session, model, self.channel, self.reject, self.log)
         self.log(f'session {frame.session:#x} opened for model {frame.body["digest"][:12]}')
 
 
@@ -136,9 +141,9 @@ class ServerSession:
     """One robot's session: its book, its programs, and the inference at hand."""
 
     def __init__(self, session: int, model: SharedModel, channel: Channel,
-                 rejections: Rejections, log: Log) -> None:
+                 reject: Callable[[str, str], None], log: Log) -> None:
         self.id, self.model, self.channel = session, model, channel
-        self.rejections, self.log = rejections, log
+        self.reject, self.log = reject, log
         self.heard = time.monotonic()
         self.shelf = ProgramShelf(model, SERVER)
         self.reassembler = Reassembler(self._expected)
@@ -202,7 +207,8 @@ class ServerSession:
         self._abandon('a newer inference began')
         sender = Sender(self.channel, compiled.schedule, self.id, chunk.epoch, chunk.inference,
                         chunk.schedule, chunk.stamp)
-        arrivals = Arrivals(Mailbox(_robot_patience), self.reassembler, 'uplink')
+        arrivals = Arrivals(Mailbox(_robot_patience), self.reassembler, 'uplink',
+                            describe_transfers(self.model.split, compiled.schedule))
         inference = _Inference(chunk.inference, compiled, arrivals, sender)
         self._newest, self._current = chunk.inference, inference
         self._work.put(lambda: self._infer(inference))
@@ -229,7 +235,7 @@ class ServerSession:
                 raise ValueError(f'the book is for model {book.digest}, not {self.model.digest}')
             self.shelf.prepare(book)
         except (ValueError, KeyError, TypeError) as error:
-            self.rejections.add('book', str(error))
+            self.reject('book', str(error))
             self._reply(ControlKind.REFUSE, frame.epoch, 0, {'reason': f'bad book: {error}'})
             return
         self.book = (frame.epoch, book)

@@ -25,7 +25,14 @@ from intradp_ros.execution.outcome import Outcome
 from intradp_ros.execution.patience import PatiencePolicy
 from intradp_ros.execution.robot import RobotClient
 from intradp_ros.link.predictor import make_predictor, PREDICTORS
-from intradp_ros.msg import InferenceResult, InferenceStats, LinkState, OperatorProfile, Tensor
+from intradp_ros.msg import (
+    InferenceResult,
+    InferenceStats,
+    InferenceTimeline,
+    LinkState,
+    OperatorProfile,
+    Tensor,
+)
 from intradp_ros.msg import ScheduleBook as ScheduleBookMessage
 from intradp_ros.nodes.diagnostics import diagnostics
 from intradp_ros.nodes.images import as_map, ImageError, to_array, to_image, to_input, to_rgb
@@ -132,11 +139,13 @@ class InferenceNode(ManagedNode):
         self._maps = self.create_publisher(
             Image, 'result_image', reliable, qos_overriding_options=changeable)
         self._stats = self.create_publisher(InferenceStats, '~/stats', reliable)
+        self._timelines = self.create_publisher(InferenceTimeline, '~/timeline', reliable)
         self._links = self.create_publisher(LinkState, '~/link', reliable)
         self._diagnostics = self.create_publisher(DiagnosticArray, 'diagnostics', reliable)
         self._profiles = self.create_publisher(OperatorProfile, PROFILE_TOPIC, LATCHED)
         self._closing += [
-            self._results, self._maps, self._stats, self._links, self._diagnostics,
+            self._results, self._maps, self._stats, self._timelines, self._links,
+            self._diagnostics,
             self._profiles,
             self.create_subscription(Image, 'image', self._take, qos_profile_sensor_data,
                                      qos_overriding_options=changeable),
@@ -159,7 +168,7 @@ class InferenceNode(ManagedNode):
         try:
             self.client.use_book(ScheduleBook.from_json(message.book))
         except ValueError as error:
-            self.client.rejections.add('book', str(error))
+            self.client.reject('book', str(error))
 
     def _take(self, image: Image) -> None:
         """Queue an image; the oldest waiting one makes room."""
@@ -200,6 +209,18 @@ class InferenceNode(ManagedNode):
             message = to_image(dense)
             message.header = image.header
             self._maps.publish(message)
+        if self._timelines.get_subscription_count():
+            self._publish_timeline(image, outcome)
+
+    def _publish_timeline(self, image: Image, outcome: Outcome) -> None:
+        assert self.client is not None
+        server = self.client.server_events() if outcome.stats.shared else ()
+        events = sorted((*outcome.events, *server), key=lambda e: e.start)
+        self._timelines.publish(InferenceTimeline(
+            header=image.header, inference=outcome.stats.inference,
+            lane=[e.lane for e in events], kind=[e.kind for e in events],
+            name=[e.name for e in events], start=[e.start for e in events],
+            stop=[e.stop for e in events]))
 
     def _stats_message(self, image: Image, outcome: Outcome) -> InferenceStats:
         assert self.client is not None
@@ -234,7 +255,7 @@ class InferenceNode(ManagedNode):
             'is_processing_time_ms_in_expected_range': in_range,
             'refusal': connection.refusal, 'mode': self._mode,
             'images_dropped': self._dropped, 'images_rejected': self._bad_images,
-            **{f'rejected_{c}': n for c, n in self.client.rejections.counts.items()}}))
+            **{f'rejected_{c}': n for c, n in self.client.rejections.by_cause().items()}}))
 
 
 def _tensor_message(name: str, tensor: torch.Tensor) -> Tensor:

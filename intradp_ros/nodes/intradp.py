@@ -31,7 +31,7 @@ from intradp_ros.graph.serialise import graph_to_json
 from intradp_ros.link.predictor import make_predictor
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.nodes.lifecycle import LATCHED
-from intradp_ros.nodes.profiles import PROFILE_TOPIC, profile_model
+from intradp_ros.nodes.profiles import profile_model, PROFILE_TOPIC
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.profiling.profile import Profile
 
@@ -94,7 +94,7 @@ class _SharedForward:
         self.client: RobotClient | None = None
         self.planner: _ServerWatch | None = None
         self._tried = self._warned = False
-        model.forward = self  # type: ignore[method-assign,assignment]
+        model.forward = self
 
     def restore(self) -> None:
         """Put the model's own forward back and close the session."""
@@ -128,7 +128,7 @@ class _SharedForward:
             self._warn(f'this model cannot be shared and runs locally: {error}')
             return result
         finally:
-            self.model.forward = self  # type: ignore[method-assign,assignment]
+            self.model.forward = self
         profile = profile_model(shared, tensors, self.owner.log)
         watch = _ServerWatch(self.owner, graph_to_json(shared.split.graph), profile)
         channel = DdsChannel(watch.context, self.owner.server, 'robot',

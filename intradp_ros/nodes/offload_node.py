@@ -80,7 +80,7 @@ class OffloadNode(ManagedNode):
     def _diagnose(self) -> None:
         if self.server is None:
             return
-        rejected = self.server.rejections.counts
+        rejected = self.server.rejections.by_cause()
         level = DiagnosticStatus.WARN if rejected else DiagnosticStatus.OK
         self._diagnostics.publish(diagnostics(self, level, 'serving', {
             'sessions': len(self.server.sessions), 'models': len(self.server.models),

@@ -9,7 +9,7 @@ follow from a partition by `lowering.lower`, on both sides alike.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 import json
 import math
@@ -29,8 +29,8 @@ from intradp_ros.planning.baselines import (
 )
 from intradp_ros.planning.cost import CostModel, LinkModel
 from intradp_ros.planning.loss import loss
-from intradp_ros.planning.partition import local, offload, Partition, Stage
-from intradp_ros.planning.refine import best_of, Judged, refine
+from intradp_ros.planning.partition import Partition, Stage
+from intradp_ros.planning.refine import best_of, refine
 
 FORMAT = 'intradp-schedule-book/1'
 Progress = Callable[[int, int], None]
@@ -145,31 +145,22 @@ def make_book(cost: CostModel, digest: str, *, grid: Sequence[float] | None = No
     """
     grid = tuple(grid or bandwidth_grid())
     entries: list[Entry] = []
-    previous: Partition | None = None
     for done, mbps in enumerate(grid):
-        link = LinkModel.symmetric(mbps, delay, overhead)
-        found = dict(_solve(cost, link, previous, seed))
-        previous = found[LOSS].partition
-        entries += [Entry(mbps, name, judged.latency, judged.partition)
-                    for name, judged in found.items()]
+        entries += plan_bandwidth(cost, mbps, delay, overhead, seed)
         if progress:
             progress(done + 1, len(grid))
     return ScheduleBook(digest, cost.split.axis, delay, overhead, tuple(entries))
 
 
-def _solve(cost: CostModel, link: LinkModel, previous: Partition | None, seed: int,
-           ) -> Iterator[tuple[str, Judged]]:
+def plan_bandwidth(cost: CostModel, mbps: float, delay: float, overhead: float, seed: int,
+                   ) -> list[Entry]:
+    """Compute the schedules of all strategies for one bandwidth in Mbit/s."""
+    link = LinkModel.symmetric(mbps, delay, overhead)
     baselines = {LOCAL: best_local(cost, link), OFFLOAD: best_offload(cost, link),
                  CUT: best_cut(cost, link)}
-    yield from baselines.items()
-    starts = [loss(cost, link, seed=seed), *_simple_starts(cost, previous)]
+    single = Partition((Stage(len(cost.split.operators), 0.5, 1, 4),))
+    starts = [loss(cost, link, seed=seed), single]
     refined = [refine(cost, link, start) for start in starts]
-    yield LOSS, best_of([*baselines.values(), *refined])
-
-
-def _simple_starts(cost: CostModel, previous: Partition | None) -> Iterator[Partition]:
-    """Begin also from one stage without exchanges, and from the neighbouring bandwidth."""
-    count = len(cost.split.operators)
-    yield Partition((Stage(count, 0.5, 1, 4),))
-    if previous and previous not in (local(count), offload(count)):
-        yield previous
+    found = {**baselines, LOSS: best_of([*baselines.values(), *refined])}
+    return [Entry(mbps, name, judged.latency, judged.partition)
+            for name, judged in found.items()]

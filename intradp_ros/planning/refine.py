@@ -7,14 +7,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from intradp_ros.planning.cost import CostModel, LinkModel
 from intradp_ros.planning.lowering import lower
-from intradp_ros.planning.partition import Partition, Stage
+from intradp_ros.planning.partition import Partition
 from intradp_ros.planning.simulator import simulate
 
 BANDS = (1, 2, 4, 8, 16)
-Moves = Callable[[Partition], Iterator[Partition]]
+Move = Callable[[Partition], Partition]
 STEPS = (0.16, 0.08, 0.04, 0.02, 0.01)
 
 
@@ -39,6 +40,7 @@ def refine(cost: CostModel, link: LinkModel, start: Partition, *, gain: float = 
     schedule is not made finer for nothing.  Never worse than `start`.
     """
     best = judge(cost, link, start)
+    best = _descend(cost, link, best, _merging_moves, gain)
     best = _descend(cost, link, best, _band_moves, gain)
     for step in STEPS:
         best = _descend(cost, link, best, partial(_share_moves, step), gain)
@@ -50,34 +52,51 @@ def best_of(judged: Iterable[Judged]) -> Judged:
     return min(judged, key=lambda j: j.latency)
 
 
-def _descend(cost: CostModel, link: LinkModel, best: Judged, moves: Moves,
-             gain: float) -> Judged:
-    for _ in range(8):
-        found = min((judge(cost, link, p) for p in moves(best.partition)),
-                    key=lambda j: j.latency, default=best)
-        if found.latency >= best.latency * (1 - gain):
+def _descend(cost: CostModel, link: LinkModel, best: Judged,
+             moves: Callable[[Partition], Iterable[Move]], gain: float) -> Judged:
+    """Take every move that wins enough, until none does (or for a few rounds)."""
+    for _ in range(3):
+        before = best
+        for move in list(moves(best.partition)):
+            partition = move(best.partition)
+            if partition == best.partition:
+                continue
+            found = judge(cost, link, partition)
+            if found.latency < best.latency * (1 - gain):
+                best = found
+        if best is before:
             break
-        best = found
     return best
 
 
-def _replaced(partition: Partition, index: int, stage: Stage) -> Partition:
-    stages = partition.stages
-    return Partition(stages[:index] + (stage,) + stages[index + 1:])
+def _share_moves(step: float, partition: Partition) -> Iterator[Move]:
+    for index in range(len(partition.stages)):
+        yield partial(_shifted, index, -step)
+        yield partial(_shifted, index, step)
 
 
-def _share_moves(step: float, partition: Partition) -> Iterator[Partition]:
-    for index, stage in enumerate(partition.stages):
-        for share in (stage.share - step, stage.share + step):
-            share = round(min(1.0, max(0.0, share)), 4)
-            if share != stage.share:
-                yield _replaced(partition, index, replace(stage, share=share))
-
-
-def _band_moves(partition: Partition) -> Iterator[Partition]:
-    for index, stage in enumerate(partition.stages):
+def _band_moves(partition: Partition) -> Iterator[Move]:
+    for index in range(len(partition.stages)):
         for bands in BANDS:
-            if bands != stage.server_bands:
-                yield _replaced(partition, index, replace(stage, server_bands=bands))
-            if bands != stage.robot_bands:
-                yield _replaced(partition, index, replace(stage, robot_bands=bands))
+            yield partial(_changed, index, server_bands=bands)
+            yield partial(_changed, index, robot_bands=bands)
+
+
+def _merging_moves(partition: Partition) -> Iterator[Move]:
+    """From the back, so that the indices in front stay."""
+    return (partial(_merged, index) for index in reversed(range(len(partition.stages) - 1)))
+
+
+def _changed(index: int, partition: Partition, **fields: Any) -> Partition:
+    stages = partition.stages
+    return Partition(stages[:index] + (replace(stages[index], **fields),) + stages[index + 1:])
+
+
+def _shifted(index: int, step: float, partition: Partition) -> Partition:
+    share = round(min(1.0, max(0.0, partition.stages[index].share + step)), 4)
+    return _changed(index, partition, share=share)
+
+
+def _merged(index: int, partition: Partition) -> Partition:
+    """Without the exchange at the end of one stage."""
+    return Partition(partition.stages[:index] + partition.stages[index + 1:])

@@ -1,0 +1,252 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+`intradp demo`: real nodes, real DDS, a shaped link, a real video, two real networks.
+
+As root, robot and server live in two network namespaces with a shaped link,
+and the robot is made the slower side.  Otherwise they share this machine's
+loopback and speed, and the report says so.
+"""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+import json
+import os
+from pathlib import Path
+import platform
+import shutil
+import statistics
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+import torch
+
+import intradp_ros
+from intradp_ros.emulation import network, slow_device
+from intradp_ros.emulation.processes import Child, ChildError, Command, ros_arguments, starter
+from intradp_ros.report import images
+from intradp_ros.report.tables import mode_table, write_json
+from intradp_ros.report.timeline import draw_timeline
+
+MODELS = {'hed': 'intradp_ros.zoo.hed:hed 1x3x160x384 uint8',
+          'mobilenet_v2': 'intradp_ros.zoo.mobilenet_v2:mobilenet_v2 1x3x224x224 uint8'}
+SETUP_TIMEOUT = 480.0
+PLAY_TIMEOUT = 600.0
+Starter = Callable[[Command], Child]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the demo's options."""
+    parser.description = (
+        'Share inferences of two real networks (HED edges, MobileNetV2) on a real video between '
+        'a robot process and a server process over DDS; compare with local, offload and the best '
+        'single cut; kill the server in the middle. Writes report.json, timeline.png and '
+        'pictures.')
+    parser.add_argument('--rate', type=float, default=20.0, metavar='MBPS',
+                        help='rate of the emulated link each way (default %(default)s)')
+    parser.add_argument('--frames', type=int, default=30, help='frames in every mode')
+    parser.add_argument('--models', nargs='+', choices=list(MODELS), default=list(MODELS),
+                        help='which models to play')
+    parser.add_argument('--transport', choices=['udp', 'large_data', 'default'], default='udp',
+                        help='DDS transport profile (default %(default)s)')
+    parser.add_argument('--out', type=Path, default=Path('out/demo'), help='folder to write to')
+
+
+@dataclass(frozen=True)
+class Side:
+    """Where and how the processes of one side run."""
+
+    prefix: Sequence[str] = ()
+    cores: Sequence[int] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What the demo runs on: both sides, the starter, and what is emulated."""
+
+    start: Starter
+    robot: Side
+    server: Side
+    link: str
+
+    def node(self, side: Side, name: str, parameters: Mapping[str, Any], label: str = '') -> Child:
+        """Start one of the package's executables."""
+        arguments = ros_arguments(f'intradp_ros.nodes.{name}', parameters=parameters)
+        return self.start(Command(label or name, arguments, side.prefix, side.cores,
+                                  side.environment))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the demo; return the exit code."""
+    console = Console()
+    if args.out.exists():
+        shutil.rmtree(args.out)
+    args.out.mkdir(parents=True)
+    report: dict[str, Any] = {'versions': _versions(), 'models': {}}
+    try:
+        with _stage(args, console) as stage:
+            report['link'] = stage.link
+            for name in args.models:
+                report['models'][name] = _play(stage, name, args, console)
+    except (ChildError, network.NetworkError) as error:
+        console.print(f'[red]the demo failed:[/red] {error}', highlight=False)
+        return 1
+    write_json(args.out / 'report.json', report)
+    console.print(f'Wrote {args.out}/report.json, timeline.png and pictures', highlight=False)
+    return 0 if _all_well(report, console) else 1
+
+
+def _versions() -> dict[str, str]:
+    return {'intradp_ros': intradp_ros.__version__, 'torch': torch.__version__,
+            'python': platform.python_version(), 'system': platform.platform()}
+
+
+@contextmanager
+def _stage(args: argparse.Namespace, console: Console) -> Iterator[Stage]:
+    """Set up link and sides; everything has ended when the context is left."""
+    common = {'RMW_IMPLEMENTATION': 'rmw_fastrtps_cpp', **_transport(args.transport)}
+    cores = sorted(os.sched_getaffinity(0))
+    first, rest = cores[:1], cores[1:] or cores
+    logs = args.out / 'logs'
+    reason = network.available()
+    if reason:
+        console.print(f'Link and robot are not emulated: {reason}', highlight=False)
+        common |= {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST',
+                   'ROS_DOMAIN_ID': str(os.getpid() % 100 + 1)}
+        with starter(logs) as start:
+            yield Stage(start, Side((), first, common), Side((), rest, common),
+                        f'loopback, not emulated ({reason})')
+        return
+    slow = slow_device.available()
+    robot = common if slow else {**common, **slow_device.slow_environment()}
+    speed = f'robot at full speed: {slow}' if slow else 'robot slowed to SSE4.1, one thread'
+    with network.shaped_link(args.rate) as link, starter(logs) as start:
+        yield Stage(start, Side(link.exec_prefix('robot'), first, robot),
+                    Side(link.exec_prefix('server'), rest, common),
+                    f'{args.rate:g} Mbit/s each way between network namespaces, {speed}')
+
+
+def _transport(name: str) -> dict[str, str]:
+    from intradp_ros.dds.transport import transport_environment
+    return transport_environment(name)
+
+
+def _play(stage: Stage, name: str, args: argparse.Namespace, console: Console) -> dict[str, Any]:
+    """Play one model through all modes; return its part of the report."""
+    spec, folder = MODELS[name], args.out / name
+    console.print(f'[bold]{name}[/bold]: starting planner, server and robot', highlight=False)
+    server = stage.node(stage.server, 'offload_node', {'models': [spec]})
+    planner = stage.node(Side(stage.server.prefix, (), stage.server.environment), 'planner_node',
+                         {})
+    robot = stage.node(stage.robot, 'inference_node', {'model': spec, 'queue_size': 64})
+    player = stage.node(Side(stage.robot.prefix, stage.server.cores, stage.server.environment),
+                        'player_node', {
+                            'model': spec, 'frames': args.frames,
+                            'kill_after': args.frames // 3, 'output': str(folder)})
+    children = [server, planner, robot, player]
+    try:
+        _watch(stage, spec, children, console)
+    finally:
+        for child in children:
+            child.stop()
+    return _evaluate(folder, name, args.out, console)
+
+
+def _watch(stage: Stage, spec: str, children: list[Child], console: Console) -> None:
+    """Follow the player's phases; kill and restart the server when it says so."""
+    player, since = children[-1], 0
+    phase = ''
+    while phase != 'done':
+        timeout = PLAY_TIMEOUT if phase else SETUP_TIMEOUT
+        match = player.wait_for_line(r'^phase (.*)$', timeout, since)
+        since = player.output().index(match.group(0), since) + len(match.group(0))
+        phase = match.group(1).strip()
+        console.print(f'  {phase}', highlight=False)
+        if phase == 'kill':
+            children[0].kill()
+        elif phase == 'restart':
+            children[0] = stage.node(stage.server, 'offload_node', {'models': [spec]})
+
+
+def _evaluate(folder: Path, name: str, out: Path, console: Console) -> dict[str, Any]:
+    seen = json.loads((folder / 'player.json').read_text())
+    modes = {mode: _summary(phase) for mode, phase in seen['modes'].items()}
+    killed, again = seen.get('server_killed'), seen.get('after_restart')
+    console.print(mode_table(name, modes))
+    part: dict[str, Any] = {'modes': modes}
+    if killed:
+        part['server_killed'] = {
+            **{key: killed[key] for key in ('frames', 'lost', 'recovered', 'max_rel_diff')},
+            'shared_after_restart': again['shared'], 'frames_after_restart': again['frames']}
+        console.print(f'  server killed: {killed["frames"]} frames, {killed["lost"]} lost, '
+                      f'{killed["recovered"]} finished by the robot, difference '
+                      f'{killed["max_rel_diff"]:.1e}; after its restart {again["shared"]} of '
+                      f'{again["frames"]} shared again', highlight=False)
+    _draw(folder, name, out, modes)
+    return part
+
+
+def _summary(phase: Mapping[str, Any]) -> dict[str, Any]:
+    """Condense one mode's frames into the figures of the report."""
+    latency = sorted(phase['latency_ms'])
+
+    def mean(key: str) -> float:
+        return statistics.fmean(phase[key]) if phase[key] else 0.0
+
+    return {
+        'frames': phase['frames'], 'lost': phase['lost'], 'shared': phase['shared'],
+        'recovered': phase['recovered'], 'median_ms': statistics.median(latency),
+        'p95_ms': latency[min(len(latency) - 1, int(0.95 * len(latency)))],
+        'answer_median_ms': statistics.median(phase['answer_ms']),
+        'bytes_up': round(mean('bytes_up')), 'bytes_down': round(mean('bytes_down')),
+        'energy_j': mean('energy_j'), 'energy_source': 'modelled',
+        'max_rel_diff': phase['max_rel_diff'], 'top5_equal': phase['top5_equal'],
+        'predicted_ms': statistics.median(phase['predicted_ms']),
+        'predicted_rate_mbps': statistics.median(phase['rate_mbps'])}
+
+
+@dataclass(frozen=True)
+class _Span:
+    lane: str
+    kind: str
+    name: str
+    start: float
+    stop: float
+
+
+def _draw(folder: Path, name: str, out: Path, modes: Mapping[str, Mapping[str, Any]]) -> None:
+    """Draw the timeline whose length is the median one, and the last frame with its result."""
+    timelines = [[_Span(*row) for row in rows]
+                 for rows in json.loads((folder / 'timelines.json').read_text()) if rows]
+    shared = [t for t in timelines if any(s.lane == 'server' for s in t)]
+    path = out / ('timeline.png' if name == 'hed' else f'timeline_{name}.png')
+    if shared:
+        shared.sort(key=lambda t: max(s.stop for s in t))
+        draw_timeline(shared[len(shared) // 2], path, f'One shared inference of {name}, measured')
+    last = np.load(folder / 'last.npz')
+    if last['output'].ndim == 4:
+        caption = [f'{name}: shared {modes["shared"]["median_ms"]:.0f} ms, '
+                   f'local {modes["local"]["median_ms"]:.0f} ms, '
+                   f'difference {modes["shared"]["max_rel_diff"]:.0e}']
+        result = images.grey_map(last['output'][0, 0])
+        images.save(out / f'{name}.png', images.side_by_side(
+            [('frame', last['picture']), ('result', result)], caption))
+
+
+def _all_well(report: Mapping[str, Any], console: Console) -> bool:
+    """Check what the product promises: no frame lost, every result exact."""
+    well = True
+    for name, part in report['models'].items():
+        for mode, row in [*part['modes'].items(), ('server_killed', part.get('server_killed'))]:
+            if row and (row['lost'] or row['max_rel_diff'] > 1e-4):
+                console.print(f'[red]{name} {mode}: {row["lost"]} frames lost, difference '
+                              f'{row["max_rel_diff"]:.1e}[/red]', highlight=False)
+                well = False
+    return well
+
