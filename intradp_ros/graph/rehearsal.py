@@ -70,9 +70,11 @@ def rehearse(model: nn.Module, call: ExampleCall) -> Rehearsal:
     Raises
     ------
     CaptureError
-        If the model fails, returns no tensor, keeps state, or is not deterministic.
+        If the model fails, returns no tensor, keeps state, is not
+        deterministic, or is not on the CPU.
 
     """
+    _check_devices(model, call)
     model = private_copy(model)
     rehearsal = _run(model, call, call.tensors)
     _check_results(rehearsal)
@@ -89,6 +91,15 @@ def rehearse(model: nn.Module, call: ExampleCall) -> Rehearsal:
         _run(model, call, [torch.zeros_like(x) for x in call.tensors])
         _check_repeatable(rehearsal, _run(model, call, call.tensors), random.names)
     return rehearsal
+
+
+def _check_devices(model: nn.Module, call: ExampleCall) -> None:
+    inputs = ((f'input {name!r}', x) for name, x in zip(call.tensor_names, call.tensors))
+    held = ((f'parameter {name!r}', x) for name, x in model.named_parameters())
+    for what, tensor in (*inputs, *held):
+        if tensor.device.type != 'cpu':
+            raise CaptureError(
+                f'{what} is on device {tensor.device}; move model and example to the CPU')
 
 
 def _run(model: nn.Module, call: ExampleCall, tensors: Sequence[torch.Tensor]) -> Rehearsal:

@@ -168,6 +168,25 @@ def test_trace_and_export_agree(net: type[nn.Module]) -> None:
     assert worst_difference(traced, model, image()) <= 1e-12
 
 
+class LowersPrecision(nn.Module):
+    """An autocast region: export must keep where it rounds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast('cpu', dtype=torch.bfloat16):
+            return self.part(x).float()
+
+
+def test_autocast_is_kept() -> None:
+    model, x = LowersPrecision(), torch.randn(8, 64)
+    graph = captured(model, x)
+    assert worst_difference(graph, model, x) <= 1e-4
+    assert worst_difference(graph, model.part, x) >= 1e-4
+
+
 class Branches(nn.Module):
     """Control flow that depends on the data: no graph can stand for both branches."""
 

@@ -102,6 +102,13 @@ def test_a_wrong_dtype_names_input_and_submodule() -> None:
         capture(prepared(UNet()), torch.randn(1, 3, 16, 16, dtype=torch.float64))
 
 
+def test_another_device_is_named_with_what_is_there() -> None:
+    with pytest.raises(CaptureError, match="input 'input' is on device meta; move"):
+        capture(nn.Linear(2, 2), X.to('meta'))
+    with pytest.raises(CaptureError, match="parameter 'weight' is on device meta; move"):
+        capture(nn.Linear(2, 2, device='meta'), X)
+
+
 class Returns(nn.Module):
     def __init__(self, result: Any) -> None:
         super().__init__()
@@ -161,6 +168,26 @@ class ReadsMemory(nn.Module):
 def test_what_no_graph_can_say_is_named(model: nn.Module, message: str, method: str) -> None:
     with pytest.raises(CaptureError, match=message):
         capture(model, X, methods=(method,))
+
+
+class KnowsItIsExported(nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return x * 2 if torch.compiler.is_compiling() else x
+
+
+def test_a_graph_that_computes_something_else_is_refused() -> None:
+    with pytest.raises(CaptureError, match='the graph computes something else than the model'):
+        capture(KnowsItIsExported(), X, methods=('export',))
+
+
+class ReturnsMoreWhenExported(nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return (x, x) if torch.compiler.is_compiling() else x
+
+
+def test_a_graph_with_other_results_is_refused() -> None:
+    with pytest.raises(CaptureError, match='the graph has 2 results, the model 1'):
+        capture(ReturnsMoreWhenExported(), X, methods=('export',))
 
 
 def test_a_model_that_cannot_be_copied_is_refused() -> None:

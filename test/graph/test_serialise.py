@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Graphs survive serialisation, and malformed ones are refused with nothing but their own error."""
+"""Graphs survive serialisation; malformed ones are refused with one kind of error."""
 from __future__ import annotations
 
 from collections.abc import Callable
