@@ -26,6 +26,7 @@ from intradp_ros.wire.frames import Control, ControlKind
 Log = Callable[[str], None]
 HEARTBEAT = 0.1   # seconds between pings
 RETRY = 0.5       # seconds between greetings, and between offers of a book
+LONGEST_PAUSE = 8.0  # seconds without the server after failures in a row
 PROBE_AFTER = 2.0  # seconds without a measurement after which the link is probed
 PROBE_CHUNKS = 6
 
@@ -72,7 +73,8 @@ class Connection:
         self.clock = ServerClock()
         self.book: ScheduleBook | None = None
         self.epoch = 0
-        self._asked = self._probed = float('-inf')
+        self._ask_at = self._probed = float('-inf')
+        self._pause = RETRY
         self._stop = threading.Event()
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._keep, name='connection', daemon=True)
@@ -103,7 +105,7 @@ class Connection:
             raise ValueError(f'the book is for model {book.digest}, '
                              f'this robot has {self.model.digest}')
         self.book, self.epoch = book, self.epoch + 1
-        self._asked = float('-inf')
+        self._ask_at = float('-inf')
         if self.state is State.READY:
             self._enter(State.GREETED)
 
@@ -118,18 +120,30 @@ class Connection:
         if frame.kind is ControlKind.PONG:
             self._pong(frame)
         elif frame.kind is ControlKind.WELCOME and self.state in (State.ALONE, State.REFUSED):
-            self._asked = float('-inf')
+            self._ask_at = float('-inf')
             self._enter(State.GREETED)
         elif frame.kind is ControlKind.REFUSE:
             self._refused(str(frame.body.get('reason', '')))
         elif frame.kind is ControlKind.BOOK_READY and frame.epoch == self.epoch:
             self._enter(State.READY)
 
+    @property
+    def agreement(self) -> tuple[int, ScheduleBook] | None:
+        """Epoch and book that both sides have, None while inferences cannot be shared."""
+        epoch, book = self.epoch, self.book
+        return (epoch, book) if book and self.state is State.READY else None
+
     def lost(self, reason: str) -> None:
-        """Take note that the server does not answer."""
+        """Take note that the server failed; each time in a row it is left alone for longer."""
         if self.state in (State.READY, State.GREETED):
-            self.log(f'sharing paused: {reason}')
+            self.log(f'sharing paused for {self._pause:.1f} s: {reason}')
+            self._ask_at = time.monotonic() + self._pause
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
             self._enter(State.ALONE)
+
+    def succeeded(self) -> None:
+        """Take note that an inference was shared."""
+        self._pause = RETRY
 
     def _enter(self, state: State) -> None:
         with self._changed:
@@ -155,13 +169,13 @@ class Connection:
         while not self._stop.wait(HEARTBEAT):
             now = time.monotonic()
             self._send(ControlKind.PING, {'robot': now})
-            if now - self._asked >= RETRY:
+            if now >= self._ask_at:
                 self._ask(now)
             if self.state is State.READY:
                 self._probe_if_stale(now)
 
     def _ask(self, now: float) -> None:
-        self._asked = now
+        self._ask_at = now + RETRY
         if self.state in (State.ALONE, State.REFUSED):
             self._send(ControlKind.HELLO, {
                 'protocol': PROTOCOL, 'version': __version__, 'digest': self.model.digest,

@@ -14,7 +14,7 @@ import torch
 
 from intradp_ros.execution.arrivals import Arrivals
 from intradp_ros.execution.channel import Channel
-from intradp_ros.execution.connection import Connection, State
+from intradp_ros.execution.connection import Connection
 from intradp_ros.execution.interpreter import Execution
 from intradp_ros.execution.mailbox import InferenceAbandonedError, Mailbox
 from intradp_ros.execution.model import SharedModel
@@ -33,7 +33,7 @@ from intradp_ros.graph.operator_graph import ParameterRef, ValueRef
 from intradp_ros.graph.trees import rebuild_outputs
 from intradp_ros.link.predictor import RatePredictor
 from intradp_ros.planning.baselines import LOCAL, LOSS
-from intradp_ros.planning.book import ScheduleBook
+from intradp_ros.planning.book import Entry, ScheduleBook
 from intradp_ros.planning.partition import local
 from intradp_ros.planning.schedule import ROBOT
 from intradp_ros.profiling.profile import PowerStates, XAVIER_NX
@@ -45,12 +45,21 @@ Log = Callable[[str], None]
 HYSTERESIS = math.log(1.15)  # the predicted rate must move this far before the schedule changes
 
 
+@dataclass(frozen=True)
+class _Choice:
+    """A schedule of the book that both sides have."""
+
+    epoch: int
+    index: int
+    entry: Entry
+
+
 @dataclass
 class _Inference:
     """The shared inference at hand."""
 
     id: int
-    schedule_id: int
+    choice: _Choice
     compiled: Compiled
     arrivals: Arrivals
     start: float
@@ -127,10 +136,10 @@ class RobotClient:
         """
         self._check(inputs)
         self._count += 1
-        schedule = self._choose(strategy)
-        if schedule is None:
+        choice = self._choose(strategy)
+        if choice is None:
             return self._infer_alone(inputs)
-        return self._infer_shared(inputs, schedule, stamp)
+        return self._infer_shared(inputs, choice, stamp)
 
     def server_events(self, timeout: float = 0.5) -> tuple[Event, ...]:
         """
@@ -172,59 +181,58 @@ class RobotClient:
         if got != wanted:
             raise ValueError(f'the model was captured with inputs {wanted}, got {got}')
 
-    def _choose(self, strategy: str) -> int | None:
-        """Return the schedule id to share by, or None to stay alone."""
-        connection = self.connection
-        if strategy == LOCAL or connection.state is not State.READY or connection.book is None:
+    def _choose(self, strategy: str) -> _Choice | None:
+        """Return the schedule to share by, or None to stay alone."""
+        agreement = self.connection.agreement
+        if strategy == LOCAL or agreement is None:
             return None
         rate = self.predicted_rate
         if rate <= 0:
             return None
         if self._rate <= 0 or abs(math.log(rate / self._rate)) > HYSTERESIS:
             self._rate = rate
-        chosen = connection.book.choose(self._rate / 125e3, strategy)
-        return chosen if connection.book.entries[chosen].strategy != LOCAL else None
+        epoch, book = agreement
+        index = book.choose(self._rate / 125e3, strategy)
+        entry = book.entries[index]
+        return _Choice(epoch, index, entry) if entry.strategy != LOCAL else None
 
     def _infer_alone(self, inputs: Sequence[torch.Tensor]) -> Outcome:
         recorder, start = Recorder(ROBOT), time.monotonic()
         execution = Execution(self._local.program, recorder)
         values = execution.run(dict(zip(self.model.split.graph.inputs, inputs)))
-        return self._outcome(values, recorder.events, start, LOCAL, 0, None, '')
+        return self._outcome(values, recorder.events, start, self._local_entry(), 0, None, '')
 
-    def _infer_shared(self, inputs: Sequence[torch.Tensor], schedule: int, stamp: Stamp,
+    def _infer_shared(self, inputs: Sequence[torch.Tensor], choice: _Choice, stamp: Stamp,
                       ) -> Outcome:
-        book, epoch = self.connection.book, self.connection.epoch
-        assert book is not None
-        entry = book.entries[schedule]
-        compiled = self.shelf.get(entry.partition)
+        compiled = self.shelf.get(choice.entry.partition)
         start = time.monotonic()
         self.connection.heard = max(self.connection.heard, start)
-        arrivals = Arrivals(Mailbox(self._patience(start, entry.predicted)), self.reassembler,
-                            'downlink', describe_transfers(self.model.split, compiled.schedule))
-        current = _Inference(self._count, schedule, compiled, arrivals, start)
-        sender = Sender(self.channel, compiled.schedule, self.connection.session, epoch,
-                        self._count, schedule, stamp)
+        arrivals = Arrivals(Mailbox(self._patience(start, choice.entry.predicted)),
+                            self.reassembler, 'downlink',
+                            describe_transfers(self.model.split, compiled.schedule))
+        sender = Sender(self.channel, compiled.schedule, self.connection.session, choice.epoch,
+                        self._count, choice.index, stamp)
         recorder = Recorder(ROBOT)
         execution = Execution(compiled.program, recorder, arrivals.mailbox, sender)
         named = dict(zip(self.model.split.graph.inputs, inputs))
-        self._current, reason = current, ''
+        self._current, reason = _Inference(self._count, choice, compiled, arrivals, start), ''
         try:
             values = execution.run(named)
+            self.connection.succeeded()
         except InferenceAbandonedError as error:
             reason = str(error)
-            values = self._finish(execution, named, current, reason, recorder)
-        return self._outcome(values, [*recorder.events, *arrivals.events], start,
-                             entry.strategy, schedule, (sender, arrivals), reason)
+            values = self._finish(execution, named, reason, recorder)
+        return self._outcome(values, [*recorder.events, *arrivals.events], start, choice.entry,
+                             choice.index, (sender, arrivals), reason)
 
-    def _finish(self, execution: Execution, inputs: dict[int, torch.Tensor], current: _Inference,
-                reason: str, recorder: Recorder) -> dict[int, torch.Tensor]:
+    def _finish(self, execution: Execution, inputs: dict[int, torch.Tensor], reason: str,
+                recorder: Recorder) -> dict[int, torch.Tensor]:
         """Finish an abandoned inference from the rows at hand; tell the server to stop."""
         self._current = None
-        self.channel.abandon(current.id)
+        self.channel.abandon(self._count)
         self.channel.send(Control(ControlKind.CANCEL, self.connection.session,
-                                  self.connection.epoch, current.id, {}))
-        if 'silent' in reason:
-            self.connection.lost(reason)
+                                  self.connection.epoch, self._count, {}))
+        self.connection.lost(reason)
         split = self.model.split
         begin = time.monotonic()
         held = [(v, split.whole(v), t) for v, t in inputs.items()] + held_pieces(execution)
@@ -244,7 +252,7 @@ class RobotClient:
         return decide
 
     def _outcome(self, values: dict[int, torch.Tensor], events: list[Event], start: float,
-                 strategy: str, schedule: int, shared: tuple[Sender, Arrivals] | None,
+                 entry: Entry, schedule: int, shared: tuple[Sender, Arrivals] | None,
                  reason: str) -> Outcome:
         latency = time.monotonic() - start
         sent = shared[0].nbytes if shared else 0
@@ -252,18 +260,16 @@ class RobotClient:
         compute, waiting = compute_and_wait(events)
         sending = sent / self._rate if self._rate > 0 else 0.0
         stats = InferenceStats(
-            self._count, strategy, schedule, shared is not None and not reason, bool(reason),
-            reason, latency, self._predicted(schedule, shared), compute, waiting, sent, received,
+            self._count, entry.strategy, schedule, shared is not None and not reason,
+            bool(reason), reason, latency, entry.predicted, compute, waiting, sent, received,
             modelled_energy(self.power, latency, compute, min(sending, latency)))
         return Outcome(self._rebuild(values), stats, tuple(e.shift(-start) for e in events))
 
-    def _predicted(self, schedule: int, shared: object) -> float:
-        book = self.connection.book
-        if book is None:
-            return 0.0
-        if shared is None:
-            return next((e.predicted for e in book.entries if e.strategy == LOCAL), 0.0)
-        return book.entries[schedule].predicted
+    def _local_entry(self) -> Entry:
+        """Return what the book says of the robot alone."""
+        entries = self.connection.book.entries if self.connection.book else ()
+        known = next((e.predicted for e in entries if e.strategy == LOCAL), 0.0)
+        return Entry(0.0, LOCAL, known, local(len(self.model.split.operators)))
 
     def _rebuild(self, values: dict[int, torch.Tensor]) -> Any:
         graph = self.model.split.graph
@@ -275,7 +281,7 @@ class RobotClient:
     def _expected(self, chunk: Chunk) -> ExpectedTransfer | None:
         current = self._current
         if current is None or chunk.inference != current.id or \
-                chunk.schedule != current.schedule_id or chunk.epoch != self.connection.epoch:
+                (chunk.epoch, chunk.schedule) != (current.choice.epoch, current.choice.index):
             return None
         return expected_transfer(self.model.split, current.compiled.schedule, chunk.transfer,
                                  ROBOT)

@@ -29,7 +29,7 @@ XAVIER_NX = PowerStates(13.35, 4.25, 4.04, 'modelled: Jetson Xavier NX, paper Ta
 
 @dataclass(frozen=True, slots=True)
 class OperatorTiming:
-    """Median seconds of one operator at several region heights (ascending, from 1 or more)."""
+    """Seconds of one operator at several region heights (ascending, from 1 or more)."""
 
     rows: tuple[int, ...]
     seconds: tuple[float, ...]
