@@ -9,6 +9,7 @@ VENV ?= .venv
 TORCH ?= torch==2.13.0
 DEMO ?=
 TESTS ?=
+TRACES ?=
 
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
@@ -18,6 +19,8 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 SOURCES := $(shell find intradp_ros msg launch config cmake -name __pycache__ -prune -o -print) \
 	CMakeLists.txt LICENSE package.xml pyproject.toml setup.py $(wildcard README.md)
 
+BENCHMARKS := $(filter-out predictors,$(basename $(notdir $(wildcard bench/*.py))))
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
@@ -26,7 +29,8 @@ SOURCES := $(shell find intradp_ros msg launch config cmake -name __pycache__ -p
 help: ## show the targets and the variables
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo 'Variables: PYTHON=$(PYTHON) VENV=$(VENV) TORCH=$(TORCH)'
-	@echo '           DEMO=options of intradp demo, TESTS=options and files for pytest'
+	@echo '           DEMO=options of intradp demo, TESTS=options and files for pytest,'
+	@echo '           TRACES=recorded link rates (CSV) for the benchmark of the predictors'
 
 build: $(STAMPS)/package ## set up the environment, build the messages, install the package
 
@@ -43,8 +47,11 @@ lint: $(STAMPS)/package $(STAMPS)/tools ## only check style, types and imports b
 	$(BIN)/mypy
 	cd $(VENV) && $(abspath $(BIN))/lint-imports --config $(CURDIR)/pyproject.toml
 
-bench: $(STAMPS)/package $(STAMPS)/weights $(STAMPS)/tools ## run every benchmark in bench/
-	set -e; for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script; done
+bench: $(STAMPS)/package $(STAMPS)/weights $(STAMPS)/tools ## run the benchmarks, write out/bench/
+	mkdir -p out/bench
+	set -e; for name in $(BENCHMARKS); do \
+		echo "== $$name"; $(BIN)/python bench/$$name.py --json out/bench/$$name.json; done
+	$(if $(TRACES),$(BIN)/python bench/predictors.py $(TRACES) --json out/bench/predictors.json)
 
 clean: ## remove what was built, keep the environment
 	rm -rf build install log out $(STAMPS)/package
