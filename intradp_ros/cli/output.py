@@ -37,6 +37,11 @@ class Output:
             for item in items:
                 self.console.print(item, highlight=False)
 
+    def warn(self, text: str) -> None:
+        """Print a warning on stderr, JSON or not."""
+        self.progress_console.print(f'[yellow]warning: {text}[/yellow]', highlight=False,
+                                    soft_wrap=True)
+
     def result(self, data: Mapping[str, Any]) -> None:
         """Print the result as JSON if that is wanted."""
         if self.stream is not None:

@@ -108,6 +108,7 @@ def _summary(args: argparse.Namespace, session: Session, rate: float) -> dict[st
         'model': session.subject.name, 'digest': session.subject.shared.digest,
         'link': {'mbps': args.mbps, 'delay_ms': args.delay, 'measured_mbps': rate},
         'eager_ms': 1e3 * statistics.median(session.eager),
+        'energy_source': session.pair.robot.power.source,
         'modes': {mode: figures(series) for mode, series in session.series.items()},
         'exact': all(series.exact for series in session.series.values())}
 
@@ -119,8 +120,8 @@ def _show(data: Mapping[str, Any], out: Output) -> None:
              f'the link was measured at {link["measured_mbps"]:.3g} Mbit/s')
     recovered = sum(mode['recovered'] for mode in data['modes'].values())
     if recovered:
-        out.show(f'[yellow]{recovered} inferences were finished by the robot alone, as the '
-                 'server was late[/yellow]')
+        out.warn(f'{recovered} inferences were finished by the robot alone, as the server was '
+                 'late')
     if not data['exact']:
         out.show('[red]Not exact: a difference to the unsplit model is beyond rounding[/red]')
 

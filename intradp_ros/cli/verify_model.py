@@ -111,13 +111,14 @@ def _prepared(subject: Subject, args: argparse.Namespace, out: Output) -> tuple[
     if wanted == 'never' or (wanted == 'auto' and _alive(subject)):
         return subject, False
     if isinstance(subject.model, GraphModel):
-        out.show('[yellow]The weights of an archive cannot be calibrated: if its output does not '
-                 'depend on the input, an error would not show.[/yellow]')
+        out.warn('the weights of an archive cannot be calibrated: if its output does not depend '
+                 'on the input, an error would not show')
         return subject, False
+    out.warn('the weights are calibrated, so this is not about the weights that were loaded')
     calibrate(subject.model, subject.inputs, args.seed)
     if not _alive(subject):
-        out.show('[yellow]The output does not depend on the input, even with calibrated weights: '
-                 'an error may not show.[/yellow]')
+        out.warn('the output does not depend on the input, even with calibrated weights: an '
+                 'error may not show')
     return captured(subject.name, subject.model, subject.inputs, args.axis), True
 
 
@@ -186,8 +187,6 @@ def _show(trials: Sequence[Trial], data: dict[str, Any], out: Output) -> None:
                            str(trial.seed), f'{e.absolute:.1e}', f'{e.spread:.3g}',
                            f'{e.relative:.1e}', 'exact' if e.exact else '[red]NOT exact[/red]')
     out.show(errors)
-    if data['calibrated']:
-        out.show('The weights were calibrated.')
     verdict = '[green]exact[/green]' if data['exact'] else '[red]NOT exact[/red]'
     out.show(f'[bold]{verdict}[/bold]: {data["split_operators"]} of {data["operators"]} operators '
              f'with {percent(data["split_share"])} of the FLOPs ran in parts')
