@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+import sysconfig
 import traceback
 from typing import Any
 
@@ -67,13 +68,22 @@ class _Leave:
 
 
 def _user_line(error: Exception) -> str:
-    """Name the innermost line that is neither torch's nor ours, if there is one."""
-    ours = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
+    """Name the innermost line that is neither torch's, Python's nor ours, if there is one."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         path = Path(frame.filename)
-        if path.is_file() and not str(path).startswith(ours):
+        if path.is_file() and not _is_foreign(path):
             return f' at {path.name}:{frame.lineno}'
     return ''
+
+
+def _is_foreign(path: Path) -> bool:
+    if path.is_relative_to(_PYTHON) and 'site-packages' not in path.parts:
+        return True
+    return any(path.is_relative_to(folder) for folder in _SKIPPED)
+
+
+_PYTHON = sysconfig.get_path('stdlib')
+_SKIPPED = (Path(torch.__file__).parent, Path(__file__).parent)
 
 
 def _cause(error: Exception) -> str:

@@ -4,6 +4,7 @@
 """A model that cannot be captured is refused with a message that names the culprit."""
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,16 @@ def test_a_wrong_shape_names_input_submodule_and_line() -> None:
     assert "'down1.0' (Conv2d)" in message
     assert 'expected input' in message
     assert f'{Path(__file__).with_name("nets.py").name}:' in message
+
+
+class ReadsBadJson(nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return json.loads('no JSON')
+
+
+def test_the_line_named_is_the_users() -> None:
+    with pytest.raises(CaptureError, match=r'ReadsBadJson at test_capture_errors.py:\d+: JSON'):
+        capture(ReadsBadJson(), X)
 
 
 def test_a_wrong_dtype_names_input_and_submodule() -> None:
