@@ -22,7 +22,7 @@ PRIME = 1_000_003
 
 
 def random_split_graph(seed: int, operators: int = 8, rows: int = 24) -> SplitGraph:
-    """Return a random DAG with block-wise, element-wise, down- and up-sampling and global parts."""
+    """Return a random DAG of block-wise, element-wise, resampling and global operators."""
     rng = random.Random(seed)
     values = [Value(0, 'input', (rows, 1), torch.int64)]
     heights = [rows]
