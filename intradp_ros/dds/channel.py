@@ -101,7 +101,7 @@ class DdsChannel:
         """Return what is known of the link now."""
         sent = self._outbound.measured()
         return LinkReport(
-            send_rate=sent.rate, receive_rate=self._inbound.rate(time.time_ns()),
+            send_rate=sent.rate, receive_rate=self._inbound.rate(time.monotonic_ns()),
             round_trip=sent.round_trip, age=sent.age, bytes_sent=sent.nbytes,
             bytes_received=self._inbound.nbytes)
 
@@ -164,7 +164,7 @@ class DdsChannel:
         rate = self._inbound.arrived(chunk.session, nbytes, arrival.sent, arrival.received)
         self._acks.publish(ChunkAck(
             session=chunk.session, sequence=message.sequence, bytes=nbytes,
-            received_ns=time.monotonic_ns(), rate=rate))
+            received_ns=arrival.received, rate=rate))
         self._pass_on(chunk)
 
     def _on_ack(self, message: ChunkAck, arrival: Arrival) -> None:

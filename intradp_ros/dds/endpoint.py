@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 import threading
+import time
 from typing import Any
 
 from rclpy.context import Context
@@ -35,7 +36,13 @@ _TURN = 16
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """When a message was sent and when it arrived: ns, on the wall clock of either side."""
+    """
+    When a message was sent and when it was complete here, in ns.
+
+    `sent` is on the sender's wall clock, `received` on this side's monotonic
+    clock.  (The middleware's own time of reception is that of the first
+    fragment, or of the last, as the transport has it.)
+    """
 
     sent: int
     received: int
@@ -143,12 +150,13 @@ class Endpoint:
             self._handle(inlet, *taken)
 
     def _handle(self, inlet: _Inlet, data: bytes, info: Any) -> None:
+        arrival = Arrival(info['source_timestamp'], time.monotonic_ns())
         try:
             message: Any = deserialize_message(data, inlet.kind)
         except Exception as error:  # rclpy has no common class for what the middleware raises
             self._undecodable(error)
             return
         try:
-            inlet.handler(message, Arrival(info['source_timestamp'], info['received_timestamp']))
+            inlet.handler(message, arrival)
         except Exception as error:  # the thread must go on
             self._failed(error)

@@ -29,10 +29,8 @@ def ack_qos() -> QoSProfile:
     """
     Return the profile of acknowledgements.
 
-    They are not reliable: a later one makes up for one that is lost, while
-    reliable ones, each answered in its turn, competed with the chunks (on a
-    20 Mbit/s link 7000 answers in ten seconds instead of 45, and the first
-    tensor took several times as long).
+    They are not reliable: a later one makes up for one that is lost, and
+    the middleware's own talk about them would compete with the chunks.
     """
     return QoSProfile(depth=ACK_DEPTH, reliability=_reliability(False))
 

@@ -36,20 +36,17 @@ class _Run:
     end: int
     nbytes: int = 0
 
-    @property
-    def rate(self) -> float:
-        """Bytes per second; 0.0 for a run of one chunk."""
-        return self.nbytes * _NS / (self.end - self.start) if self.end > self.start else 0.0
-
 
 class ReceiverRate:
     """
     Rate of a path in bytes per second from the arrivals of chunks.
 
     Times are nanoseconds.  Sending times may be on another clock than
-    arrivals, with any offset.  The estimate is the largest over the runs of
-    the last `horizon` seconds, or over the last three if there are fewer;
-    runs much smaller than the largest are too noisy to take part.
+    arrivals, with any offset.  The estimate is the mean over the time that the
+    link was busy in the last `horizon` seconds, or in the last three runs of
+    chunks if there are fewer; runs much smaller than the largest are too
+    noisy to take part.  (The largest of the runs would be too high, by the
+    noise of their arrivals; a sender may filter so for its window.)
     """
 
     def __init__(self, horizon: float = 1.0, segment: float = 0.25, path_memory: int = 64) -> None:
@@ -82,7 +79,9 @@ class ReceiverRate:
         if self._current is not None and self._current.nbytes:
             runs.append(self._current)
         enough = max((run.nbytes for run in runs), default=0) / 2
-        return max((run.rate for run in runs if run.nbytes >= enough), default=0.0)
+        clear = [run for run in runs if run.nbytes >= enough]
+        span = sum(run.end - run.start for run in clear)
+        return sum(run.nbytes for run in clear) * _NS / span if span else 0.0
 
     def _waited(self, previous: int, arrival: int, sent: int) -> bool:
         """Tell whether the chunk was queued behind the one that arrived at `previous`."""
