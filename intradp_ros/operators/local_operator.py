@@ -33,7 +33,8 @@ class LocalOperator:
     One operator with its row arithmetic.
 
     `rows` counts the output's rows along the split axis (1 where the output
-    is not split: the operator then runs as a whole or not at all).  `maps`
+    is not split: the operator then runs as a whole or not at all).  A global
+    operator needs its whole input, but may still yield any rows.  `maps`
     has one entry for each entry of ``operator.inputs``.  ``bind(region,
     parameters)`` prepares a kernel for one region; the kernel takes one
     tensor for each input, holding exactly the rows ``maps[k](region)``, and

@@ -19,7 +19,8 @@ def tensor(*shape: int) -> torch.Tensor:
 
 @pytest.mark.parametrize('axis', [0, 1, 2])
 def test_linear_layer_is_local_but_along_its_features(axis: int) -> None:
-    single = Single('linear.default', tensor(3, 7, 4), Parameter(tensor(5, 4)), Parameter(tensor(5)))
+    weight, bias = Parameter(tensor(5, 4)), Parameter(tensor(5))
+    single = Single('linear.default', tensor(3, 7, 4), weight, bias)
     if axis == 2:
         check_global(single, axis)
     else:

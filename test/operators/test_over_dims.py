@@ -7,10 +7,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from single_operator import check_global, check_local, Parameter, Single
+from single_operator import (
+    check_global,
+    check_local,
+    check_regions,
+    Parameter,
+    random_regions,
+    Single,
+)
 import torch
 
 from intradp_ros.operators.local_operator import Kind
+from intradp_ros.operators.region import Region
 
 
 def tensor(*shape: int) -> torch.Tensor:
@@ -74,11 +82,28 @@ def test_layer_norm_is_local_along_tokens() -> None:
     check_global(single, 2)
 
 
-def test_group_and_instance_norm_are_global() -> None:
-    x = tensor(1, 4, 7, 5)
-    check_global(Single('group_norm.default', x, 2), 2)
-    check_global(
-        Single('instance_norm.default', x, None, None, None, None, True, 0.1, 1e-5, False), 2)
+@pytest.mark.parametrize('affine', [False, True])
+@pytest.mark.parametrize('name', ['group_norm', 'instance_norm'])
+def test_norms_by_statistics_need_all_rows_but_yield_any(name: str, affine: bool) -> None:
+    weights = [Parameter(tensor(4)), Parameter(tensor(4) + 1)] if affine else [None, None]
+    rest = [2, *weights] if name == 'group_norm' else [
+        *weights, None, None, True, 0.1, 1e-5, False]
+    single = Single(f'{name}.default', 3 + tensor(2, 4, 7, 5), *rest)
+    for axis in (2, 3):
+        split = single.split(axis)
+        local = split.operators[0]
+        assert (local.kind, local.rows, split.dims[1]) == (Kind.GLOBAL, split.rows[0], axis)
+        assert local.maps[0](Region(2, 3)) == split.whole(0)
+        check_regions(single, split, list(random_regions(local.rows, 0)), 1e-9)
+    assert check_local(single, 0).kind is Kind.ROW
+    check_global(single, 1)
+
+
+def test_instance_norm_by_running_statistics_is_element_wise() -> None:
+    statistics = [Parameter(tensor(4)), Parameter(tensor(4).abs() + 1)]
+    single = Single('instance_norm.default', tensor(2, 4, 7, 5), None, None, *statistics, False,
+                    0.1, 1e-5, False)
+    assert check_local(single, 2).kind is Kind.ELEMENT
 
 
 def test_selection_by_index_along_channels_is_exact() -> None:
