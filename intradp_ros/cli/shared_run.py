@@ -93,8 +93,7 @@ def _note(session: Session, mode: str, outcome: Outcome, expected: Sequence[torc
     series.differences.append(max((e.relative for e in errors), default=0.0))
     series.exact &= all(e.exact for e in errors)
     if mode == session.modes[-1]:
-        server = session.pair.robot.server_events() if outcome.stats.shared else ()
-        session.events = (*outcome.events, *server)
+        session.events = session.pair.robot.timeline(outcome)
 
 
 def figures(series: Series) -> dict[str, Any]:

@@ -93,9 +93,9 @@ def load_factory(source: str) -> torch.nn.Module:
     module_name, _, factory = source.partition(':')
     try:
         model = getattr(importlib.import_module(module_name), factory)()
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ModelSpecError(
-            f'cannot load {source!r} (wanted package.module:factory): {error}') from error
+    except Exception as error:  # the factory is the user's: whatever it raises is the cause
+        raise ModelSpecError(f'cannot load {source!r} (wanted package.module:factory): '
+                             f'{type(error).__name__}: {error}') from error
     if not isinstance(model, torch.nn.Module):
         raise ModelSpecError(f'{source} returned a {type(model).__name__}, not a torch.nn.Module')
     return model.eval()

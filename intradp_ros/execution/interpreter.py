@@ -70,9 +70,10 @@ class Execution:
 
     def _await(self, instruction: Await) -> torch.Tensor:
         start = time.monotonic()
-        tensor = self.mailbox.take(instruction.transfer)
-        self.recorder.waited(str(instruction.transfer), start, time.monotonic())
-        return tensor
+        try:
+            return self.mailbox.take(instruction.transfer)
+        finally:
+            self.recorder.waited(str(instruction.transfer), start, time.monotonic())
 
 
 def _store(slots: Slots, results: Sequence[int | None], result: Any) -> None:

@@ -28,7 +28,7 @@ from intradp_ros.execution.patience import PatiencePolicy
 from intradp_ros.execution.programs import Compiled, ProgramShelf
 from intradp_ros.execution.recovery import finish_alone, held_pieces
 from intradp_ros.execution.sending import describe_transfers, expected_transfer, Sender
-from intradp_ros.execution.timeline import Event, Recorder
+from intradp_ros.execution.timeline import Event, Recorder, with_send_times
 from intradp_ros.graph.operator_graph import ParameterRef, ValueRef
 from intradp_ros.graph.trees import rebuild_outputs
 from intradp_ros.link.predictor import RatePredictor
@@ -141,13 +141,18 @@ class RobotClient:
             return self._infer_alone(inputs)
         return self._infer_shared(inputs, choice, stamp)
 
-    def server_events(self, timeout: float = 0.5) -> tuple[Event, ...]:
+    def timeline(self, outcome: Outcome, timeout: float = 0.5) -> tuple[Event, ...]:
         """
-        Return what the server measured in the newest shared inference.
+        Return what both sides measured in the newest inference, ordered by start.
 
-        Times are seconds from that inference's start, by the clock offset of
-        the heartbeat.  Empty if the server's report does not come in time.
+        Times are seconds from its start, the server's by the clock offset of
+        the heartbeat.  The server's part is empty if its report does not
+        come in time.
         """
+        server = self._server_events(timeout) if outcome.stats.shared else ()
+        return tuple(with_send_times((*outcome.events, *server)))
+
+    def _server_events(self, timeout: float) -> tuple[Event, ...]:
         current, end = self._current, time.monotonic() + timeout
         while current and not current.report and time.monotonic() < end:
             time.sleep(0.005)
@@ -207,11 +212,11 @@ class RobotClient:
         compiled = self.shelf.get(choice.entry.partition)
         start = time.monotonic()
         self.connection.heard = max(self.connection.heard, start)
+        names = describe_transfers(self.model.split, compiled.schedule)
         arrivals = Arrivals(Mailbox(self._patience(start, choice.entry.predicted)),
-                            self.reassembler, 'downlink',
-                            describe_transfers(self.model.split, compiled.schedule))
+                            self.reassembler, 'downlink', names)
         sender = Sender(self.channel, compiled.schedule, self.connection.session, choice.epoch,
-                        self._count, choice.index, stamp)
+                        self._count, choice.index, stamp, 'uplink', names)
         recorder = Recorder(ROBOT)
         execution = Execution(compiled.program, recorder, arrivals.mailbox, sender)
         named = dict(zip(self.model.split.graph.inputs, inputs))
@@ -222,8 +227,9 @@ class RobotClient:
         except InferenceAbandonedError as error:
             reason = str(error)
             values = self._finish(execution, named, reason, recorder)
-        return self._outcome(values, [*recorder.events, *arrivals.events], start, choice.entry,
-                             choice.index, (sender, arrivals), reason)
+        events = [*recorder.events, *arrivals.events, *sender.events]
+        return self._outcome(values, events, start, choice.entry, choice.index,
+                             (sender, arrivals), reason)
 
     def _finish(self, execution: Execution, inputs: dict[int, torch.Tensor], reason: str,
                 recorder: Recorder) -> dict[int, torch.Tensor]:

@@ -4,11 +4,14 @@
 """Handing transfers of one inference to a channel, and what to expect from the other side."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+import time
 
 import torch
 
 from intradp_ros.execution.channel import Channel
+from intradp_ros.execution.timeline import Event
 from intradp_ros.operators.local_operator import SplitGraph
 from intradp_ros.planning.schedule import Schedule
 from intradp_ros.wire.chunking import ExpectedTransfer, split
@@ -38,7 +41,11 @@ def describe_transfers(graph: SplitGraph, schedule: Schedule) -> tuple[str, ...]
 
 @dataclass
 class Sender:
-    """Cuts the transfers of one inference into chunks and queues them; counts their bytes."""
+    """
+    Cuts the transfers of one inference into chunks and queues them; counts their bytes.
+
+    `lane` and `names` are those of the timeline, as for `Arrivals`.
+    """
 
     channel: Channel
     schedule: Schedule
@@ -46,13 +53,18 @@ class Sender:
     epoch: int
     inference: int
     schedule_id: int
-    stamp: Stamp = Stamp()
+    stamp: Stamp
+    lane: str
+    names: Sequence[str]
     nbytes: int = field(default=0, init=False)
+    events: list[Event] = field(default_factory=list, init=False)
 
     def __call__(self, index: int, tensor: torch.Tensor) -> None:
         """Queue one transfer."""
         transfer = self.schedule.transfers[index]
         self.nbytes += tensor.numel() * tensor.element_size()
+        now = time.monotonic()
+        self.events.append(Event(self.lane, 'queued', self.names[index], now, now))
         for chunk in split(
                 tensor, session=self.session, epoch=self.epoch, inference=self.inference,
                 schedule=self.schedule_id, transfer=index, value=transfer.value,

@@ -205,10 +205,10 @@ class ServerSession:
                 f'schedule {chunk.schedule} has no transfer {chunk.transfer} to the server',
                 'unexpected')
         self._abandon('a newer inference began')
+        names = describe_transfers(self.model.split, compiled.schedule)
         sender = Sender(self.channel, compiled.schedule, self.id, chunk.epoch, chunk.inference,
-                        chunk.schedule, chunk.stamp)
-        arrivals = Arrivals(Mailbox(_robot_patience), self.reassembler, 'uplink',
-                            describe_transfers(self.model.split, compiled.schedule))
+                        chunk.schedule, chunk.stamp, 'downlink', names)
+        arrivals = Arrivals(Mailbox(_robot_patience), self.reassembler, 'uplink', names)
         inference = _Inference(chunk.inference, compiled, arrivals, sender)
         self._newest, self._current = chunk.inference, inference
         self._work.put(lambda: self._infer(inference))
@@ -256,7 +256,7 @@ class ServerSession:
             self._reply(ControlKind.FAILED, inference.sender.epoch, inference.id,
                         {'reason': reason[:500]})
             return
-        events = [*recorder.events, *inference.arrivals.events]
+        events = [*recorder.events, *inference.arrivals.events, *inference.sender.events]
         self._reply(ControlKind.REPORT, inference.sender.epoch, inference.id, {
             'events': [e.to_list() for e in events]})
 

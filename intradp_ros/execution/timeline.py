@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 import time
 from typing import Any
 
@@ -69,6 +69,28 @@ class Recorder:
             name = self._first if self._first == self._last else f'{self._first} .. {self._last}'
             self.events.append(Event(self.lane, 'compute', name, self._since, now))
         self._first = self._last = ''
+
+
+def with_send_times(events: Iterable[Event]) -> list[Event]:
+    """
+    Let every transfer begin when the link took it up.
+
+    A receiver only sees when a transfer's first chunk has come; the link
+    took it up when it was queued (events of kind ``queued`` on the same
+    lane, which are dropped) and the transfer before it was through.
+    """
+    events = list(events)
+    queued = {(e.lane, e.name): e.start for e in events if e.kind == 'queued'}
+    through: dict[str, float] = {}
+    result = []
+    for event in sorted(events, key=lambda e: e.stop):
+        if event.kind == 'transfer' and (event.lane, event.name) in queued:
+            earliest = max(queued[event.lane, event.name], through.get(event.lane, 0.0))
+            through[event.lane] = event.stop
+            event = replace(event, start=min(event.start, earliest))
+        if event.kind != 'queued':
+            result.append(event)
+    return sorted(result, key=lambda e: e.start)
 
 
 def total(events: Iterable[Event], lane: str, kind: str) -> float:

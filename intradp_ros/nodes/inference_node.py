@@ -214,8 +214,7 @@ class InferenceNode(ManagedNode):
 
     def _publish_timeline(self, image: Image, outcome: Outcome) -> None:
         assert self.client is not None
-        server = self.client.server_events() if outcome.stats.shared else ()
-        events = sorted((*outcome.events, *server), key=lambda e: e.start)
+        events = self.client.timeline(outcome)
         self._timelines.publish(InferenceTimeline(
             header=image.header, inference=outcome.stats.inference,
             lane=[e.lane for e in events], kind=[e.kind for e in events],
