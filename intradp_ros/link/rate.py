@@ -26,6 +26,8 @@ _NS = 1_000_000_000
 #: An idle time below this part of a gap is not worth breaking a run for.
 _TOLERANCE = 0.1
 _FEWEST = 3
+#: A gap this many times longer than the rate explains is taken for an interruption.
+_OUTAGE = 8.0
 
 
 @dataclass(slots=True)
@@ -55,6 +57,7 @@ class ReceiverRate:
         self._runs: deque[_Run] = deque()
         self._current: _Run | None = None
         self._sent = 0
+        self._doubted = False
         self._delays: deque[tuple[int, int]] = deque(maxlen=path_memory)
 
     def arrived(self, arrival: int, nbytes: int, sent: int) -> None:
@@ -63,8 +66,12 @@ class ReceiverRate:
         streaming = 0 <= sent - self._sent <= nbytes * _NS / STREAMING
         self._sent = sent
         run = self._current
-        if run is None or arrival < run.end or not (
-                streaming or self._waited(run.end, arrival, sent)):
+        if run is None or arrival < run.end:
+            self._start_run(arrival)
+            return
+        own = _NS / rate if (rate := self.rate(run.end)) else 0.0  # ns of a byte, if known
+        busy = streaming or self._waited(run.end, arrival, sent, own)
+        if not busy or self._outage(arrival - run.end, nbytes * own):
             self._start_run(arrival)
             return
         run.end = arrival
@@ -83,13 +90,16 @@ class ReceiverRate:
         span = sum(run.end - run.start for run in clear)
         return sum(run.nbytes for run in clear) * _NS / span if span else 0.0
 
-    def _waited(self, previous: int, arrival: int, sent: int) -> bool:
+    def _waited(self, previous: int, arrival: int, sent: int, own: float) -> bool:
         """Tell whether the chunk was queued behind the one that arrived at `previous`."""
-        rate = self.rate(previous)
-        own = _NS / rate if rate > 0.0 else 0.0
         path = min(delay - nbytes * own for delay, nbytes in self._delays)
         idle = sent + path - previous
         return idle <= _TOLERANCE * (arrival - previous)
+
+    def _outage(self, gap: int, usual: float) -> bool:
+        """Tell whether a gap is far longer than usual; the second in a row is the new usual."""
+        self._doubted = 0.0 < _OUTAGE * usual < gap and not self._doubted
+        return self._doubted
 
     def _start_run(self, arrival: int) -> None:
         if self._current is not None and self._current.nbytes:

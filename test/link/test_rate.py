@@ -105,6 +105,15 @@ def test_follows_a_change(before: float, after: float) -> None:
     assert estimator.rate(now) == pytest.approx(after, rel=0.05)
 
 
+def test_an_interruption_is_not_a_rate() -> None:
+    """Chunks that waited for a link to come back do not make it look slow."""
+    estimator, now, pause = ReceiverRate(), 0, 2.0
+    for index, (now, size, sent) in enumerate(link(bursts(3, 5, 30_000, 0.2), 2.5e6, 0.002)):
+        now += int(pause * NS) if index >= 7 else 0
+        estimator.arrived(now, size, sent)
+        assert estimator.rate(now) in (0.0, pytest.approx(2.5e6, rel=0.05))
+
+
 def test_unknown_without_two_chunks_back_to_back() -> None:
     """Single chunks with pauses tell nothing; a burst does; it is remembered."""
     estimator = ReceiverRate()
