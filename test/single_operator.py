@@ -13,7 +13,6 @@ import torch
 
 from intradp_ros.graph.interpreter import run_graph
 from intradp_ros.graph.operator_graph import (
-    map_refs,
     Operator,
     OperatorGraph,
     ParameterRef,
@@ -160,23 +159,22 @@ def _poisoned(tensor: torch.Tensor, dim: int | None, need: Region) -> torch.Tens
     return poisoned
 
 
-def rows_that_count(single: Single, split: SplitGraph, region: Region) -> Region:
-    """Return the rows of the first input that the region depends on, by differentiation."""
-    local = split.operators[0]
-    value = local.operator.outputs[0]
-    leaf = single.inputs[0].clone().requires_grad_()
+def rows_that_count(single: Single, region: Region, axis: int, least: float = 0.0) -> Region:
+    """
+    Return the rows of the first input that a region of an affine operator depends on.
 
-    def fetch(ref: ValueRef | ParameterRef) -> torch.Tensor:
-        if isinstance(ref, ParameterRef):
-            return single.parameters[ref.name]
-        return single.inputs[ref.value] if ref.value else leaf
+    A row counts if ones in it, and zeros elsewhere, change the region by more than `least`.
+    """
+    split = single.split(axis)
+    (value,) = split.graph.output_values
 
-    function = resolve_target(local.operator.target)
-    args, kwargs = map_refs((local.operator.args, local.operator.kwargs), fetch)
-    result = function(*args, **kwargs)
-    part = result.narrow(split.dims[value], region.start, region.rows)
-    weights = torch.rand(part.shape, dtype=part.dtype) + 0.5
-    (gradient,) = torch.autograd.grad((part * weights).sum(), leaf)
-    counts = gradient.movedim(split.dims[0], 0).reshape(leaf.shape[split.dims[0]], -1)
-    rows = counts.abs().sum(1).nonzero().flatten().tolist()
+    def part(x: torch.Tensor) -> torch.Tensor:
+        (result,) = run_graph(single.graph, [x, *single.inputs[1:]])
+        return result.narrow(split.dims[value], region.start, region.rows)
+
+    zeros = torch.zeros_like(single.inputs[0])
+    base = part(zeros)
+    units = (
+        zeros.index_fill(axis, torch.tensor([row]), 1.0) for row in range(split.rows[0]))
+    rows = [row for row, x in enumerate(units) if ((part(x) - base).abs() > least).any()]
     return Region(rows[0], rows[-1] + 1) if rows else Region(0, 0)

@@ -75,7 +75,7 @@ def test_asks_for_no_row_that_does_not_count(transposed: bool, data: Any) -> Non
     dilation = single.graph.operators[0].args[7 if transposed else 5][axis - 2]
     start = data.draw(st.integers(0, local.rows - 1))
     region = Region(start, data.draw(st.integers(start + 1, local.rows)))
-    need, counted = local.maps[0](region), rows_that_count(single, split, region)
+    need, counted = local.maps[0](region), rows_that_count(single, region, axis)
     assert need.covers(counted)
     if dilation == 1:  # otherwise which rows count need not grow with the region
         assert need.rows == counted.rows

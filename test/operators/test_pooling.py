@@ -70,7 +70,7 @@ def test_asks_for_no_row_that_does_not_count(case: tuple[Single, int], data: Any
     assume(local.rows > 1)
     start = data.draw(st.integers(0, local.rows - 1))
     region = Region(start, data.draw(st.integers(start + 1, local.rows)))
-    assert local.maps[0](region) == rows_that_count(single, split, region)
+    assert local.maps[0](region) == rows_that_count(single, region, axis)
 
 
 @settings(max_examples=80, deadline=None)

@@ -15,6 +15,7 @@ import torch
 from intradp_ros.operators.region import Region
 
 SEEDS = st.integers(0, 10**6)
+EPSILON = torch.finfo(torch.float64).eps
 NEAREST = [f'{name}{n}d' for name in ('upsample_nearest', '_upsample_nearest_exact')
            for n in (1, 2, 3)]
 LINEAR = ['upsample_linear1d', 'upsample_bilinear2d', 'upsample_trilinear3d', 'upsample_bicubic2d']
@@ -79,7 +80,10 @@ def test_asks_for_no_row_that_does_not_count(case: tuple[Single, int], data: Any
     assume(local.rows > 1)
     start = data.draw(st.integers(0, local.rows - 1))
     region = Region(start, data.draw(st.integers(start + 1, local.rows)))
-    assert local.maps[0](region) == rows_that_count(single, split, region)
+    need = local.maps[0](region)
+    assert need.covers(rows_that_count(single, region, axis, least=1e-9))
+    # weights of some 1e-16 are rounding, and may count or not
+    assert rows_that_count(single, region, axis, least=EPSILON).covers(need)
 
 
 @pytest.mark.parametrize('factor', [2, 3, 8])

@@ -81,7 +81,7 @@ def test_slice_is_exact(start: int, stop: int, step: int, seed: int) -> None:
     single = Single('slice.Tensor', x, 2, start, stop, step)
     local = check_local(single, 2, seed)
     region = Region(0, local.rows - 1)
-    assert local.maps[0](region) == rows_that_count(single, single.split(2), region)
+    assert local.maps[0](region) == rows_that_count(single, region, 2)
     check_local(Single('slice.Tensor', x, 3, 1, None, 2), 2, seed)
 
 
@@ -135,7 +135,7 @@ def test_any_reshape_is_exact_and_asks_for_no_row_that_does_not_count(
     assume(local.kind is not Kind.GLOBAL)
     check_local(single, axis, seed)
     region = Region(1, local.rows)
-    assert local.maps[0](region) == rows_that_count(single, split, region)
+    assert local.maps[0](region) == rows_that_count(single, region, axis)
 
 
 def groupings(factors: list[int]) -> list[list[int]]:

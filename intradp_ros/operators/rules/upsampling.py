@@ -168,6 +168,7 @@ def _linear_taps(
     start = (resize.positions(input_rows, rows).floor().long() - _NEAR // 2 + 1)
     near = start.clamp(0, max(0, input_rows - _NEAR))[:, None] + torch.arange(_NEAR)
     near_weights = weights.gather(1, near % _NEAR)
+    near_weights[near_weights.abs() <= 4 * torch.finfo(dtype).eps] = 0.0  # rounding
     count = int((near_weights != 0).sum(dim=1).max())
     strongest = near_weights.abs().topk(count, dim=1).indices
     shares, taken = near_weights.gather(1, strongest), near.gather(1, strongest)
