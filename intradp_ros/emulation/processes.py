@@ -28,6 +28,10 @@ from typing import Any
 # a child must not inherit it, or it runs with the library path of another environment.
 _BOOTSTRAP_GUARD = '_ROS_WHEELS_BOOTSTRAP_COMPLETE'
 _POLL = 0.02
+# Like ``python -m``, but the working directory is not searched: in a checkout of this package it
+# would hide the installed one, which has the messages.
+_RUN_MODULE = ('import runpy, sys; sys.path[:] = [path for path in sys.path if path]; '
+               'runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)')
 
 
 class ChildError(RuntimeError):
@@ -73,14 +77,14 @@ def ros_arguments(module: str, *, node: str = '', namespace: str = '',
     """
     Return the command line of a ROS executable that is a Python module.
 
-    :param module: what ``python -m`` runs, such as ``intradp_ros.nodes.offload_node``.
+    :param module: what to run, such as ``intradp_ros.nodes.offload_node``.
     :param node: another name for the node; `namespace`: the ROS namespace.
     :param parameters: plain values; they override those of `parameter_files`.
     :param remappings: names of topics and services to replace.
     """
     rules = dict(remappings or {})
     rules |= {key: value for key, value in (('__node', node), ('__ns', namespace)) if value}
-    words = [sys.executable, '-m', module, '--ros-args']
+    words = [sys.executable, '-c', _RUN_MODULE, module, '--ros-args']
     for path in parameter_files:
         words += ['--params-file', str(path)]
     for name, value in (parameters or {}).items():

@@ -230,6 +230,18 @@ def test_parameters_and_names_reach_a_node(start: Start, module: str, tmp_path: 
                          'cores': [0, 1], 'from_file': 7, 'twice': 2})
 
 
+def test_the_working_directory_hides_no_package(
+        start: Start, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkout = tmp_path / 'checkout'
+    checkout.mkdir()
+    (checkout / f'{module}.py').write_text('raise SystemExit("not the installed one")\n')
+    monkeypatch.chdir(checkout)
+    child = start(Command('node', ros_arguments(
+        module, parameters={'rate': 1.0, 'model': '', 'strict': True, 'cores': [0],
+                            'from_file': 1, 'twice': 1})))
+    child.wait_for_line('^/plain ', 60)
+
+
 @pytest.mark.skipif(REASON is not None, reason=str(REASON))
 def test_ros_nodes_find_each_other_over_the_link(start: Start, module: str) -> None:
     with shaped_link(20.0, 'intradp-test-ros') as link:
