@@ -136,3 +136,19 @@ class VolumeNet(nn.Module):
         low = F.leaky_relu(self.norm(self.down(high)))
         wide = F.interpolate(F.avg_pool3d(high, 2), scale_factor=2, mode='trilinear')
         return self.leave(torch.cat([high, self.up(low), wide], 1))
+
+
+class Borders(nn.Module):
+    """Rows that no input row reaches: wide padding, gaps of transposed convolution, reflection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reflect = nn.Conv2d(3, 4, 3, padding=1, padding_mode='reflect')
+        self.wide = nn.Conv2d(4, 4, 3, padding=9)
+        self.gaps = nn.ConvTranspose2d(4, 4, 1, 3)
+        self.norm = nn.GroupNorm(2, 4)
+        self.leave = nn.Conv2d(4, 2, 5, padding=6, dilation=3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.norm(self.gaps(self.wide(self.reflect(x).relu())))
+        return self.leave(F.pad(y, (0, 0, 9, 9), value=2.0))

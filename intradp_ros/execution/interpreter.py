@@ -92,6 +92,8 @@ def _nowhere(transfer: int, tensor: torch.Tensor) -> None:
 
 
 def _gather(slots: Slots, cuts: Sequence[tuple[int, int, int, int]]) -> torch.Tensor:
+    if not cuts:
+        return torch.empty(0)  # no row is needed: the kernel does not read it
     parts = [slots[slot].narrow(dim, start, rows)
              for slot, dim, start, rows in cuts]
     return parts[0] if len(parts) == 1 else torch.cat(parts, cuts[0][1])
