@@ -9,15 +9,17 @@ and measures from the call of `send` to the complete tensor at the other side
 (both processes share the machine's monotonic clock); then ten of the largest
 without waiting, for the goodput.  `wire` is the bytes that crossed the
 network device for each byte of tensor data; `measured` is the rate that the
-channel itself reports after single tensors.  With --mbit, as root, the two
+channel itself reports after single tensors; `stall` is the longest time for
+which sending kept another Python thread waiting.  With --mbit, as root, the two
 processes stand in network namespaces with a link of that rate between them;
-without, they talk over the loopback device.
+without, they talk over the loopback device, or, the DDS transports, through
+shared memory (then `wire` is next to nothing).
 """
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 import json
 import os
 from pathlib import Path
@@ -134,6 +136,31 @@ class TcpCarrier:
         return 0.0
 
 
+class Ticker:
+    """A thread that wakes every millisecond and notes the longest time it was kept from it."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Ticker:
+        """Start."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop."""
+        self._end.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._end.is_set():
+            start = time.monotonic()
+            time.sleep(0.001)
+            self.longest = max(self.longest, time.monotonic() - start - 0.001)
+
+
 def dds_channel(side: str, chunk_bytes: int) -> Any:
     """Return a channel in a fresh ROS context; the environment chose the transport."""
     import rclpy
@@ -177,7 +204,7 @@ def sink_tcp() -> None:
     """Answer every complete tensor with its time until the other side closes."""
     with socket.create_server(('0.0.0.0', _PORT)) as listener:
         connection, _ = listener.accept()
-    with connection:
+    with connection, suppress(ConnectionError):
         while True:
             number, size = _SIZE.unpack(receive_exactly(connection, _SIZE.size))
             receive_exactly(connection, size)
@@ -201,10 +228,12 @@ def measure_source(carrier: Carrier, sizes: Sequence[int], repeat: int, device: 
     singles = {size: measure_singles(carrier, size, repeat, numbers, device) for size in sizes}
     tensor = torch.randint(256, (max(sizes),), dtype=torch.uint8)
     start, last = time.monotonic(), 0
-    for last in (next(numbers) for _ in range(STREAMED)):
-        carrier.send(last, tensor)
-    seconds = carrier.arrived(last) - start
-    return {'single': singles, 'stream_mbit': STREAMED * max(sizes) * 8e-6 / seconds}
+    with Ticker() as ticker:
+        for last in (next(numbers) for _ in range(STREAMED)):
+            carrier.send(last, tensor)
+        seconds = carrier.arrived(last) - start
+    return {'single': singles, 'stream_mbit': STREAMED * max(sizes) * 8e-6 / seconds,
+            'stall_ms': 1e3 * ticker.longest}
 
 
 def measure_singles(carrier: Carrier, size: int, repeat: int, numbers: Iterator[int],
@@ -280,7 +309,8 @@ def table(results: dict[str, dict[str, Any]]) -> str:
         for size, f in result['single'].items():
             lines.append(f'{kind:12}{size:>9}{f["median_ms"]:11.2f}{f["p95_ms"]:9.2f}'
                          f'{f["goodput_mbit"]:9.2f}{f["wire"]:7.3f}{f["measured_mbit"]:10.2f}')
-        lines.append(f'{kind:12}{"stream":>9}{result["stream_mbit"]:29.2f}')
+        lines.append(f'{kind:12}{"stream":>9}{result["stream_mbit"]:29.2f}'
+                     f'   stall {result["stall_ms"]:.1f} ms')
     return '\n'.join(lines)
 
 

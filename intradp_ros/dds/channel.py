@@ -34,7 +34,7 @@ from intradp_ros.dds.convert import (
 from intradp_ros.dds.endpoint import Arrival, Endpoint
 from intradp_ros.dds.paths import InboundPath, OutboundPath, Outgoing
 from intradp_ros.dds.qos import ack_qos, chunk_qos, control_qos
-from intradp_ros.dds.transport import Transport, transport_in_use
+from intradp_ros.dds.transport import buffer_problem, Transport, transport_in_use
 from intradp_ros.execution.channel import LinkReport
 from intradp_ros.link.window import SendWindow
 from intradp_ros.msg import ChunkAck, SessionControl, TensorChunk
@@ -79,7 +79,10 @@ class DdsChannel:
             context, re.sub(r'\W+', '_', f'{name}_{side}_channel').strip('_'),
             namespace=namespace, undecodable=self._undecodable, failed=self._failed,
             parameter_overrides=parameter_overrides)
-        self._open_topics(name, *DIRECTIONS[side], transport or transport_in_use())
+        self._transport = transport or transport_in_use()
+        self._open_topics(name, *DIRECTIONS[side])
+        if problem := buffer_problem(self._transport):
+            self._endpoint.node.get_logger().warning(problem)
         self._endpoint.start()
         self._sender = threading.Thread(target=self._send_frames, name='channel-sender',
                                         daemon=True)
@@ -132,8 +135,8 @@ class DdsChannel:
             self._control.wait_for_all_acked(_FAREWELL)
         self._endpoint.close()
 
-    def _open_topics(self, name: str, out: str, back: str, transport: Transport) -> None:
-        chunks, acks, control = chunk_qos(transport.reliable), ack_qos(), control_qos()
+    def _open_topics(self, name: str, out: str, back: str) -> None:
+        chunks, acks, control = chunk_qos(self._transport.reliable), ack_qos(), control_qos()
         endpoint = self._endpoint
         self._chunks = endpoint.publisher(TensorChunk, f'{name}/chunks_{out}', chunks)
         self._acks = endpoint.publisher(ChunkAck, f'{name}/acks_{out}', acks)

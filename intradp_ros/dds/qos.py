@@ -9,7 +9,7 @@ may therefore have no more messages under way than the depth.
 """
 from __future__ import annotations
 
-from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.qos import QoSProfile, ReliabilityPolicy
 
 CHUNK_DEPTH = 256
 ACK_DEPTH = 1024
@@ -38,9 +38,3 @@ def ack_qos() -> QoSProfile:
 def control_qos() -> QoSProfile:
     """Return the profile of control frames."""
     return QoSProfile(depth=CONTROL_DEPTH, reliability=ReliabilityPolicy.RELIABLE)
-
-
-def latched_qos() -> QoSProfile:
-    """Return the profile of what late subscribers must get too: profiles, schedule books."""
-    return QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE,
-                      durability=DurabilityPolicy.TRANSIENT_LOCAL)

@@ -17,7 +17,7 @@ _numbers = itertools.count()
 @pytest.fixture
 def domain(monkeypatch: pytest.MonkeyPatch) -> int:
     """Return a domain that no other test uses; children of this process get it too."""
-    number = 100 + (os.getpid() * 7 + next(_numbers)) % 100
+    number = 1 + (os.getpid() * 7 + next(_numbers)) % 100
     monkeypatch.setenv('ROS_DOMAIN_ID', str(number))
     monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
     monkeypatch.delenv('INTRADP_TRANSPORT', raising=False)
