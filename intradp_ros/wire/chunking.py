@@ -148,10 +148,12 @@ class _Assembly:
         """Tell whether the chunk was cut in the same way as those before it."""
         return self._origin == (chunk.epoch, chunk.schedule, chunk.count)
 
+    def holds(self, chunk: Chunk) -> bool:
+        """Tell whether the chunk was here before."""
+        return bool(self._here[chunk.chunk])
+
     def put(self, chunk: Chunk) -> bool:
         """Store a checked chunk; return whether the transfer is now complete."""
-        if self._here[chunk.chunk]:
-            return False
         self._here[chunk.chunk] = 1
         self._missing -= 1
         start = chunk.chunk * self._size
@@ -162,6 +164,11 @@ class _Assembly:
     def tensor(self) -> torch.Tensor:
         """Return the complete transfer."""
         return tensor_from_bytes(self._buffer, self.expected.dtype, self.expected.shape)
+
+
+def _repeated(chunk: Chunk) -> MalformedFrameError:
+    return MalformedFrameError(
+        f'chunk {chunk.chunk} of transfer {chunk.transfer} was here before', 'repeated')
 
 
 @dataclass
@@ -198,13 +205,11 @@ class Reassembler:
         """
         Take one chunk; return the transfer if this completes it.
 
-        A repeated chunk, also of a completed transfer, is ignored.
-
         Raises
         ------
         MalformedFrameError
-            If the chunk disagrees with the schedule, or its inference is
-            dropped.  Nothing is reserved or stored then.
+            If the chunk disagrees with the schedule, was here before, or
+            its inference is dropped.  Nothing is reserved or stored then.
 
         """
         expected = self._expected(chunk)
@@ -231,13 +236,15 @@ class Reassembler:
     def _store(self, chunk: Chunk, expected: ExpectedTransfer) -> torch.Tensor | None:
         inference = self._inference(chunk.inference)
         if chunk.transfer in inference.done:
-            return None
+            raise _repeated(chunk)
         assembly = inference.open.get(chunk.transfer)
         if assembly is None:
             assembly = inference.open[chunk.transfer] = _Assembly(chunk, expected)
         if not assembly.belongs(chunk):
             raise MalformedFrameError(
                 f'transfer {chunk.transfer} was cut differently in its earlier chunks', 'count')
+        if assembly.holds(chunk):
+            raise _repeated(chunk)
         if not assembly.put(chunk):
             return None
         inference.done.add(chunk.transfer)

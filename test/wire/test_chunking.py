@@ -57,13 +57,20 @@ def test_the_count_determines_the_cut(nbytes: int, chunk_bytes: int) -> None:
        dtype=st.sampled_from((torch.float32, torch.uint8, torch.bfloat16, torch.bool)),
        chunk_bytes=st.integers(1, 300), order=st.randoms(use_true_random=False))
 def test_round_trip_in_any_order(shape, dtype, chunk_bytes, order) -> None:  # type: ignore
-    """Shuffled and repeated chunks give the tensor once, when the last one comes."""
+    """Shuffled chunks give the tensor when the last one comes; repeated ones are refused."""
     tensor = torch.randint(2, shape).to(dtype)
     chunks = cut(tensor, chunk_bytes)
     again = chunks + order.choices(chunks, k=3)
     order.shuffle(again)
     pile = Reassembler(lambda chunk: expecting(tensor))
-    results = [pile.add(chunk) for chunk in again]
+    results, repeated = [], 0
+    for chunk in again:
+        try:
+            results.append(pile.add(chunk))
+        except MalformedFrameError as error:
+            assert error.cause == 'repeated'
+            repeated += 1
+    assert repeated == 3
     finished = [result for result in results if result is not None]
     assert len(finished) == 1
     assert finished[0].dtype == dtype
