@@ -80,6 +80,13 @@ class ModelSpec:
             raise ModelSpecError(f'cannot read the archive {self.source}: {error}') from error
 
 
+def example_inputs(model: SharedModel, seed: int = 0) -> tuple[torch.Tensor, ...]:
+    """Return random inputs of the shapes and dtypes that a model was captured with."""
+    graph = model.split.graph
+    return tuple(ModelSpec('', graph.values[v].shape, graph.values[v].dtype).example(seed)
+                 for v in graph.inputs)
+
+
 def load_factory(source: str) -> torch.nn.Module:
     """
     Import ``package.module:factory`` and call it.

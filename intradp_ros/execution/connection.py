@@ -26,6 +26,7 @@ from intradp_ros.wire.frames import Control, ControlKind
 Log = Callable[[str], None]
 HEARTBEAT = 0.1   # seconds between pings
 RETRY = 0.5       # seconds between greetings, and between offers of a book
+LIVELY = 1.0      # seconds that a server may be silent and still count as connected
 LONGEST_PAUSE = 8.0  # seconds without the server after failures in a row
 PROBE_AFTER = 2.0  # seconds without a measurement after which the link is probed
 PROBE_CHUNKS = 6
@@ -123,8 +124,9 @@ class Connection:
             self._ask_at = float('-inf')
             self._enter(State.GREETED)
         elif frame.kind is ControlKind.REFUSE:
-            self._refused(str(frame.body.get('reason', '')))
-        elif frame.kind is ControlKind.BOOK_READY and frame.epoch == self.epoch:
+            self._refused(frame.epoch, str(frame.body.get('reason', '')))
+        elif frame.kind is ControlKind.BOOK_READY and self.state is State.GREETED and \
+                frame.epoch == self.epoch:
             self._enter(State.READY)
 
     @property
@@ -132,6 +134,11 @@ class Connection:
         """Epoch and book that both sides have, None while inferences cannot be shared."""
         epoch, book = self.epoch, self.book
         return (epoch, book) if book and self.state is State.READY else None
+
+    @property
+    def alive(self) -> bool:
+        """Whether inferences can be shared and the server answered lately."""
+        return self.agreement is not None and time.monotonic() - self.heard < LIVELY
 
     def lost(self, reason: str) -> None:
         """Take note that the server failed; each time in a row it is left alone for longer."""
@@ -152,11 +159,14 @@ class Connection:
             self.state = state
             self._changed.notify_all()
 
-    def _refused(self, reason: str) -> None:
+    def _refused(self, epoch: int, reason: str) -> None:
         if reason != self.refusal:
             self.log(f'the server refuses: {reason}')
         self.refusal = reason
-        self._enter(State.REFUSED)
+        if self.state is not State.GREETED:
+            self._enter(State.REFUSED)
+        elif epoch == self.epoch:  # it is the book that is refused: wait for another
+            self.book = None
 
     def _pong(self, frame: Control) -> None:
         sent, server = frame.body.get('robot'), frame.body.get('server')

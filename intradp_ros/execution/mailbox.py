@@ -42,6 +42,11 @@ class Mailbox:
             self._failure = self._failure or reason
             self._changed.notify()
 
+    def left(self) -> dict[int, torch.Tensor]:
+        """Return the transfers that arrived and were not taken."""
+        with self._changed:
+            return dict(self._arrived)
+
     @property
     def failure(self) -> str | None:
         """Why the program must stop, if it must."""

@@ -11,10 +11,12 @@ run the user's own main module again.
 """
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict
 import json
 import os
 from pathlib import Path
+import signal
 import subprocess
 import sys
 import tempfile
@@ -37,7 +39,7 @@ class PlanProcess:
         self._input.seek(0)
         self._child = subprocess.Popen(
             [sys.executable, '-m', __name__], stdin=self._input, stdout=self._output,
-            stderr=self._errors)
+            stderr=self._errors, start_new_session=True)
 
     def result(self) -> str | None:
         """
@@ -58,8 +60,9 @@ class PlanProcess:
         return self._read(self._output)
 
     def cancel(self) -> None:
-        """Stop the job."""
-        self._child.kill()
+        """Stop the job and its workers."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._child.pid, signal.SIGKILL)
         self._child.wait()
 
     @staticmethod

@@ -199,7 +199,8 @@ class RobotClient:
         epoch, book = agreement
         index = book.choose(self._rate / 125e3, strategy)
         entry = book.entries[index]
-        return _Choice(epoch, index, entry) if entry.strategy != LOCAL else None
+        shared = self.shelf.get(entry.partition).schedule.transfers
+        return _Choice(epoch, index, entry) if shared else None
 
     def _infer_alone(self, inputs: Sequence[torch.Tensor]) -> Outcome:
         recorder, start = Recorder(ROBOT), time.monotonic()
@@ -226,13 +227,13 @@ class RobotClient:
             self.connection.succeeded()
         except InferenceAbandonedError as error:
             reason = str(error)
-            values = self._finish(execution, named, reason, recorder)
+            values = self._finish(execution, compiled, named, reason, recorder)
         events = [*recorder.events, *arrivals.events, *sender.events]
         return self._outcome(values, events, start, choice.entry, choice.index,
                              (sender, arrivals), reason)
 
-    def _finish(self, execution: Execution, inputs: dict[int, torch.Tensor], reason: str,
-                recorder: Recorder) -> dict[int, torch.Tensor]:
+    def _finish(self, execution: Execution, compiled: Compiled, inputs: dict[int, torch.Tensor],
+                reason: str, recorder: Recorder) -> dict[int, torch.Tensor]:
         """Finish an abandoned inference from the rows at hand; tell the server to stop."""
         self._current = None
         self.channel.abandon(self._count)
@@ -242,6 +243,9 @@ class RobotClient:
         split = self.model.split
         begin = time.monotonic()
         held = [(v, split.whole(v), t) for v, t in inputs.items()] + held_pieces(execution)
+        transfers = compiled.schedule.transfers
+        held += [(transfers[i].value, transfers[i].region, t)
+                 for i, t in execution.mailbox.left().items()]
         values = finish_alone(split, held, self.model.parameters)
         recorder.events.append(Event(ROBOT, 'compute', 'recovery', begin, time.monotonic()))
         return values
@@ -251,6 +255,8 @@ class RobotClient:
         rate = max(self._rate, 1.0)
 
         def decide(_waited: float) -> str | None:
+            if self.connection.agreement is None:
+                return 'the server no longer knows this session'
             now = time.monotonic()
             return self.patience.reason_to_stop(
                 elapsed=now - start, predicted=predicted, quiet=now - self.connection.heard,
@@ -294,6 +300,8 @@ class RobotClient:
 
     def _chunk(self, chunk: Chunk) -> None:
         self.connection.heard = time.monotonic()
+        if not chunk.inference:
+            return  # the echo of a probe: the channel has measured it
         current = self._current
         if current is None or chunk.inference != current.id:
             raise MalformedFrameError(f'inference {chunk.inference} is over', 'stale')

@@ -22,7 +22,7 @@ from intradp_ros.execution.sending import describe_transfers, expected_transfer,
 from intradp_ros.execution.timeline import Recorder
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.planning.schedule import SERVER
-from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
+from intradp_ros.wire.chunking import check_chunk, ExpectedTransfer, Reassembler
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError
 from intradp_ros.wire.rejections import Rejections
 
@@ -87,8 +87,11 @@ class OffloadServer:
         self.channel.close()
 
     def _chunk(self, chunk: Chunk) -> None:
-        if chunk.inference:  # inference 0 is a probe: the channel has measured it already
-            self._session(chunk.session).chunk(chunk)
+        session = self._session(chunk.session)
+        if chunk.inference:
+            session.chunk(chunk)
+        else:  # a probe: the channel has measured the way up, the echo measures the way down
+            self.channel.send(chunk)
 
     def _session(self, session: int) -> ServerSession:
         if session not in self.sessions:
@@ -104,7 +107,11 @@ class OffloadServer:
             self.reject('refused', reason)
             self._answer(frame, ControlKind.REFUSE, {'reason': reason})
             return
-        if frame.session not in self.sessions:
+        known = self.sessions.get(frame.session)
+        if known and not known.agrees(frame.body['digest'], frame.body['axis']):
+            self.sessions.pop(frame.session).close()
+            known = None
+        if known is None:
             self._open(frame)
         self._answer(frame, ControlKind.WELCOME, {
             'protocol': PROTOCOL, 'version': __version__, 'digest': frame.body['digest']})
@@ -153,6 +160,10 @@ class ServerSession:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         threading.Thread(target=self._loop, name=f'session-{session:x}', daemon=True).start()
 
+    def agrees(self, digest: str, axis: int) -> bool:
+        """Tell whether the session was opened for this model and split axis."""
+        return (digest, axis) == (self.model.digest, self.model.split.axis)
+
     def close(self) -> None:
         """Stop the session's inference and its worker."""
         self._abandon('session closed')
@@ -200,10 +211,12 @@ class ServerSession:
             raise MalformedFrameError(
                 f'schedule {chunk.schedule}, the book has {len(entries)}', 'schedule')
         compiled = self.shelf.get(entries[chunk.schedule].partition)
-        if expected_transfer(self.model.split, compiled.schedule, chunk.transfer, SERVER) is None:
+        expected = expected_transfer(self.model.split, compiled.schedule, chunk.transfer, SERVER)
+        if expected is None:
             raise MalformedFrameError(
                 f'schedule {chunk.schedule} has no transfer {chunk.transfer} to the server',
                 'unexpected')
+        check_chunk(chunk, expected)  # before it ends the inference at hand
         self._abandon('a newer inference began')
         names = describe_transfers(self.model.split, compiled.schedule)
         sender = Sender(self.channel, compiled.schedule, self.id, chunk.epoch, chunk.inference,
@@ -231,8 +244,10 @@ class ServerSession:
         """Compile all schedules of a book, then say that they can be named."""
         try:
             book = ScheduleBook.from_json(frame.body['book'])
-            if book.digest != self.model.digest:
-                raise ValueError(f'the book is for model {book.digest}, not {self.model.digest}')
+            wanted = (self.model.digest, self.model.split.axis)
+            if (book.digest, book.axis) != wanted:
+                raise ValueError(f'the book is for model {book.digest} split along axis '
+                                 f'{book.axis}, not {wanted[0]} along {wanted[1]}')
             self.shelf.prepare(book)
         except (ValueError, KeyError, TypeError) as error:
             self.reject('book', str(error))

@@ -19,8 +19,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from intradp_ros.dds.channel import DdsChannel
-from intradp_ros.execution.catalogue import ModelSpec
-from intradp_ros.execution.connection import State
+from intradp_ros.execution.catalogue import example_inputs, ModelSpec
 from intradp_ros.execution.outcome import Outcome
 from intradp_ros.execution.patience import PatiencePolicy
 from intradp_ros.execution.robot import RobotClient
@@ -104,7 +103,7 @@ class InferenceNode(ManagedNode):
         self._shape, self._dtype = shapes[0], graph.values[graph.inputs[0]].dtype
         self._limits = parameters
         self._open_topics()
-        profile = profile_model(model, (spec.example(),), self.info)
+        profile = profile_model(model, example_inputs(model), self.info)
         self._mode = parameters['mode']
         channel = DdsChannel(self.context, parameters['server'], 'robot',
                              namespace=self.get_namespace(),
@@ -189,6 +188,10 @@ class InferenceNode(ManagedNode):
             except ImageError as error:
                 self._bad_images += 1
                 self.get_logger().error(f'image rejected: {error}', throttle_duration_sec=1.0)
+            except Exception as error:  # one bad frame must not end the node
+                self._bad_images += 1
+                self.get_logger().error(f'inference failed: {type(error).__name__}: {error}',
+                                        throttle_duration_sec=1.0)
 
     def _process(self, image: Image) -> None:
         assert self.client is not None
@@ -238,7 +241,7 @@ class InferenceNode(ManagedNode):
         message = LinkState(
             up_rate=report.send_rate, down_rate=report.receive_rate,
             predicted_rate=self.client.predicted_rate, round_trip=report.round_trip,
-            age=report.age, connected=self.client.connection.state is State.READY)
+            age=report.age, connected=self.client.connection.alive)
         message.header.stamp = self.get_clock().now().to_msg()
         self._links.publish(message)
 

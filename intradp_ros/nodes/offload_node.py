@@ -9,7 +9,7 @@ from typing import Any
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 
 from intradp_ros.dds.channel import DdsChannel
-from intradp_ros.execution.catalogue import ModelSpec
+from intradp_ros.execution.catalogue import example_inputs, ModelSpec
 from intradp_ros.execution.model import SharedModel
 from intradp_ros.execution.server import OffloadServer
 from intradp_ros.msg import OperatorProfile
@@ -74,7 +74,7 @@ class OffloadNode(ManagedNode):
         model = spec.load(axis)
         self.info(f'model {spec.source}: {len(model.split.operators)} operators, '
                   f'digest {model.digest[:12]}')
-        profile = profile_model(model, (spec.example(),), self.info)
+        profile = profile_model(model, example_inputs(model), self.info)
         return model, profile_message('server', model, profile)
 
     def _diagnose(self) -> None:

@@ -39,7 +39,7 @@ class PlannerNode(ManagedNode):
         super().__init__('planner_node', **kwargs)
         self._closing: list[Any] = []
         self._profiles: dict[tuple[str, str], OperatorProfile] = {}
-        self._running: tuple[str, PlanProcess] | None = None
+        self._running: dict[str, PlanProcess] = {}
         self._epoch = 0
 
     def setup(self, parameters: dict[str, Any]) -> None:
@@ -54,9 +54,9 @@ class PlannerNode(ManagedNode):
 
     def teardown(self) -> None:
         """Stop planning and close topics."""
-        if self._running:
-            self._running[1].cancel()
-            self._running = None
+        for process in self._running.values():
+            process.cancel()
+        self._running.clear()
         while self._closing:
             self._closing.pop().destroy()
 
@@ -80,24 +80,24 @@ class PlannerNode(ManagedNode):
             s['grid.points'], s['link.delay_ms'] / 1e3, s['link.overhead_ms'] / 1e3,
             s['seed'])
         folder = Path(s['book_folder']) if s['book_folder'] else None
-        if self._running:
-            self._running[1].cancel()
+        if robot.digest in self._running:
+            self._running.pop(robot.digest).cancel()
         self.info(f'planning for model {robot.digest[:12]} on {s["grid.points"]} bandwidths')
-        self._running = (robot.digest, PlanProcess(request, folder))
+        self._running[robot.digest] = PlanProcess(request, folder)
 
     def _poll(self) -> None:
-        if self._running is None:
-            return
-        digest, process = self._running
-        try:
-            text = process.result()
-        except PlanningError as error:
-            self._running = None
-            self.get_logger().error(f'planning failed: {error}')
-            return
-        if text is None:
-            return
-        self._running = None
+        for digest, process in list(self._running.items()):
+            try:
+                text = process.result()
+            except PlanningError as error:
+                del self._running[digest]
+                self.get_logger().error(f'planning failed: {error}')
+                continue
+            if text is not None:
+                del self._running[digest]
+                self._publish(digest, text)
+
+    def _publish(self, digest: str, text: str) -> None:
         self._epoch += 1
         self._books.publish(ScheduleBookMessage(epoch=self._epoch, digest=digest, book=text))
         self.info(f'published book {self._epoch} for model {digest[:12]}')
