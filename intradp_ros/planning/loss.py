@@ -118,17 +118,15 @@ def candidate_stops(cost: CostModel, count: int = 6) -> list[int]:
 
 def crossing_bytes(split: SplitGraph) -> npt.NDArray[np.int64]:
     """
-    Return the bytes of all values that are alive after each operator, shape (operators,).
+    Return the bytes that later operators read, after each operator, shape (operators,).
 
-    Graph inputs count until their last reader, outputs to the end.
+    A value counts from its producer to its last reader.
     """
     graph = split.graph
     alive = np.zeros(len(graph.operators) + 1, dtype=np.int64)
-    last_operator = len(graph.operators)
     for value in graph.values:
         first = graph.producer.get(value.id, 0)
-        readers = graph.consumers[value.id]
-        last = last_operator if value.id in graph.output_values else max(readers, default=first)
+        last = max(graph.consumers[value.id], default=first)
         alive[first] += value.nbytes
         alive[last] -= value.nbytes
     return np.cumsum(alive)[:-1]

@@ -9,6 +9,7 @@ import threading
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from synthetic import PRIME, random_split_graph, reference
 import torch
 
 from intradp_ros.execution.interpreter import Execution
@@ -19,7 +20,6 @@ from intradp_ros.operators.local_operator import SplitGraph
 from intradp_ros.planning.lowering import lower
 from intradp_ros.planning.partition import Partition, Stage
 from intradp_ros.planning.schedule import Compute, Receive, ROBOT, Schedule, Send, SERVER
-from synthetic import PRIME, random_split_graph, reference
 
 
 @st.composite

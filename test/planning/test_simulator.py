@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 import numpy as np
 import pytest
+from synthetic import random_split_graph
 
 from intradp_ros.operators.local_operator import SplitGraph
 from intradp_ros.planning.assignment import assign
@@ -19,7 +20,6 @@ from intradp_ros.planning.lowering import lower
 from intradp_ros.planning.partition import cut, local, offload, Partition, Stage
 from intradp_ros.planning.schedule import Receive, ROBOT, Schedule, SERVER
 from intradp_ros.planning.simulator import DeadlockError, simulate
-from synthetic import random_split_graph
 
 
 def flat_cost(split: SplitGraph, robot: float = 4e-3, server: float = 1e-3) -> CostModel:
