@@ -40,6 +40,7 @@ from intradp_ros.link.window import SendWindow
 from intradp_ros.msg import ChunkAck, SessionControl, TensorChunk
 from intradp_ros.wire.chunking import MAX_CHUNK_BYTES
 from intradp_ros.wire.frames import Chunk, Control, Frame, MalformedFrameError
+from intradp_ros.wire.quoting import quoted
 from intradp_ros.wire.rejections import Rejections
 
 DEFAULT_CHUNK_BYTES = 30_000
@@ -153,7 +154,7 @@ class DdsChannel:
                 if not self._context.ok():
                     return
                 self._reject('unsendable', f'cannot send a {type(outgoing.frame).__name__}: '
-                             f'{error}')
+                             f'{quoted(error)}')
 
     def _publish(self, outgoing: Outgoing) -> None:
         if isinstance(outgoing.frame, Control):
@@ -184,13 +185,14 @@ class DdsChannel:
             handler(frame)
 
     def _undecodable(self, error: Exception) -> None:
-        self._reject('undecodable', str(error))
+        self._reject('undecodable', quoted(error))
 
     def _failed(self, error: Exception) -> None:
         if isinstance(error, MalformedFrameError):
-            self._reject(error.cause, str(error))
+            self._reject(error.cause, quoted(error))
         elif self._context.ok():
-            self._reject('handler', ''.join(traceback.format_exception(error)))
+            trace = ''.join(traceback.format_exception(error))
+            self._reject('handler', trace.encode('ascii', 'backslashreplace').decode())
 
     def _reject(self, cause: str, text: str) -> None:
         """Count what could not be used, and log it at most once a second for each cause."""

@@ -25,7 +25,7 @@ from intradp_ros.dds.convert import chunk_to_message, control_to_message
 from intradp_ros.msg import ChunkAck, SessionControl, TensorChunk
 from intradp_ros.operators.region import Region
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler, split
-from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame
+from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError
 
 PEER = Path(__file__).with_name('echo_peer.py')
 PATIENCE = 30.0
@@ -217,6 +217,30 @@ def test_frames_that_cannot_be_sent_are_counted(robot: Robot) -> None:
         robot.channel.send(Control(ControlKind.REPORT, body={'age': float('inf')}))
         robot.ping()
     assert robot.channel.rejected == {'unsendable': 1}
+
+
+@pytest.mark.parametrize('error', [
+    MalformedFrameError('half a character: \ud800', 'odd'), RuntimeError('half: \ud800')])
+def test_a_failing_handler_does_not_stop_the_channel(
+    context: rclpy.Context, error: Exception,
+) -> None:
+    """Whatever the handler raises is counted, even what no log can hold; the next frame comes."""
+    server, robot = DdsChannel(context, side='server'), DdsChannel(context, side='robot')
+    calls: list[Frame] = []
+
+    def take(frame: Frame) -> None:
+        calls.append(frame)
+        raise error
+
+    server.listen(take)
+    end = time.monotonic() + PATIENCE
+    while len(calls) < 3 and time.monotonic() < end:
+        robot.send(Control(ControlKind.PING))
+        time.sleep(0.05)
+    robot.close()
+    server.close()
+    assert len(calls) >= 3
+    assert server.rejected == {getattr(error, 'cause', 'handler'): len(calls)}
 
 
 def test_mismatched_quality_of_service_is_reported(
