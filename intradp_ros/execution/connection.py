@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+import math
 import secrets
 import threading
 import time
@@ -21,7 +22,8 @@ from intradp_ros.execution.sending import PROTOCOL
 from intradp_ros.operators.region import Region
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.wire.chunking import split
-from intradp_ros.wire.frames import Control, ControlKind
+from intradp_ros.wire.frames import Control, ControlKind, MalformedFrameError
+from intradp_ros.wire.quoting import quoted
 
 Log = Callable[[str], None]
 HEARTBEAT = 0.1   # seconds between pings
@@ -49,8 +51,18 @@ class ServerClock:
     round_trip: float = field(default=float('inf'))
 
     def update(self, sent: float, server: float, received: float) -> None:
-        """Take one ping: seconds on the robot's, the server's and again the robot's clock."""
+        """
+        Take one ping: seconds on the robot's, the server's and again the robot's clock.
+
+        Raises
+        ------
+        MalformedFrameError
+            If no ping can have been sent and answered at these times.
+
+        """
         round_trip = received - sent
+        if not (math.isfinite(server) and 0.0 <= round_trip < math.inf):
+            raise MalformedFrameError(f'a ping sent at {sent}, answered at {server}', 'pong')
         if round_trip <= self.round_trip * 1.001:
             self.offset = server - (sent + received) / 2
             self.round_trip = round_trip
@@ -105,6 +117,8 @@ class Connection:
         if book.digest != self.model.digest:
             raise ValueError(f'the book is for model {book.digest}, '
                              f'this robot has {self.model.digest}')
+        if book == self.book:
+            return
         self.book, self.epoch = book, self.epoch + 1
         self._ask_at = float('-inf')
         if self.state is State.READY:
@@ -116,15 +130,27 @@ class Connection:
             return self._changed.wait_for(lambda: self.state is State.READY, timeout)
 
     def handle(self, frame: Control) -> None:
-        """Take a control frame of this session."""
+        """
+        Take a control frame of this session.
+
+        Raises
+        ------
+        MalformedFrameError
+            If only a robot sends such a frame, or its times are impossible.
+
+        """
+        if frame.kind not in (ControlKind.PONG, ControlKind.WELCOME, ControlKind.REFUSE,
+                              ControlKind.BOOK_READY):
+            raise MalformedFrameError(f'a robot takes no {frame.kind.name}', 'kind')
         self.heard = time.monotonic()
         if frame.kind is ControlKind.PONG:
             self._pong(frame)
         elif frame.kind is ControlKind.WELCOME and self.state in (State.ALONE, State.REFUSED):
             self._ask_at = float('-inf')
+            self.refusal = ''
             self._enter(State.GREETED)
         elif frame.kind is ControlKind.REFUSE:
-            self._refused(frame.epoch, str(frame.body.get('reason', '')))
+            self._refused(frame.epoch, quoted(frame.body.get('reason', '')))
         elif frame.kind is ControlKind.BOOK_READY and self.state is State.GREETED and \
                 frame.epoch == self.epoch:
             self._enter(State.READY)
@@ -165,8 +191,8 @@ class Connection:
         self.refusal = reason
         if self.state is not State.GREETED:
             self._enter(State.REFUSED)
-        elif epoch == self.epoch:  # it is the book that is refused: wait for another
-            self.book = None
+        elif epoch == self.epoch:  # it is the book that is refused: rather wait for another
+            self._ask_at = time.monotonic() + LONGEST_PAUSE
 
     def _pong(self, frame: Control) -> None:
         sent, server = frame.body.get('robot'), frame.body.get('server')

@@ -45,9 +45,11 @@ class Execution:
         """
         for value, tensor in inputs.items():
             self.slots[self.program.inputs[value]] = tensor
-        with torch.inference_mode():
-            self._loop()
-        self.recorder.close(time.monotonic())
+        try:
+            with torch.inference_mode():
+                self._loop()
+        finally:
+            self.recorder.close(time.monotonic())
         return {v: self.slots[slot] for v, slot in self.program.outputs.items()}
 
     def _loop(self) -> None:

@@ -52,9 +52,10 @@ class ProgramShelf:
             return self._compiled[partition]
 
     def prepare(self, book: ScheduleBook) -> None:
-        """Compile every schedule of a book, so that no inference has to wait for it."""
-        for entry in book.entries:
-            self.get(entry.partition)
+        """Compile every schedule of a book, and forget those of other books."""
+        kept = {entry.partition: self.get(entry.partition) for entry in book.entries}
+        with self._lock:
+            self._compiled = kept
 
     def _compile(self, partition: Partition) -> Compiled:
         schedule = lower(self.model.split, partition)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 import math
+import threading
 import time
 from typing import Any
 
@@ -32,13 +33,14 @@ from intradp_ros.execution.timeline import Event, Recorder, with_send_times
 from intradp_ros.graph.operator_graph import ParameterRef, ValueRef
 from intradp_ros.graph.trees import rebuild_outputs
 from intradp_ros.link.predictor import RatePredictor
-from intradp_ros.planning.baselines import LOCAL, LOSS
+from intradp_ros.planning.baselines import LOCAL, LOSS, STRATEGIES
 from intradp_ros.planning.book import Entry, ScheduleBook
 from intradp_ros.planning.partition import local
 from intradp_ros.planning.schedule import ROBOT
 from intradp_ros.profiling.profile import PowerStates, XAVIER_NX
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError, Stamp
+from intradp_ros.wire.quoting import quoted
 from intradp_ros.wire.rejections import Rejections
 
 Log = Callable[[str], None]
@@ -81,6 +83,7 @@ class RobotClient:
         self.model, self.channel, self.predictor, self.log = model, channel, predictor, log
         self.patience, self.power = patience, power
         self.rejections = Rejections()
+        self.foreign = 0
         self.shelf = ProgramShelf(model, ROBOT)
         self.connection = Connection(model, channel, log)
         self.reassembler = Reassembler(self._expected)
@@ -89,6 +92,7 @@ class RobotClient:
         self._count = 0
         self._rate = 0.0
         self._measured = float('-inf')
+        self._predicting = threading.Lock()
         channel.listen(self.handle)
         self.connection.start()
 
@@ -109,10 +113,11 @@ class RobotClient:
         now = time.monotonic()
         measured = now - report.age
         rates = [rate for rate in (report.send_rate, report.receive_rate) if rate > 0]
-        if rates and measured > self._measured + 1e-3:
-            self.predictor.update(min(rates), measured)
-            self._measured = measured
-        return self.predictor.predict(now)
+        with self._predicting:  # asked for by inferences and by those who watch the link
+            if rates and measured > self._measured + 1e-3:
+                self.predictor.update(min(rates), measured)
+                self._measured = measured
+            return self.predictor.predict(now)
 
     def infer(self, inputs: Sequence[torch.Tensor], *, strategy: str = LOSS,
               stamp: Stamp = Stamp()) -> Outcome:
@@ -131,10 +136,13 @@ class RobotClient:
         Raises
         ------
         ValueError
-            If the inputs are not what the model was captured with.
+            If the inputs are not what the model was captured with, or there
+            is no such strategy.
 
         """
         self._check(inputs)
+        if strategy not in STRATEGIES:
+            raise ValueError(f'no strategy {strategy!r}; there are {", ".join(STRATEGIES)}')
         self._count += 1
         choice = self._choose(strategy)
         if choice is None:
@@ -161,7 +169,8 @@ class RobotClient:
     def handle(self, frame: Frame) -> None:
         """Take one frame from the receive thread; what is malformed is counted and dropped."""
         if frame.session != self.connection.session:
-            return  # another robot's
+            self.foreign += 1
+            return
         try:
             if isinstance(frame, Chunk):
                 self._chunk(frame)
@@ -177,7 +186,7 @@ class RobotClient:
     def reject(self, cause: str, text: str) -> None:
         """Count what is rejected; log each cause at most once per second."""
         if self.rejections.count(cause, time.monotonic()):
-            self.log(f'rejected ({cause}): {text}')
+            self.log(f'rejected ({cause}): {quoted(text)}')
 
     def _check(self, inputs: Sequence[torch.Tensor]) -> None:
         graph = self.model.split.graph
@@ -197,7 +206,10 @@ class RobotClient:
         if self._rate <= 0 or abs(math.log(rate / self._rate)) > HYSTERESIS:
             self._rate = rate
         epoch, book = agreement
-        index = book.choose(self._rate / 125e3, strategy)
+        try:
+            index = book.choose(self._rate / 125e3, strategy)
+        except ValueError:  # a book without this strategy
+            return None
         entry = book.entries[index]
         shared = self.shelf.get(entry.partition).schedule.transfers
         return _Choice(epoch, index, entry) if shared else None
@@ -302,24 +314,34 @@ class RobotClient:
         self.connection.heard = time.monotonic()
         if not chunk.inference:
             return  # the echo of a probe: the channel has measured it
-        current = self._current
-        if current is None or chunk.inference != current.id:
-            raise MalformedFrameError(f'inference {chunk.inference} is over', 'stale')
-        current.arrivals.add(chunk)
+        self._at_hand(chunk).arrivals.add(chunk)
 
     def _failed(self, frame: Control) -> None:
-        current = self._current
-        if current and current.id == frame.inference:
-            current.arrivals.mailbox.fail(f'server: {frame.body.get("reason")}')
+        if not self._too_late(frame):
+            reason = quoted(frame.body.get('reason'))
+            self._at_hand(frame).arrivals.mailbox.fail(f'server: {reason}')
 
     def _report(self, frame: Control) -> None:
         """Keep the server's events of the newest inference, moved to the robot's clock."""
-        current = self._current
-        if current is None or current.id != frame.inference:
+        if self._too_late(frame):
             return
+        current = self._at_hand(frame)
         try:
             events = [Event.from_list(e).shift(-self.connection.clock.offset)
                       for e in frame.body.get('events', ())]
         except (TypeError, ValueError) as error:
             raise MalformedFrameError(f'bad report: {error}', 'report') from error
-        current.report.extend(events)
+        current.report = events
+
+    def _too_late(self, frame: Control) -> bool:
+        """Tell whether the robot had finished the inference before the server said this."""
+        current = self._current
+        return frame.inference <= self._count and (
+            current is None or frame.inference != current.id)
+
+    def _at_hand(self, frame: Chunk | Control) -> _Inference:
+        """Return the shared inference at hand if the frame belongs to it."""
+        current = self._current
+        if current is None or frame.inference != current.id:
+            raise MalformedFrameError(f'inference {frame.inference} is over', 'stale')
+        return current

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+import math
 import queue
 import threading
 import time
@@ -24,6 +25,7 @@ from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.planning.schedule import SERVER
 from intradp_ros.wire.chunking import check_chunk, ExpectedTransfer, Reassembler
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError
+from intradp_ros.wire.quoting import quoted
 from intradp_ros.wire.rejections import Rejections
 
 Log = Callable[[str], None]
@@ -52,6 +54,7 @@ class OffloadServer:
     def __init__(self, channel: Channel, models: Mapping[str, SharedModel], log: Log) -> None:
         self.channel, self.models, self.log = channel, dict(models), log
         self.rejections = Rejections()
+        self._split: dict[tuple[str, int], SharedModel] = {}
         self.sessions: dict[int, ServerSession] = {}
         channel.listen(self.handle)
 
@@ -63,9 +66,7 @@ class OffloadServer:
             elif frame.kind is ControlKind.HELLO:
                 self._hello(frame)
             elif frame.kind is ControlKind.PING:
-                body = {**frame.body, 'known': frame.session in self.sessions,
-                        'server': time.monotonic()}
-                self._answer(frame, ControlKind.PONG, body)
+                self._ping(frame)
             elif frame.kind is ControlKind.BYE:
                 self._session(frame.session).close()
                 del self.sessions[frame.session]
@@ -77,7 +78,7 @@ class OffloadServer:
     def reject(self, cause: str, text: str) -> None:
         """Count what is rejected; log each cause at most once per second."""
         if self.rejections.count(cause, time.monotonic()):
-            self.log(f'rejected ({cause}): {text}')
+            self.log(f'rejected ({cause}): {quoted(text)}')
 
     def close(self) -> None:
         """End all sessions."""
@@ -101,6 +102,17 @@ class OffloadServer:
     def _answer(self, frame: Control, kind: ControlKind, body: Mapping[str, Any]) -> None:
         self.channel.send(Control(kind, frame.session, frame.epoch, frame.inference, body))
 
+    def _ping(self, frame: Control) -> None:
+        sent = frame.body.get('robot')
+        if not isinstance(sent, float) or not math.isfinite(sent):
+            raise MalformedFrameError('a ping without its time', 'ping')
+        session = self.sessions.get(frame.session)
+        now = time.monotonic()
+        if session:
+            session.heard = now
+        self._answer(frame, ControlKind.PONG, {
+            'robot': sent, 'server': now, 'known': session is not None})
+
     def _hello(self, frame: Control) -> None:
         reason = self._refusal(frame)
         if reason:
@@ -111,7 +123,9 @@ class OffloadServer:
         if known and not known.agrees(frame.body['digest'], frame.body['axis']):
             self.sessions.pop(frame.session).close()
             known = None
-        if known is None:
+        if known:
+            known.begin_anew()
+        else:
             self._open(frame)
         self._answer(frame, ControlKind.WELCOME, {
             'protocol': PROTOCOL, 'version': __version__, 'digest': frame.body['digest']})
@@ -120,25 +134,31 @@ class OffloadServer:
         """Say why a robot is refused, naming what both sides have."""
         protocol, wanted = frame.body.get('protocol'), frame.body.get('digest')
         if protocol != PROTOCOL:
-            return f'the robot speaks protocol {protocol}, this server {PROTOCOL}'
-        if wanted not in self.models:
+            return f'the robot speaks protocol {quoted(protocol)}, this server {PROTOCOL}'
+        if not isinstance(wanted, str) or wanted not in self.models:
             have = ', '.join(self.models) or 'none'
-            return (f'the robot has the model {wanted}, this server has {have}: '
+            return (f'the robot has the model {quoted(wanted)}, this server has {have}: '
                     f'load the same model, weights and input shape on both')
         axis = frame.body.get('axis')
         if not isinstance(axis, int):
-            return f'the split axis is {axis!r}, wanted a number'
+            return f'the split axis is {quoted(axis)}, wanted a number'
         try:
-            self.models[wanted].with_axis(axis)
+            self._model(wanted, axis)
         except ValueError as error:
-            return f'the model cannot be split along axis {axis}: {error}'
+            return f'the model cannot be split along this axis: {error}'
         return None
+
+    def _model(self, digest: str, axis: int) -> SharedModel:
+        """Return a model split along an axis; there are no more of them than dimensions."""
+        if (digest, axis) not in self._split:
+            self._split[digest, axis] = self.models[digest].with_axis(axis)
+        return self._split[digest, axis]
 
     def _open(self, frame: Control) -> None:
         if len(self.sessions) >= MAX_SESSIONS:
             oldest = min(self.sessions.values(), key=lambda s: s.heard)
             self.sessions.pop(oldest.id).close()
-        model = self.models[frame.body['digest']].with_axis(frame.body['axis'])
+        model = self._model(frame.body['digest'], frame.body['axis'])
         self.sessions[frame.session] = ServerSession(
             frame.session, model, self.channel, self.reject, self.log)
         self.log(f'session {frame.session:#x} opened for model {frame.body["digest"][:12]}')
@@ -164,6 +184,11 @@ class ServerSession:
         """Tell whether the session was opened for this model and split axis."""
         return (digest, axis) == (self.model.digest, self.model.split.axis)
 
+    def begin_anew(self) -> None:
+        """Forget which inferences there were: the robot has greeted again."""
+        self._abandon('the robot greeted again')
+        self._newest = 0
+
     def close(self) -> None:
         """Stop the session's inference and its worker."""
         self._abandon('session closed')
@@ -175,10 +200,15 @@ class ServerSession:
         if frame.kind is ControlKind.BOOK:
             self._work.put(lambda: self._take_book(frame))
         elif frame.kind is ControlKind.CANCEL:
-            if self._current and self._current.id == frame.inference:
-                self._abandon('cancelled by the robot')
+            self._cancel(frame)
         else:
             raise MalformedFrameError(f'a server takes no {frame.kind.name}', 'kind')
+
+    def _cancel(self, frame: Control) -> None:
+        if frame.inference > self._newest:
+            raise MalformedFrameError(f'inference {frame.inference} has not begun', 'stale')
+        if self._current and self._current.id == frame.inference:
+            self._abandon('cancelled by the robot')
 
     def chunk(self, chunk: Chunk) -> None:
         """Take a chunk; the first one of an inference starts it."""
@@ -187,8 +217,6 @@ class ServerSession:
             raise MalformedFrameError(
                 f'epoch {chunk.epoch}, this session has '
                 f'{self.book[0] if self.book else "no book"}', 'epoch')
-        if chunk.inference < self._newest:
-            raise MalformedFrameError(f'inference {chunk.inference} is over', 'stale')
         if chunk.inference > self._newest:
             self._start(chunk)
         current = self._current
@@ -251,7 +279,8 @@ class ServerSession:
             self.shelf.prepare(book)
         except (ValueError, KeyError, TypeError) as error:
             self.reject('book', str(error))
-            self._reply(ControlKind.REFUSE, frame.epoch, 0, {'reason': f'bad book: {error}'})
+            self._reply(ControlKind.REFUSE, frame.epoch, 0,
+                        {'reason': f'bad book: {quoted(error)}'})
             return
         self.book = (frame.epoch, book)
         self._reply(ControlKind.BOOK_READY, frame.epoch, 0, {})
@@ -271,9 +300,17 @@ class ServerSession:
             self._reply(ControlKind.FAILED, inference.sender.epoch, inference.id,
                         {'reason': reason[:500]})
             return
+        finally:
+            self._done(inference)
         events = [*recorder.events, *inference.arrivals.events, *inference.sender.events]
         self._reply(ControlKind.REPORT, inference.sender.epoch, inference.id, {
             'events': [e.to_list() for e in events]})
+
+    def _done(self, inference: _Inference) -> None:
+        """Let go of an inference that has ended; what still comes for it is stale."""
+        if self._current is inference:
+            self._current = None
+        self.reassembler.drop(inference.id)
 
     def _reply(self, kind: ControlKind, epoch: int, inference: int, body: Mapping[str, Any],
                ) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+import math
 import time
 from typing import Any
 
@@ -39,7 +40,10 @@ class Event:
         if len(data) != 5:
             raise ValueError(f'an event has five fields, got {data!r}')
         lane, kind, name, start, stop = data
-        return cls(str(lane), str(kind), str(name), float(start), float(stop))
+        if not all(isinstance(word, str) for word in (lane, kind, name)) or not all(
+                isinstance(t, float) and math.isfinite(t) for t in (start, stop)):
+            raise ValueError('an event is three words and two times')
+        return cls(lane, kind, name, start, stop)
 
 
 class Recorder:

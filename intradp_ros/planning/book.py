@@ -33,6 +33,7 @@ from intradp_ros.planning.partition import Partition, Stage
 from intradp_ros.planning.refine import best_of, refine
 
 FORMAT = 'intradp-schedule-book/1'
+MAX_ENTRIES = 1000
 Progress = Callable[[int, int], None]
 
 
@@ -112,9 +113,12 @@ class ScheduleBook:
             data = json.loads(text)
             if data.get('format') != FORMAT:
                 raise ValueError(f'its format is {data.get("format")!r}, wanted {FORMAT!r}')
+            if not 1 <= len(data['entries']) <= MAX_ENTRIES:
+                raise ValueError(f'it has {len(data["entries"])} entries, not 1..{MAX_ENTRIES}')
             return cls(str(data['digest']), int(data['axis']), float(data['delay']),
                        float(data['overhead']), tuple(_entry(e) for e in data['entries']))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError,
+                RecursionError) as error:
             raise ValueError(f'not a schedule book: {error}') from error
 
     def save(self, path: Path) -> None:
