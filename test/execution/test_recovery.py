@@ -7,6 +7,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
+from synthetic import PRIME, random_split_graph, reference
 import torch
 
 from intradp_ros.execution.interpreter import Execution
@@ -18,7 +19,6 @@ from intradp_ros.operators.region import Region
 from intradp_ros.planning.lowering import lower
 from intradp_ros.planning.partition import Partition, Stage
 from intradp_ros.planning.schedule import ROBOT, SERVER
-from synthetic import PRIME, random_split_graph, reference
 
 
 @given(st.integers(0, 10**6), st.lists(st.floats(0, 1), min_size=1, max_size=3),

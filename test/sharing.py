@@ -1,0 +1,86 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What tests of the two-sided runtime have in common: books made by hand, pairs, comparison."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+import time
+
+import torch
+from torch.utils import _pytree as pytree
+
+from intradp_ros.execution.model import SharedModel
+from intradp_ros.execution.outcome import Outcome
+from intradp_ros.execution.pair import in_process_pair, Pair
+from intradp_ros.execution.patience import PatiencePolicy
+from intradp_ros.execution.robot import RobotClient
+from intradp_ros.planning.baselines import CUT, LOCAL, LOSS, OFFLOAD
+from intradp_ros.planning.book import Entry, ScheduleBook
+from intradp_ros.planning.partition import cut, local, offload, Partition, Stage
+
+TIMEOUT = 60.0
+#: For tests without faults: a busy machine must not look like one.
+ENDLESS = PatiencePolicy(silence=TIMEOUT, late_slack=TIMEOUT)
+#: For tests of faults.
+SHORT = PatiencePolicy(silence=0.3, late_slack=TIMEOUT)
+
+
+class FixedRate:
+    """A predictor that always says the same, in Mbit/s."""
+
+    def __init__(self, mbps: float) -> None:
+        self.rate = mbps * 125e3
+
+    def update(self, rate: float, now: float) -> None:
+        """Ignore what is measured."""
+
+    def predict(self, now: float) -> float:
+        """Return bytes per second."""
+        return self.rate
+
+
+def hand_made_book(model: SharedModel, shared: Partition | None = None, mbps: float = 100.0,
+                   predicted: float = 0.01) -> ScheduleBook:
+    """Return a book for one bandwidth whose `loss` is `shared`, by default halves in bands."""
+    count = len(model.split.operators)
+    halves = Partition((Stage(count // 3, 0.5, 2, 3), Stage(2 * count // 3, 0.6, 3, 2),
+                        Stage(count, 0.4, 2, 2)))
+    entries = {LOCAL: local(count), OFFLOAD: offload(count), CUT: cut(count, count // 2),
+               LOSS: shared or halves}
+    return ScheduleBook(model.digest, model.split.axis, 0.0, 0.0, tuple(
+        Entry(mbps, name, predicted, partition) for name, partition in entries.items()))
+
+
+def sharing_pair(model: SharedModel, book: ScheduleBook | None = None, *,
+                 patience: PatiencePolicy = ENDLESS, mbps: float | None = None,
+                 log: Callable[[str], None] = lambda text: None) -> Pair:
+    """Return an in-process pair that has agreed on a book."""
+    pair = in_process_pair(model, FixedRate(100.0), mbps=mbps, patience=patience, log=log)
+    pair.robot.use_book(book or hand_made_book(model))
+    assert pair.robot.connection.wait_ready(TIMEOUT)
+    return pair
+
+
+def assert_equal(got: object, wanted: object, tolerance: float = 1e-4) -> None:
+    """Compare outputs of any structure; differences relative to the spread; NaN equals NaN."""
+    flat, spec = pytree.tree_flatten(wanted)
+    ours, our_spec = pytree.tree_flatten(got)
+    assert our_spec == spec
+    for a, b in zip(ours, flat):
+        finite = b[b.isfinite()]
+        spread = (finite.max() - finite.min()).item() if finite.numel() else 0.0
+        torch.testing.assert_close(a, b, rtol=0.0, atol=tolerance * spread, equal_nan=True)
+
+
+def infer_until_shared(robot: RobotClient, inputs: Sequence[torch.Tensor], wanted: object,
+                       strategy: str = LOSS) -> Outcome:
+    """Infer, comparing every result, until the server takes part again."""
+    end = time.monotonic() + TIMEOUT
+    while time.monotonic() < end:
+        outcome = robot.infer(inputs, strategy=strategy)
+        assert_equal(outcome.outputs, wanted)
+        if outcome.stats.shared:
+            return outcome
+        time.sleep(0.05)
+    raise AssertionError(f'not shared within {TIMEOUT:g} s; {robot.connection.state}')
