@@ -12,6 +12,8 @@ from intradp_ros.operators.rules import rule_for
 from intradp_ros.operators.rules.whole import split_whole
 from intradp_ros.operators.site import normal_dim, Site, Split
 
+_MOST_COLOURS = 4
+
 
 @dataclass
 class _Tracks:
@@ -30,8 +32,9 @@ def split_graph(graph: OperatorGraph, axis: int | None = None) -> SplitGraph:
 
     `axis` is a dimension of the leading input, which is the first one of three
     or more dimensions (if there is none, the first one that has any).  By
-    default it is the longest spatial dimension (2 and up; the earlier one of
-    equals), or dimension 0 of a matrix or vector.  Other inputs of the same
+    default it is the longest spatial dimension (the earlier one of equals): 2
+    and up, or height and width of an image with its colours in the last
+    dimension; or dimension 0 of a matrix or vector.  Other inputs of the same
     rank are cut along the same dimension.
 
     Operators without a rule, and such that a rule finds unfit, are global.
@@ -63,7 +66,13 @@ def _leading_input(graph: OperatorGraph) -> int | None:
 def _default_axis(shape: tuple[int, ...]) -> int:
     if len(shape) < 3:
         return 0
-    return max(range(2, len(shape)), key=lambda dim: shape[dim])
+    return max(_spatial_dims(shape), key=lambda dim: shape[dim])
+
+
+def _spatial_dims(shape: tuple[int, ...]) -> range:
+    """Return the dimensions after batch and channels, or before colours that come last."""
+    colours_last = shape[-1] <= _MOST_COLOURS < min(shape[-3:-1])
+    return range(len(shape) - 3, len(shape) - 1) if colours_last else range(2, len(shape))
 
 
 def _checked_axis(graph: OperatorGraph, lead: int | None, axis: int) -> int:

@@ -18,6 +18,7 @@ from intradp_ros.operators.region import Region, RowMap
 from intradp_ros.operators.site import follow, Rule, Site, Split
 
 _NEAR = 8  # rows looked at around a position; a cubic uses 4
+_ROUNDING = 4  # weights of so many units in the last place of 1 are none
 _SCALE_NAMES = ('scales_d', 'scales_h', 'scales_w')
 
 
@@ -168,7 +169,7 @@ def _linear_taps(
     start = (resize.positions(input_rows, rows).floor().long() - _NEAR // 2 + 1)
     near = start.clamp(0, max(0, input_rows - _NEAR))[:, None] + torch.arange(_NEAR)
     near_weights = weights.gather(1, near % _NEAR)
-    near_weights[near_weights.abs() <= 4 * torch.finfo(dtype).eps] = 0.0  # rounding
+    near_weights[near_weights.abs() <= _ROUNDING * torch.finfo(dtype).eps] = 0.0
     count = int((near_weights != 0).sum(dim=1).max())
     strongest = near_weights.abs().topk(count, dim=1).indices
     shares, taken = near_weights.gather(1, strongest), near.gather(1, strongest)
