@@ -135,9 +135,6 @@ def _from_factory(args: argparse.Namespace) -> Subject:
         model = load_factory(args.model)
     except ModelSpecError as error:
         raise CommandError(str(error)) from error
-    except Exception as error:  # noqa: B902 - the factory is the user's, so is whatever it raises
-        raise CommandError(
-            f'{args.model} failed when called: {type(error).__name__}: {error}') from error
     return captured(args.model, model, load_inputs(
         args.input, _dtype(args.dtype), args.size, args.seed), args.axis)
 

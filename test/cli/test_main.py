@@ -59,8 +59,8 @@ def test_a_model_of_the_working_directory_that_prints_does_not_spoil_the_json():
 def test_an_error_is_one_line_without_a_traceback():
     done = process('inspect', 'example_models:failing', '--input', SHAPE)
     assert (done.returncode, done.stdout) == (2, '')
-    assert done.stderr == ('intradp inspect: example_models:failing failed when called: '
-                           'RuntimeError: the weights are not here\n')
+    assert done.stderr == ("intradp inspect: cannot load 'example_models:failing' (wanted "
+                           'package.module:factory): RuntimeError: the weights are not here\n')
 
 
 MODEL = ['example_models:dense', '--input', SHAPE]
