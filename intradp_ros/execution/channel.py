@@ -4,7 +4,7 @@
 """What the runtime asks of a transport; `memory.py` and the DDS floor provide it."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -41,6 +41,10 @@ class Channel(Protocol):
     """
 
     chunk_bytes: int
+
+    @property
+    def rejected(self) -> Mapping[str, int]:
+        """Messages that could not be made into frames, by cause."""
 
     def send(self, frame: Chunk | Control) -> None:
         """Queue one frame."""

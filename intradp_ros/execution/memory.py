@@ -11,7 +11,7 @@ link.  It can be cut and restored.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 import logging
 import threading
@@ -156,6 +156,7 @@ class MemoryChannel:
         self._back = back
         self._up = up
         self._closed = False
+        self.rejected: Mapping[str, int] = {}  # frames need no decoding here
 
     def send(self, frame: Chunk | Control) -> None:
         """Queue one frame."""

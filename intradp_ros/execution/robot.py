@@ -30,7 +30,7 @@ from intradp_ros.execution.programs import Compiled, ProgramShelf
 from intradp_ros.execution.recovery import finish_alone, held_pieces
 from intradp_ros.execution.sending import describe_transfers, expected_transfer, Sender
 from intradp_ros.execution.timeline import Event, Recorder, with_send_times
-from intradp_ros.graph.operator_graph import ParameterRef, ValueRef
+from intradp_ros.graph.operator_graph import ParameterRef, Value, ValueRef
 from intradp_ros.graph.trees import rebuild_outputs
 from intradp_ros.link.predictor import RatePredictor
 from intradp_ros.planning.baselines import LOCAL, LOSS, STRATEGIES
@@ -88,6 +88,8 @@ class RobotClient:
         self.connection = Connection(model, channel, log)
         self.reassembler = Reassembler(self._expected)
         self._local = self.shelf.get(local(len(model.split.operators)))
+        graph = model.split.graph
+        self._wanted = _kinds([graph.values[v] for v in graph.inputs])
         self._current: _Inference | None = None
         self._count = 0
         self._rate = 0.0
@@ -188,12 +190,14 @@ class RobotClient:
         if self.rejections.count(cause, time.monotonic()):
             self.log(f'rejected ({cause}): {quoted(text)}')
 
+    def takes(self, inputs: Sequence[torch.Tensor]) -> bool:
+        """Tell whether inputs have the captured shapes and dtypes."""
+        return _kinds(inputs) == self._wanted
+
     def _check(self, inputs: Sequence[torch.Tensor]) -> None:
-        graph = self.model.split.graph
-        wanted = [(graph.values[v].shape, graph.values[v].dtype) for v in graph.inputs]
-        got = [(tuple(t.shape), t.dtype) for t in inputs]
-        if got != wanted:
-            raise ValueError(f'the model was captured with inputs {wanted}, got {got}')
+        if not self.takes(inputs):
+            raise ValueError(f'the model was captured with inputs {self._wanted}, '
+                             f'got {_kinds(inputs)}')
 
     def _choose(self, strategy: str) -> _Choice | None:
         """Return the schedule to share by, or None to stay alone."""
@@ -345,3 +349,7 @@ class RobotClient:
         if current is None or frame.inference != current.id:
             raise MalformedFrameError(f'inference {frame.inference} is over', 'stale')
         return current
+
+
+def _kinds(tensors: Sequence[torch.Tensor | Value]) -> list[tuple[tuple[int, ...], torch.dtype]]:
+    return [(tuple(t.shape), t.dtype) for t in tensors]

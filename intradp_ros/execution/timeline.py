@@ -10,6 +10,8 @@ import math
 import time
 from typing import Any
 
+from intradp_ros.wire.quoting import quoted
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -43,7 +45,7 @@ class Event:
         if not all(isinstance(word, str) for word in (lane, kind, name)) or not all(
                 isinstance(t, float) and math.isfinite(t) for t in (start, stop)):
             raise ValueError('an event is three words and two times')
-        return cls(lane, kind, name, start, stop)
+        return cls(quoted(lane), quoted(kind), quoted(name), start, stop)
 
 
 class Recorder:

@@ -4,6 +4,7 @@
 """diagnostic_msgs without diagnostic_updater, which has no wheel."""
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,12 +12,31 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.node import Node
 
 
-def diagnostics(node: Node, level: bytes, message: str, values: Mapping[str, Any],
-                ) -> DiagnosticArray:
-    """Return one status of a node with its values as text."""
-    status = DiagnosticStatus(
-        level=level, name=node.get_fully_qualified_name(), message=message,
-        values=[KeyValue(key=key, value=str(value)) for key, value in values.items()])
-    array = DiagnosticArray(status=[status])
-    array.header.stamp = node.get_clock().now().to_msg()
-    return array
+class Diagnostics:
+    """The status of a node: a warning where it says so, or where messages were rejected lately."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._rejected = 0
+
+    def status(self, message: str, values: Mapping[str, Any], rejected: Mapping[str, int], *,
+               well: bool = True) -> DiagnosticArray:
+        """Return the status with its values as text; `rejected` counts by cause."""
+        total = sum(rejected.values())
+        well, self._rejected = well and total <= self._rejected, total
+        every = {**values, **{f'rejected_{cause}': n for cause, n in sorted(rejected.items())}}
+        status = DiagnosticStatus(
+            level=DiagnosticStatus.OK if well else DiagnosticStatus.WARN,
+            name=self._node.get_fully_qualified_name(), message=message,
+            values=[KeyValue(key=key, value=str(value)) for key, value in every.items()])
+        array = DiagnosticArray(status=[status])
+        array.header.stamp = self._node.get_clock().now().to_msg()
+        return array
+
+
+def added(*counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the sum of several counts by cause."""
+    total: Counter[str] = Counter()
+    for count in counts:
+        total.update(count)
+    return dict(total)

@@ -42,7 +42,8 @@ def to_rgb(message: Image) -> Array:
             f'encoding {message.encoding!r} is not supported, use {", ".join(_TO_RGB)}')
     channels, conversion = _TO_RGB[message.encoding]
     width = message.width * channels
-    if message.step < width or message.height * message.step != len(message.data) or not width:
+    if message.step < width or message.height * message.step != len(message.data) or \
+            not message.height * width:
         raise ImageError(
             f'{len(message.data)} bytes do not fit {message.width} x {message.height} pixels of '
             f'{message.encoding} with step {message.step}')

@@ -18,6 +18,7 @@ import warnings
 import rclpy
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 import torch
+from torch.utils import _pytree as pytree
 
 from intradp_ros.dds.channel import DdsChannel
 from intradp_ros.execution.model import share_module
@@ -31,7 +32,8 @@ from intradp_ros.graph.serialise import graph_to_json
 from intradp_ros.link.predictor import make_predictor
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.nodes.lifecycle import LATCHED
-from intradp_ros.nodes.profiles import profile_model, PROFILE_TOPIC
+from intradp_ros.nodes.profiles import check_profile, profile_model, PROFILE_TOPIC
+from intradp_ros.nodes.receiving import Receiver
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.profiling.profile import Profile
 
@@ -72,7 +74,7 @@ class IntraDP:
         """
         if self._shared:
             raise RuntimeError('this IntraDP already has a model: call stop() first')
-        self._shared = _SharedForward(self, model.eval())
+        self._shared = _SharedForward(self, model)
 
     def stop(self) -> None:
         """Restore the model and end the session."""
@@ -93,18 +95,34 @@ class _SharedForward:
         self.owner, self.model, self.plain = owner, model, model.forward
         self.client: RobotClient | None = None
         self.planner: _ServerWatch | None = None
-        self._tried = self._warned = False
+        self._own = vars(model).get('forward')  # if somebody else has put it there
+        self._training = {module: module.training for module in model.modules()}
+        self._tried = False
+        self._warned: set[str] = set()
+        self._lock = threading.Lock()
+        model.eval()
         model.forward = self
 
     def restore(self) -> None:
-        """Put the model's own forward back and close the session."""
-        del self.model.forward
-        if self.planner:
-            self.planner.close()
+        """Put the model's own forward and modes back and close the session."""
+        self._put_back()
+        for module, training in self._training.items():
+            module.training = training
         if self.client:
             self.client.close()
+        if self.planner:
+            self.planner.close()
+
+    def _put_back(self) -> None:
+        del self.model.forward
+        if self._own is not None:
+            self.model.forward = self._own
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with self._lock:  # the runtime has one inference at a time
+            return self._call(args, kwargs)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensors = [a for a in args if isinstance(a, torch.Tensor)]
         if kwargs or len(tensors) != len(args) or not tensors or torch.is_grad_enabled() and any(
                 t.requires_grad for t in tensors):
@@ -120,8 +138,7 @@ class _SharedForward:
         """Capture, profile and connect; answer this call as before."""
         with torch.no_grad():
             result = self.plain(*tensors)
-        # The capture must see the model's own forward.
-        del self.model.forward
+        self._put_back()  # the capture must see the model's own forward
         try:
             shared = share_module(self.model, tuple(tensors))
         except (CaptureError, ValueError) as error:
@@ -140,20 +157,21 @@ class _SharedForward:
         return result
 
     def _infer(self, client: RobotClient, tensors: list[torch.Tensor]) -> Any:
-        try:
-            outcome = client.infer(tensors)
-        except ValueError:  # other shapes than captured
-            self._warn('inputs of other shapes than the first call run locally')
+        if not client.takes(tensors):
+            self._warn('inputs of other shapes or dtypes than those of the first call run as '
+                       'before')
             return self.plain(*tensors)
+        outcome = client.infer(tensors)
         if not outcome.stats.shared and client.connection.heard == float('-inf'):
             self._warn(f'no server {self.owner.server!r} answers: running locally until one does')
         self.owner.last = outcome
-        return outcome.outputs
+        # As from any module: tensors of the inference mode could not be changed in place.
+        return pytree.tree_map_only(torch.Tensor, torch.clone, outcome.outputs)
 
     def _warn(self, text: str) -> None:
-        if not self._warned:
-            self._warned = True
-            warnings.warn(text, RuntimeWarning, stacklevel=4)
+        if text not in self._warned:
+            self._warned.add(text)
+            warnings.warn(text, RuntimeWarning, stacklevel=7)
 
 
 class _ServerWatch:
@@ -165,7 +183,8 @@ class _ServerWatch:
         rclpy.init(context=self.context)
         self.node = rclpy.create_node('intradp', context=self.context, namespace=owner.namespace,
                                       start_parameter_services=False)
-        self.node.create_subscription(OperatorProfile, PROFILE_TOPIC, self._take, LATCHED)
+        Receiver(self.node).subscribe(OperatorProfile, PROFILE_TOPIC, self._take, LATCHED,
+                                      'profile')
         self.node.create_timer(0.2, self._poll)
         self.executor = SingleThreadedExecutor(context=self.context)
         self.executor.add_node(self.node)
@@ -196,6 +215,7 @@ class _ServerWatch:
     def _take(self, message: OperatorProfile) -> None:
         if message.role != 'server' or message.digest != self.profile.digest:
             return
+        check_profile(message)
         if self.process:
             self.process.cancel()
         self.process = PlanProcess(PlanRequest(

@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 import traceback
 from typing import Any
 
 import rclpy
+from rclpy.exceptions import InvalidParameterTypeException, InvalidParameterValueException
 from rclpy.executors import ExternalShutdownException
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from rclpy.publisher import Publisher
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 
 from intradp_ros.nodes.parameters import declare, Parameter, read
@@ -24,56 +27,98 @@ AUTOSTART = Parameter(
 
 class ManagedNode(LifecycleNode):
     """
-    A lifecycle node whose configuration errors are said plainly.
+    A lifecycle node whose errors are said plainly.
 
-    Subclasses implement `setup` (may raise ValueError with a message for the
-    user) and `teardown`, which must cope with a half-done `setup`.
+    Subclasses implement `setup`, which acquires what the node needs, and
+    `start`, which begins to work with it; both may raise with a message for
+    the user.  They put what undoes each of their steps into the stacks
+    `until_cleanup` and `until_deactivated`.
     """
 
     PARAMETERS: tuple[Parameter, ...] = ()
 
     def __init__(self, name: str, **kwargs: Any) -> None:
         super().__init__(name, **kwargs)
+        self.until_cleanup, self.until_deactivated = ExitStack(), ExitStack()
         declare(self, (*self.PARAMETERS, AUTOSTART))
 
     def setup(self, parameters: dict[str, Any]) -> None:
         """Acquire everything that the node needs."""
         raise NotImplementedError
 
-    def teardown(self) -> None:
-        """Release everything."""
+    def start(self) -> None:
+        """Begin to work."""
         raise NotImplementedError
+
+    def release(self) -> None:
+        """Stop working and release everything."""
+        self.until_deactivated.close()
+        self.until_cleanup.close()
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Run `setup`; refuse to configure where it raises."""
-        try:
-            self.setup(read(self, self.PARAMETERS))
-        except (ValueError, RuntimeError, OSError) as error:
-            self.get_logger().error(f'cannot configure: {error}')
-            self.get_logger().debug(traceback.format_exc())
-            self.teardown()
+        if not self._done('configure', lambda: self.setup(read(self, self.PARAMETERS))):
+            self.release()
             return TransitionCallbackReturn.FAILURE
         return super().on_configure(state)
 
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Run `start`; stay inactive where it raises."""
+        if not self._done('activate', self.start):
+            self.until_deactivated.close()
+            return TransitionCallbackReturn.FAILURE
+        return super().on_activate(state)
+
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Undo `start`."""
+        self.until_deactivated.close()
+        return super().on_deactivate(state)
+
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Run `teardown`."""
-        self.teardown()
+        """Undo `setup`."""
+        self.release()
         return super().on_cleanup(state)
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Run `teardown`."""
-        self.teardown()
+        """Undo whatever was done."""
+        self.release()
         return super().on_shutdown(state)
 
     def info(self, text: str) -> None:
         """Log one line; safe to hand to the core as its log function."""
         self.get_logger().info(text)
 
+    def publish_on(self, kind: type, topic: str, qos: QoSProfile | int, **options: Any,
+                   ) -> Publisher[Any]:
+        """Create a publisher that lasts until cleanup."""
+        publisher = self.create_publisher(kind, topic, qos, **options)
+        self.until_cleanup.callback(self.destroy_publisher, publisher)
+        return publisher
+
+    def call_every(self, seconds: float, function: Callable[[], None], stack: ExitStack) -> None:
+        """Call a function regularly until `stack` is closed."""
+        stack.callback(self.destroy_timer, self.create_timer(seconds, function))
+
+    def _done(self, name: str, step: Callable[[], None]) -> bool:
+        try:
+            step()
+        except Exception as error:  # whatever it is: the lifecycle would swallow it
+            kind = '' if isinstance(error, ValueError) else f'{type(error).__name__}: '
+            self.get_logger().error(f'cannot {name}: {kind}{error}')
+            self.get_logger().debug(traceback.format_exc())
+            return False
+        return True
+
 
 def run_node(make: Callable[[], ManagedNode], args: list[str] | None = None) -> None:
     """Create a node, start it if it wants that, and spin until it is told to stop."""
     rclpy.init(args=args)
-    node = make()
+    try:
+        node = make()
+    except (InvalidParameterTypeException, InvalidParameterValueException) as error:
+        rclpy.logging.get_logger('intradp_ros').fatal(f'cannot start: {error}')
+        rclpy.try_shutdown()
+        raise SystemExit(1) from None
     try:
         if node.get_parameter(AUTOSTART.name).value:
             _start(node)
@@ -81,7 +126,7 @@ def run_node(make: Callable[[], ManagedNode], args: list[str] | None = None) -> 
     except (KeyboardInterrupt, ExternalShutdownException):
         pass
     finally:
-        node.teardown()
+        node.release()
         node.destroy_node()
         rclpy.try_shutdown()
 

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from diagnostic_msgs.msg import DiagnosticArray
 
 from intradp_ros.dds.channel import DdsChannel
 from intradp_ros.execution.catalogue import example_inputs, ModelSpec
 from intradp_ros.execution.model import SharedModel
 from intradp_ros.execution.server import OffloadServer
 from intradp_ros.msg import OperatorProfile
-from intradp_ros.nodes.diagnostics import diagnostics
+from intradp_ros.nodes.diagnostics import added, Diagnostics
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.profiles import profile_message, profile_model, PROFILE_TOPIC
@@ -25,7 +25,8 @@ class OffloadNode(ManagedNode):
     Loads its catalogue of models, profiles them, and serves robots.
 
     Publishes `operator_profiles` (latched) and `diagnostics`; tensors and
-    control frames go through topics below the server's name.
+    control frames go through topics below the server's name.  Robots are
+    served while the node is active.
     """
 
     PARAMETERS = (
@@ -41,33 +42,35 @@ class OffloadNode(ManagedNode):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__('offload_node', **kwargs)
         self.server: OffloadServer | None = None
-        self._closing: list[Any] = []
+        self._status = Diagnostics(self)
 
     def setup(self, parameters: dict[str, Any]) -> None:
-        """Load and profile the catalogue, then listen."""
+        """Load and profile the catalogue."""
         prepare_process(parameters['threads'])
+        self._settings = parameters
         axis = parameters['axis'] if parameters['axis'] >= 0 else None
         models = [self._load(text, axis) for text in parameters['models'] if text]
         if not models:
             raise ValueError('parameter models is empty: name at least one model')
-        profiles = self.create_publisher(OperatorProfile, PROFILE_TOPIC, LATCHED)
-        self._closing.append(profiles)
+        self._models = {model.digest: model for model, _ in models}
+        profiles = self.publish_on(OperatorProfile, PROFILE_TOPIC, LATCHED)
         for _, message in models:
             profiles.publish(message)
-        channel = DdsChannel(self.context, parameters['server'], 'server',
-                             namespace=self.get_namespace(),
-                             chunk_bytes=parameters['chunk_bytes'])
-        self.server = OffloadServer(channel, {m.digest: m for m, _ in models}, self.info)
-        self._diagnostics = self.create_publisher(DiagnosticArray, 'diagnostics', 10)
-        self._closing += [self._diagnostics, self.create_timer(1.0, self._diagnose)]
+        self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
+        self.call_every(1.0, self._diagnose, self.until_cleanup)
 
-    def teardown(self) -> None:
-        """Close sessions and topics."""
-        if self.server:
-            self.server.close()
-            self.server = None
-        while self._closing:
-            self._closing.pop().destroy()
+    def start(self) -> None:
+        """Listen to robots."""
+        channel = DdsChannel(self.context, self._settings['server'], 'server',
+                             namespace=self.get_namespace(),
+                             chunk_bytes=self._settings['chunk_bytes'])
+        self.server = OffloadServer(channel, self._models, self.info)
+        self.until_deactivated.callback(self._stop, self.server)
+
+    def _stop(self, server: OffloadServer) -> None:
+        """End all sessions; robots go on alone."""
+        self.server = None
+        server.close()
 
     def _load(self, text: str, axis: int | None) -> tuple[SharedModel, OperatorProfile]:
         spec = ModelSpec.parse(text)
@@ -78,13 +81,13 @@ class OffloadNode(ManagedNode):
         return model, profile_message('server', model, profile)
 
     def _diagnose(self) -> None:
-        if self.server is None:
+        server = self.server
+        if server is None:
+            self._diagnostics.publish(self._status.status('inactive', {}, {}))
             return
-        rejected = self.server.rejections.by_cause()
-        level = DiagnosticStatus.WARN if rejected else DiagnosticStatus.OK
-        self._diagnostics.publish(diagnostics(self, level, 'serving', {
-            'sessions': len(self.server.sessions), 'models': len(self.server.models),
-            **{f'rejected_{cause}': count for cause, count in rejected.items()}}))
+        rejected = added(server.rejections.by_cause(), server.channel.rejected)
+        self._diagnostics.publish(self._status.status('serving', {
+            'sessions': len(server.sessions), 'models': len(server.models)}, rejected))
 
 
 def main(args: list[str] | None = None) -> None:

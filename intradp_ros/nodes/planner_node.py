@@ -4,16 +4,24 @@
 """The planner's node: from two profiles to the schedule book, in a process of its own."""
 from __future__ import annotations
 
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
+
+from diagnostic_msgs.msg import DiagnosticArray
 
 from intradp_ros.execution.plan_process import PlanningError, PlanProcess
 from intradp_ros.execution.planning import PlanRequest
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.msg import ScheduleBook as ScheduleBookMessage
+from intradp_ros.nodes.diagnostics import Diagnostics
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.parameters import Parameter
-from intradp_ros.nodes.profiles import BOOK_TOPIC, PROFILE_TOPIC
+from intradp_ros.nodes.profiles import BOOK_TOPIC, check_profile, PROFILE_TOPIC
+from intradp_ros.nodes.receiving import Receiver
+
+#: Profiles that are kept; further ones displace the oldest.
+MAX_PROFILES = 64
 
 
 class PlannerNode(ManagedNode):
@@ -37,34 +45,44 @@ class PlannerNode(ManagedNode):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__('planner_node', **kwargs)
-        self._closing: list[Any] = []
-        self._profiles: dict[tuple[str, str], OperatorProfile] = {}
+        self._receiver = Receiver(self)
+        self._status = Diagnostics(self)
+        self._profiles: OrderedDict[tuple[str, str], OperatorProfile] = OrderedDict()
         self._running: dict[str, PlanProcess] = {}
         self._epoch = 0
 
     def setup(self, parameters: dict[str, Any]) -> None:
-        """Open topics."""
+        """Check the grid."""
         if parameters['grid.low_mbps'] > parameters['grid.high_mbps']:
             raise ValueError('grid.low_mbps is above grid.high_mbps')
         self._settings = parameters
-        self._books = self.create_publisher(ScheduleBookMessage, BOOK_TOPIC, LATCHED)
-        subscription = self.create_subscription(
-            OperatorProfile, PROFILE_TOPIC, self._take_profile, LATCHED)
-        self._closing += [self._books, subscription, self.create_timer(0.1, self._poll)]
+        self._books = self.publish_on(ScheduleBookMessage, BOOK_TOPIC, LATCHED)
+        self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
+        self.call_every(1.0, self._diagnose, self.until_cleanup)
 
-    def teardown(self) -> None:
-        """Stop planning and close topics."""
+    def start(self) -> None:
+        """Take profiles and plan."""
+        profiles = self._receiver.subscribe(
+            OperatorProfile, PROFILE_TOPIC, self._take_profile, LATCHED, 'profile')
+        self.until_deactivated.callback(self.destroy_subscription, profiles)
+        self.call_every(0.1, self._poll, self.until_deactivated)
+        self.until_deactivated.callback(self._stop)
+
+    def _stop(self) -> None:
         for process in self._running.values():
             process.cancel()
         self._running.clear()
-        while self._closing:
-            self._closing.pop().destroy()
+        self._profiles.clear()
 
     def _take_profile(self, message: OperatorProfile) -> None:
-        if message.role not in ('robot', 'server'):
-            self.get_logger().warning(f'a profile of role {message.role!r} is ignored')
-            return
-        self._profiles[message.role, message.digest] = message
+        check_profile(message)
+        key = message.role, message.digest
+        if self._profiles.get(key) == message:
+            return  # a node that was restarted
+        self._profiles[key] = message
+        self._profiles.move_to_end(key)
+        if len(self._profiles) > MAX_PROFILES:
+            self._profiles.popitem(last=False)
         robot = self._profiles.get(('robot', message.digest))
         server = self._profiles.get(('server', message.digest))
         if robot and server:
@@ -101,6 +119,12 @@ class PlannerNode(ManagedNode):
         self._epoch += 1
         self._books.publish(ScheduleBookMessage(epoch=self._epoch, digest=digest, book=text))
         self.info(f'published book {self._epoch} for model {digest[:12]}')
+
+    def _diagnose(self) -> None:
+        self._diagnostics.publish(self._status.status(
+            'planning' if self._running else 'waiting for profiles',
+            {'profiles': len(self._profiles), 'books': self._epoch},
+            self._receiver.rejections.by_cause()))
 
 
 def main(args: list[str] | None = None) -> None:

@@ -10,7 +10,7 @@ import time
 import torch
 
 from intradp_ros.execution.model import SharedModel
-from intradp_ros.graph.serialise import graph_to_json
+from intradp_ros.graph.serialise import graph_from_json, graph_to_json
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.profiling.cache import cached_profile
 from intradp_ros.profiling.measure import measure_profile
@@ -41,6 +41,26 @@ class _Progress:
         if time.monotonic() >= self._next or done == total:
             self._next = time.monotonic() + 2.0
             self._log(f'profiled {done} of {total} operators')
+
+
+def check_profile(message: OperatorProfile) -> None:
+    """
+    Check that a message holds a profile, and the graph that it was measured for.
+
+    Raises
+    ------
+    ValueError
+        If it does not; the text says why.
+
+    """
+    if message.role not in ('robot', 'server'):
+        raise ValueError(f'a profile of role {message.role!r}')
+    profile = Profile.from_json(message.profile)
+    if profile.digest != message.digest:
+        raise ValueError(f'a profile for model {profile.digest} in a message for {message.digest}')
+    operators = len(graph_from_json(message.graph).operators)
+    if operators != len(profile.timings):
+        raise ValueError(f'{len(profile.timings)} timings for {operators} operators')
 
 
 def profile_message(role: str, model: SharedModel, profile: Profile) -> OperatorProfile:

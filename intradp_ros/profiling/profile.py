@@ -90,7 +90,7 @@ class Profile:
         """
         try:
             return cls._from_dict(json.loads(text))
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError(f'not a profile: {error!r}') from error
 
     @classmethod

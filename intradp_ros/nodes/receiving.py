@@ -1,0 +1,58 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Subscriptions of nodes that survive whatever comes, and count what they refuse."""
+from __future__ import annotations
+
+from collections.abc import Callable
+import time
+import traceback
+from typing import Any
+
+from rclpy.node import Node
+from rclpy.qos import QoSProfile
+from rclpy.serialization import deserialize_message
+from rclpy.subscription import Subscription
+
+from intradp_ros.wire.quoting import quoted
+from intradp_ros.wire.rejections import Rejections
+
+
+class Receiver:
+    """
+    Creates the subscriptions of a node.
+
+    Messages are taken serialised: else those that cannot be deserialised
+    vanish in the middleware.  A handler raises ValueError where it refuses a
+    message; the count's cause is then the one that the subscription names.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.rejections = Rejections()
+
+    def subscribe(self, kind: type, topic: str, take: Callable[[Any], None], qos: QoSProfile,
+                  cause: str, **options: Any) -> Subscription[Any]:
+        """Call `take` with every message of a topic."""
+        return self.node.create_subscription(
+            kind, topic, lambda data: self._take(kind, data, take, cause), qos, raw=True,
+            **options)
+
+    def reject(self, cause: str, text: str) -> None:
+        """Count what is rejected; log each cause at most once per second."""
+        if self.rejections.count(cause, time.monotonic()):
+            self.node.get_logger().warning(f'rejected ({cause}): {quoted(text)}')
+
+    def _take(self, kind: type, data: bytes, take: Callable[[Any], None], cause: str) -> None:
+        try:
+            message: Any = deserialize_message(data, kind)
+        except Exception as error:  # rclpy has no common class for what the middleware raises
+            self.reject('undecodable', f'{kind.__name__}: {error}')
+            return
+        try:
+            take(message)
+        except ValueError as error:
+            self.reject(cause, str(error))
+        except Exception as error:  # one bad message must not end the node
+            self.reject('handler', f'{type(error).__name__}: {error}')
+            self.node.get_logger().debug(traceback.format_exc())
