@@ -1,0 +1,127 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Planner, offload and inference node as processes over DDS: exact in every mode and fault."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+import signal
+
+from node_processes import (
+    DENSE,
+    Nodes,
+    nodes,
+    Observer,
+    own_domain,
+    PATIENT,
+    picture,
+    QUICK_PLANNER,
+    relative_difference,
+    unsplit,
+)
+import numpy as np
+import pytest
+import small_models
+from torch import nn
+
+from intradp_ros.emulation.processes import Child
+
+
+@dataclass
+class System:
+    """The three nodes, and who watches them."""
+
+    nodes: Nodes
+    observer: Observer
+    model: nn.Module
+    planner: Child
+    server: Child
+    robot: Child
+
+    def start_server(self) -> None:
+        self.server = self.nodes.start('offload_node', {'models': [DENSE]})
+
+    def start_robot(self) -> None:
+        self.robot = self.nodes.start('inference_node', {'model': DENSE, **PATIENT})
+
+    def shares(self) -> bool:
+        """Wait until inferences in the mode `offload` are shared."""
+        assert self.observer.set_mode('offload')[0]
+        return self.observer.infer_until(picture(0), self.model, lambda s: s.shared).shared
+
+
+@pytest.fixture(scope='module')
+def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    folder = tmp_path_factory.mktemp('sharing')
+    with own_domain(folder), nodes(folder / 'logs') as running:
+        observer = Observer()
+        planner = running.start('planner_node', QUICK_PLANNER)
+        server = running.start('offload_node', {'models': [DENSE]})
+        robot = running.start('inference_node', {'model': DENSE, **PATIENT})
+        system = System(running, observer, small_models.dense(), planner, server, robot)
+        yield system
+        observer.close()
+
+
+@pytest.mark.parametrize('mode', ['local', 'offload', 'cut', 'shared'])
+def test_every_mode_gives_the_unsplit_result(system: System, mode: str) -> None:
+    """The mode changes at run time; headers are copied; in offload the server takes part."""
+    assert system.shares()
+    assert system.observer.set_mode(mode) == (True, '')
+    for seed in range(4):
+        pixels = picture(seed)
+        number = system.observer.publish(pixels)
+        result, stats = system.observer.answer(number)
+        assert relative_difference(result, unsplit(system.model, pixels)) <= 1e-4
+        for message in (result, stats):
+            stamp = message.header.stamp
+            assert (stamp.sec, stamp.nanosec) == (number, number + 7)
+            assert message.header.frame_id == f'camera {number}'
+        assert stats.strategy == {'shared': 'loss'}.get(mode, mode)
+        assert not stats.recovered and stats.latency_ms > 0 and stats.rejected == 0
+        if mode in ('local', 'offload'):
+            assert stats.shared == (mode == 'offload')
+            assert (stats.bytes_up > 0) == (stats.bytes_down > 0) == stats.shared
+        system.observer.wait(lambda n=number: n in system.observer.maps, 'the map')
+        dense = system.observer.maps[number]
+        assert (dense.encoding, dense.header.frame_id) == ('32FC1', f'camera {number}')
+        assert bytes(dense.data) == bytes(result.outputs[0].data)
+
+
+def test_an_unknown_mode_is_refused(system: System) -> None:
+    """The reason names the modes; the mode stays."""
+    assert system.observer.set_mode('local')[0]
+    taken, reason = system.observer.set_mode('magic')
+    assert not taken and 'magic' in reason and 'shared, local, offload, cut' in reason
+    assert system.observer.infer(picture(1))[1].strategy == 'local'
+
+
+def test_images_of_other_sizes_and_encodings(system: System) -> None:
+    """A larger image is resized; one without pixels is counted, and the next one answered."""
+    result, _ = system.observer.infer(picture(2, 128, 192))
+    assert list(result.outputs[0].shape) == [1, 1, 64, 96]
+    before = system.observer.infer(picture(3))[1].rejected
+    system.observer.publish(np.empty((0, 4, 3), np.uint8))
+    assert system.observer.infer(picture(3))[1].rejected == before + 1
+
+
+def test_the_server_is_killed_in_mid_inference(system: System) -> None:
+    """The frame under way arrives, exact; so do those after it; a new server is used again."""
+    assert system.shares()
+    kill_in_mid_inference(system)
+    stats = system.observer.infer(picture(4))[1]
+    assert not stats.shared
+    system.start_server()
+    assert system.shares()
+
+
+def kill_in_mid_inference(system: System) -> None:
+    """Stop the server, let a frame reach it, and kill it."""
+    pixels = picture(5)
+    system.server.signal(signal.SIGSTOP)
+    number = system.observer.publish(pixels)
+    system.server.kill()
+    result, stats = system.observer.answer(number)
+    assert stats.recovered and not stats.shared
+    assert relative_difference(result, unsplit(system.model, pixels)) <= 1e-4
