@@ -54,7 +54,7 @@ bench: $(STAMPS)/package $(STAMPS)/weights $(STAMPS)/tools ## run the benchmarks
 	$(if $(TRACES),$(BIN)/python bench/predictors.py $(TRACES) --json out/bench/predictors.json)
 
 clean: ## remove what was built, keep the environment
-	rm -rf build install log out $(STAMPS)/package
+	rm -rf build install log out intradp_ros.egg-info $(STAMPS)/package
 	find . -name __pycache__ -not -path '*/$(VENV)/*' -prune -exec rm -rf {} +
 
 distclean: clean ## remove the environment too
