@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 
 _LEAST_SPREAD = 1e-6
 _FEWEST_SAMPLES = 4
+_SHIFT = 0.3
 
 
 @torch.no_grad()
@@ -32,7 +33,7 @@ def calibrate(model: nn.Module, example: Sequence[torch.Tensor], seed: int = 0) 
     In one forward pass each convolution and linear layer is scaled to an
     output of unit standard deviation (its weights are drawn anew if it has
     next to none), and each batch normalisation takes the statistics of what
-    reaches it.  `example` holds the model's arguments.  Return the model, in
+    reaches it, and random shifts.  `example` holds the model's arguments.  Return the model, in
     evaluation mode.
     """
     model.eval()
@@ -125,5 +126,8 @@ def _take_statistics(module: nn.Module, values: torch.Tensor) -> None:
     variance = values.var(over, unbiased=False)
     floor = 1e-3 * variance.mean().item() or 1.0
     module.running_var.copy_(variance.clamp(min=floor))  # type: ignore[union-attr]
-    if module.affine and not module.weight.abs().max() > _LEAST_SPREAD:
-        nn.init.ones_(module.weight)
+    if module.affine:
+        # without a shift the mean over all pixels would be zero, and a pool yield rounding only
+        nn.init.normal_(module.bias, std=_SHIFT)
+        if not module.weight.abs().max() > _LEAST_SPREAD:
+            nn.init.ones_(module.weight)
