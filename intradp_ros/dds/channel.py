@@ -67,6 +67,9 @@ class DdsChannel:
     ) -> None:
         if side not in DIRECTIONS:
             raise ValueError(f'a side is one of {", ".join(DIRECTIONS)}, got {side!r}')
+        if not re.fullmatch(r'/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*', name, re.ASCII):
+            raise ValueError(f"a server's name becomes that of topics, got {name!r}: use "
+                             'letters, digits and _, with / between words')
         if not 0 < chunk_bytes <= MAX_CHUNK_BYTES:
             raise ValueError(f'chunk_bytes must be 1..{MAX_CHUNK_BYTES}, got {chunk_bytes}')
         self.chunk_bytes = chunk_bytes

@@ -293,7 +293,7 @@ def test_closing_after_the_context_has_ended(domain: int) -> None:
     assert not [t for t in threading.enumerate() if t.name.startswith(('channel', 'offload'))]
 
 
-@pytest.mark.parametrize('options', [{'side': 'left'}, {'chunk_bytes': 0},
+@pytest.mark.parametrize('options', [{'name': 'a b'}, {'side': 'left'}, {'chunk_bytes': 0},
                                      {'chunk_bytes': 10**6}])
 def test_impossible_settings_are_refused(context: rclpy.Context, options: dict[str, Any]) -> None:
     """The error names the value."""
