@@ -1,0 +1,182 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Transitions of the nodes, and what they refuse to be configured with."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+import re
+import threading
+import time
+from typing import Any
+
+from node_processes import DENSE, Observer, picture, relative_difference, unsplit
+import pytest
+import rclpy
+from rclpy.exceptions import InvalidParameterTypeException, InvalidParameterValueException
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.lifecycle import TransitionCallbackReturn
+from rclpy.parameter import Parameter
+import small_models
+
+from intradp_ros.nodes.inference_node import InferenceNode
+from intradp_ros.nodes.lifecycle import ManagedNode
+from intradp_ros.nodes.offload_node import OffloadNode
+from intradp_ros.nodes.planner_node import PlannerNode
+
+SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
+TIMEOUT = 30.0
+GOOD: dict[type[ManagedNode], dict[str, Any]] = {
+    InferenceNode: {'model': DENSE}, OffloadNode: {'models': [DENSE]}, PlannerNode: {}}
+BAD = [
+    (InferenceNode, {'model': 'no.such.package:net 1x3x8x8'}, "No module named 'no'"),
+    (InferenceNode, {'model': 'small_models:nothing 1x3x8x8'}, "no attribute 'nothing'"),
+    (InferenceNode, {'model': 'small_models:UNet 1x3x64'}, '3'),
+    (InferenceNode, {'model': 'small_models:UNet'}, 'needs an input shape'),
+    (InferenceNode, {'model': 'small_models:UNet big'}, 'no input shape'),
+    (InferenceNode, {'model': 'small_models:UNet 1x3x8x8 uint9'}, 'no dtype'),
+    (InferenceNode, {'model': 'small_models:seeded 1x3x8x8'}, "missing 1 required .*'make'"),
+    (InferenceNode, {'model': 'math:pi 1x3x8x8'}, 'not callable'),
+    (InferenceNode, {'model': '/no/such.archive'}, '/no/such.archive'),
+    (InferenceNode, {'model': 'torch.nn:Identity 2x3x8x8'}, 'batch 1'),
+    (InferenceNode, {'model': 'torch.nn:Identity 1x4x8x8'}, '1 x 3 x height x width'),
+    (InferenceNode, {'model': DENSE, 'axis': 0}, 'axis 0 .* one row only'),
+    (InferenceNode, {'model': DENSE, 'axis': 4}, 'axis 4 is no dimension'),
+    (InferenceNode, {'model': DENSE, 'predictor': 'oracle'}, 'one of last, ewma, cautious'),
+    (InferenceNode, {'model': DENSE, 'mode': 'magic'}, 'one of shared, local, offload, cut'),
+    (InferenceNode, {'model': DENSE, 'server': 'not a name'}, 'not a name'),
+    (OffloadNode, {'models': ['']}, 'models is empty'),
+    (OffloadNode, {'models': [DENSE, 'small_models:nothing 1x3x8x8']}, "no attribute 'nothing'"),
+    (PlannerNode, {'grid.low_mbps': 50.0, 'grid.high_mbps': 5.0}, 'grid.low_mbps'),
+]
+
+
+@contextmanager
+def made(kind: type[ManagedNode], context: rclpy.Context, **parameters: Any,
+         ) -> Iterator[ManagedNode]:
+    """Make a node; release and destroy it at the end."""
+    node = kind(context=context, parameter_overrides=[
+        Parameter(name, value=value) for name, value in parameters.items()])
+    try:
+        yield node
+    finally:
+        node.release()
+        node.destroy_node()
+
+
+def until(condition: Callable[[], Any]) -> bool:
+    """Wait for what another thread brings about."""
+    end = time.monotonic() + TIMEOUT
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.02)
+    return bool(condition())
+
+
+def threads() -> set[str]:
+    return {t.name for t in threading.enumerate()}
+
+
+@pytest.mark.parametrize(('kind', 'parameters', 'cause'), BAD, ids=lambda x: None)
+def test_bad_parameters_are_refused_with_the_cause(
+        context: rclpy.Context, capfd: pytest.CaptureFixture[str], kind: type[ManagedNode],
+        parameters: dict[str, Any], cause: str) -> None:
+    """The node stays unconfigured and leaves nothing behind."""
+    before = threads()
+    with made(kind, context, **parameters) as node:
+        assert node.trigger_configure() == FAILURE
+        said = capfd.readouterr().err
+        assert re.search(f'cannot configure: .*{cause}', said), said
+        assert 'Traceback' not in said
+        assert threads() == before
+        assert not [t for t, _ in node.get_topic_names_and_types() if t.startswith('/result')]
+
+
+@pytest.mark.parametrize(('kind', 'parameters'), [
+    (InferenceNode, {'queue_size': 0}), (InferenceNode, {'deadline_ms': -1.0}),
+    (InferenceNode, {'server_timeout_ms': 1e9}), (InferenceNode, {'threads': 1000}),
+    (OffloadNode, {'chunk_bytes': 10**6}), (PlannerNode, {'grid.points': 0})])
+def test_ranges_are_enforced(context: rclpy.Context, kind: type[ManagedNode],
+                             parameters: dict[str, Any]) -> None:
+    """The error names the parameter."""
+    with pytest.raises(InvalidParameterValueException, match=next(iter(parameters))):
+        kind(context=context, parameter_overrides=[
+            Parameter(name, value=value) for name, value in parameters.items()])
+
+
+def test_types_are_enforced(context: rclpy.Context) -> None:
+    with pytest.raises(InvalidParameterTypeException, match='threads'):
+        OffloadNode(context=context, parameter_overrides=[Parameter('threads', value='many')])
+
+
+@pytest.mark.parametrize('kind', GOOD)
+def test_parameters_explain_themselves(context: rclpy.Context, kind: type[ManagedNode]) -> None:
+    """Each has a description; all but the mode are fixed; numbers have ranges."""
+    with made(kind, context) as node:
+        for parameter in (*kind.PARAMETERS,):
+            descriptor = node.describe_parameter(parameter.name)
+            assert descriptor.description
+            assert descriptor.read_only == (parameter.name != 'mode')
+            if isinstance(parameter.default, (int, float)) and \
+                    not isinstance(parameter.default, bool):
+                assert descriptor.integer_range or descriptor.floating_point_range
+
+
+@pytest.mark.parametrize('kind', GOOD)
+def test_all_transitions_twice(context: rclpy.Context, kind: type[ManagedNode]) -> None:
+    """Cleaning up leaves no thread and no topic, and the node can begin anew."""
+    before = threads()
+    with made(kind, context, **GOOD[kind]) as node:
+        publishers, subscriptions = len(list(node.publishers)), len(list(node.subscriptions))
+        for _ in range(2):
+            assert node.trigger_configure() == SUCCESS
+            for _ in range(2):
+                assert node.trigger_activate() == SUCCESS
+                assert node.trigger_deactivate() == SUCCESS
+            assert node.trigger_cleanup() == SUCCESS
+            assert until(lambda: threads() == before)
+            assert len(list(node.publishers)) == publishers
+            assert len(list(node.subscriptions)) == subscriptions
+        assert node.trigger_configure() == SUCCESS
+        assert node.trigger_activate() == SUCCESS
+        assert node.trigger_shutdown() == SUCCESS
+        assert until(lambda: threads() == before)
+        assert len(list(node.publishers)) == publishers
+
+
+@contextmanager
+def spinning(node: ManagedNode, context: rclpy.Context) -> Iterator[None]:
+    """Let a node's callbacks run, on another thread."""
+    executor = SingleThreadedExecutor(context=context)
+    executor.add_node(node)
+    thread = threading.Thread(target=executor.spin)
+    thread.start()
+    try:
+        yield
+    finally:
+        executor.shutdown()
+        thread.join()
+
+
+def test_an_inactive_robot_publishes_no_results(context: rclpy.Context) -> None:
+    """Images are answered while the node is active, again after each activation."""
+    pixels = picture(1)
+    wanted = unsplit(small_models.dense(), pixels)
+    with closing(Observer()) as observer, made(InferenceNode, context, model=DENSE) as node:
+        assert node.trigger_configure() == SUCCESS
+        with spinning(node, context):
+            ignored = []
+            for _ in range(2):
+                assert until(lambda: observer.images.get_subscription_count() == 0)
+                ignored.append(observer.publish(pixels))
+                assert node.trigger_activate() == SUCCESS
+                assert until(lambda: observer.images.get_subscription_count() == 1)
+                result, stats = observer.infer(pixels)
+                assert relative_difference(result, wanted) <= 1e-4
+                assert not stats.shared
+                assert node.trigger_deactivate() == SUCCESS
+            answered = set(observer.results)
+            ignored.append(observer.publish(pixels))
+            observer.wait(lambda: observer.status('inference_node'), 'diagnostics')
+        assert set(observer.results) == answered
+        assert not answered & set(ignored)
