@@ -125,3 +125,34 @@ def kill_in_mid_inference(system: System) -> None:
     result, stats = system.observer.answer(number)
     assert stats.recovered and not stats.shared
     assert relative_difference(result, unsplit(system.model, pixels)) <= 1e-4
+
+
+def test_the_robot_is_restarted(system: System) -> None:
+    """Killed and started again it shares, with the book that the planner has kept for it."""
+    assert system.shares()
+    system.robot.kill()
+    system.start_robot()
+    assert system.shares()
+
+
+def test_planner_and_robot_are_restarted(system: System) -> None:
+    """Without a planner sharing goes on; a new one finds the profiles and brings the book."""
+    assert system.shares()
+    system.planner.kill()
+    assert system.observer.infer(picture(6))[1].shared
+    system.robot.kill()
+    system.start_robot()
+    system.planner = system.nodes.start('planner_node', QUICK_PLANNER)
+    system.planner.wait_for_line('published book 1', 60)
+    assert system.shares()
+
+
+def test_all_end_in_order(system: System) -> None:
+    """Asked to end, as by Ctrl-C, every node leaves with status 0 and no trace of an error."""
+    assert system.shares()
+    assert system.server.stop() == 0
+    assert not system.observer.infer(picture(7))[1].shared
+    for child in (system.robot, system.planner):
+        assert child.stop() == 0
+    for child in (system.server, system.robot, system.planner):
+        assert 'Traceback' not in child.output()
