@@ -10,6 +10,7 @@ The three-line API: an existing program's model, shared with a server (paper, Fi
 """
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable
 import threading
 from typing import Any
@@ -75,10 +76,12 @@ class IntraDP:
         if self._shared:
             raise RuntimeError('this IntraDP already has a model: call stop() first')
         self._shared = _SharedForward(self, model)
+        atexit.register(self.stop)  # the middleware's threads must end before the program does
 
     def stop(self) -> None:
         """Restore the model and end the session."""
         if self._shared:
+            atexit.unregister(self.stop)
             self._shared.restore()
             self._shared = None
 
