@@ -142,3 +142,8 @@ def heavy() -> nn.Module:
 def other_weights() -> nn.Module:
     """Return the same network as `dense` with other weights."""
     return Pixels(seeded(UNet, seed=1))
+
+
+def unet() -> nn.Module:
+    """Return a U-Net on floats that is worth sharing, 1 x 3 x 64 x 96."""
+    return seeded(lambda: UNet(24))

@@ -1,0 +1,153 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""The three lines on an existing program, with an offload node in another process."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+import subprocess
+import sys
+import threading
+import time
+import warnings
+
+from node_processes import HEIGHT, Nodes, nodes, own_domain, TIMEOUT, WIDTH
+import pytest
+from sharing import assert_equal, ENDLESS
+import small_models
+import torch
+
+from intradp_ros import IntraDP
+
+UNET = f'small_models:unet 1x3x{HEIGHT}x{WIDTH}'
+
+
+def source(seed: int, height: int = HEIGHT) -> torch.Tensor:
+    return torch.randn(1, 3, height, WIDTH, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture(scope='module')
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    folder, threads = tmp_path_factory.mktemp('api'), torch.get_num_threads()
+    torch.set_num_threads(1)
+    with own_domain(folder), nodes(folder / 'logs') as running:
+        yield running
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def model() -> torch.nn.Module:
+    return small_models.unet()
+
+
+def test_without_a_server(running: Nodes, model: torch.nn.Module) -> None:
+    """One warning, and the model's own results; what the model was is restored exactly."""
+    before = dict(vars(model))
+    own = small_models.unet()
+    model.train()
+    idp = IntraDP(server='nobody')
+    idp.start_client(model=model)
+    with pytest.warns(RuntimeWarning, match="no server 'nobody' answers") as seen, \
+            torch.no_grad():
+        for seed in range(4):
+            assert_equal(model(source(seed)), own(source(seed)))
+    ours = [w for w in seen if w.category is RuntimeWarning]
+    assert [w.filename for w in ours] == [__file__]
+    assert not idp.wait_ready(0.0)
+    with pytest.raises(RuntimeError, match='already has a model'):
+        idp.start_client(model=own)
+    idp.stop()
+    idp.stop()
+    assert 'forward' not in vars(model) and model.training and model.enter.training
+    model.eval()
+    assert dict(vars(model)) == before
+    assert not [t for t in threading.enumerate() if t.name.startswith(('intradp', 'nobody'))]
+
+
+def test_three_lines_with_a_server(running: Nodes, model: torch.nn.Module) -> None:
+    """Results are those of the model; once ready, the server takes part in calls."""
+    running.start('offload_node', {'models': [UNET]})
+    own = small_models.unet()
+    idp = IntraDP(server='offload', patience=ENDLESS)
+    idp.start_client(model=model)
+    assert_equal(model(source(0)), own(source(0)).detach())
+    assert idp.wait_ready(TIMEOUT)
+    outputs = shared_outputs(idp, model)
+    for seed, output in outputs.items():
+        assert_equal(output, own(source(seed)).detach())
+    in_use_like_any_other(model, own)
+    idp.stop()
+    assert torch.equal(model(source(1)), own(source(1)))
+    assert model(source(1)).requires_grad
+
+
+def shared_outputs(idp: IntraDP, model: torch.nn.Module) -> dict[int, torch.Tensor]:
+    """Call the model until four calls were shared."""
+    outputs: dict[int, torch.Tensor] = {}
+    shared, end = 0, time.monotonic() + TIMEOUT
+    while shared < 4 and time.monotonic() < end:
+        outputs[len(outputs)] = model(source(len(outputs)))
+        shared += idp.last is not None and idp.last.stats.shared
+        time.sleep(0.01)
+    assert shared == 4
+    return outputs
+
+
+def in_use_like_any_other(model: torch.nn.Module, own: torch.nn.Module) -> None:
+    """Use threads, in-place operations, other shapes, gradients, keywords."""
+    model(source(5)).add_(1)
+    results: dict[int, torch.Tensor] = {}
+
+    def call(seed: int) -> None:
+        results[seed] = model(source(seed))
+
+    threads = [threading.Thread(target=call, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(TIMEOUT)
+    for seed in range(6):
+        assert_equal(results[seed], own(source(seed)).detach())
+    with pytest.warns(RuntimeWarning, match='other shapes'):
+        assert torch.equal(model(source(1, 32)), own(source(1, 32)))
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        assert torch.equal(model(source(2, 32)), own(source(2, 32)))
+        assert torch.equal(model(x=source(1)), own(source(1)))
+        wanted = source(1).requires_grad_()
+        model(wanted).sum().backward()
+    assert wanted.grad is not None
+
+
+def test_a_model_that_cannot_be_shared(running: Nodes) -> None:
+    """A warning says why, and it runs as before; a forward put there by others stays."""
+    model = torch.nn.Linear(3, 2)
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return x.sum() * 2 if bool(x.sum() > 0) else x * 3  # depends on the data
+
+    model.forward = forward  # type: ignore[method-assign]
+    idp = IntraDP()
+    idp.start_client(model=model)
+    with pytest.warns(RuntimeWarning, match='cannot be shared'):
+        assert model(torch.ones(3)) == 6
+    assert model(torch.ones(3)) == 6
+    idp.stop()
+    assert model.forward is forward
+
+
+def test_a_program_that_does_not_stop(running: Nodes, tmp_path: Path) -> None:
+    """A script that just ends ends in order."""
+    script = ('import torch, small_models\n'
+              'from intradp_ros import IntraDP\n'
+              'model = small_models.unet()\n'
+              'IntraDP(server="nobody").start_client(model=model)\n'
+              'for _ in range(3): model(torch.zeros(1, 3, 64, 96))\n'
+              'print("done")\n')
+    path = tmp_path / 'program.py'
+    path.write_text(script)
+    done = subprocess.run([sys.executable, '-W', 'ignore', str(path)], text=True,
+                          capture_output=True, timeout=TIMEOUT)
+    assert (done.stdout, done.returncode) == ('done\n', 0), done.stderr
+    assert 'Traceback' not in done.stderr
