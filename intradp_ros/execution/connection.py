@@ -75,6 +75,8 @@ class Connection:
     Greets until a server answers, offers the book until the server has it,
     pings, and probes the link while nothing else measures it.  A server that
     was restarted no longer knows the session, and everything begins anew.
+    `newest` is the last inference begun: a greeting says that all up to it
+    are over.
     """
 
     def __init__(self, model: SharedModel, channel: Channel, log: Log) -> None:
@@ -86,7 +88,8 @@ class Connection:
         self.clock = ServerClock()
         self.book: ScheduleBook | None = None
         self.epoch = 0
-        self._ask_at = self._probed = float('-inf')
+        self.newest = 0
+        self._ask_at = self._probed = self._complained = float('-inf')
         self._pause = RETRY
         self._stop = threading.Event()
         self._changed = threading.Condition()
@@ -186,13 +189,15 @@ class Connection:
             self._changed.notify_all()
 
     def _refused(self, epoch: int, reason: str) -> None:
-        if reason != self.refusal:
+        now = time.monotonic()
+        if reason != self.refusal and now - self._complained > 1.0:
             self.log(f'the server refuses: {reason}')
+            self._complained = now
         self.refusal = reason
         if self.state is not State.GREETED:
             self._enter(State.REFUSED)
         elif epoch == self.epoch:  # it is the book that is refused: rather wait for another
-            self._ask_at = time.monotonic() + LONGEST_PAUSE
+            self._ask_at = now + LONGEST_PAUSE
 
     def _pong(self, frame: Control) -> None:
         sent, server = frame.body.get('robot'), frame.body.get('server')
@@ -215,7 +220,7 @@ class Connection:
         if self.state in (State.ALONE, State.REFUSED):
             self._send(ControlKind.HELLO, {
                 'protocol': PROTOCOL, 'version': __version__, 'digest': self.model.digest,
-                'axis': self.model.split.axis})
+                'axis': self.model.split.axis}, self.newest)
         elif self.state is State.GREETED and self.book:
             self._send(ControlKind.BOOK, {'book': self.book.to_json()})
 
@@ -230,5 +235,5 @@ class Connection:
                            chunk_bytes=self.channel.chunk_bytes):
             self.channel.send(chunk)
 
-    def _send(self, kind: ControlKind, body: Mapping[str, Any]) -> None:
-        self.channel.send(Control(kind, self.session, self.epoch, 0, body))
+    def _send(self, kind: ControlKind, body: Mapping[str, Any], inference: int = 0) -> None:
+        self.channel.send(Control(kind, self.session, self.epoch, inference, body))

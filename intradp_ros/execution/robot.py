@@ -146,6 +146,7 @@ class RobotClient:
         if strategy not in STRATEGIES:
             raise ValueError(f'no strategy {strategy!r}; there are {", ".join(STRATEGIES)}')
         self._count += 1
+        self.connection.newest = self._count
         choice = self._choose(strategy)
         if choice is None:
             return self._infer_alone(inputs)

@@ -123,10 +123,9 @@ class OffloadServer:
         if known and not known.agrees(frame.body['digest'], frame.body['axis']):
             self.sessions.pop(frame.session).close()
             known = None
-        if known:
-            known.begin_anew()
-        else:
+        if known is None:
             self._open(frame)
+        self.sessions[frame.session].begin_anew(frame.inference)
         self._answer(frame, ControlKind.WELCOME, {
             'protocol': PROTOCOL, 'version': __version__, 'digest': frame.body['digest']})
 
@@ -184,10 +183,10 @@ class ServerSession:
         """Tell whether the session was opened for this model and split axis."""
         return (digest, axis) == (self.model.digest, self.model.split.axis)
 
-    def begin_anew(self) -> None:
-        """Forget which inferences there were: the robot has greeted again."""
+    def begin_anew(self, newest: int) -> None:
+        """Take the robot's word for which inferences are over: it has greeted again."""
         self._abandon('the robot greeted again')
-        self._newest = 0
+        self._newest = newest
 
     def close(self) -> None:
         """Stop the session's inference and its worker."""
