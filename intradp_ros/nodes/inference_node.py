@@ -62,7 +62,7 @@ class InferenceNode(ManagedNode):
     """
 
     PARAMETERS = (
-        Parameter('model', 'intradp_ros.zoo.hed:hed 1x3x160x384 uint8',
+        Parameter('model', 'intradp_ros.zoo.hed:hed 1x3x144x336 uint8',
                   'The model: "package.module:factory shape dtype" or an archive path.'),
         Parameter('server', 'offload', 'Name of the server to share with.'),
         MODE,

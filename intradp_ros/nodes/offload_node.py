@@ -31,7 +31,7 @@ class OffloadNode(ManagedNode):
 
     PARAMETERS = (
         Parameter('server', 'offload', 'Name under which robots find this server.'),
-        Parameter('models', ['intradp_ros.zoo.hed:hed 1x3x160x384 uint8'],
+        Parameter('models', ['intradp_ros.zoo.hed:hed 1x3x144x336 uint8'],
                   'Catalogue: "package.module:factory shape dtype" or archive paths.'),
         Parameter('axis', -1, 'Split axis of the input; -1 takes the longer spatial one.',
                   -1, 4),

@@ -40,7 +40,7 @@ WARM_UP = 2
 KILLED = 'server_killed'
 
 PARAMETERS = (
-    Parameter('model', 'intradp_ros.zoo.hed:hed 1x3x160x384 uint8',
+    Parameter('model', 'intradp_ros.zoo.hed:hed 1x3x144x336 uint8',
               'The model that the inference node runs.'),
     Parameter('node', 'inference_node', 'Name of the inference node.'),
     Parameter('frames', 30, 'Frames in every mode.', 1, 100000),
@@ -94,7 +94,6 @@ class Player(Node):
 
     def _references(self, spec: ModelSpec) -> list[list[torch.Tensor]]:
         """Run the unsplit model on every frame."""
-        torch.set_num_threads(1)
         model = spec.module()
         with torch.inference_mode():
             return [pytree.tree_leaves(model(to_input(p, spec.shape, spec.dtype)))
@@ -225,7 +224,7 @@ class Player(Node):
         """Play shared frames until the timeline of one that was not recovered is there."""
         self.listen_to_timelines()
         phase = Phase()
-        for index in range(min(8, len(self.pictures))):
+        for index in range(min(5, len(self.pictures))):
             self.play(index, phase)
         self.spin_until(lambda: self.count in self.timelines, 2.0)
         events = [[list(row) for row in zip(t.lane, t.kind, t.name, t.start, t.stop)]
@@ -241,7 +240,9 @@ class Player(Node):
 
 def run(player: Player) -> None:
     """Play every mode, and the run with the killed server."""
+    player.say('waiting for robot and server')
     player.wait_ready()
+    player.say('profiles and schedules are there')
     modes = {mode: asdict(player.run_mode(mode)) for mode in player.settings['modes']}
     report: dict[str, Any] = {'modes': modes}
     player.set_mode('shared')
