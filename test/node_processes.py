@@ -95,6 +95,16 @@ class Observer:
         with self.changed:
             assert self.changed.wait_for(condition, timeout), f'waited in vain for {what}'
 
+    def meet_robot(self, pixels: np.ndarray) -> None:
+        """Publish images until one is answered: what is sent before discovery is lost."""
+        end = time.monotonic() + TIMEOUT
+        with self.changed:
+            while time.monotonic() < end:
+                number = self.publish(pixels)
+                if self.changed.wait_for(lambda n=number: n in self.results, 1.0):
+                    return
+        raise AssertionError('the robot answers no image')
+
     def publish(self, pixels: np.ndarray) -> int:
         """Publish an image and return its number."""
         self.sent += 1
@@ -116,6 +126,7 @@ class Observer:
     def infer_until(self, pixels: np.ndarray, model: nn.Module,
                     condition: Callable[[InferenceStats], bool]) -> InferenceStats:
         """Publish images, comparing every result, until the figures are as wanted."""
+        self.meet_robot(pixels)
         end, wanted = time.monotonic() + TIMEOUT, unsplit(model, pixels)
         while time.monotonic() < end:
             result, stats = self.infer(pixels)
