@@ -96,9 +96,9 @@ class DdsChannel:
         """Queue one frame."""
         self._outbound.put(frame)
 
-    def abandon(self, inference: int) -> None:
-        """Drop chunks of an inference that still wait in the queue."""
-        self._outbound.abandon(inference)
+    def abandon(self, session: int, inference: int) -> None:
+        """Drop chunks of a session's inference that still wait in the queue."""
+        self._outbound.abandon(session, inference)
 
     def listen(self, handler: Callable[[Frame], None]) -> None:
         """Call `handler` with every frame from now on."""

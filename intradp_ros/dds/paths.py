@@ -66,10 +66,10 @@ class OutboundPath:
                 self._queue.put(frame)
                 self._changed.notify()
 
-    def abandon(self, inference: int) -> None:
-        """Drop the waiting chunks of an inference."""
+    def abandon(self, session: int, inference: int) -> None:
+        """Drop the waiting chunks of a session's inference."""
         with self._changed:
-            self._queue.abandon(inference)
+            self._queue.abandon(session, inference)
 
     def take(self) -> Outgoing | None:
         """Wait for the next frame that may be sent; None when closed and out of control frames."""

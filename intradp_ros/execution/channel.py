@@ -49,8 +49,8 @@ class Channel(Protocol):
     def send(self, frame: Chunk | Control) -> None:
         """Queue one frame."""
 
-    def abandon(self, inference: int) -> None:
-        """Drop chunks of an inference that still wait in the queue."""
+    def abandon(self, session: int, inference: int) -> None:
+        """Drop chunks of a session's inference that still wait in the queue."""
 
     def listen(self, handler: Callable[[Frame], None]) -> None:
         """Call `handler` with every frame from now on."""

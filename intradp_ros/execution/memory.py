@@ -91,9 +91,9 @@ class _Direction:
             self._queue.put(frame)
             self._wake.notify()
 
-    def abandon(self, inference: int) -> None:
+    def abandon(self, session: int, inference: int) -> None:
         with self._wake:
-            self._queue.abandon(inference)
+            self._queue.abandon(session, inference)
 
     def close(self) -> None:
         with self._wake:
@@ -163,9 +163,9 @@ class MemoryChannel:
         if not self._closed:
             self._out.put(frame)
 
-    def abandon(self, inference: int) -> None:
-        """Drop chunks of an inference that still wait in the queue."""
-        self._out.abandon(inference)
+    def abandon(self, session: int, inference: int) -> None:
+        """Drop chunks of a session's inference that still wait in the queue."""
+        self._out.abandon(session, inference)
 
     def listen(self, handler: Handler) -> None:
         """Call `handler` with every frame from now on."""

@@ -253,7 +253,7 @@ class RobotClient:
                 reason: str, recorder: Recorder) -> dict[int, torch.Tensor]:
         """Finish an abandoned inference from the rows at hand; tell the server to stop."""
         self._current = None
-        self.channel.abandon(self._count)
+        self.channel.abandon(self.connection.session, self._count)
         self.channel.send(Control(ControlKind.CANCEL, self.connection.session,
                                   self.connection.epoch, self._count, {}))
         self.connection.lost(reason)

@@ -257,7 +257,7 @@ class ServerSession:
         current, self._current = self._current, None
         if current:
             current.arrivals.mailbox.fail(reason)
-            self.channel.abandon(current.id)
+            self.channel.abandon(self.id, current.id)
             self.reassembler.drop(current.id)
 
     def _loop(self) -> None:

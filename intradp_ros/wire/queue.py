@@ -42,9 +42,10 @@ class FrameQueue:
         """Remove and return the frame whose turn it is (IndexError if none waits)."""
         return self._control.popleft() if self._control else self._chunks.popleft()
 
-    def abandon(self, inference: int) -> int:
-        """Drop the waiting chunks of an inference; return how many."""
-        kept = [chunk for chunk in self._chunks if chunk.inference != inference]
+    def abandon(self, session: int, inference: int) -> int:
+        """Drop the waiting chunks of a session's inference; return how many."""
+        kept = [chunk for chunk in self._chunks
+                if (chunk.session, chunk.inference) != (session, inference)]
         dropped = len(self._chunks) - len(kept)
         self._chunks = deque(kept)
         return dropped

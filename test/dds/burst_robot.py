@@ -57,7 +57,7 @@ def main() -> None:
             channel.send(chunk)
         with changed:
             back = changed.wait_for(lambda n=number: n in tensors, 2.0)
-        channel.abandon(number)
+        channel.abandon(SESSION, number)
         print(json.dumps({'back': back, 'right': back and torch.equal(
             tensors[number], tensor + 1), **asdict(channel.report())}), flush=True)
         time.sleep(0.05)

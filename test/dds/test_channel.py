@@ -129,14 +129,14 @@ def test_a_peer_that_is_absent_killed_and_restarted(robot: Robot) -> None:
     tensor = torch.rand(500_000)
     start = time.monotonic()
     robot.send(tensor, 100)
-    robot.channel.abandon(100)
+    robot.channel.abandon(robot.session, 100)
     with peer():
         robot.ping()
         assert torch.equal(robot.echo(tensor, 101), tensor + 1)
         robot.send(tensor, 102)
     robot.send(tensor, 103)
-    robot.channel.abandon(102)
-    robot.channel.abandon(103)
+    robot.channel.abandon(robot.session, 102)
+    robot.channel.abandon(robot.session, 103)
     with peer():
         robot.ping()
         assert torch.equal(robot.echo(tensor, 104), tensor + 1)

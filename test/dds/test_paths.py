@@ -81,7 +81,7 @@ def test_abandoned_chunks_do_not_leave() -> None:
     out, wanted = path(), chunks_of(1, inference=2)
     for chunk in (*chunks_of(3, inference=1), *wanted):
         out.put(chunk)
-    out.abandon(1)
+    out.abandon(1, 1)
     outgoing = out.take()
     assert outgoing is not None and outgoing.frame is wanted[0]
 

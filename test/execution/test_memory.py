@@ -116,7 +116,7 @@ def test_abandoned_chunks_never_leave() -> None:
     with joined(rate=1e5) as (robot, _, received):
         for chunk in (*chunks_of(50_000, inference=1), *chunks_of(20_000, inference=2)):
             robot.send(chunk)
-        robot.abandon(1)
+        robot.abandon(1, 1)
         frames = take(received, 2)
         while frames[-1].inference != 2 or len([f for f in frames if f.inference == 2]) < 2:
             frames += take(received, 1)

@@ -299,9 +299,9 @@ class Hub:
         for end in self.ends:
             end.send(frame)
 
-    def abandon(self, inference: int) -> None:
+    def abandon(self, session: int, inference: int) -> None:
         for end in self.ends:
-            end.abandon(inference)
+            end.abandon(session, inference)
 
     def listen(self, handler: Callable[[Frame], None]) -> None:
         def one_at_a_time(frame: Frame) -> None:

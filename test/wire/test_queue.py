@@ -14,10 +14,10 @@ from intradp_ros.wire.queue import FrameQueue, payload_bytes
 from intradp_ros.wire.rejections import MAX_CAUSES, Rejections
 
 
-def chunks_of(inference: int) -> list[Chunk]:
+def chunks_of(inference: int, session: int = 1) -> list[Chunk]:
     """Return three chunks of 4 bytes."""
-    return list(split(torch.zeros(3), session=1, epoch=1, inference=inference, schedule=0,
-                      transfer=0, value=0, region=Region(0, 3), chunk_bytes=4))
+    return list(split(torch.zeros(3), session=session, epoch=1, inference=inference,
+                      schedule=0, transfer=0, value=0, region=Region(0, 3), chunk_bytes=4))
 
 
 def test_control_overtakes_chunks_and_each_keeps_its_order() -> None:
@@ -36,13 +36,13 @@ def test_control_overtakes_chunks_and_each_keeps_its_order() -> None:
 
 
 def test_abandoning_takes_only_that_inference() -> None:
-    """Chunks of other inferences and control frames stay."""
+    """Chunks of other inferences and sessions, and control frames, stay."""
     queue = FrameQueue()
-    for frame in (*chunks_of(1), Control(ControlKind.PING), *chunks_of(2)):
+    for frame in (*chunks_of(1), Control(ControlKind.PING), *chunks_of(2), *chunks_of(1, 7)):
         queue.put(frame)
-    assert queue.abandon(1) == 3
-    assert len(queue) == 4
-    assert queue.abandon(1) == 0
+    assert queue.abandon(1, 1) == 3
+    assert len(queue) == 7
+    assert queue.abandon(1, 1) == 0
 
 
 def test_payload_is_that_of_chunks() -> None:
