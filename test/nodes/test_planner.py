@@ -1,0 +1,120 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""The planner: one plan for each pair of profiles, whatever else comes."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+import time
+
+from node_processes import LATCHED
+import pytest
+import rclpy
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.parameter import Parameter
+from small_models import Mobile, seeded, UNet
+import torch
+from torch import nn
+
+from intradp_ros.execution.model import share_module
+from intradp_ros.msg import OperatorProfile, ScheduleBook
+from intradp_ros.nodes.planner_node import MAX_PROFILES, PlannerNode
+from intradp_ros.nodes.profiles import check_profile, profile_message
+from intradp_ros.planning.book import ScheduleBook as Book
+from intradp_ros.profiling.measure import measure_profile
+
+TIMEOUT = 90.0
+
+
+def profiles_of(make: Callable[[], nn.Module]) -> list[OperatorProfile]:
+    """Measure a network, as robot and as server."""
+    source = torch.randn(1, 3, 32, 48)
+    model = share_module(seeded(make, 32, 48), (source,))
+    profile = measure_profile(model.split, (source,))
+    return [profile_message(role, model, profile) for role in ('robot', 'server')]
+
+
+class Bench:
+    """A planner, and a node that talks to it, in one executor."""
+
+    def __init__(self, context: rclpy.Context) -> None:
+        self.planner = PlannerNode(context=context, parameter_overrides=[
+            Parameter('grid.points', value=1), Parameter('grid.low_mbps', value=100.0)])
+        self.node = Node('bench', context=context)
+        self.books: list[ScheduleBook] = []
+        self.node.create_subscription(ScheduleBook, 'schedule_book', self.books.append, LATCHED)
+        self.profiles = self.node.create_publisher(OperatorProfile, 'operator_profiles', LATCHED)
+        self.executor = SingleThreadedExecutor(context=context)
+        self.executor.add_node(self.planner)
+        self.executor.add_node(self.node)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Let both nodes run until the condition holds."""
+        end = time.monotonic() + TIMEOUT
+        while not condition():
+            assert time.monotonic() < end, self.counts()
+            self.executor.spin_once(0.05)
+
+    def counts(self) -> dict[str, int]:
+        """Return what the planner has rejected."""
+        return dict(self.planner._receiver.rejections.by_cause())
+
+    def close(self) -> None:
+        self.executor.shutdown()
+        self.planner.release()
+        self.planner.destroy_node()
+        self.node.destroy_node()
+
+
+@pytest.fixture
+def bench(context: rclpy.Context) -> Iterator[Bench]:
+    bench = Bench(context)
+    yield bench
+    bench.close()
+
+
+def test_plans_for_two_models_at_once(bench: Bench) -> None:
+    """Each gets its book; a profile that comes again starts nothing; bad ones are counted."""
+    pairs = [profiles_of(UNet), profiles_of(Mobile)]
+    for message in (m for pair in pairs for m in pair):
+        bench.profiles.publish(message)
+    bench.planner.trigger_configure()
+    bench.planner.trigger_activate()
+    bench.until(lambda: len(bench.books) == 2)
+    assert {b.digest for b in bench.books} == {pair[0].digest for pair in pairs}
+    for message in bench.books:
+        book = Book.from_json(message.book)
+        assert book.digest == message.digest and book.grid == (100.0,)
+    bench.profiles.publish(pairs[0][0])
+    bench.profiles.publish(OperatorProfile(role='robot'))
+    bench.until(lambda: bench.counts() == {'profile': 1})
+    assert not bench.planner._running
+
+
+def test_an_inactive_planner_plans_nothing(bench: Bench) -> None:
+    """Deactivated it forgets; activated again it finds the profiles that are still there."""
+    pair = profiles_of(Mobile)
+    for message in pair:
+        bench.profiles.publish(message)
+    bench.planner.trigger_configure()
+    bench.planner.trigger_activate()
+    bench.until(lambda: bool(bench.planner._running))
+    bench.planner.trigger_deactivate()
+    assert not bench.planner._running and not bench.books
+    bench.planner.trigger_activate()
+    bench.until(lambda: len(bench.books) == 1)
+
+
+def test_strange_profiles_displace_the_oldest(bench: Bench) -> None:
+    """However many come, no more are kept than a few."""
+    (robot, _) = profiles_of(Mobile)
+    bench.planner.trigger_configure()
+    for number in range(3 * MAX_PROFILES):
+        digest = f'{number:064x}'
+        profile = robot.profile.replace(robot.digest, digest)
+        message = OperatorProfile(role='robot', digest=digest, device=robot.device,
+                                  graph=robot.graph, profile=profile)
+        check_profile(message)
+        bench.planner._take_profile(message)
+    assert len(bench.planner._profiles) == MAX_PROFILES
