@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 import signal
+import threading
 
 from node_processes import (
     DENSE,
@@ -18,6 +19,7 @@ from node_processes import (
     picture,
     QUICK_PLANNER,
     relative_difference,
+    TIMEOUT,
     unsplit,
 )
 import numpy as np
@@ -26,6 +28,7 @@ import small_models
 from torch import nn
 
 from intradp_ros.emulation.processes import Child
+from intradp_ros.msg import TensorChunk
 
 
 @dataclass
@@ -117,11 +120,22 @@ def test_the_server_is_killed_in_mid_inference(system: System) -> None:
 
 
 def kill_in_mid_inference(system: System) -> None:
-    """Stop the server, let a frame reach it, and kill it."""
-    pixels = picture(5)
+    """Stop the server, let the rows of a frame be on their way, and kill it."""
+    pixels, under_way = picture(5), threading.Event()
+
+    def hear(chunk: TensorChunk) -> None:
+        if chunk.inference:
+            under_way.set()
+
+    chunks = system.observer.node.create_subscription(
+        TensorChunk, 'offload/chunks_up', hear, 100)
+    system.observer.infer_until(pixels, system.model, lambda s: under_way.is_set())
     system.server.signal(signal.SIGSTOP)
+    under_way.clear()
     number = system.observer.publish(pixels)
+    assert under_way.wait(TIMEOUT)
     system.server.kill()
+    system.observer.node.destroy_subscription(chunks)
     result, stats = system.observer.answer(number)
     assert stats.recovered and not stats.shared
     assert relative_difference(result, unsplit(system.model, pixels)) <= 1e-4
