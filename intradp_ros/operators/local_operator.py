@@ -57,6 +57,12 @@ class SplitGraph:
     `axis` is the dimension of the first input that is cut; `dims` gives the
     split dimension of every value (None where the value is not split) and
     `rows` its length (1 where the value is not split).
+
+    A value in `folded` keeps one record for all rows of a piece (a partial
+    sum, say).  It counts as many rows as what it was folded from, but a
+    piece computed for some rows has length 1 along its dimension, and can be
+    used for exactly these rows only: pieces are joined, never narrowed.  Its
+    shape in the graph is that of one record.
     """
 
     graph: OperatorGraph
@@ -64,11 +70,14 @@ class SplitGraph:
     dims: tuple[int | None, ...]
     rows: tuple[int, ...]
     operators: tuple[LocalOperator, ...]
+    folded: frozenset[int] = frozenset()
 
     def whole(self, value: int) -> Region:
         """Return the region of all rows of a value."""
         return Region(0, self.rows[value])
 
     def nbytes(self, value: int, rows: int) -> int:
-        """Bytes of that many rows of a value."""
+        """Bytes of that many rows of a value; of one record if it is folded."""
+        if value in self.folded:
+            return self.graph.values[value].nbytes if rows > 0 else 0
         return self.graph.values[value].nbytes // self.rows[value] * rows
