@@ -141,7 +141,8 @@ def test_two_links_side_by_side(link: ShapedLink) -> None:
 
 
 HOLD = """
-import subprocess, time
+import signal, subprocess, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
 from intradp_ros.emulation.network import shaped_link
 with shaped_link(20.0, '{prefix}') as link:
     print(subprocess.Popen([*link.exec_prefix('robot'), 'sleep', '600']).pid, flush=True)
