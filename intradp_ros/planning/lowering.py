@@ -10,7 +10,7 @@ pieces before it have not computed, so halos are computed once.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from intradp_ros.operators.local_operator import SplitGraph
@@ -27,6 +27,7 @@ from intradp_ros.planning.schedule import (
     Step,
     Transfer,
 )
+from intradp_ros.wire.codecs.names import NONE
 
 
 def lower(split: SplitGraph, partition: Partition) -> Schedule:
@@ -36,12 +37,14 @@ def lower(split: SplitGraph, partition: Partition) -> Schedule:
     Raises
     ------
     ValueError
-        If the stages do not tile the graph.
+        If the stages do not tile the graph, or encodings are for values that
+        it has not.
 
     """
+    partition.check(len(split.operators), len(split.rows))
     parts = _parts(split, partition)
     computes = {side: _compute_steps(split, partition, parts, side) for side in SIDES}
-    transfers = _transfers(split, parts, computes)
+    transfers = _transfers(split, parts, computes, dict(partition.encodings))
     programs = {side: _program(split, parts, side, computes[side], transfers) for side in SIDES}
     return Schedule(transfers, programs)
 
@@ -103,7 +106,7 @@ def _band_stops(split: SplitGraph, parts: _Parts, side: str, members: list[int],
 
 
 def _transfers(split: SplitGraph, parts: _Parts, computes: dict[str, list[Compute]],
-               ) -> tuple[Transfer, ...]:
+               encodings: Mapping[int, str]) -> tuple[Transfer, ...]:
     found: list[Transfer] = []
     for target in SIDES:
         for value, missing in enumerate(parts.missing[target]):
@@ -111,7 +114,8 @@ def _transfers(split: SplitGraph, parts: _Parts, computes: dict[str, list[Comput
                 continue
             source = OTHER[target]
             for region in _pieces(missing, _cuts(split, value, computes, source, target)):
-                found.append(Transfer(len(found), value, region, source, target))
+                found.append(Transfer(len(found), value, region, source, target,
+                                      encodings.get(value, NONE)))
             _check_source(split, parts, value, missing, source)
     return tuple(found)
 

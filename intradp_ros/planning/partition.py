@@ -8,7 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from intradp_ros.wire.codecs.names import ENCODINGS, LOSSY, NONE
+
 MAX_BANDS = 64
+Encodings = tuple[tuple[int, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +34,40 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Stages in order; the last one ends with the graph's last operator."""
+    """
+    Stages in order; the last one ends with the graph's last operator.
+
+    `encodings` are pairs of a value and the encoding that its rows cross the
+    link in, ascending; values that are not among them cross plain.
+    """
 
     stages: tuple[Stage, ...]
+    encodings: Encodings = ()
 
-    def check(self, operators: int) -> None:
+    @property
+    def lossy(self) -> frozenset[str]:
+        """The lossy ones among the encodings."""
+        return frozenset(name for _, name in self.encodings) & frozenset(LOSSY)
+
+    def check(self, operators: int, values: int | None = None) -> None:
         """
         Raise ValueError unless the stages tile a graph of that many operators.
 
         Stages may come from a file or from the network, so every number is
-        held to its range.
+        held to its range.  With the graph's number of values, encodings are
+        held to it too.
         """
+        self._check_stages(operators)
+        ids = [value for value, _ in self.encodings]
+        last = float('inf') if values is None else values
+        if ids != sorted(set(ids)) or not all(0 <= value < last for value in ids):
+            raise ValueError(f'encodings must be for ascending values below {last}, got {ids}')
+        for _, name in self.encodings:
+            if name not in ENCODINGS or name == NONE:
+                raise ValueError(f'{name!r} is no encoding; values that cross plain are left out, '
+                                 f'others cross as {", ".join(ENCODINGS[1:])}')
+
+    def _check_stages(self, operators: int) -> None:
         stops = [stage.stop for stage in self.stages]
         if not stops or stops != sorted(set(stops)) or stops[0] < 1 or stops[-1] != operators:
             raise ValueError(
@@ -53,28 +79,37 @@ class Partition:
                 if not 1 <= bands <= MAX_BANDS:
                     raise ValueError(f'bands must be within 1..{MAX_BANDS}, got {bands}')
 
-    def to_dict(self) -> list[dict[str, Any]]:
+    def to_dict(self) -> dict[str, Any]:
         """Return plain data for a readable file."""
-        return [asdict(stage) for stage in self.stages]
+        return {'stages': [asdict(stage) for stage in self.stages],
+                'encodings': [list(pair) for pair in self.encodings]}
 
     @classmethod
-    def from_dict(cls, data: Sequence[Mapping[str, Any]]) -> Partition:
+    def from_dict(cls, data: Mapping[str, Any]) -> Partition:
         """
         Build from plain data.
 
         Raises
         ------
         ValueError
-            If a key is missing, unknown or of the wrong type.
+            If a key is missing, unknown or of the wrong type, or there is
+            no such encoding.
 
         """
         try:
             return cls(tuple(
                 Stage(int(d['stop']), float(d['share']),
                       int(d['robot_bands']), int(d['server_bands']))
-                for d in data))
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f'not a list of stages: {error!r}') from error
+                for d in data['stages']), _encodings(data.get('encodings', ())))
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise ValueError(f'not a partition: {error!r}') from error
+
+
+def _encodings(data: Sequence[Sequence[Any]]) -> Encodings:
+    pairs = tuple((value, name) for value, name in data)
+    if not all(type(value) is int and type(name) is str for value, name in pairs):
+        raise ValueError(f'not pairs of a value and an encoding: {data!r:.100}')
+    return pairs
 
 
 def local(operators: int) -> Partition:

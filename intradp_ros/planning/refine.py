@@ -89,7 +89,8 @@ def _merging_moves(partition: Partition) -> Iterator[Move]:
 
 def _changed(index: int, partition: Partition, **fields: Any) -> Partition:
     stages = partition.stages
-    return Partition(stages[:index] + (replace(stages[index], **fields),) + stages[index + 1:])
+    changed = stages[:index] + (replace(stages[index], **fields),) + stages[index + 1:]
+    return replace(partition, stages=changed)
 
 
 def _shifted(index: int, step: float, partition: Partition) -> Partition:
@@ -99,4 +100,5 @@ def _shifted(index: int, step: float, partition: Partition) -> Partition:
 
 def _merged(index: int, partition: Partition) -> Partition:
     """Without the exchange at the end of one stage."""
-    return Partition(partition.stages[:index] + partition.stages[index + 1:])
+    return replace(partition,
+                   stages=partition.stages[:index] + partition.stages[index + 1:])

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from intradp_ros.operators.region import Region
+from intradp_ros.wire.codecs.names import NONE
 
 ROBOT = 'robot'
 SERVER = 'server'
@@ -46,13 +47,18 @@ Step = Compute | Send | Receive
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Rows of a value that cross the link from one device to another."""
+    """
+    Rows of a value that cross the link from one device to another.
+
+    `encoding` is the one to send them in; they may always come plain.
+    """
 
     id: int
     value: int
     region: Region
     source: str
     target: str
+    encoding: str = NONE
 
 
 @dataclass(frozen=True)
