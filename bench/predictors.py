@@ -13,24 +13,15 @@ part of the rate, summed over the samples, that the other predictions used.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-import csv
 import json
 from pathlib import Path
 from statistics import median
 
 from intradp_ros.link.predictor import make_predictor, PREDICTORS, RatePredictor
-
-Trace = Sequence[tuple[float, float]]
-
-
-def read_trace(path: Path) -> Trace:
-    """Return the pairs of time in seconds and rate in Mbit/s of a trace file."""
-    with path.open(newline='') as file:
-        return [(float(row['t_seconds']), float(row['Mbps'])) for row in csv.DictReader(file)]
+from intradp_ros.link.trace import LinkTrace, read_trace
 
 
-def back_test(predictor: RatePredictor, trace: Trace) -> dict[str, float]:
+def back_test(predictor: RatePredictor, trace: LinkTrace) -> dict[str, float]:
     """Return the figures of one predictor on one trace."""
     pairs = []
     for now, rate in trace:
