@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+Ints = npt.NDArray[np.int64]
+
 
 class Region(NamedTuple):
     """
@@ -66,24 +68,22 @@ class RowMap:
     """
     Which rows of one input an operator needs for rows of its output.
 
-    Row `a` of the output needs input rows ``[first[a], last[a])``.  Both
-    tables are made monotone, so that the need of a region is read off its
-    two ends: ``[first[start], last[stop - 1])``.  For an operator whose true
-    map is not monotone (reflecting padding, say) this is a superset.
+    Row `a` of the output needs input rows ``[first[a], last[a])``, none where
+    that is empty.  A region needs the hull of what its rows need; where both
+    tables ascend, as they mostly do, that is read off the region's two ends.
     """
 
-    __slots__ = ('first', 'last', '_first', '_last')
+    __slots__ = ('first', 'last', '_ends', '_hulls')
 
     def __init__(self, first: npt.ArrayLike, last: npt.ArrayLike) -> None:
-        starts = np.asarray(first, dtype=np.int64)
-        stops = np.asarray(last, dtype=np.int64)
-        self.first = np.minimum.accumulate(starts[::-1])[::-1].copy()
-        self.last = np.maximum.accumulate(stops)
-        self._first = self.first.tolist()
-        self._last = self.last.tolist()
+        self.first: Ints = np.asarray(first, dtype=np.int64)
+        self.last: Ints = np.asarray(last, dtype=np.int64)
+        ascending = (np.diff(self.first) >= 0).all() and (np.diff(self.last) >= 0).all()
+        self._ends = (self.first.tolist(), self.last.tolist()) if ascending else None
+        self._hulls: tuple[Ints, Ints] | None = None
 
     @classmethod
-    def of(cls, rows: int, need: Callable[[npt.NDArray[np.int64]], tuple[Any, Any]]) -> RowMap:
+    def of(cls, rows: int, need: Callable[[Ints], tuple[Any, Any]]) -> RowMap:
         """Build from a vectorised function of output row numbers to ``(first, last)``."""
         return cls(*need(np.arange(rows, dtype=np.int64)))
 
@@ -97,13 +97,47 @@ class RowMap:
         """Every row needs the whole input."""
         return cls(np.zeros(rows), np.full(rows, input_rows))
 
+    @classmethod
+    def copies(cls, source: Ints, input_rows: int) -> RowMap:
+        """Row `a` is a copy of row ``source[a]``, or of none where that is no row of the input."""
+        real = (source >= 0) & (source < input_rows)
+        return cls(np.where(real, source, input_rows), np.where(real, source + 1, 0))
+
     def __call__(self, region: Region) -> Region:
         """Return the input rows that `region` of the output needs."""
         if not region:
             return EMPTY
-        start, stop = self._first[region.start], self._last[region.stop - 1]
+        if self._ends:
+            start, stop = self._ends[0][region.start], self._ends[1][region.stop - 1]
+        else:
+            rows = slice(*region)
+            start, stop = int(self.first[rows].min()), int(self.last[rows].max())
         return Region(start, stop) if stop > start else EMPTY
 
-    def supply(self, start: int, available: int, stop: int) -> int:
-        """Return how far output rows from `start` go while input rows < `available` are there."""
-        return min(stop, max(start, int(np.searchsorted(self.last, available, side='right'))))
+    def hulls(self, starts: Ints, stops: Ints) -> tuple[Ints, Ints]:
+        """
+        Return where the input rows of many regions start and stop.
+
+        No region may be empty; its need is, where its start is not below its stop.
+        """
+        if self._ends:
+            return self.first[starts], self.last[stops - 1]
+        if self._hulls is None:
+            self._hulls = _doubled(self.first, np.minimum), _doubled(self.last, np.maximum)
+        # two overlapping runs of a power of two rows cover a region
+        level = np.frexp(stops - starts)[1] - 1
+        second = stops - (1 << level)
+        first, last = self._hulls
+        return (np.minimum(first[level, starts], first[level, second]),
+                np.maximum(last[level, starts], last[level, second]))
+
+
+def _doubled(rows: Ints, merge: np.ufunc) -> Ints:
+    """Merge runs of 1, 2, 4, ... rows; entry `a` of a table is of the run that starts there."""
+    tables, run = [rows], 1
+    while 2 * run <= len(rows):
+        table = tables[-1].copy()
+        table[:-run] = merge(table[:-run], tables[-1][run:])
+        tables.append(table)
+        run *= 2
+    return np.stack(tables)

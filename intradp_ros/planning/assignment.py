@@ -68,10 +68,9 @@ class Rows:
 
 def needs(rowmap: RowMap, output: Rows, input_rows: int) -> Rows:
     """Return the input rows needed for output rows (the paper's *parent*)."""
-    last = len(rowmap.first) - 1
-    start = rowmap.first[np.minimum(output.start, last)]
-    stop = rowmap.last[np.clip(output.stop - 1, 0, last)]
-    return Rows(start, stop).where(output.some & (stop > start), input_rows)
+    some = output.some
+    start, stop = rowmap.hulls(np.where(some, output.start, 0), np.where(some, output.stop, 1))
+    return Rows(start, stop).where(some & (stop > start), input_rows)
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,6 @@ def image(*shape: int) -> torch.Tensor:
     ('squeeze.dims', ([0, 1],), 1),
     ('expand.default', ([4, 3, -1, 5],), 2),
     ('expand.default', ([2, 1, 3, 7, 5],), 3),
-    ('repeat.default', ([2, 1, 1, 3],), 2),
-    ('repeat.default', ([2, 1, 1, 1, 1],), 3),
     ('select.int', (1, 0), 1),
     ('select.int', (-1, 2), 2),
     ('channel_shuffle.default', (3,), 2),
@@ -57,10 +55,6 @@ def test_matrix_transpose_is_exact() -> None:
 def test_squeeze_leaves_a_region_of_one_row_its_dimension() -> None:
     single = Single('squeeze.default', image(1, 3, 7, 1))
     check_local(single, 2)
-
-
-def test_repeated_rows_are_global() -> None:
-    check_global(Single('repeat.default', image(1, 3, 7, 5), [1, 1, 2, 1]), 2)
 
 
 def test_selected_row_is_needed_alone() -> None:

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 
 from intradp_ros.operators.rules import (
     adaptive_pooling,
+    attention,
     convolution,
+    copying,
     joining,
     matrices,
     over_dims,
@@ -27,7 +29,9 @@ from intradp_ros.operators.site import Rule
 
 _FAMILIES = (
     adaptive_pooling,
+    attention,
     convolution,
+    copying,
     joining,
     matrices,
     over_dims,

@@ -4,16 +4,14 @@
 """Operators that work along some dimensions: local if the split dimension is not one of them."""
 from __future__ import annotations
 
-from functools import partial
-
 from intradp_ros.operators.local_operator import Kind
 from intradp_ros.operators.site import follow, normal_dim, Rule, rules, Site, Split
 
 
-def split_along(site: Site, argument: str = 'dim') -> Split | None:
+def split_along(site: Site) -> Split | None:
     """Split an operator that keeps the dimensions it works along (softmax, cumsum, top k)."""
     lead = site.lead()
-    if lead is None or lead[1] in _dims(site, argument):
+    if lead is None or lead[1] in _dims(site):
         return None
     return follow(site, Kind.ROW, lead[1])
 
@@ -23,7 +21,7 @@ def split_reduction(site: Site) -> Split | None:
     lead = site.lead()
     if lead is None:
         return None
-    dims = _dims(site, 'dim')
+    dims = _dims(site)
     if lead[1] in dims:
         return None
     dropped = 0 if site.call.argument('keepdim') else sum(d < lead[1] for d in dims)
@@ -41,12 +39,6 @@ def split_normalisation(site: Site) -> Split | None:
     return follow(site, Kind.ROW, lead[1])
 
 
-def split_index_select(site: Site) -> Split | None:
-    """Split a selection by index along another dimension."""
-    split = split_along(site)
-    return split if site.split_dim(site.call.argument('index')) is None else None
-
-
 def split_embedding(site: Site) -> Split | None:
     """Split a look-up of embeddings along the indices."""
     indices = site.call.argument('indices')
@@ -56,10 +48,10 @@ def split_embedding(site: Site) -> Split | None:
     return follow(site, Kind.ROW, dim)
 
 
-def _dims(site: Site, argument: str) -> set[int]:
+def _dims(site: Site) -> set[int]:
     """Return the dimensions an operator works along; none given means all."""
     rank = len(site.shape(site.operator.args[0]))
-    dims = site.call.argument(argument)
+    dims = site.call.argument('dim')
     if dims is None or dims == []:
         return set(range(rank))
     return {normal_dim(d, rank) for d in (dims if isinstance(dims, (list, tuple)) else [dims])}
@@ -78,7 +70,6 @@ RULES: dict[str, Rule] = {
         'aten.sort.default',
         'aten.topk.default',
     )),
-    **rules(partial(split_along, argument='dims'), ('aten.flip.default', 'aten.roll.default')),
     **rules(split_reduction, (
         'aten.all.dim',
         'aten.amax.default',
@@ -99,6 +90,5 @@ RULES: dict[str, Rule] = {
     )),
     **rules(split_normalisation, (
         'aten.layer_norm.default', 'aten.native_layer_norm.default', 'aten.rms_norm.default')),
-    'aten.index_select.default': split_index_select,
     'aten.embedding.default': split_embedding,
 }

@@ -7,12 +7,11 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
-import torch
 
+from intradp_ros.operators.copies import taking
 from intradp_ros.operators.kernels import unread
 from intradp_ros.operators.local_operator import Kernel, Kind, Parameters
-from intradp_ros.operators.region import Region, RowMap
+from intradp_ros.operators.region import Ints, Region, RowMap
 from intradp_ros.operators.site import follow, Rule, rules, Site, Split
 
 
@@ -34,8 +33,7 @@ def split_pad(site: Site, argument: str, mode: str | None) -> Split | None:
     mode = mode or site.call.argument('mode')
     input_rows, rows = site.shape(operand)[dim], site.output_shape[dim]
     source = _sources(mode, rows, widths[slot], input_rows)
-    real = (source >= 0) & (source < input_rows)
-    row_map = RowMap(np.where(real, source, input_rows), np.where(real, source + 1, 0))
+    row_map = RowMap.copies(source, input_rows)
 
     def bind(region: Region, parameters: Parameters) -> Kernel:
         def pad(before: int, after: int) -> Kernel:
@@ -50,14 +48,13 @@ def split_pad(site: Site, argument: str, mode: str | None) -> Split | None:
             before = int((taken < 0).sum()) if handed else region.rows
             kernel = pad(before, region.rows - before - handed.rows)
             return kernel if handed else unread(kernel, site.no_rows(operand, dim))
-        if handed.rows == region.rows and (np.diff(taken) == 1).all():
-            return pad(0, 0)
-        return _gathered(pad(0, 0), dim, taken)
+        take, others = taking(dim, taken, handed.rows), pad(0, 0)
+        return lambda x: others((take(x[0]),))
 
     return Split(Kind.BLOCK, dim, rows, site.maps(row_map, rows), bind)
 
 
-def _sources(mode: str, rows: int, before: int, input_rows: int) -> npt.NDArray[np.int64]:
+def _sources(mode: str, rows: int, before: int, input_rows: int) -> Ints:
     """Return the input row that each output row copies; outside the input for the constant."""
     row = np.arange(rows, dtype=np.int64) - before
     last = input_rows - 1
@@ -68,11 +65,6 @@ def _sources(mode: str, rows: int, before: int, input_rows: int) -> npt.NDArray[
     elif mode == 'circular':
         row %= input_rows
     return row
-
-
-def _gathered(kernel: Kernel, dim: int, rows: npt.NDArray[np.int64]) -> Kernel:
-    index = torch.from_numpy(rows.copy())
-    return lambda x: kernel((x[0].index_select(dim, index),))
 
 
 RULES: dict[str, Rule] = {

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from intradp_ros.operators.local_operator import Kernel, Kind, Parameters
-from intradp_ros.operators.region import Region, RowMap
+from intradp_ros.operators.copies import copied_rows
+from intradp_ros.operators.local_operator import Kind
+from intradp_ros.operators.region import RowMap
 from intradp_ros.operators.site import follow, normal_dim, Rule, rules, Site, Split
 
 
@@ -67,18 +68,7 @@ def _strided(site: Site, start: int, step: int) -> Split | None:
         return follow(site, Kind.ELEMENT, dim)
     input_rows, rows = site.shape(operand)[dim], site.output_shape[dim]
     first = min(max(normal_dim(start, input_rows), 0), input_rows)
-    source = first + step * np.arange(rows)
-    row_map = RowMap(source, source + 1)
-
-    def bind(region: Region, parameters: Parameters) -> Kernel:
-        if region.rows == rows and row_map(region).rows == input_rows:
-            return site.call.compile(parameters)
-        if step == 1:
-            return lambda x: x[0]
-        every = (slice(None),) * dim + (slice(None, None, step),)
-        return lambda x: x[0][every]
-
-    return Split(Kind.ELEMENT, dim, rows, site.maps(row_map, rows), bind)
+    return copied_rows(site, dim, first + step * np.arange(rows))
 
 
 RULES: dict[str, Rule] = {

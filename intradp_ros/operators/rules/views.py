@@ -91,17 +91,6 @@ def split_expand(site: Site) -> Split | None:
     return Split(Kind.ELEMENT, dim, rows, site.maps(RowMap.identity(rows), rows), bind)
 
 
-def split_repeat(site: Site) -> Split | None:
-    """Split a repetition along other dimensions than the split one."""
-    lead = site.lead()
-    if lead is None:
-        return None
-    from_right = lead[1] - len(site.shape(lead[0]))
-    if site.call.argument('repeats')[from_right] != 1:
-        return None
-    return follow(site, Kind.ELEMENT, len(site.output_shape) + from_right)
-
-
 RULES: dict[str, Rule] = {
     'aten.permute.default': split_permute,
     'aten.transpose.int': split_transpose,
@@ -110,5 +99,4 @@ RULES: dict[str, Rule] = {
     **rules(split_squeeze, (
         'aten.squeeze.default', 'aten.squeeze.dim', 'aten.squeeze.dims')),
     'aten.expand.default': split_expand,
-    'aten.repeat.default': split_repeat,
 }
