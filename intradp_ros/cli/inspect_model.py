@@ -45,13 +45,14 @@ def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
     with output(args.json) as out:
         subject = load_subject(args, out)
-        data = _inspect(subject, args.operators)
+        data = inspection(subject, args.operators)
         _show(data, out)
         out.result(data)
     return 0
 
 
-def _inspect(subject: Subject, every: bool) -> dict[str, Any]:
+def inspection(subject: Subject, every: bool) -> dict[str, Any]:
+    """Return what the command reports as JSON; with `every`, a record of each operator, too."""
     split = subject.shared.split
     rows = [_operator(split, local) for local in split.operators]
     flops = sum(row['flops'] for row in rows)

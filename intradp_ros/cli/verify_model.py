@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
     with output(args.json) as out:
         subject, calibrated = _prepared(load_subject(args, out), args, out)
         with out.progress('verifying') as advance:
-            trials = [_unsplit(subject, args.seed), *_trials(subject, args, advance)]
+            trials = [unsplit(subject, args.seed), *_trials(subject, args, advance)]
         data = _summary(subject, trials, calibrated)
         _show(trials, data, out)
         out.result(data)
@@ -126,7 +126,7 @@ def _alive(subject: Subject) -> bool:
     return depends_on_input(subject.model, subject.inputs)
 
 
-def _unsplit(subject: Subject, seed: int) -> Trial:
+def unsplit(subject: Subject, seed: int) -> Trial:
     """Compare the captured graph with the model itself."""
     given = tensors_of(run_graph(subject.graph, subject.inputs))
     names = [f'output {k}' for k in range(len(given))]
@@ -135,7 +135,7 @@ def _unsplit(subject: Subject, seed: int) -> Trial:
 
 
 def _trials(subject: Subject, args: argparse.Namespace, advance: Advance) -> Iterator[Trial]:
-    graphs = list(_precisions(subject))
+    graphs = list(precisions(subject))
     total = len(graphs) * len(args.parts) * args.seeds
     done = 0
     for precision, split, inputs in graphs:
@@ -148,7 +148,8 @@ def _trials(subject: Subject, args: argparse.Namespace, advance: Advance) -> Ite
                 advance(done, total)
 
 
-def _precisions(subject: Subject) -> Iterator[tuple[str, SplitGraph, Sequence[torch.Tensor]]]:
+def precisions(subject: Subject) -> Iterator[tuple[str, SplitGraph, Sequence[torch.Tensor]]]:
+    """Yield name, split graph and inputs: in double, if that differs, and in its own precision."""
     split = subject.shared.split
     wide = in_double(split.graph)
     if wide.values != split.graph.values:

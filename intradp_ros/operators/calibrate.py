@@ -44,28 +44,33 @@ def calibrate(model: nn.Module, example: Sequence[torch.Tensor], seed: int = 0) 
 
 
 @torch.no_grad()
-def depends_on_input(
-        model: nn.Module, example: Sequence[torch.Tensor], least: float = 1e-3) -> bool:
+def sensitivity(model: nn.Module, example: Sequence[torch.Tensor]) -> float:
     """
-    Tell whether every floating point output reacts to another input.
+    Return how far the floating point output that reacts least to another input moves.
 
-    The second input is the first one mirrored along its last dimension.  An
-    output reacts if some element changes by more than `least` times the
-    output's spread (largest minus smallest element).
+    The second input is the first one mirrored along its last dimension.  The
+    largest change of an element counts, in units of the output's spread
+    (largest minus smallest element); infinite if no output is floating point.
     """
     model.eval()
     mirrored = [x.flip(-1) if x.dim() else x for x in example]
     before, after = pytree.tree_leaves(model(*example)), pytree.tree_leaves(model(*mirrored))
-    return all(
-        _differ(a, b, least) for a, b in zip(before, after)
-        if isinstance(a, torch.Tensor) and a.is_floating_point())
+    return min((
+        _change(a, b) for a, b in zip(before, after)
+        if isinstance(a, torch.Tensor) and a.is_floating_point()), default=float('inf'))
 
 
-def _differ(a: torch.Tensor, b: torch.Tensor, least: float) -> bool:
+def depends_on_input(
+        model: nn.Module, example: Sequence[torch.Tensor], least: float = 1e-3) -> bool:
+    """Tell whether the `sensitivity` of every floating point output is more than `least`."""
+    return sensitivity(model, example) > least
+
+
+def _change(a: torch.Tensor, b: torch.Tensor) -> float:
     if a.shape != b.shape:
-        return True
-    spread = (a.max() - a.min()).item()
-    return bool(spread > 0 and (a - b).abs().max().item() > least * spread)
+        return float('inf')
+    spread = (a.max() - a.min()).item() if a.numel() else 0.0
+    return (a - b).abs().max().item() / spread if spread > 0 else 0.0
 
 
 @contextmanager

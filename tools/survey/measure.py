@@ -1,0 +1,124 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Build, capture, split and verify one architecture, with the functions of the commands."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from intradp_ros.cli.errors import CommandError
+from intradp_ros.cli.inspect_model import inspection
+from intradp_ros.cli.subject import captured, Subject
+from intradp_ros.cli.verify_model import precisions, unsplit
+from intradp_ros.operators.calibrate import calibrate, sensitivity
+from intradp_ros.operators.local_operator import Kind
+from intradp_ros.operators.verify import verify
+from survey.architectures import Architecture
+from survey.sources import build
+
+Record = dict[str, Any]
+PARTS = 3
+LEAST_SENSITIVITY = 1e-3
+NOTEWORTHY = 0.005
+"""Share of operations or bytes from which a whole operator is listed."""
+
+
+def measure(architecture: Architecture, seed: int = 0) -> Record:
+    """
+    Return a record of how an architecture is captured and split, and how exact that is.
+
+    Its weights are calibrated on one random input; it is captured on that,
+    and verified on another one.
+    """
+    clock = Clock()
+    example, other = architecture.inputs(seed), architecture.inputs(seed + 1)
+    model = build(architecture, seed)
+    clock.lap('build')
+    calibrate(model, example, seed)
+    record: Record = {'sensitivity': sensitivity(model, other)}
+    clock.lap('calibrate')
+    try:
+        subject = captured(architecture.name, model, example, None)
+    except CommandError as error:
+        return {**record, 'status': 'not captured', 'reason': str(error),
+                'seconds': clock.laps}
+    clock.lap('capture')
+    subject = Subject(subject.name, model, subject.shared, other)
+    record |= {**_split(subject), **_errors(subject, seed)}
+    clock.lap('verify')
+    return {'status': _status(record), **record, 'seconds': clock.laps}
+
+
+class Clock:
+    """Seconds of each step."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = perf_counter()
+
+    def lap(self, name: str) -> None:
+        """End a step."""
+        now = perf_counter()
+        self.laps[name] = round(now - self._last, 2)
+        self._last = now
+
+
+def _status(record: Mapping[str, Any]) -> str:
+    if not record['exact']:
+        return 'NOT exact'
+    return 'exact' if record['sensitivity'] > LEAST_SENSITIVITY else 'constant'
+
+
+def _split(subject: Subject) -> Record:
+    found = inspection(subject, every=True)
+    operators = found['operator_list']
+    flops = found['flops'] or 1
+    nbytes = sum(row['bytes'] for row in operators) or 1
+    local = [row for row in operators if row['kind'] != Kind.GLOBAL.value]
+    return {
+        'method': found['capture'], 'axis': found['axis'], 'rows': found['rows'],
+        'operators': len(operators), 'flops': found['flops'],
+        'local_flops': sum(row['flops'] for row in local) / flops,
+        'local_bytes': sum(row['bytes'] for row in local) / nbytes,
+        'meet': len(found['rows_meet']),
+        'whole': _whole(operators, flops, nbytes)}
+
+
+def _whole(operators: Sequence[Record], flops: int, nbytes: int) -> list[Record]:
+    """Sum up the whole operators by target and whether they read split rows, the large ones."""
+    sums: dict[tuple[str, bool], Record] = {}
+    for row in operators:
+        if row['kind'] == Kind.GLOBAL.value:
+            own = sums.setdefault((row['target'], row['meets']), {
+                'target': row['target'], 'meets': row['meets'], 'count': 0, 'flops': 0.0,
+                'bytes': 0.0, 'example': row['name'], 'shape': row['shape']})
+            own['count'] += 1
+            own['flops'] += row['flops'] / flops
+            own['bytes'] += row['bytes'] / nbytes
+    large = [own for own in sums.values() if max(own['flops'], own['bytes']) > NOTEWORTHY]
+    return sorted(large, key=lambda own: -own['flops'])
+
+
+def _errors(subject: Subject, seed: int) -> Record:
+    """Compare model and captured graph, then graph and parts, in both precisions."""
+    trial = unsplit(subject, seed)
+    record: Record = {'captured_error': trial.worst, 'exact': trial.exact}
+    for precision, split, inputs in precisions(subject):
+        report = verify(split, inputs, PARTS, seed)
+        worst = report.worst
+        record[f'{precision}_error'] = worst.relative if worst else 0.0
+        record['exact'] = record['exact'] and report.exact
+        record['split_flops'] = report.split_share
+    return record
+
+
+def prepare(memory: int) -> None:
+    """Compute in one thread and refuse to grow beyond `memory` bytes (0: no limit)."""
+    torch.set_num_threads(1)
+    if memory:
+        import resource
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))

@@ -1,0 +1,49 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Torchvision beside a CPU build of torch.
+
+The wheels on PyPI are built for CUDA: without CUDA's libraries their compiled operators do not
+load, and the import then stops because it describes operators that do not exist.  Declared here
+before the import, they do, and the package works as far as nobody calls them: they are the
+post-processing of detectors, which stands behind the heads that are split.
+"""
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import torch
+
+_SCHEMAS = {
+    'nms': '(Tensor dets, Tensor scores, float iou_threshold) -> Tensor',
+    'qnms': '(Tensor dets, Tensor scores, float iou_threshold) -> Tensor',
+    'roi_align': '(Tensor input, Tensor rois, float spatial_scale, int pooled_height, '
+                 'int pooled_width, int sampling_ratio, bool aligned) -> Tensor',
+}
+
+
+@cache
+def torchvision() -> Any:
+    """
+    Import torchvision, with operators declared that its compiled library would bring.
+
+    Every package that imports torchvision must be imported afterwards.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If torchvision is not installed.
+
+    """
+    library: Any = torch.library.Library('torchvision', 'FRAGMENT')  # type: ignore
+    for name, schema in _SCHEMAS.items():
+        if not hasattr(torch.ops.torchvision, name):
+            library.define(name + schema)
+    _KEPT.append(library)  # what it declares lives as long as it does
+    return import_module('torchvision')
+
+
+_KEPT: list[Any] = []

@@ -1,0 +1,87 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""One process for each architecture, so that none can take others down."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import as_completed, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+import json
+from pathlib import Path
+import subprocess
+import sys
+from typing import Any
+
+from survey.architectures import Architecture
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds and bytes that one architecture may take, and how many run at a time."""
+
+    seconds: float = 600.0
+    memory: int = 12 * 2**30
+    jobs: int = 1
+
+
+def run_all(architectures: Sequence[Architecture], folder: Path, limits: Limits,
+            resume: bool) -> Iterator[Record]:
+    """
+    Measure architectures and yield their records as they come.
+
+    Each record is kept as ``folder/NAME.json``.  With `resume`, a record of
+    the same line of the list is taken from there.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(limits.jobs) as pool:
+        jobs = [pool.submit(_record, each, folder, limits, resume) for each in architectures]
+        try:
+            for job in as_completed(jobs):
+                yield job.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def describe(architecture: Architecture) -> Record:
+    """Return what stands in the list, as JSON has it."""
+    described: Record = json.loads(json.dumps(asdict(architecture)))
+    return described
+
+
+def _record(architecture: Architecture, folder: Path, limits: Limits, resume: bool) -> Record:
+    path = folder / f'{architecture.name}.json'
+    line = describe(architecture)
+    if resume and (known := _known(path, line)):
+        return known
+    record = {**line, **_measured(architecture, path.with_suffix('.part'), limits)}
+    path.write_text(json.dumps(record, indent=1))
+    return record
+
+
+def _known(path: Path, line: Record) -> Record | None:
+    try:
+        known: Record = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return known if all(known.get(key) == value for key, value in line.items()) else None
+
+
+def _measured(architecture: Architecture, path: Path, limits: Limits) -> Record:
+    command = [sys.executable, '-m', 'survey', '--child', architecture.name, str(path),
+               str(limits.memory)]
+    try:
+        child = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               text=True, timeout=limits.seconds)
+    except subprocess.TimeoutExpired:
+        return {'status': 'failed', 'reason': f'took longer than {limits.seconds:g} s'}
+    try:
+        record: Record = json.loads(path.read_text())
+    except (OSError, ValueError):
+        last = ' '.join(child.stdout.strip().splitlines()[-1:])
+        return {'status': 'failed', 'reason': last or f'exit status {child.returncode}'}
+    finally:
+        path.unlink(missing_ok=True)
+    return record
