@@ -4,7 +4,7 @@
 """Graphs of one operator, made by hand, and the checks that every locality rule must pass."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 import random
 from typing import Any
@@ -110,8 +110,22 @@ def check_global(single: Single, axis: int) -> None:
     check_regions(single, split, [Region(0, 1)], 0.0)
 
 
+def check_yields_rows(
+        single: Single, axis: int, seed: int = 0, tolerance: float = 1e-9) -> LocalOperator:
+    """Assert that the operator needs its whole input along `axis`, and yields any rows exactly."""
+    split = single.split(axis)
+    local = split.operators[0]
+    assert local.kind is Kind.GLOBAL
+    assert local.rows > 1
+    assert all(
+        row_map(Region(0, 1)) == split.whole(v)
+        for v, row_map in zip(local.operator.inputs, local.maps))
+    check_regions(single, split, random_regions(local.rows, seed), tolerance)
+    return local
+
+
 def check_regions(
-        single: Single, split: SplitGraph, regions: Sequence[Region], tolerance: float) -> None:
+        single: Single, split: SplitGraph, regions: Iterable[Region], tolerance: float) -> None:
     """Compare regions with the whole result; rows that were not asked for hold NaN."""
     local = split.operators[0]
     expected = run_graph(single.graph, single.inputs)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,28 +19,34 @@ from intradp_ros.operators.site import Operand, Site, Split
 Place = Callable[[Operand], int]
 
 
-def aligned_split(site: Site, kind: Kind, dim: int, place: Place) -> Split | None:
+def aligned_split(
+        site: Site, kind: Kind, dim: int, places: Place | Sequence[int]) -> Split | None:
     """
     Split an operator along `dim` of its output.
 
-    `place` tells which dimension of an operand lines up with it (negative:
-    none).  An operand of size 1 there is broadcast.  A parameter, or a value
-    that is not split or split elsewhere, is needed whole and cut to the
-    region by the kernel.  Return None if an operand has another size.
+    `places` tells which dimension of each operand, in the order of
+    `operands_of`, lines up with it (negative: none).  An operand of size 1
+    there is broadcast.  A parameter, or a value that is not split or split
+    elsewhere, is needed whole and cut to the region by the kernel.  Return
+    None if an operand has another size, or a parameter two places.
     """
-    rows = site.output_shape[dim]
-    values, parameters = _operands(site, ValueRef), _operands(site, ParameterRef)
-    if any(_size(site, x, place) not in (1, rows) for x in (*values, *parameters)):
+    rows, operands = site.output_shape[dim], operands_of(site)
+    wanted = [places(x) for x in operands] if callable(places) else places
+    sizes = [site.shape(x)[place] if place >= 0 else 1 for x, place in zip(operands, wanted)]
+    if any(size not in (1, rows) for size in sizes):
         return None
-    in_step = [
-        site.split_dim(x) == place(x) and _size(site, x, place) == rows for x in values]
+    placed = [place if size == rows else -1 for place, size in zip(wanted, sizes)]
+    values = [(x, at) for x, at in zip(operands, placed) if isinstance(x, ValueRef)]
+    in_step = [at >= 0 and site.split_dim(x) == at for x, at in values]
     maps = tuple(
         RowMap.identity(rows) if alike else RowMap.whole(rows, site.rows[x.value])
-        for x, alike in zip(values, in_step))
+        for (x, _), alike in zip(values, in_step))
     value_cuts = {
-        k: place(x) for k, (x, alike) in enumerate(zip(values, in_step))
-        if not alike and _size(site, x, place) == rows}
-    parameter_cuts = {x.name: place(x) for x in parameters if _size(site, x, place) == rows}
+        k: at for k, ((_, at), alike) in enumerate(zip(values, in_step))
+        if at >= 0 and not alike}
+    parameter_cuts = _parameter_places(zip(operands, placed))
+    if parameter_cuts is None:
+        return None
 
     def bind(region: Region, parameters: Parameters) -> Kernel:
         if region.rows == rows:
@@ -51,13 +57,18 @@ def aligned_split(site: Site, kind: Kind, dim: int, place: Place) -> Split | Non
     return Split(kind, dim, rows, maps, bind)
 
 
-def _operands(site: Site, kind: type) -> list[Any]:
-    return list(iter_refs((site.operator.args, site.operator.kwargs), kind))
+def operands_of(site: Site) -> list[Operand]:
+    """Return the values and parameters that an operator reads, in order, one for each reading."""
+    return list(iter_refs((site.operator.args, site.operator.kwargs), (ValueRef, ParameterRef)))
 
 
-def _size(site: Site, operand: Operand, place: Place) -> int:
-    """Return the rows of an operand along the split dimension; 1 where it has none."""
-    return site.shape(operand)[place(operand)] if place(operand) >= 0 else 1
+def _parameter_places(placed: Iterable[tuple[Operand, int]]) -> dict[str, int] | None:
+    """Return where to cut each parameter by name, or None if one has several places."""
+    places: dict[str, int] = {}
+    for operand, place in placed:
+        if isinstance(operand, ParameterRef) and places.setdefault(operand.name, place) != place:
+            return None
+    return {name: place for name, place in places.items() if place >= 0}
 
 
 def _cut_parameters(

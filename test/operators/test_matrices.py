@@ -5,7 +5,13 @@
 from __future__ import annotations
 
 import pytest
-from single_operator import check_global, check_local, Parameter, Single
+from single_operator import (
+    check_global,
+    check_local,
+    check_yields_rows,
+    Parameter,
+    Single,
+)
 import torch
 
 from intradp_ros.operators.local_operator import Kind
@@ -22,9 +28,14 @@ def test_linear_layer_is_local_but_along_its_features(axis: int) -> None:
     weight, bias = Parameter(tensor(5, 4)), Parameter(tensor(5))
     single = Single('linear.default', tensor(3, 7, 4), weight, bias)
     if axis == 2:
-        check_global(single, axis)
+        assert check_yields_rows(single, axis).rows == 5
     else:
         assert check_local(single, axis).kind is Kind.ROW
+
+
+def test_linear_layer_by_a_computed_weight_is_local_along_its_outputs() -> None:
+    single = Single('linear.default', Parameter(tensor(7, 4)), tensor(5, 4), tensor(5))
+    assert check_local(single, 0).maps[0](Region(1, 3)) == Region(1, 3)
 
 
 @pytest.mark.parametrize(('name', 'batch'), [('matmul', ()), ('mm', ()), ('bmm', (3,))])
@@ -54,7 +65,7 @@ def test_product_of_batches_is_local_along_the_batch() -> None:
 
 def test_contraction_over_the_rows_is_global() -> None:
     check_global(Single('bmm.default', tensor(1, 3, 4), Parameter(tensor(1, 4, 2))), 2)
-    check_global(Single('matmul.default', tensor(1, 3, 4), Parameter(tensor(4))), 1)
+    check_global(Single('matmul.default', tensor(1, 3, 4), Parameter(tensor(4))), 2)
 
 
 @pytest.mark.parametrize('shape', [(7, 5), (5,), (7, 1), (1,)])
@@ -67,6 +78,21 @@ def test_added_product_is_local(shape: tuple[int, ...]) -> None:
     check_local(added, 1)
 
 
-def test_square_of_a_matrix_is_global() -> None:
+def test_square_of_a_matrix_is_local_along_the_rows_of_its_left_factor() -> None:
     x = tensor(6, 6)
-    check_global(Single('mm.default', x, x), 0)
+    local = check_local(Single('mm.default', x, x), 0)
+    assert [row_map(Region(2, 3)) for row_map in local.maps] == [Region(2, 3), Region(0, 6)]
+
+
+def test_square_of_a_parameter_beside_the_rows_is_global() -> None:
+    weight = Parameter(tensor(6, 6))
+    single = Single('addmm.default', tensor(6, 6), weight, weight)
+    check_local(single, 0)
+
+
+def test_products_with_vectors_are_local() -> None:
+    check_local(Single('mv.default', tensor(7, 4), Parameter(tensor(4))), 0)
+    check_local(Single('addmv.default', tensor(7), Parameter(tensor(7, 4)), tensor(4)), 0)
+    check_local(Single('matmul.default', tensor(2, 7, 4), Parameter(tensor(4))), 1)
+    check_local(Single('outer.default', tensor(7), tensor(5)), 0)
+    check_local(Single('outer.default', Parameter(tensor(7)), tensor(5)), 0)

@@ -4,63 +4,68 @@
 """Matrix products: rows of the left operand, columns of the right one, or batches."""
 from __future__ import annotations
 
-from intradp_ros.operators.aligned import aligned_split
+from intradp_ros.operators.aligned import operands_of
+from intradp_ros.operators.labelled import Label, labelled_split, split_label, Term, trailing
 from intradp_ros.operators.local_operator import Kind
-from intradp_ros.operators.site import follow, Operand, Rule, rules, Site, Split
-
-_ROWS, _COLUMNS = -2, -1
+from intradp_ros.operators.site import Rule, rules, Site, Split
 
 
 def split_linear(site: Site) -> Split | None:
-    """Split a linear layer by rows: the features (last dimension) must be whole."""
-    lead = site.lead()
-    if lead is None or lead[1] == len(site.shape(lead[0])) - 1:
-        return None
-    return follow(site, Kind.ROW, lead[1])
-
-
-def split_product(site: Site, operands: int) -> Split | None:
     """
-    Split a product of two matrices or batches of them, perhaps with a third one added.
+    Split a linear layer by its rows.
 
-    The first factor that is split along a dimension of the result leads; the
+    Where the rows are its input features (a layer that mixes tokens), it
+    needs all of them, and yields any of its output features.
+    """
+    lead = site.lead()
+    operands = operands_of(site)
+    lines = trailing(len(site.shape(operands[0])) - 1)
+    outputs: list[Label] = ['out'] if len(site.shape(operands[1])) > 1 else []
+    terms = [[*lines, 'in'], [*outputs, 'in'], outputs][:len(operands)]
+    split = labelled_split(site, terms, [*lines, *outputs])
+    if split is None and lead is not None and outputs:
+        return split_label(site, terms, [*lines, *outputs], 'out', Kind.GLOBAL)
+    return split
+
+
+def split_product(site: Site) -> Split | None:
+    """
+    Split a product of two matrices, vectors or batches, perhaps with something added first.
+
+    The first operand that is split along a dimension of the result leads; the
     others are cut where they line up with it, and needed whole otherwise.
     """
-    *added, left, right = site.operator.args[:operands]
-    if len({left, right, *added}) < operands:
-        return None
-    if min(len(site.shape(left)), len(site.shape(right))) < 2:
-        return None
-    for factor, contracted in ((left, _COLUMNS), (right, _ROWS)):
-        dim = site.split_dim(factor)
-        if dim is not None and dim - len(site.shape(factor)) != contracted:
-            return _led_by(site, dim - len(site.shape(factor)), left, right)
-    return None
+    *added, left, right = operands_of(site)
+    terms, result = product_terms(len(site.shape(left)), len(site.shape(right)))
+    added_terms = [result[len(result) - len(site.shape(x)):] for x in added]
+    return labelled_split(site, [*added_terms, *terms], result)
 
 
-def _led_by(site: Site, from_right: int, left: Operand, right: Operand) -> Split | None:
-    """Split along a dimension of the result, counted from the last one backwards."""
-    absent = {_COLUMNS: left, _ROWS: right}.get(from_right)
-
-    def place(operand: Operand) -> int:
-        return -1 if operand == absent else len(site.shape(operand)) + from_right
-
-    return aligned_split(site, Kind.ROW, len(site.output_shape) + from_right, place)
-
-
-def split_binary_product(site: Site) -> Split | None:
-    """Split ``left @ right``."""
-    return split_product(site, 2)
+def product_terms(left: int, right: int) -> tuple[list[Term], list[Label]]:
+    """Return the labels of both factors, by their count of dimensions, and of their product."""
+    batches = trailing(max(left, right, 2) - 2)
+    rows: list[Label] = ['rows'] if left > 1 else []
+    columns: list[Label] = ['columns'] if right > 1 else []
+    lefts = [*batches[len(batches) - max(0, left - 2):], *rows, 'in']
+    rights = [*batches[len(batches) - max(0, right - 2):], 'in', *columns]
+    return [lefts, rights], [*batches, *rows, *columns]
 
 
-def split_added_product(site: Site) -> Split | None:
-    """Split ``added + left @ right``."""
-    return split_product(site, 3)
+def split_outer(site: Site) -> Split | None:
+    """Split the product of every element of one vector with every one of another."""
+    return labelled_split(site, [['rows'], ['columns']], ['rows', 'columns'])
 
 
 RULES: dict[str, Rule] = {
     'aten.linear.default': split_linear,
-    **rules(split_binary_product, (
-        'aten.bmm.default', 'aten.matmul.default', 'aten.mm.default')),
-    **rules(split_added_product, ('aten.addmm.default', 'aten.baddbmm.default')),
+    'aten.outer.default': split_outer,
+    **rules(split_product, (
+        'aten.addmm.default',
+        'aten.addmv.default',
+        'aten.baddbmm.default',
+        'aten.bmm.default',
+        'aten.matmul.default',
+        'aten.mm.default',
+        'aten.mv.default',
+    )),
 }

@@ -1,0 +1,49 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Operators told by labels of their dimensions, as in Einstein's notation for products."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from intradp_ros.operators.aligned import aligned_split, operands_of
+from intradp_ros.operators.local_operator import Kind
+from intradp_ros.operators.site import Site, Split
+
+Label = int | str
+Term = Sequence[Label]
+
+
+def labelled_split(
+        site: Site, terms: Sequence[Term], result: Term, kind: Kind = Kind.ROW) -> Split | None:
+    """
+    Split an operator along a label that one of its split operands shares with the result.
+
+    `terms` has the labels of each operand, in the order in which the
+    arguments name them; `result` those of all outputs.  Every operand that
+    has a label of the result must line up with the result along it, or have
+    size 1 there; an operand that lacks the label is needed whole.  Labels
+    that are not in the result are those worked along.  Return None if no
+    operand is split along a label of the result.
+    """
+    operands = operands_of(site)
+    for operand, term in zip(operands, terms):
+        dim = site.split_dim(operand)
+        if dim is not None and term[dim] in result:
+            return split_label(site, terms, result, term[dim], kind)
+    return None
+
+
+def split_label(
+        site: Site, terms: Sequence[Term], result: Term, label: Label,
+        kind: Kind = Kind.ROW) -> Split | None:
+    """Split an operator along a label of the result, whatever its operands are split along."""
+    if any(list(term).count(label) > 1 for term in terms):
+        return None  # a diagonal
+    places = [list(term).index(label) if label in term else -1 for term in terms]
+    return aligned_split(site, kind, list(result).index(label), places)
+
+
+def trailing(count: int) -> list[Label]:
+    """Return labels for `count` dimensions that are broadcast from the right."""
+    return list(range(-count, 0))
