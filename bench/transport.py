@@ -37,7 +37,8 @@ import torch
 from intradp_ros.dds.transport import transport_environment, TRANSPORTS
 from intradp_ros.emulation.network import ADDRESSES, available, DEVICE, shaped_link
 from intradp_ros.operators.region import Region
-from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler, split
+from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
+from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Control, ControlKind, Frame
 
 TCP = 'tcp'

@@ -38,7 +38,7 @@ from intradp_ros.dds.transport import buffer_problem, Transport, transport_in_us
 from intradp_ros.execution.channel import LinkReport
 from intradp_ros.link.window import SendWindow
 from intradp_ros.msg import ChunkAck, SessionControl, TensorChunk
-from intradp_ros.wire.chunking import MAX_CHUNK_BYTES
+from intradp_ros.wire.cutting import MAX_CHUNK_BYTES
 from intradp_ros.wire.frames import Chunk, Control, Frame, MalformedFrameError
 from intradp_ros.wire.quoting import quoted
 from intradp_ros.wire.rejections import Rejections

@@ -18,7 +18,8 @@ from typing import Any
 from std_msgs.msg import Header
 
 from intradp_ros.msg import SessionControl, TensorChunk
-from intradp_ros.wire.chunking import CODECS, MAX_CHUNK_BYTES
+from intradp_ros.wire.codecs.names import ENCODINGS
+from intradp_ros.wire.cutting import MAX_CHUNK_BYTES
 from intradp_ros.wire.dtypes import decode_dtype
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, MalformedFrameError, Stamp
 
@@ -94,7 +95,7 @@ def _check_chunk(message: TensorChunk) -> None:
         ('index', message.chunk < message.count, (message.chunk, message.count)),
         ('region', message.start <= message.stop, (message.start, message.stop)),
         ('shape', len(message.shape) <= MAX_DIMENSIONS, len(message.shape)),
-        ('codec', message.codec in CODECS, message.codec))
+        ('codec', message.codec < len(ENCODINGS), message.codec))
     for cause, possible, value in limits:
         if not possible:
             raise MalformedFrameError(f'a chunk with {cause} {value}', cause)

@@ -21,7 +21,7 @@ from intradp_ros.execution.model import SharedModel
 from intradp_ros.execution.sending import PROTOCOL
 from intradp_ros.operators.region import Region
 from intradp_ros.planning.book import ScheduleBook
-from intradp_ros.wire.chunking import split
+from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Control, ControlKind, MalformedFrameError
 from intradp_ros.wire.quoting import quoted
 

@@ -14,7 +14,8 @@ from intradp_ros.execution.channel import Channel
 from intradp_ros.execution.timeline import Event
 from intradp_ros.operators.local_operator import SplitGraph
 from intradp_ros.planning.schedule import Schedule
-from intradp_ros.wire.chunking import ExpectedTransfer, split
+from intradp_ros.wire.chunking import ExpectedTransfer
+from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Stamp
 
 PROTOCOL = 1
@@ -27,10 +28,8 @@ def expected_transfer(graph: SplitGraph, schedule: Schedule, index: int, target:
         return None
     transfer = schedule.transfers[index]
     value = graph.graph.values[transfer.value]
-    shape, dim = list(value.shape), graph.dims[transfer.value]
-    if dim is not None:
-        shape[dim] = transfer.region.rows
-    return ExpectedTransfer(value.id, transfer.region, value.dtype, tuple(shape))
+    shape = graph.shape(transfer.value, transfer.region.rows)
+    return ExpectedTransfer(value.id, transfer.region, value.dtype, shape)
 
 
 def describe_transfers(graph: SplitGraph, schedule: Schedule) -> tuple[str, ...]:

@@ -2,95 +2,58 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Cutting a transfer into chunks, and putting chunks back together.
+Putting the chunks of a transfer back together.
 
-The bytes of a transfer are cut into `count` chunks of equal size (the last
-one may be smaller), so that the count and the transfer's own size tell where
-each chunk belongs.  The receiver knows from its schedule what must come: a
-chunk is only ever compared with that, and memory is reserved for what is
-expected, never for what a message claims.
+The receiver knows from its schedule what must come: a chunk is only ever
+compared with that, and memory is reserved for what is expected, never for
+what a message claims.
 """
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
 import threading
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from intradp_ros.operators.region import Region
+from intradp_ros.wire.codecs.names import NONE
+from intradp_ros.wire.codecs.patterns import Bytes
+from intradp_ros.wire.codecs.registry import available, CODECS, most_elements, NUMBERS
+from intradp_ros.wire.cutting import chunk_count, chunk_size, CODEC_NONE, MAX_CHUNK_BYTES
 from intradp_ros.wire.dtypes import encode_dtype
-from intradp_ros.wire.frames import Chunk, MalformedFrameError, Stamp
-from intradp_ros.wire.tensors import tensor_bytes, tensor_from_bytes
-
-CODEC_NONE = 0
-#: Codecs that this side can undo; a codec that compresses joins here and in `_Assembly.put`.
-CODECS = frozenset({CODEC_NONE})
-#: No chunk on the wire carries more bytes than this.
-MAX_CHUNK_BYTES = 61440
-NO_STAMP = Stamp()
+from intradp_ros.wire.frames import Chunk, MalformedFrameError
+from intradp_ros.wire.tensors import tensor_from_bytes
 
 _REMEMBERED_DROPS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedTransfer:
-    """What the receiver's own schedule says that a transfer carries: rows of a value."""
+    """
+    What the receiver's own schedule says that a transfer carries: rows of a value.
+
+    `encoding` is the only one that chunks may come in beside plain.
+    """
 
     value: int
     region: Region
     dtype: torch.dtype
     shape: tuple[int, ...]
+    encoding: str = NONE
+
+    @property
+    def elements(self) -> int:
+        """Elements of the whole transfer."""
+        return prod(self.shape)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the whole transfer."""
-        return prod(self.shape) * self.dtype.itemsize
-
-
-def chunk_size(nbytes: int, count: int) -> int:
-    """Return the bytes of each chunk but the last when `nbytes` are cut into `count`."""
-    return -(-nbytes // count)
-
-
-def chunk_count(nbytes: int, chunk_bytes: int) -> int:
-    """Return how many chunks of at most `chunk_bytes` carry `nbytes` (at least one)."""
-    return max(1, -(-nbytes // chunk_bytes))
-
-
-def split(
-    tensor: torch.Tensor, *, session: int, epoch: int, inference: int, schedule: int,
-    transfer: int, value: int, region: Region, chunk_bytes: int, stamp: Stamp = NO_STAMP,
-) -> Iterator[Chunk]:
-    """
-    Cut a transfer into chunks of at most `chunk_bytes` bytes, in order.
-
-    The chunks share the tensor's memory where it is dense and row-major:
-    leave it unchanged until they are sent.
-
-    Raises
-    ------
-    ValueError
-        If `chunk_bytes` is not positive or above `MAX_CHUNK_BYTES`, or the
-        dtype cannot cross the link.
-
-    """
-    if not 0 < chunk_bytes <= MAX_CHUNK_BYTES:
-        raise ValueError(f'chunk_bytes must be 1..{MAX_CHUNK_BYTES}, got {chunk_bytes}')
-    code, bits = encode_dtype(tensor.dtype)
-    data = tensor_bytes(tensor)
-    count = chunk_count(data.nbytes, chunk_bytes)
-    size = chunk_size(data.nbytes, count)
-    for index in range(count):
-        yield Chunk(
-            session=session, epoch=epoch, inference=inference, schedule=schedule,
-            transfer=transfer, value=value, start=region.start, stop=region.stop,
-            chunk=index, count=count, dtype_code=code, dtype_bits=bits, codec=CODEC_NONE,
-            shape=tuple(tensor.shape), data=data[index * size:(index + 1) * size], stamp=stamp)
+        return self.elements * self.dtype.itemsize
 
 
 def check_chunk(chunk: Chunk, expected: ExpectedTransfer) -> None:
@@ -104,7 +67,8 @@ def check_chunk(chunk: Chunk, expected: ExpectedTransfer) -> None:
 
     """
     claims = (
-        ('codec', chunk.codec in CODECS, chunk.codec, sorted(CODECS)),
+        ('codec', chunk.codec in (CODEC_NONE, NUMBERS[expected.encoding]), chunk.codec,
+         expected.encoding),
         ('value', chunk.value == expected.value, chunk.value, expected.value),
         ('region', (chunk.start, chunk.stop) == expected.region,
          (chunk.start, chunk.stop), tuple(expected.region)),
@@ -115,22 +79,41 @@ def check_chunk(chunk: Chunk, expected: ExpectedTransfer) -> None:
         if not right:
             raise MalformedFrameError(
                 f'transfer {chunk.transfer} has {name} {got}, expected {wanted}', name)
-    _check_extent(chunk, expected.nbytes)
+    _check_extent(chunk, expected)
 
 
-def _check_extent(chunk: Chunk, nbytes: int) -> None:
-    """Check that this chunk of this count carries exactly the bytes it must."""
-    count = chunk.count
-    if count < 1 or chunk_count(nbytes, max(1, chunk_size(nbytes, count))) != count:
-        raise MalformedFrameError(f'{nbytes} bytes cannot be {count} chunks', 'count')
+def _check_extent(chunk: Chunk, expected: ExpectedTransfer) -> None:
+    """Check that this chunk of this count carries as much as it must."""
+    count, elements = chunk.count, expected.elements
+    if count < 1 or chunk_count(elements, max(1, chunk_size(elements, count))) != count:
+        raise MalformedFrameError(f'{elements} elements cannot be {count} chunks', 'count')
     if not 0 <= chunk.chunk < count:
         raise MalformedFrameError(f'chunk {chunk.chunk} of {count}', 'index')
-    size = chunk_size(nbytes, count)
-    wanted = min(size, nbytes - chunk.chunk * size)
-    if memoryview(chunk.data).nbytes != wanted:
+    start, stop = _extent(chunk, expected)
+    given, wanted = memoryview(chunk.data).nbytes, stop - start
+    if given != wanted if chunk.codec == CODEC_NONE else not 0 < given < wanted:
         raise MalformedFrameError(
-            f'chunk {chunk.chunk} of {count} has {memoryview(chunk.data).nbytes} bytes, '
-            f'expected {wanted}', 'size')
+            f'chunk {chunk.chunk} of {count} has {given} bytes for {wanted}', 'size')
+    if chunk.codec != CODEC_NONE:
+        _check_codec(wanted, expected)
+
+
+def _check_codec(wanted: int, expected: ExpectedTransfer) -> None:
+    """Check that so many bytes can have been encoded into one chunk, and be decoded here."""
+    if expected.encoding not in available():
+        raise MalformedFrameError(f'this side has no library for {expected.encoding}', 'codec')
+    codec = CODECS[expected.encoding]
+    if not codec.takes(expected.dtype):
+        raise MalformedFrameError(f'{codec.name} takes no {expected.dtype}', 'codec')
+    if wanted > most_elements(codec, expected.dtype, MAX_CHUNK_BYTES) * expected.dtype.itemsize:
+        raise MalformedFrameError(f'{wanted} bytes are too many for one chunk', 'size')
+
+
+def _extent(chunk: Chunk, expected: ExpectedTransfer) -> tuple[int, int]:
+    """Return the bytes of the transfer that a chunk stands for."""
+    size = chunk_size(expected.elements, chunk.count) * expected.dtype.itemsize
+    start = chunk.chunk * size
+    return start, min(start + size, expected.nbytes)
 
 
 class _Assembly:
@@ -141,8 +124,7 @@ class _Assembly:
         self._origin = (first.epoch, first.schedule, first.count)
         self._here = bytearray(first.count)  # no more than the transfer's own bytes
         self._missing = first.count
-        self._size = chunk_size(expected.nbytes, first.count)
-        self._buffer: npt.NDArray[np.uint8] = np.empty(expected.nbytes, dtype=np.uint8)
+        self._buffer: Bytes = np.empty(expected.nbytes, dtype=np.uint8)
 
     def belongs(self, chunk: Chunk) -> bool:
         """Tell whether the chunk was cut in the same way as those before it."""
@@ -153,17 +135,31 @@ class _Assembly:
         return bool(self._here[chunk.chunk])
 
     def put(self, chunk: Chunk) -> bool:
-        """Store a checked chunk; return whether the transfer is now complete."""
+        """
+        Store a checked chunk; return whether the transfer is now complete.
+
+        Raises
+        ------
+        MalformedFrameError
+            If it cannot be decoded; nothing is stored then.
+
+        """
+        start, stop = _extent(chunk, self.expected)
+        self._buffer[start:stop] = _decoded(chunk, stop - start, self.expected)
         self._here[chunk.chunk] = 1
         self._missing -= 1
-        start = chunk.chunk * self._size
-        data = np.frombuffer(chunk.data, dtype=np.uint8)
-        self._buffer[start:start + data.size] = data
         return self._missing == 0
 
     def tensor(self) -> torch.Tensor:
         """Return the complete transfer."""
         return tensor_from_bytes(self._buffer, self.expected.dtype, self.expected.shape)
+
+
+def _decoded(chunk: Chunk, nbytes: int, expected: ExpectedTransfer) -> Bytes:
+    if chunk.codec == CODEC_NONE:
+        return np.frombuffer(chunk.data, dtype=np.uint8)
+    data = memoryview(chunk.data).cast('B')
+    return CODECS[expected.encoding].decode(data, nbytes, expected.dtype)
 
 
 def _repeated(chunk: Chunk) -> MalformedFrameError:
@@ -208,8 +204,8 @@ class Reassembler:
         Raises
         ------
         MalformedFrameError
-            If the chunk disagrees with the schedule, was here before, or
-            its inference is dropped.  Nothing is reserved or stored then.
+            If the chunk disagrees with the schedule, was here before, cannot
+            be decoded, or its inference is dropped.  It is not stored then.
 
         """
         expected = self._expected(chunk)

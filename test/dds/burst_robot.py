@@ -21,7 +21,8 @@ import torch
 
 from intradp_ros.dds.channel import DdsChannel
 from intradp_ros.operators.region import Region
-from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler, split
+from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
+from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Control, ControlKind, Frame
 
 ELEMENTS = 32_500

@@ -18,7 +18,8 @@ import torch
 
 from intradp_ros.dds.channel import DdsChannel
 from intradp_ros.operators.region import Region
-from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler, split
+from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
+from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame
 
 LARGEST = 4_000_000

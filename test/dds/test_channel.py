@@ -24,7 +24,8 @@ from intradp_ros.dds.channel import DdsChannel
 from intradp_ros.dds.convert import chunk_to_message, control_to_message
 from intradp_ros.msg import ChunkAck, SessionControl, TensorChunk
 from intradp_ros.operators.region import Region
-from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler, split
+from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
+from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError
 
 PEER = Path(__file__).with_name('echo_peer.py')

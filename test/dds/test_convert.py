@@ -24,7 +24,7 @@ from intradp_ros.dds.convert import (
     stamp_from_header,
 )
 from intradp_ros.msg import SessionControl, TensorChunk
-from intradp_ros.wire.chunking import MAX_CHUNK_BYTES
+from intradp_ros.wire.cutting import MAX_CHUNK_BYTES
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, MalformedFrameError, Stamp
 
 U32, U64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
@@ -91,7 +91,7 @@ def a_chunk() -> TensorChunk:
 
 
 @pytest.mark.parametrize(('field', 'value', 'cause'), [
-    ('chunk', 2, 'index'), ('count', 0, 'index'), ('start', 5, 'region'), ('codec', 1, 'codec'),
+    ('chunk', 2, 'index'), ('count', 0, 'index'), ('start', 5, 'region'), ('codec', 8, 'codec'),
     ('dtype_code', 3, 'dtype'), ('dtype_bits', 31, 'dtype'),
     ('shape', array('I', [1] * 17), 'shape'),
     ('data', array('B', bytes(MAX_CHUNK_BYTES + 1)), 'size')])

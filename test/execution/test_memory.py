@@ -14,7 +14,7 @@ import torch
 
 from intradp_ros.execution.memory import memory_pair, MemoryChannel
 from intradp_ros.operators.region import Region
-from intradp_ros.wire.chunking import split
+from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame
 
 

@@ -15,14 +15,8 @@ import pytest
 import torch
 
 from intradp_ros.operators.region import Region
-from intradp_ros.wire.chunking import (
-    chunk_count,
-    chunk_size,
-    CODEC_NONE,
-    ExpectedTransfer,
-    Reassembler,
-    split,
-)
+from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
+from intradp_ros.wire.cutting import chunk_count, chunk_size, CODEC_NONE, split
 from intradp_ros.wire.frames import Chunk, MalformedFrameError, Stamp
 
 ADDRESS = {'session': 5, 'epoch': 1, 'schedule': 2, 'transfer': 3, 'value': 4}
@@ -42,14 +36,14 @@ def expecting(tensor: torch.Tensor) -> ExpectedTransfer:
 
 
 @settings(max_examples=200, deadline=None)
-@given(nbytes=st.integers(0, 10**7), chunk_bytes=st.integers(1, 61440))
-def test_the_count_determines_the_cut(nbytes: int, chunk_bytes: int) -> None:
+@given(elements=st.integers(0, 10**7), most=st.integers(1, 61440))
+def test_the_count_determines_the_cut(elements: int, most: int) -> None:
     """Chunks of the size that follows from the count are full, and as many."""
-    count = chunk_count(nbytes, chunk_bytes)
-    size = chunk_size(nbytes, count)
-    assert size <= chunk_bytes
-    assert chunk_count(nbytes, max(1, size)) == count
-    assert (count - 1) * size < max(nbytes, 1) <= max(count * size, 1)
+    count = chunk_count(elements, most)
+    size = chunk_size(elements, count)
+    assert size <= most
+    assert chunk_count(elements, max(1, size)) == count
+    assert (count - 1) * size < max(elements, 1) <= max(count * size, 1)
 
 
 @settings(max_examples=100, deadline=None)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from intradp_ros.operators.region import Region
-from intradp_ros.wire.chunking import split
+from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Chunk, Control, ControlKind
 from intradp_ros.wire.queue import FrameQueue, payload_bytes
 from intradp_ros.wire.rejections import MAX_CAUSES, Rejections
