@@ -68,7 +68,7 @@ def make_plan(subject: Subject, profiles: Mapping[str, Profile], grid: Grid, out
     """
     split = subject.shared.split
     request = PlanRequest(
-        graph_to_json(split.graph), profiles[ROBOT].to_json(), profiles[SERVER].to_json(),
+        graph_to_json(split.captured), profiles[ROBOT].to_json(), profiles[SERVER].to_json(),
         grid.low, grid.high, grid.points, delay, overhead, seed)
     try:
         cost = CostModel.from_profiles(split, profiles)

@@ -45,7 +45,7 @@ class Subject:
     @property
     def graph(self) -> OperatorGraph:
         """The captured model."""
-        return self.shared.split.graph
+        return self.shared.split.captured
 
     def unsplit(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Return the tensors among the unsplit model's results."""

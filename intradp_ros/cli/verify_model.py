@@ -151,8 +151,8 @@ def _trials(subject: Subject, args: argparse.Namespace, advance: Advance) -> Ite
 def precisions(subject: Subject) -> Iterator[tuple[str, SplitGraph, Sequence[torch.Tensor]]]:
     """Yield name, split graph and inputs: in double, if that differs, and in its own precision."""
     split = subject.shared.split
-    wide = in_double(split.graph)
-    if wide.values != split.graph.values:
+    wide = in_double(split.captured)
+    if wide.values != split.captured.values:
         yield 'double', split_graph(wide, split.axis), double_inputs(subject.inputs)
     yield 'own', split, subject.inputs
 
@@ -162,7 +162,7 @@ def _summary(subject: Subject, trials: Sequence[Trial], calibrated: bool) -> dic
     return {
         'model': subject.name, 'digest': subject.shared.digest,
         'exact': all(trial.exact for trial in trials), 'calibrated': calibrated,
-        'axis': subject.shared.split.axis, 'operators': len(subject.graph.operators),
+        'axis': subject.shared.split.axis, 'operators': len(subject.shared.split.operators),
         'split_operators': trials[-1].split_operators, 'split_share': trials[-1].split_share,
         'worst': {precision: max(t.worst for t in trials if t.precision == precision)
                   for precision in precisions},

@@ -33,7 +33,7 @@ class SharedModel:
         """Return the same model split along another axis."""
         if axis == self.split.axis:
             return self
-        return SharedModel(split_graph(self.split.graph, axis), self.digest)
+        return SharedModel(split_graph(self.split.captured, axis), self.digest)
 
 
 def share_graph(graph: OperatorGraph, axis: int | None = None) -> SharedModel:

@@ -8,13 +8,15 @@ Everything that can be known before the inference is settled here: which
 kernel, which rows of which piece, what may be freed when.  A value lives as
 pieces, each in a slot: what was computed in one step or came in one
 transfer.  An operator that needs rows of several pieces gets them
-concatenated; one that needs part of a piece gets a view.
+concatenated; one that needs part of a piece gets a view.  Records of a
+folded value are concatenated as they are.
 """
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from intradp_ros.execution.tiling import tiling
 from intradp_ros.operators.local_operator import Kernel, Parameters, SplitGraph
 from intradp_ros.operators.region import Region
 from intradp_ros.planning.schedule import Compute, Receive, Schedule, Send, Step, Transfer
@@ -187,6 +189,9 @@ class _Compiler:
         return self.gathered[key]
 
     def cover(self, value: int, need: Region) -> Iterable[Cut]:
+        if value in self.split.folded:
+            yield from self.joined(value, need)
+            return
         dim = self.split.dims[value] or 0
         at = need.start
         while at < need.stop:
@@ -198,6 +203,14 @@ class _Compiler:
             stop = min(need.stop, piece.region.stop)
             yield piece.slot, dim, at - piece.region.start, stop - at
             at = stop
+
+    def joined(self, value: int, need: Region) -> Iterable[Cut]:
+        pieces = self.by_value.get(value, [])
+        chain = tiling([p.region for p in pieces], need)
+        if chain is None:
+            raise ValueError(f'records of rows {need} of value {value} are read but the pieces '
+                             f'{[tuple(p.region) for p in pieces]} do not tile them')
+        return [(pieces[i].slot, self.split.dims[value] or 0, 0, 1) for i in chain]
 
     def finish(self, outputs: Sequence[int]) -> Program:
         slots = {v: self.rows(v, self.split.whole(v)) for v in outputs}

@@ -10,6 +10,7 @@ import torch
 
 from intradp_ros.execution.interpreter import Execution
 from intradp_ros.execution.program import compile_steps
+from intradp_ros.execution.tiling import missing_piece
 from intradp_ros.execution.timeline import Recorder
 from intradp_ros.operators.local_operator import Parameters, SplitGraph
 from intradp_ros.operators.region import EMPTY, Region
@@ -31,8 +32,8 @@ def missing_steps(split: SplitGraph, held: Mapping[int, Sequence[Region]]) -> li
         region = EMPTY
         for value in op.operator.outputs:
             if value is not None:
-                missing = _still_missing(demand.get(value, EMPTY), held.get(value, ()))
-                region = region.hull(missing)
+                find = missing_piece if value in split.folded else _still_missing
+                region = region.hull(find(held.get(value, ()), demand.get(value, EMPTY)))
         if not region:
             continue
         steps.append(Compute(op.operator.id, region))
@@ -41,7 +42,7 @@ def missing_steps(split: SplitGraph, held: Mapping[int, Sequence[Region]]) -> li
     return steps[::-1]
 
 
-def _still_missing(demand: Region, held: Sequence[Region]) -> Region:
+def _still_missing(held: Sequence[Region], demand: Region) -> Region:
     """Trim held rows off both ends of what is demanded."""
     start, stop = demand
     for region in sorted(held):

@@ -55,7 +55,7 @@ def rebuild(
     changed = [
         replace(op, args=map_refs(op.args, follow), kwargs=map_refs(op.kwargs, follow))
         for op in (graph.operators if operators is None else operators)]
-    live = _live(changed, outputs)
+    live = live_operators(changed, outputs)
     return _renumber(graph, every, live, outputs, known)
 
 
@@ -68,11 +68,11 @@ def unique_name(name: str, taken: Mapping[str, Any]) -> str:
     return free
 
 
-def _live(operators: list[Operator], outputs: tuple[Any, ...]) -> list[Operator]:
+def live_operators(operators: Iterable[Operator], outputs: tuple[Any, ...]) -> list[Operator]:
     """Drop operators whose results nobody reads; results that nobody reads become None."""
     needed = {ref.value for ref in iter_refs(outputs, ValueRef)}
     live = []
-    for op in reversed(operators):
+    for op in reversed(list(operators)):
         results = tuple(v if v in needed else None for v in op.outputs)
         if any(v is not None for v in results):
             needed.update(op.inputs)

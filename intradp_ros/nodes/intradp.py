@@ -150,7 +150,7 @@ class _SharedForward:
         finally:
             self.model.forward = self
         profile = profile_model(shared, tensors, self.owner.log)
-        watch = _ServerWatch(self.owner, graph_to_json(shared.split.graph), profile)
+        watch = _ServerWatch(self.owner, graph_to_json(shared.split.captured), profile)
         channel = DdsChannel(watch.context, self.owner.server, 'robot',
                              namespace=self.owner.namespace)
         self.client = RobotClient(shared, channel, self.owner._predictor, self.owner.log,

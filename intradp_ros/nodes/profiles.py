@@ -12,6 +12,7 @@ import torch
 from intradp_ros.execution.model import SharedModel
 from intradp_ros.graph.serialise import graph_from_json, graph_to_json
 from intradp_ros.msg import OperatorProfile
+from intradp_ros.operators.split_graph import split_graph
 from intradp_ros.profiling.cache import cached_profile
 from intradp_ros.profiling.measure import measure_profile
 from intradp_ros.profiling.profile import Profile
@@ -58,7 +59,7 @@ def check_profile(message: OperatorProfile) -> None:
     profile = Profile.from_json(message.profile)
     if profile.digest != message.digest:
         raise ValueError(f'a profile for model {profile.digest} in a message for {message.digest}')
-    operators = len(graph_from_json(message.graph).operators)
+    operators = len(split_graph(graph_from_json(message.graph), profile.axis).operators)
     if operators != len(profile.timings):
         raise ValueError(f'{len(profile.timings)} timings for {operators} operators')
 
@@ -66,6 +67,6 @@ def check_profile(message: OperatorProfile) -> None:
 def profile_message(role: str, model: SharedModel, profile: Profile) -> OperatorProfile:
     """Return a profile as message, with the graph that the planner needs."""
     return OperatorProfile(role=role, digest=model.digest, device=profile.device,
-                           graph=graph_to_json(model.split.graph), profile=profile.to_json())
+                           graph=graph_to_json(model.split.captured), profile=profile.to_json())
 
 

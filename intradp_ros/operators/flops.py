@@ -51,7 +51,7 @@ def operator_flops(graph: OperatorGraph, operator: Operator) -> int:
     input and output.  Moving elements counts nothing.
     """
     shapes = _Shapes(graph, operator)
-    name = operator.target.removeprefix('aten.').partition('.')[0].lstrip('_')
+    name = operator.target.rpartition('.')[0].rpartition('.')[2].lstrip('_')
     if not shapes.outputs or name in _MOVES:
         return 0
     count = _COUNTS.get(name)
@@ -84,7 +84,8 @@ def _product(shapes: _Shapes) -> int:
     return 2 * shapes.output * shapes.operands[0][-1]
 
 
-def _added_product(shapes: _Shapes) -> int:
+def _contracting_second(shapes: _Shapes) -> int:
+    """Multiply-adds, where the second operand's last dimension is the contracted one."""
     return 2 * shapes.output * shapes.operands[1][-1]
 
 
@@ -114,9 +115,9 @@ _COUNTS: dict[str, _Count] = {
     **dict.fromkeys(
         ('conv_transpose1d', 'conv_transpose2d', 'conv_transpose3d'), _transposed_convolution),
     'convolution': _any_convolution,
-    **dict.fromkeys(('linear', 'matmul', 'mm', 'bmm'), _product),
-    **dict.fromkeys(('addmm', 'baddbmm'), _added_product),
-    'scaled_dot_product_attention': _attention,
+    **dict.fromkeys(('linear', 'matmul', 'mm', 'bmm', 'partial_product'), _product),
+    **dict.fromkeys(('addmm', 'baddbmm', 'partial_linear'), _contracting_second),
+    **dict.fromkeys(('scaled_dot_product_attention', 'partial_attention'), _attention),
     **{f'{kind}_pool{n}d{suffix}': _windows
        for kind in ('max', 'avg') for n in (1, 2, 3) for suffix in ('', '_with_indices')},
 }

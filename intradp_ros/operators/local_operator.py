@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -63,6 +63,14 @@ class SplitGraph:
     piece computed for some rows has length 1 along its dimension, and can be
     used for exactly these rows only: pieces are joined, never narrowed.  Its
     shape in the graph is that of one record.
+
+    `graph` is the graph that runs.  Where reductions were taken apart, its
+    operators are others than those of the user's model, which is `captured`
+    and the one that digests, archives and comparisons are about; values of
+    both have the same ids.
+
+    Where `channels_last` is true, kernels return images in that layout, and
+    run fastest on rows that have it.
     """
 
     graph: OperatorGraph
@@ -71,6 +79,13 @@ class SplitGraph:
     rows: tuple[int, ...]
     operators: tuple[LocalOperator, ...]
     folded: frozenset[int] = frozenset()
+    channels_last: bool = False
+    source: OperatorGraph | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def captured(self) -> OperatorGraph:
+        """The graph that was split."""
+        return self.source or self.graph
 
     def whole(self, value: int) -> Region:
         """Return the region of all rows of a value."""
@@ -81,3 +96,17 @@ class SplitGraph:
         if value in self.folded:
             return self.graph.values[value].nbytes if rows > 0 else 0
         return self.graph.values[value].nbytes // self.rows[value] * rows
+
+    def shape(self, value: int, rows: int) -> tuple[int, ...]:
+        """Shape of a piece of that many rows of a value."""
+        shape, dim = self.graph.values[value].shape, self.dims[value]
+        if dim is None or value in self.folded:
+            return shape
+        return (*shape[:dim], rows, *shape[dim + 1:])
+
+    def cut(self, value: int, whole: torch.Tensor, need: Region) -> torch.Tensor:
+        """Return rows of a whole value as a view; all records of a folded one."""
+        dim = self.dims[value]
+        if dim is None or value in self.folded:
+            return whole
+        return whole.narrow(dim, need.start, need.rows)

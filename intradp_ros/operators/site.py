@@ -82,6 +82,7 @@ class Split:
 
     `dim` is the split dimension of all outputs that are read (None: not
     split, `rows` is 1); the other fields are those of `LocalOperator`.
+    `folded` tells that some rows give one record (see `SplitGraph.folded`).
     """
 
     kind: Kind
@@ -89,6 +90,7 @@ class Split:
     rows: int
     maps: tuple[RowMap, ...]
     bind: Callable[[Region, Parameters], Kernel]
+    folded: bool = False
 
 
 Rule = Callable[[Site], 'Split | None']

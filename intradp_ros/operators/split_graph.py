@@ -4,10 +4,12 @@
 """Split an operator graph: choose the axis, follow it, and find the local operators."""
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from intradp_ros.graph.operator_graph import Operator, OperatorGraph
 from intradp_ros.operators.local_operator import LocalOperator, SplitGraph
+from intradp_ros.operators.reductions import RULES as PARTS_OF_REDUCTIONS
+from intradp_ros.operators.reductions.rewrite import fold_reductions
 from intradp_ros.operators.rules import rule_for
 from intradp_ros.operators.rules.whole import split_whole
 from intradp_ros.operators.site import normal_dim, Site, Split
@@ -21,6 +23,7 @@ class _Tracks:
 
     dims: list[int | None] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
+    folded: set[int] = field(default_factory=set)
 
     def put(self, value: int, dim: int | None, rows: int) -> None:
         self.dims[value], self.rows[value] = dim, rows
@@ -38,6 +41,8 @@ def split_graph(graph: OperatorGraph, axis: int | None = None) -> SplitGraph:
     rank are cut along the same dimension.
 
     Operators without a rule, and such that a rule finds unfit, are global.
+    Global reductions that can be computed from records of parts are replaced
+    by operators that do so; `SplitGraph.captured` is still the graph given.
 
     Raises
     ------
@@ -48,13 +53,22 @@ def split_graph(graph: OperatorGraph, axis: int | None = None) -> SplitGraph:
     lead = _leading_input(graph)
     shape = graph.values[lead].shape if lead is not None else ()
     chosen = _default_axis(shape) if axis is None else _checked_axis(graph, lead, axis)
+    split = _follow_axis(graph, chosen, shape)
+    while (taken_apart := fold_reductions(split)) is not None:
+        split = replace(_follow_axis(taken_apart, chosen, shape), source=graph)
+    return split
+
+
+def _follow_axis(graph: OperatorGraph, chosen: int, shape: tuple[int, ...]) -> SplitGraph:
+    """Split inputs of the rank of `shape` along the axis, and every operator by its rule."""
     tracks = _Tracks([None] * len(graph.values), [1] * len(graph.values))
     for value in graph.inputs:
         own = graph.values[value].shape
         if shape and len(own) == len(shape) and own[chosen] > 1:
             tracks.put(value, chosen, own[chosen])
     operators = tuple(_localise(graph, operator, tracks) for operator in graph.operators)
-    return SplitGraph(graph, chosen, tuple(tracks.dims), tuple(tracks.rows), operators)
+    return SplitGraph(graph, chosen, tuple(tracks.dims), tuple(tracks.rows), operators,
+                      frozenset(tracks.folded))
 
 
 def _leading_input(graph: OperatorGraph) -> int | None:
@@ -98,6 +112,7 @@ def _localise(graph: OperatorGraph, operator: Operator, tracks: _Tracks) -> Loca
     for value in operator.outputs:
         if value is not None:
             tracks.put(value, split.dim, split.rows)
+            tracks.folded |= {value} if split.folded else set()
     return LocalOperator(operator, split.kind, split.rows, split.maps, split.bind)
 
 
@@ -106,9 +121,10 @@ def _local_split(site: Site) -> Split | None:
     outputs = [site.graph.values[v].shape for v in site.operator.outputs if v is not None]
     if not outputs or all(site.dims[v] is None for v in site.operator.inputs):
         return None
-    rule = rule_for(site.operator.target, site.call.function)
+    target = site.operator.target
+    rule = PARTS_OF_REDUCTIONS.get(target) or rule_for(target, site.call.function)
     split = rule(site) if rule else None
-    if split is None or split.dim is None:
+    if split is None or split.dim is None or split.folded:
         return split
     fits = split.rows > 1 and all(
         split.dim < len(shape) and shape[split.dim] == split.rows for shape in outputs)

@@ -95,7 +95,7 @@ def verify(
     if parts < 2:
         raise ValueError(f'a graph is verified in 2 or more parts, got {parts}')
     graph = split.graph
-    expected = run_graph(graph, inputs)
+    expected = run_graph(split.captured, inputs)
     with torch.inference_mode():
         values = _run_in_parts(split, inputs, parts, random.Random(seed))
     errors = tuple(
@@ -115,9 +115,7 @@ def run_part(
     kernel = local.bind(region, split.graph.parameters)
     handed = []
     for value, row_map in zip(local.operator.inputs, local.maps):
-        dim, need = split.dims[value], row_map(region)
-        whole = values[value]
-        handed.append(whole if dim is None else whole.narrow(dim, need.start, need.rows))
+        handed.append(split.cut(value, values[value], row_map(region)))
     return kernel(handed)
 
 

@@ -4,7 +4,7 @@
 """Timing every operator at several region heights on this machine's own hardware."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import time
 from typing import Any
 
@@ -15,7 +15,8 @@ from intradp_ros.graph.serialise import digest
 from intradp_ros.operators.local_operator import Kernel, LocalOperator, Parameters, SplitGraph
 from intradp_ros.operators.region import Region
 from intradp_ros.profiling.device import device_name
-from intradp_ros.profiling.profile import OperatorTiming, Profile
+from intradp_ros.profiling.encodings import measure_encodings
+from intradp_ros.profiling.profile import EncodingTiming, OperatorTiming, Profile
 
 HEIGHTS = (1.0, 0.5, 0.25, 0.125, 0.0625)
 Progress = Callable[[int, int], None]
@@ -43,9 +44,30 @@ def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
             if progress:
                 progress(len(timings), len(split.operators))
         whole = _seconds_of_graph(split, inputs)
+        encodings = _encodings(split, inputs)
     total = sum(timing.seconds[-1] for timing in timings)
-    return Profile(digest(split.graph), split.axis, device_name(), torch.get_num_threads(),
-                   tuple(timings), whole, whole / total if total > 0 else 1.0)
+    return Profile(digest(split.captured), split.axis, device_name(), torch.get_num_threads(),
+                   tuple(timings), whole, whole / total if total > 0 else 1.0,
+                   encodings=encodings)
+
+
+def _encodings(split: SplitGraph, inputs: Sequence[torch.Tensor],
+               ) -> tuple[dict[str, EncodingTiming], ...]:
+    """Return for each value what encodings do to it; nothing for records of folded ones."""
+    found: list[dict[str, EncodingTiming]] = [{} for _ in split.rows]
+    values = dict(zip(split.graph.inputs, inputs))
+
+    def look(new: Iterable[int | None]) -> None:
+        for v in new:
+            if v is not None and v not in split.folded:
+                found[v] = measure_encodings(values[v])
+
+    look(split.graph.inputs)
+    for op in split.operators:
+        _run_whole(op, split.graph.parameters, values)
+        look(op.operator.outputs)
+        _free(split, op, values)
+    return tuple(found)
 
 
 def _walk(split: SplitGraph, inputs: Sequence[torch.Tensor],
@@ -56,9 +78,14 @@ def _walk(split: SplitGraph, inputs: Sequence[torch.Tensor],
         tensors = [values[v] for v in op.operator.inputs]
         yield op, tensors
         _run_whole(op, split.graph.parameters, values)
-        for v in op.operator.inputs:
-            if split.graph.consumers[v][-1] == op.operator.id:
-                values.pop(v, None)
+        _free(split, op, values)
+
+
+def _free(split: SplitGraph, op: LocalOperator, values: dict[int, torch.Tensor]) -> None:
+    """Let go of values that no later operator reads."""
+    for v in op.operator.inputs:
+        if split.graph.consumers[v][-1] == op.operator.id:
+            values.pop(v, None)
 
 
 def _run_whole(op: LocalOperator, parameters: Parameters, values: dict[int, torch.Tensor]) -> None:
@@ -85,9 +112,7 @@ def _prepared(op: LocalOperator, tensors: Sequence[torch.Tensor], split: SplitGr
     region = Region(start, start + count)
     cut = []
     for value, rowmap, tensor in zip(op.operator.inputs, op.maps, tensors):
-        need, dim = rowmap(region), split.dims[value]
-        cut.append(tensor if dim is None or need.rows == tensor.shape[dim]
-                   else tensor.narrow(dim, need.start, need.rows))
+        cut.append(split.cut(value, tensor, rowmap(region)))
     return op.bind(region, split.graph.parameters), cut
 
 

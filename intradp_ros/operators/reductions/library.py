@@ -1,0 +1,33 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Operators that no user's model has: parts of reductions, known to torch by their schemas."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+
+NAMESPACE = 'intradp'
+_LIBRARY = torch.library.Library(NAMESPACE, 'DEF')
+_Function = TypeVar('_Function', bound=Callable[..., Any])
+
+
+def operator(schema: str) -> Callable[[_Function], _Function]:
+    """
+    Make a function an operator of torch with this schema (without the namespace).
+
+    Operators of that kind call other operators, so they run wherever those do.
+    """
+    def register(function: _Function) -> _Function:
+        name = _LIBRARY.define(schema)
+        _LIBRARY.impl(name.partition('::')[2] or name, function, 'CompositeExplicitAutograd')
+        return function
+
+    return register
+
+
+def target(function: Callable[..., Any]) -> str:
+    """Return the target by which the graph names an operator that a function implements."""
+    return f'{NAMESPACE}.{function.__name__}.default'

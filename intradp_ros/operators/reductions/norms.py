@@ -1,0 +1,124 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Normalisation by statistics of all rows: their records travel, rows are normalised where they are.
+
+Three operators stand for one: the records of a part, the coefficients that
+follow from all records, and the rows by the coefficients.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from intradp_ros.operators.local_operator import Kind
+from intradp_ros.operators.reductions.draft import Draft, Reduction, summing_dtype
+from intradp_ros.operators.reductions.library import operator, target
+from intradp_ros.operators.reductions.moments import (
+    dim_records,
+    group_records,
+    merged,
+    total_moments,
+)
+from intradp_ros.operators.site import follow, Rule, Site, Split
+
+
+@operator('norm_coefficients(Tensor records, Tensor? weight, Tensor? bias, int[] shape, float eps)'
+          ' -> Tensor')
+def norm_coefficients(
+        records: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None,
+        shape: list[int], eps: float) -> torch.Tensor:
+    """Return factor and shift, shape (2, N, C), of every image and channel."""
+    count, mean, squares = merged(records)
+    images, channels = shape
+    each = channels * images // mean.numel()
+    factor = (squares / count + eps).rsqrt()
+    shift = -mean * factor
+    factor, shift = (x.repeat_interleave(each).view(images, channels) for x in (factor, shift))
+    if weight is not None:
+        factor, shift = factor * weight, shift * weight
+    return torch.stack((factor, shift if bias is None else shift + bias))
+
+
+@operator('scale_and_shift(Tensor x, Tensor coefficients) -> Tensor')
+def scale_and_shift(x: torch.Tensor, coefficients: torch.Tensor) -> torch.Tensor:
+    """Apply coefficients (2, N, C) to `x` (N, C, rows...)."""
+    factor, shift = coefficients.view(2, *x.shape[:2], *[1] * (x.dim() - 2))
+    return (x * factor).add_(shift).to(x.dtype)
+
+
+def split_scaling(site: Site) -> Split | None:
+    """Split along the rows; the coefficients are needed whole."""
+    lead = site.lead()
+    return follow(site, Kind.ELEMENT, lead[1]) if lead and lead[1] > 1 else None
+
+
+def fold_group_norm(draft: Draft) -> Draft | None:
+    """Fold a group normalisation."""
+    return _fold(draft, draft.site.call.argument('num_groups'))
+
+
+def fold_instance_norm(draft: Draft) -> Draft | None:
+    """Fold an instance normalisation by its own statistics: each channel is a group."""
+    if not draft.site.call.argument('use_input_stats'):
+        return None
+    return _fold(draft, draft.shape(draft.site.operator.args[0])[1])
+
+
+def _fold(draft: Draft, groups: int) -> Draft | None:
+    lead, call = draft.split_input, draft.site.call
+    if lead is None or lead[1] < 2 or len(draft.site.operator.inputs) > 1:
+        return None
+    x, dtype = lead[0], draft.dtype(lead[0])
+    each = list(draft.shape(x)[:2])
+    coefficients = draft.add(
+        norm_coefficients, group_records(draft, groups), call.argument('weight'),
+        call.argument('bias'), each, float(call.argument('eps')), shape=(2, *each),
+        dtype=summing_dtype(dtype))
+    return draft.finish(scale_and_shift, x, coefficients)
+
+
+def fold_layer_norm(draft: Draft) -> Draft | None:
+    """Fold a layer normalisation whose last dimensions hold the rows."""
+    lead, call = draft.split_input, draft.site.call
+    if lead is None or not draft.site.only_first_output():
+        return None
+    x, dtype = lead[0], draft.dtype(lead[0])
+    shape = draft.shape(x)
+    first = len(shape) - len(call.argument('normalized_shape'))
+    if lead[1] < first or dtype != summing_dtype(dtype):
+        return None
+    one_each = (*shape[:first], *[1] * (len(shape) - first))
+    records = dim_records(draft, range(first, len(shape)))
+    variance, mean = draft.add_several(
+        total_moments, records, 0.0, one_each, dtype, shapes=[one_each] * 2, dtype=dtype)
+    return _normalise(draft, x, variance, mean)
+
+
+def _normalise(draft: Draft, x: Any, variance: Any, mean: Any) -> Draft:
+    """Write the normalisation with operators that are split element by element."""
+    call, like = draft.site.call, {'dtype': draft.dtype(x)}
+    some = {'shape': draft.shape(variance), **like}
+    every = {'shape': draft.shape(x), **like}
+    steps: list[tuple[str, Any]] = [
+        ('aten.sub.Tensor', mean),
+        ('aten.mul.Tensor', draft.add('aten.rsqrt.default', draft.add(
+            'aten.add.Scalar', variance, float(call.argument('eps')), **some), **some))]
+    weight, bias = call.argument('weight'), call.argument('bias')
+    steps += [('aten.mul.Tensor', weight)] if weight else []
+    steps += [('aten.add.Tensor', bias)] if bias else []
+    for called, operand in steps[:-1]:
+        x = draft.add(called, x, operand, **every)
+    return draft.finish(steps[-1][0], x, steps[-1][1])
+
+
+RULES: dict[str, Rule] = {target(scale_and_shift): split_scaling}
+
+REDUCTIONS: dict[str, Reduction] = {
+    'aten.group_norm.default': fold_group_norm,
+    'aten.instance_norm.default': fold_instance_norm,
+    'aten.layer_norm.default': fold_layer_norm,
+    'aten.native_layer_norm.default': fold_layer_norm,
+}
