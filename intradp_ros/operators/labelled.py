@@ -24,9 +24,12 @@ def labelled_split(
     has a label of the result must line up with the result along it, or have
     size 1 there; an operand that lacks the label is needed whole.  Labels
     that are not in the result are those worked along.  Return None if no
-    operand is split along a label of the result.
+    operand is split along a label of the result, or there is an operand
+    without labels.
     """
     operands = operands_of(site)
+    if len(operands) != len(terms):
+        return None
     for operand, term in zip(operands, terms):
         dim = site.split_dim(operand)
         if dim is not None and term[dim] in result:

@@ -39,15 +39,6 @@ def split_normalisation(site: Site) -> Split | None:
     return follow(site, Kind.ROW, lead[1])
 
 
-def split_embedding(site: Site) -> Split | None:
-    """Split a look-up of embeddings along the indices."""
-    indices = site.call.argument('indices')
-    dim = site.split_dim(indices)
-    if dim is None or site.operator.inputs[0] != indices.value:
-        return None
-    return follow(site, Kind.ROW, dim)
-
-
 def _dims(site: Site) -> set[int]:
     """Return the dimensions an operator works along; none given means all."""
     rank = len(site.shape(site.operator.args[0]))
@@ -90,5 +81,4 @@ RULES: dict[str, Rule] = {
     )),
     **rules(split_normalisation, (
         'aten.layer_norm.default', 'aten.native_layer_norm.default', 'aten.rms_norm.default')),
-    'aten.embedding.default': split_embedding,
 }
