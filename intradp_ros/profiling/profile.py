@@ -55,6 +55,20 @@ class OperatorTiming:
         return table
 
 
+@dataclass(frozen=True, slots=True)
+class EncodingTiming:
+    """
+    What an encoding does to a value on a device.
+
+    `ratio` of its bytes are left; `encode` and `decode` are seconds for each
+    of its bytes.
+    """
+
+    ratio: float
+    encode: float
+    decode: float
+
+
 @dataclass(frozen=True)
 class Profile:
     """
@@ -62,6 +76,8 @@ class Profile:
 
     `scale` corrects the sum of single operators to the measured time of the
     whole graph (`whole_seconds`), as caches are shared between operators.
+    `encodings` has an entry for each value of the graph: what those encodings
+    do to it that this device has, and that make it smaller.
     """
 
     digest: str
@@ -72,6 +88,7 @@ class Profile:
     whole_seconds: float
     scale: float = 1.0
     power: PowerStates = XAVIER_NX
+    encodings: tuple[Mapping[str, EncodingTiming], ...] = ()
 
     def to_json(self) -> str:
         """Return the profile as JSON text."""
@@ -99,7 +116,8 @@ class Profile:
         profile = cls(str(data['digest']), int(data['axis']), str(data['device']),
                       int(data['threads']), timings,
                       float(data['whole_seconds']), float(data['scale']),
-                      PowerStates(**data['power']))
+                      PowerStates(**data['power']),
+                      tuple(_encodings(e) for e in data['encodings']))
         if not (profile.whole_seconds > 0 and profile.scale > 0):
             raise ValueError('not a profile: times must be positive')
         return profile
@@ -112,3 +130,13 @@ def _timing(data: Mapping[str, Any]) -> OperatorTiming:
     if not rows or len(rows) != len(seconds) or rows[0] < 1 or not ascending or not positive:
         raise ValueError(f'not a profile: bad timing {rows} {seconds}')
     return OperatorTiming(rows, seconds)
+
+
+def _encodings(data: Mapping[str, Mapping[str, Any]]) -> dict[str, EncodingTiming]:
+    found = {str(name): EncodingTiming(float(t['ratio']), float(t['encode']), float(t['decode']))
+             for name, t in data.items()}
+    for name, t in found.items():
+        if not (0 < t.ratio <= 1 and 0 <= t.encode < float('inf')
+                and 0 <= t.decode < float('inf')):
+            raise ValueError(f'not a profile: bad timing of {name}: {t}')
+    return found
