@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -19,21 +19,38 @@ Floats = npt.NDArray[np.float64]
 @dataclass(frozen=True, slots=True)
 class LinkModel:
     """
-    A full-duplex link with one queue each way.
+    A link with a queue each way, or, if `shared`, with one queue for both.
 
     Rates in bytes per second, `delay` (one way) and `overhead` (per
-    transfer, on top of its bytes) in seconds.
+    transfer, on top of its bytes) in seconds.  Shared is what both ways
+    share the air of, as in Wi-Fi: one transfer at a time has all of its rate.
     """
 
     up: float
     down: float
     delay: float = 0.0
     overhead: float = 0.0
+    shared: bool = False
 
     @classmethod
-    def symmetric(cls, mbps: float, delay: float = 0.0, overhead: float = 0.0) -> LinkModel:
+    def symmetric(cls, mbps: float, delay: float = 0.0, overhead: float = 0.0,
+                  shared: bool = False) -> LinkModel:
         """Return a link of that many Mbit/s each way."""
-        return cls(mbps * 125e3, mbps * 125e3, delay, overhead)
+        return cls(mbps * 125e3, mbps * 125e3, delay, overhead, shared)
+
+
+@dataclass(frozen=True, slots=True)
+class WireCost:
+    """
+    What an encoding does to a value.
+
+    `ratio` of its bytes cross the link; `encode` and `decode` are seconds for
+    each plain byte, by device.
+    """
+
+    ratio: float = 1.0
+    encode: Mapping[str, float] = field(default_factory=dict)
+    decode: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -42,11 +59,19 @@ class CostModel:
     Compute seconds of every operator on every device.
 
     ``seconds[device][operator]`` is an array indexed by the count of rows,
-    0 to all.
+    0 to all.  ``wire[value, encoding]`` says what encodings do; of those
+    that are not there it is not known, and rows are charged as plain ones.
     """
 
     split: SplitGraph
     seconds: Mapping[str, tuple[Floats, ...]]
+    wire: Mapping[tuple[int, str], WireCost] = field(default_factory=dict)
+
+    def scaled(self, factors: Mapping[str, float]) -> CostModel:
+        """Return the model of devices that are slower by some factors (loaded, throttled)."""
+        return replace(self, seconds={
+            device: tuple(table * factors.get(device, 1.0) for table in tables)
+            for device, tables in self.seconds.items()})
 
     @classmethod
     def from_profiles(cls, split: SplitGraph, profiles: Mapping[str, Profile]) -> CostModel:
@@ -67,4 +92,20 @@ class CostModel:
         return cls(split, {
             device: tuple(timing.table(op.rows) * profile.scale
                           for timing, op in zip(profile.timings, split.operators))
-            for device, profile in profiles.items()})
+            for device, profile in profiles.items()}, wire_costs(profiles))
+
+
+def wire_costs(profiles: Mapping[str, Profile]) -> dict[tuple[int, str], WireCost]:
+    """
+    Return what encodings do that all devices have, by value and encoding.
+
+    Ratios are those of the first profile, the robot's: its inputs are the
+    sensor's.
+    """
+    costs: dict[tuple[int, str], WireCost] = {}
+    for value, timings in enumerate(zip(*(p.encodings for p in profiles.values()))):
+        for name in set.intersection(*map(set, timings)):
+            costs[value, name] = WireCost(
+                timings[0][name].ratio, {d: t[name].encode for d, t in zip(profiles, timings)},
+                {d: t[name].decode for d, t in zip(profiles, timings)})
+    return costs

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from intradp_ros.operators.local_operator import SplitGraph
-from intradp_ros.planning.cost import CostModel, LinkModel
+from intradp_ros.planning.cost import CostModel, LinkModel, WireCost
 from intradp_ros.planning.schedule import Compute, ROBOT, Schedule, Send, Step
 
 
@@ -112,13 +112,17 @@ class _Run:
 
     def send(self, device: str, index: int) -> None:
         transfer = self.schedule.transfers[index]
-        nbytes = self.cost.split.nbytes(transfer.value, transfer.region.rows)
+        plain = self.cost.split.nbytes(transfer.value, transfer.region.rows)
+        wire = self.cost.wire.get((transfer.value, transfer.encoding), WireCost())
+        nbytes = round(plain * wire.ratio)
         rate = self.link.up if device == ROBOT else self.link.down
-        start = max(self.link_free[device], self.clock[device])
+        encoded = self.clock[device] + plain * wire.encode.get(device, 0.0)
+        start = max(self.link_free[device], encoded)
         stop = start + self.link.overhead + nbytes / rate
         self.link_free[device] = stop
         self.bytes[device] += nbytes
-        self.arrival[index] = stop + self.link.delay
+        self.arrival[index] = (stop + self.link.delay
+                               + plain * wire.decode.get(transfer.target, 0.0))
         if self.trace:
             name = self.cost.split.graph.values[transfer.value].name
             lane = 'uplink' if device == ROBOT else 'downlink'
