@@ -13,6 +13,7 @@ import torch
 from intradp_ros.execution.mailbox import InferenceAbandonedError, Mailbox
 from intradp_ros.execution.program import Await, Emit, Gather, Program, Run
 from intradp_ros.execution.timeline import Recorder
+from intradp_ros.operators.variants import in_layout
 
 SendTransfer = Callable[[int, torch.Tensor], None]
 Slots = list[Any]
@@ -50,7 +51,7 @@ class Execution:
                 self._loop()
         finally:
             self.recorder.close(time.monotonic())
-        return {v: self.slots[slot] for v, slot in self.program.outputs.items()}
+        return {v: self.slots[slot].contiguous() for v, slot in self.program.outputs.items()}
 
     def _loop(self) -> None:
         slots, mailbox, recorder = self.slots, self.mailbox, self.recorder
@@ -65,17 +66,18 @@ class Execution:
                 self.send(instruction.transfer, slots[instruction.slot])
             else:
                 slots[instruction.result] = self._await(instruction)
+            for slot in instruction.free:  # before any failure: some may be overwritten
+                slots[slot] = None
             if mailbox.failure:
                 raise InferenceAbandonedError(mailbox.failure)
-            for slot in instruction.free:
-                slots[slot] = None
 
     def _await(self, instruction: Await) -> torch.Tensor:
         start = time.monotonic()
         try:
-            return self.mailbox.take(instruction.transfer)
+            tensor = self.mailbox.take(instruction.transfer)
         finally:
             self.recorder.waited(str(instruction.transfer), start, time.monotonic())
+        return in_layout(tensor) if instruction.channels_last else tensor
 
 
 def _store(slots: Slots, results: Sequence[int | None], result: Any) -> None:

@@ -17,8 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from intradp_ros.execution.tiling import tiling
-from intradp_ros.operators.local_operator import Kernel, Parameters, SplitGraph
+from intradp_ros.operators.in_place import in_place, overwritable
+from intradp_ros.operators.local_operator import Kernel, LocalOperator, Parameters, SplitGraph
 from intradp_ros.operators.region import Region
+from intradp_ros.operators.tuning import wants_channels_last
 from intradp_ros.planning.schedule import Compute, Receive, Schedule, Send, Step, Transfer
 
 Cut = tuple[int, int, int, int]  # slot, dimension, first row, count of rows
@@ -55,10 +57,11 @@ class Emit:
 
 @dataclass(frozen=True, slots=True)
 class Await:
-    """Wait for a transfer and put it into a slot."""
+    """Wait for a transfer and put it into a slot, perhaps in another memory layout."""
 
     transfer: int
     result: int
+    channels_last: bool = False
     free: tuple[int, ...] = ()
 
 
@@ -139,6 +142,8 @@ class _Compiler:
         self.pieces: list[Piece] = []
         self.by_value: dict[int, list[Piece]] = {}
         self.gathered: dict[tuple[int, Region], int] = {}
+        self.overwritable = overwritable(split)
+        self.bound: dict[int, tuple[LocalOperator, Region]] = {}  # by index of the instruction
         self.slots = 0
         for value, region in held:
             self.hold(value, region)
@@ -165,7 +170,8 @@ class _Compiler:
             elif isinstance(step, Receive):
                 transfer = self.transfers[step.transfer]
                 slot = self.hold(transfer.value, transfer.region)
-                self.instructions.append(Await(step.transfer, slot))
+                self.instructions.append(Await(
+                    step.transfer, slot, wants_channels_last(self.split, transfer.value)))
 
     def compute(self, step: Compute) -> None:
         local = self.split.operators[step.operator]
@@ -174,6 +180,7 @@ class _Compiler:
                           for value, rowmap in zip(op.inputs, local.maps))
         results = tuple(None if v is None else self.hold(v, step.region) for v in op.outputs)
         kernel = local.bind(step.region, self.parameters)
+        self.bound[len(self.instructions)] = local, step.region
         self.instructions.append(Run(op.name, kernel, arguments, results))
 
     def rows(self, value: int, need: Region) -> int:
@@ -215,7 +222,22 @@ class _Compiler:
     def finish(self, outputs: Sequence[int]) -> Program:
         slots = {v: self.rows(v, self.split.whole(v)) for v in outputs}
         instructions = _free_after_last_use(self.instructions, keep=set(slots.values()))
+        self.overwrite(instructions)
         return Program(tuple(instructions), self.slots, self.inputs, slots, tuple(self.pieces))
+
+    def overwrite(self, instructions: list[Instruction]) -> None:
+        """Let operators write over inputs that nothing reads after them, to reuse warm memory."""
+        own = {slot for i in instructions if isinstance(i, Run) for slot in _writes(i)}
+        own -= {slot for i in instructions if not isinstance(i, Run) for slot in _reads(i)}
+        regions = {piece.slot: piece.region for piece in self.pieces}
+        for index, (local, region) in self.bound.items():
+            run = instructions[index]
+            assert isinstance(run, Run)
+            slot = run.arguments[0] if run.arguments else None
+            if local.operator.id in self.overwritable and slot in own and slot in run.free \
+                    and regions[slot] == region:
+                kernel = in_place(local, region, self.parameters)
+                instructions[index] = replace(run, kernel=kernel)
 
 
 def _reads(instruction: Instruction) -> tuple[int, ...]:

@@ -23,6 +23,7 @@ from intradp_ros.graph.operator_graph import (
 from intradp_ros.operators.local_operator import Kernel, Parameters
 
 Fetch = Callable[[Sequence[torch.Tensor]], Any]
+Implementation = Callable[['Call', Parameters], 'Kernel | None']
 
 # A view may refuse a tensor with other strides than the captured one had
 # (rows cut out of it, say); reshape takes any and copies only where it must.
@@ -30,6 +31,30 @@ _STRIDE_FREE = {
     'aten.view.default': torch.ops.aten.reshape.default,
     'aten._unsafe_view.default': torch.ops.aten.reshape.default,
 }
+
+
+class Implemented(Mapping[str, torch.Tensor]):
+    """
+    A model's tensors by name, with another way to make the calls that read them.
+
+    `implementation` gets a call and the tensors, and returns a kernel that
+    takes and returns the same, or None for a call that it cannot make.
+    """
+
+    def __init__(self, tensors: Parameters, implementation: Implementation) -> None:
+        self.tensors, self.implementation = tensors, implementation
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        """Return a tensor as the model has it."""
+        return self.tensors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+        return iter(self.tensors)
+
+    def __len__(self) -> int:
+        """Count the tensors."""
+        return len(self.tensors)
 
 
 @dataclass(frozen=True)
@@ -80,7 +105,15 @@ class Call:
         return Call(self.function, tuple(args), kwargs)
 
     def compile(self, parameters: Parameters) -> Kernel:
-        """Return a kernel that calls the function with one tensor for each value read."""
+        """
+        Return a kernel that calls the function with one tensor for each value read.
+
+        It is made by another implementation where `parameters` bring one.
+        """
+        if isinstance(parameters, Implemented):
+            kernel = parameters.implementation(self, parameters.tensors)
+            return self.compile(parameters.tensors) if kernel is None else kernel
+
         def fetch(ref: ValueRef | ParameterRef) -> Any:
             return parameters[ref.name] if isinstance(ref, ParameterRef) else ref
 

@@ -5,12 +5,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 import json
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from intradp_ros.operators.tuning import Tuning
+
+#: Raised whenever a profile of the old kind would be misread.
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,9 @@ class Profile:
     whole graph (`whole_seconds`), as caches are shared between operators.
     `encodings` has an entry for each value of the graph: what those encodings
     do to it that this device has, and that make it smaller.
+
+    The times are those of the kernels that `tuning` names: inferences must
+    run by the same.
     """
 
     digest: str
@@ -89,10 +97,11 @@ class Profile:
     scale: float = 1.0
     power: PowerStates = XAVIER_NX
     encodings: tuple[Mapping[str, EncodingTiming], ...] = ()
+    tuning: Tuning = field(default_factory=Tuning)
 
     def to_json(self) -> str:
         """Return the profile as JSON text."""
-        return json.dumps(asdict(self))
+        return json.dumps({'format': FORMAT, **asdict(self)})
 
     @classmethod
     def from_json(cls, text: str) -> Profile:
@@ -102,7 +111,7 @@ class Profile:
         Raises
         ------
         ValueError
-            If the text is no profile.
+            If the text is no profile, or one of another format.
 
         """
         try:
@@ -112,15 +121,23 @@ class Profile:
 
     @classmethod
     def _from_dict(cls, data: Mapping[str, Any]) -> Profile:
+        if data.get('format') != FORMAT:
+            raise ValueError(f'a profile of format {data.get("format", 1)!r}, wanted {FORMAT}: '
+                             'measure it anew')
         timings = tuple(_timing(t) for t in data['timings'])
         profile = cls(str(data['digest']), int(data['axis']), str(data['device']),
                       int(data['threads']), timings,
                       float(data['whole_seconds']), float(data['scale']),
                       PowerStates(**data['power']),
-                      tuple(_encodings(e) for e in data['encodings']))
+                      tuple(_encodings(e) for e in data['encodings']), _tuning(data['tuning']))
         if not (profile.whole_seconds > 0 and profile.scale > 0):
             raise ValueError('not a profile: times must be positive')
         return profile
+
+
+def _tuning(data: Mapping[str, Any]) -> Tuning:
+    variants = {str(name): str(variant) for name, variant in data['variants'].items()}
+    return Tuning(bool(data['channels_last']), variants)
 
 
 def _timing(data: Mapping[str, Any]) -> OperatorTiming:
