@@ -8,8 +8,12 @@ from intradp_ros.graph.batch_norm import fold_batch_norms
 from intradp_ros.graph.constants import fold_constants
 from intradp_ros.graph.no_operations import drop_no_operations, reshape_views
 from intradp_ros.graph.operator_graph import OperatorGraph
+from intradp_ros.graph.pieces import separate_pieces
+from intradp_ros.graph.view_chains import shorten_view_chains
 
-PASSES = (reshape_views, drop_no_operations, fold_constants, fold_batch_norms)
+PASSES = (
+    reshape_views, separate_pieces, drop_no_operations, fold_constants, fold_batch_norms,
+    shorten_view_chains)
 
 
 def normalise(graph: OperatorGraph) -> OperatorGraph:
@@ -17,8 +21,9 @@ def normalise(graph: OperatorGraph) -> OperatorGraph:
     Apply all passes; the graph computes the same within float rounding.
 
     Afterwards there are no views that depend on strides, no operators that
-    return an argument unchanged, none that depend on parameters alone, no
-    batch normalisation with fixed statistics, and nothing that is not read.
+    return an argument unchanged or several pieces of it, none that depend on
+    parameters alone, no batch normalisation with fixed statistics, no chain of
+    views that could be shorter, and nothing that is not read.
     """
     for simplify in PASSES:
         graph = simplify(graph)
