@@ -10,6 +10,7 @@ TORCH ?= torch==2.13.0
 DEMO ?=
 TESTS ?=
 TRACES ?=
+ZOO ?=
 
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
@@ -24,13 +25,14 @@ BENCHMARKS := $(filter-out predictors,$(basename $(notdir $(wildcard bench/*.py)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help build demo test check lint bench clean distclean
+.PHONY: help build demo test check lint bench zoo clean distclean
 
 help: ## show the targets and the variables
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo 'Variables: PYTHON=$(PYTHON) VENV=$(VENV) TORCH=$(TORCH)'
 	@echo '           DEMO=options of intradp demo, TESTS=options and files for pytest,'
-	@echo '           TRACES=recorded link rates (CSV) for the benchmark of the predictors'
+	@echo '           TRACES=recorded link rates (CSV) for the benchmark of the predictors,'
+	@echo '           ZOO=options of the survey of architectures, such as --help'
 
 build: $(STAMPS)/package ## set up the environment, build the messages, install the package
 
@@ -52,6 +54,9 @@ bench: $(STAMPS)/package $(STAMPS)/weights $(STAMPS)/tools ## run the benchmarks
 	set -e; for name in $(BENCHMARKS); do \
 		echo "== $$name"; $(BIN)/python bench/$$name.py --json out/bench/$$name.json; done
 	$(if $(TRACES),$(BIN)/python bench/predictors.py $(TRACES) --json out/bench/predictors.json)
+
+zoo: $(STAMPS)/package $(STAMPS)/tools $(STAMPS)/survey ## split public architectures, write out/zoo/
+	PYTHONPATH=tools $(BIN)/python -m survey $(ZOO)
 
 clean: ## remove what was built, keep the environment
 	rm -rf build install log out intradp_ros.egg-info $(STAMPS)/package
@@ -86,6 +91,11 @@ $(STAMPS)/builders: pyproject.toml tools/requirements.py $(STAMPS)/torch
 $(STAMPS)/tools: pyproject.toml tools/requirements.py $(STAMPS)/torch
 	$(call install,test)
 	$(call install,zoo,--no-deps)
+	touch $@
+
+$(STAMPS)/survey: pyproject.toml tools/requirements.py $(STAMPS)/torch
+	$(call install,survey,--no-deps)
+	$(call install,survey-needs)
 	touch $@
 
 $(STAMPS)/weights: pyproject.toml tools/requirements.py $(STAMPS)/torch

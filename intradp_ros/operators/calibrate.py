@@ -23,6 +23,9 @@ from torch.utils import _pytree as pytree
 _LEAST_SPREAD = 1e-6
 _FEWEST_SAMPLES = 4
 _SHIFT = 0.3
+_OTHERS = 2
+_LEAST_VARIANCE = 0.1
+"""Of a channel, in units of the mean; a quieter one might be loud for another input."""
 
 
 @torch.no_grad()
@@ -33,13 +36,17 @@ def calibrate(model: nn.Module, example: Sequence[torch.Tensor], seed: int = 0) 
     In one forward pass each convolution and linear layer is scaled to an
     output of unit standard deviation (its weights are drawn anew if it has
     next to none), and each batch normalisation takes the statistics of what
-    reaches it, and random shifts.  `example` holds the model's arguments.  Return the model, in
-    evaluation mode.
+    reaches it, and random shifts.  `example` holds the model's arguments; if
+    the model takes batches, statistics are those of the example and of others
+    made of the same numbers.  Return the model, in evaluation mode.
     """
     model.eval()
-    with torch.random.fork_rng(devices=[]), _hooked(model):
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model(*example)
+        if not any(isinstance(m, _BatchNorm) for m in model.modules()):
+            _adjust(model, example)
+        elif not _adjusts(model, [_with_others(x) for x in example]):
+            _adjust(model, example)
     return model
 
 
@@ -71,6 +78,28 @@ def _change(a: torch.Tensor, b: torch.Tensor) -> float:
         return float('inf')
     spread = (a.max() - a.min()).item() if a.numel() else 0.0
     return (a - b).abs().max().item() / spread if spread > 0 else 0.0
+
+
+def _with_others(x: torch.Tensor) -> torch.Tensor:
+    """Return a batch of an example and, as what varies between images must show, shuffled ones."""
+    if not x.dim() or x.shape[0] != 1:
+        return x
+    others = [x.flatten()[torch.randperm(x.numel())].view_as(x) for _ in range(_OTHERS)]
+    return torch.cat([x, *others])
+
+
+def _adjusts(model: nn.Module, inputs: Sequence[torch.Tensor]) -> bool:
+    """Adjust each layer, if the model takes the inputs."""
+    try:
+        _adjust(model, inputs)
+    except Exception:  # whatever it says to a batch that it was not made for
+        return False
+    return True
+
+
+def _adjust(model: nn.Module, inputs: Sequence[torch.Tensor]) -> None:
+    with _hooked(model):
+        model(*inputs)
 
 
 @contextmanager
@@ -129,7 +158,7 @@ def _take_statistics(module: nn.Module, values: torch.Tensor) -> None:
         return
     module.running_mean.copy_(values.mean(over))  # type: ignore[union-attr]
     variance = values.var(over, unbiased=False)
-    floor = 1e-3 * variance.mean().item() or 1.0
+    floor = _LEAST_VARIANCE * variance.mean().item() or 1.0
     module.running_var.copy_(variance.clamp(min=floor))  # type: ignore[union-attr]
     if module.affine:
         # without a shift the mean over all pixels would be zero, and a pool yield rounding only

@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 import random
+from typing import Any
 
 import torch
 
 from intradp_ros.graph.interpreter import run_graph, values_freed_after
-from intradp_ros.graph.operator_graph import ValueRef
+from intradp_ros.graph.operator_graph import map_refs, ParameterRef, ValueRef
 from intradp_ros.operators.flops import operator_flops
 from intradp_ros.operators.local_operator import Kind, LocalOperator, SplitGraph
 from intradp_ros.operators.region import Region
@@ -106,6 +107,20 @@ def verify(
     return VerifyReport(
         errors, parts, len(flops), sum(ran_split), sum(flops),
         sum(n for n, cut in zip(flops, ran_split) if cut))
+
+
+def run_in_parts(
+        split: SplitGraph, inputs: Sequence[torch.Tensor], parts: int = 3,
+        seed: int = 0) -> list[Any]:
+    """Return the graph's flattened outputs, every local operator run in random parts."""
+    def fetch(ref: ValueRef | ParameterRef) -> torch.Tensor:
+        if isinstance(ref, ValueRef):
+            return values[ref.value]
+        return split.graph.parameters[ref.name]
+
+    with torch.inference_mode():
+        values = _run_in_parts(split, inputs, parts, random.Random(seed))
+    return list(map_refs(split.graph.outputs, fetch))
 
 
 def run_part(

@@ -17,15 +17,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from survey.architectures import Architecture, LIST, read_list
 from survey.measure import measure, prepare
 from survey.table import markdown, summary
-from survey.workers import Limits, Record, run_all
-
-CHILD = '--child'
+from survey.workers import CHILD, Limits, Record, restore, run_all
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; 1 if a captured architecture is not exact."""
     if argv[:1] == [CHILD]:
-        return child(*argv[1:])
+        return child(Path(argv[1]), json.load(sys.stdin))
     args = _arguments().parse_args(argv)
     chosen = [a for a in read_list(args.list) if _wanted(a, args.only)]
     limits = Limits(args.timeout, int(args.memory * 2**30), args.jobs)
@@ -37,11 +35,10 @@ def main(argv: Sequence[str]) -> int:
     return 0 if all(r.get('exact', True) for r in records) else 1
 
 
-def child(name: str, path: str, memory: str, list_file: str = str(LIST)) -> int:
+def child(path: Path, job: Record) -> int:
     """Measure one architecture and write its record."""
-    prepare(int(memory))
-    [architecture] = [a for a in read_list(Path(list_file)) if a.name == name]
-    Path(path).write_text(json.dumps(measure(architecture)))
+    prepare(job['memory'])
+    path.write_text(json.dumps(measure(restore(job['architecture']))))
     return 0
 
 

@@ -16,6 +16,8 @@ from typing import Any
 from survey.architectures import Architecture
 
 Record = dict[str, Any]
+CHILD = '--child'
+"""Option of the process that measures one architecture: the file for its record."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,12 @@ def describe(architecture: Architecture) -> Record:
     return described
 
 
+def restore(described: Record) -> Architecture:
+    """Return the architecture that was described."""
+    shapes = tuple(tuple(shape) for shape in described['shapes'])
+    return Architecture(**{**described, 'shapes': shapes})
+
+
 def _record(architecture: Architecture, folder: Path, limits: Limits, resume: bool) -> Record:
     path = folder / f'{architecture.name}.json'
     line = describe(architecture)
@@ -70,11 +78,11 @@ def _known(path: Path, line: Record) -> Record | None:
 
 
 def _measured(architecture: Architecture, path: Path, limits: Limits) -> Record:
-    command = [sys.executable, '-m', 'survey', '--child', architecture.name, str(path),
-               str(limits.memory)]
+    job = json.dumps({'architecture': describe(architecture), 'memory': limits.memory})
     try:
-        child = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               text=True, timeout=limits.seconds)
+        child = subprocess.run(
+            [sys.executable, '-m', 'survey', CHILD, str(path)], input=job, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=limits.seconds)
     except subprocess.TimeoutExpired:
         return {'status': 'failed', 'reason': f'took longer than {limits.seconds:g} s'}
     try:
