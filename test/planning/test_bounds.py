@@ -1,0 +1,148 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""No schedule is faster than the lower bound, and some are as fast."""
+from __future__ import annotations
+
+from itertools import combinations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+from synthetic import random_split_graph
+
+from intradp_ros.operators.local_operator import SplitGraph
+from intradp_ros.operators.region import RowMap
+from intradp_ros.planning.bounds import least_seconds, lower_bound, Relaxation
+from intradp_ros.planning.cost import CostModel, LinkModel
+from intradp_ros.planning.lowering import lower
+from intradp_ros.planning.meetings import find_meetings
+from intradp_ros.planning.partition import local, offload, Partition, Stage
+from intradp_ros.planning.reading import lines_under, needed_rows, operator_rows
+from intradp_ros.planning.schedule import ROBOT, SERVER
+from intradp_ros.planning.simulator import simulate
+
+
+def random_cost(split: SplitGraph, seed: int, server: float) -> CostModel:
+    """Tables with a fixed part, and some that are nothing but ascending."""
+    random = np.random.default_rng(seed)
+
+    def table(rows: int, scale: float) -> np.ndarray:
+        if random.random() < 0.3:
+            seconds = np.sort(random.random(rows + 1))
+        else:
+            seconds = random.random() * (random.random() / 2 + np.arange(rows + 1) / rows)
+        seconds[0] = 0
+        return scale * seconds
+    return CostModel(split, {
+        side: tuple(table(op.rows, scale) for op in split.operators)
+        for side, scale in ((ROBOT, 4e-3), (SERVER, server))})
+
+
+def latency(cost: CostModel, link: LinkModel, partition: Partition) -> float:
+    return simulate(lower(cost.split, partition), cost, link).latency
+
+
+@st.composite
+def partitions(draw: st.DrawFn, count: int) -> Partition:
+    stops = sorted(draw(st.sets(st.integers(1, count), max_size=4)) | {count})
+    share = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1))
+    bands = st.sampled_from([1, 1, 2, 4])
+    return Partition(tuple(Stage(stop, draw(share), draw(bands), draw(bands)) for stop in stops))
+
+
+@given(st.integers(0, 10**6), st.integers(1, 12), st.sampled_from([6, 24, 40]),
+       st.sampled_from([0.0, 1e-3, 4e-3]), st.floats(0.02, 20), st.floats(0.2, 1),
+       st.sampled_from([0.0, 1e-3]), st.data())
+@settings(max_examples=120, deadline=None)
+def test_no_schedule_is_below_the_bound(seed: int, count: int, rows: int, server: float,
+                                        mbps: float, up: float, delay: float,
+                                        data: st.DataObject) -> None:
+    cost = random_cost(random_split_graph(seed, count, rows), seed, server)
+    link = LinkModel(up * mbps * 125e3, mbps * 125e3, delay, delay / 10)
+    bound = lower_bound(cost, link)
+    tried = [data.draw(partitions(count)) for _ in range(8)]
+    for partition in (local(count), offload(count), *tried):
+        assert latency(cost, link, partition) >= bound
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=20, deadline=None)
+def test_without_a_link_the_robot_alone_is_optimal(seed: int) -> None:
+    split = random_split_graph(seed)
+    cost = CostModel(split, {side: tuple(np.arange(op.rows + 1) * 1e-3 for op in split.operators)
+                             for side in (ROBOT, SERVER)})
+    link = LinkModel.symmetric(1e-6)
+    needed = needed_rows(split)
+    rows = sum(operator_rows(split, needed, op.operator.id).sum() for op in split.operators)
+    bound = lower_bound(cost, link)
+    assert bound == pytest.approx(1e-3 * rows, rel=1e-3)
+    assert bound <= latency(cost, link, local(len(split.operators)))
+
+
+def chain(rows: int = 16) -> SplitGraph:
+    """One input, one operator, one output."""
+    return random_split_graph(5, operators=1, rows=rows)
+
+
+def test_with_a_free_server_and_link_two_hops_are_left() -> None:
+    split = chain()
+    cost = CostModel(split, {side: tuple(np.arange(op.rows + 1) * seconds
+                                         for op in split.operators)
+                             for side, seconds in ((ROBOT, 1.0), (SERVER, 0.0))})
+    link = LinkModel.symmetric(1e9, delay=2e-3, overhead=1e-3)
+    assert latency(cost, link, offload(1)) == pytest.approx(6e-3, rel=1e-4)
+    assert lower_bound(cost, link) == pytest.approx(6e-3, rel=1e-4)
+
+
+def test_both_ways_share_the_air() -> None:
+    split = random_split_graph(8, operators=6)
+    cost = CostModel(split, {side: tuple(np.arange(op.rows + 1) * seconds
+                                         for op in split.operators)
+                             for side, seconds in ((ROBOT, 1.0), (SERVER, 0.0))})
+    apart, shared = (Relaxation(cost).bound(LinkModel.symmetric(1e-3, shared=s))
+                     for s in (False, True))
+    assert shared > apart * 1.2
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 4)), min_size=1, max_size=6),
+       st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_lines_are_below_every_choice_of_rows(rows: list[tuple[int, int]], ascending: bool,
+                                              ) -> None:
+    first = [a for a, _ in (sorted(rows) if ascending else rows)]
+    last = [a + n for a, n in (sorted(rows) if ascending else rows)]
+    rowmap = RowMap(first, np.maximum.accumulate(last) if ascending else last)
+    reads = [set(range(a, b)) for a, b in zip(rowmap.first, rowmap.last)]
+    for count in range(len(reads) + 1):
+        fewest = min(len(set().union(*chosen)) for chosen in combinations(reads, count))
+        for line in lines_under(rowmap):
+            assert fewest >= line.slope * count + line.offset - 1e-9
+
+
+def test_lines_are_tight_for_plain_maps() -> None:
+    (line,) = lines_under(RowMap.identity(8))
+    assert (line.slope, line.offset) == (1.0, 0.0)
+    (line,) = lines_under(RowMap(2 * np.arange(8), 2 * np.arange(8) + 2))
+    assert (line.slope, line.offset) == (2.0, 0.0)
+    joined = RowMap.copies(np.arange(10) - 4, 6)  # the second of two values, one under the other
+    assert max(line.slope * 10 + line.offset for line in lines_under(joined)) == 6
+
+
+def test_the_price_of_rows_is_the_least_over_all_bands() -> None:
+    assert least_seconds(np.array([0.0, 3.0, 4.0, 9.0])) == pytest.approx(6.0)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 12))
+@settings(max_examples=60, deadline=None)
+def test_meetings_divide_the_operators(seed: int, count: int) -> None:
+    split = random_split_graph(seed, count)
+    needed = needed_rows(split)
+    found = find_meetings(split, needed, np.ones(count))
+    assert list(found.operators) == sorted(found.operators)
+    assert (found.after < found.before).all()
+    for moment, index in enumerate(found.operators, 1):
+        assert found.after[index] == moment
+        assert all(found.before[split.graph.producer[v]] <= moment
+                   for v in found.whole[moment - 1] if v in split.graph.producer)
