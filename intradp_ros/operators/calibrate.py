@@ -43,9 +43,9 @@ def calibrate(model: nn.Module, example: Sequence[torch.Tensor], seed: int = 0) 
     model.eval()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        if not any(isinstance(m, _BatchNorm) for m in model.modules()):
-            _adjust(model, example)
-        elif not _adjusts(model, [_with_others(x) for x in example]):
+        several = [_with_others(x) for x in example]
+        takes_statistics = any(isinstance(m, _BatchNorm) for m in model.modules())
+        if not (takes_statistics and _adjusts(model, several)):
             _adjust(model, example)
     return model
 
