@@ -23,7 +23,7 @@ from intradp_ros.graph.operator_graph import (
 from intradp_ros.operators.local_operator import Kind, LocalOperator, SplitGraph
 from intradp_ros.operators.region import Region
 from intradp_ros.operators.split_graph import split_graph
-from intradp_ros.operators.verify import run_part
+from intradp_ros.operators.verify import run_part, verify
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,19 @@ def check_yields_rows(
         for v, row_map in zip(local.operator.inputs, local.maps))
     check_regions(single, split, random_regions(local.rows, seed), tolerance)
     return local
+
+
+def check_folded(single: Single, axis: int, tolerance: float = 1e-9) -> SplitGraph:
+    """Assert that records of 2 to 5 parts along `axis`, and of one, give the result."""
+    split = single.split(axis)
+    assert split.folded, 'operator is not taken apart'
+    whole = run_graph(split.graph, single.inputs)
+    for given, expected in zip(whole, run_graph(single.graph, single.inputs)):
+        torch.testing.assert_close(given, expected, rtol=0.0, atol=tolerance, equal_nan=True)
+    for parts in range(2, 6):
+        report = verify(split, single.inputs, parts, seed=parts)
+        assert all(error.absolute <= tolerance for error in report.outputs), report.worst
+    return split
 
 
 def check_regions(

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
-from single_operator import check_global, check_local, Parameter, Single
+from single_operator import check_folded, check_global, check_local, Parameter, Single
 import torch
 
 from intradp_ros.operators.local_operator import Kind
@@ -74,9 +74,9 @@ def test_mask_that_hides_by_booleans_is_cut_with_the_queries() -> None:
     check_local(Single(ATTENTION, x, x, x, Parameter(mask)), 2)
 
 
-def test_queries_that_carry_no_rows_make_attention_global() -> None:
+def test_queries_that_carry_no_rows_gather_them_as_records() -> None:
     learned = Parameter(tensor(1, 2, 3, 4))
-    check_global(Single(ATTENTION, learned, tensor(1, 2, 7, 4), tensor(1, 2, 7, 4)), 2)
+    check_folded(Single(ATTENTION, learned, tensor(1, 2, 7, 4), tensor(1, 2, 7, 4)), 2)
 
 
 def test_rows_among_the_features_are_local_in_the_values_only() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 from single_operator import (
+    check_folded,
     check_global,
     check_local,
     check_yields_rows,
@@ -53,7 +54,7 @@ def test_product_is_local_along_columns_of_the_right_factor(rank: int) -> None:
     single = Single('matmul.default', Parameter(tensor(7, 4)), right)
     local = check_local(single, rank - 1)
     assert local.maps[0](Region(2, 4)) == Region(2, 4)
-    check_global(single, rank - 2)
+    check_global(single, rank - 2)  # a product larger than what it contracts
 
 
 def test_product_of_batches_is_local_along_the_batch() -> None:
@@ -63,9 +64,10 @@ def test_product_of_batches_is_local_along_the_batch() -> None:
     check_local(Single('matmul.default', tensor(2, 5, 3, 4), tensor(5, 4, 2)), 1)
 
 
-def test_contraction_over_the_rows_is_global() -> None:
+def test_contraction_over_the_rows_adds_partial_products() -> None:
     check_global(Single('bmm.default', tensor(1, 3, 4), Parameter(tensor(1, 4, 2))), 2)
-    check_global(Single('matmul.default', tensor(1, 3, 4), Parameter(tensor(4))), 2)
+    check_folded(Single('bmm.default', tensor(1, 3, 9), Parameter(tensor(1, 9, 2))), 2)
+    check_folded(Single('matmul.default', tensor(1, 3, 4), Parameter(tensor(4))), 2)
 
 
 @pytest.mark.parametrize('shape', [(7, 5), (5,), (7, 1), (1,)])

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 import pytest
-from single_operator import check_global, check_local, rows_that_count, Single
+from single_operator import check_folded, check_global, check_local, rows_that_count, Single
 import torch
 
 from intradp_ros.operators.region import Region
@@ -18,7 +18,7 @@ SEEDS = st.integers(0, 10**6)
 
 
 @st.composite
-def pools(draw: Any, kind: str) -> tuple[Single, int]:
+def pools(draw: Any, kind: str, indices: bool = False) -> tuple[Single, int]:
     """Return a pooling operator with any settings, and the axis to split it along."""
     spatial = draw(st.integers(1, 3))
 
@@ -38,8 +38,11 @@ def pools(draw: Any, kind: str) -> tuple[Single, int]:
         if spatial > 1:
             rest.append(draw(st.sampled_from([None, 3])))
     axis = draw(st.integers(2, 1 + spatial))
+    name, read = f'{kind}_pool{spatial}d', (0,)
+    if indices and spatial > 1:
+        name, read = f'{name}_with_indices', (0, 1)
     try:
-        return Single(f'{kind}_pool{spatial}d.default', x, kernel, *rest), axis
+        return Single(f'{name}.default', x, kernel, *rest, read=read), axis
     except RuntimeError:  # an output without rows, say
         assume(False)
         raise
@@ -67,7 +70,7 @@ def test_asks_for_no_row_that_does_not_count(case: tuple[Single, int], data: Any
     single, axis = case
     split = single.split(axis)
     local = split.operators[0]
-    assume(local.rows > 1)
+    assume(single.values[-1].shape[axis] > 1)
     start = data.draw(st.integers(0, local.rows - 1))
     region = Region(start, data.draw(st.integers(start + 1, local.rows)))
     assert local.maps[0](region) == rows_that_count(single, region, axis)
@@ -86,17 +89,25 @@ def test_adaptive_pool_is_exact(
 
 
 @pytest.mark.parametrize('name', ['adaptive_avg_pool2d', 'adaptive_max_pool2d'])
-def test_pooling_to_one_row_is_global(name: str) -> None:
+def test_pooling_to_one_row_gathers_records(name: str) -> None:
     x = torch.randn(1, 2, 6, 5, dtype=torch.float64)
-    check_global(Single(f'{name}.default', x, [1, 3]), 2)
+    check_folded(Single(f'{name}.default', x, [1, 3]), 2)
     check_local(Single(f'{name}.default', x, [1, 3]), 3)
 
 
-@pytest.mark.parametrize('name', ['max_pool2d_with_indices', 'adaptive_max_pool2d'])
-def test_read_indices_make_pooling_global(name: str) -> None:
+def test_read_indices_make_adaptive_pooling_global() -> None:
     x = torch.randn(1, 2, 6, 6, dtype=torch.float64)
-    check_global(Single(f'{name}.default', x, [2, 2], read=(0, 1)), 2)
-    check_local(Single(f'{name}.default', x, [2, 2]), 2)
+    check_global(Single('adaptive_max_pool2d.default', x, [2, 2], read=(0, 1)), 2)
+    check_local(Single('adaptive_max_pool2d.default', x, [2, 2]), 2)
+
+
+@settings(max_examples=100, deadline=None)
+@given(pools('max', indices=True), SEEDS)
+def test_indices_of_max_pool_count_in_the_whole_input(
+        case: tuple[Single, int], seed: int) -> None:
+    single, axis = case
+    assume(single.values[-1].shape[axis] > 1)
+    check_local(single, axis, seed)
 
 
 def test_max_pool_of_integers_is_exact() -> None:

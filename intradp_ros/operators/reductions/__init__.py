@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reductions over the rows in two steps: records of parts that travel, and what follows of them."""
+"""Reductions over the rows in two steps: records of parts, which travel, and their total."""
 from __future__ import annotations
 
 from collections.abc import Mapping

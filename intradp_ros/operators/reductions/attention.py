@@ -10,7 +10,7 @@ merged like the blocks of FlashAttention (Dao et al., 2022).
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import sqrt
 from typing import Any
 
@@ -67,25 +67,20 @@ def split_partial_attention(site: Site) -> Split | None:
     cut = mask is not None and site.shape(mask)[-1] == rows
 
     def bind(region: Region, parameters: Parameters) -> Kernel:
-        def fetch(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
-            left = iter(inputs)
-            return [_operand(ref, left, parameters) for ref in (query, key, value, mask)]
-
         def kernel(inputs: Sequence[torch.Tensor]) -> torch.Tensor:
-            *operands, masked = fetch(inputs)
-            masked = cut_rows(masked, -1, *region) if masked is not None and cut else masked
-            return partial_attention(*operands, masked, scale)  # type: ignore[arg-type]
+            left = iter(inputs)
+            q, k, v, m = (_operand(ref, left, parameters) for ref in (query, key, value, mask))
+            return partial_attention(q, k, v, cut_rows(m, -1, *region) if cut else m, scale)
 
         return kernel
 
     return Split(Kind.ROW, RECORD_DIM, rows, maps, bind, folded=True)
 
 
-def _operand(ref: Any, left: Any, parameters: Parameters) -> torch.Tensor | None:
+def _operand(ref: Any, values: Iterator[torch.Tensor], parameters: Parameters) -> Any:
     if isinstance(ref, ParameterRef):
         return parameters[ref.name]
-    tensor: torch.Tensor | None = None if ref is None else next(left)
-    return tensor
+    return None if ref is None else next(values)
 
 
 def fold_attention(draft: Draft) -> Draft | None:

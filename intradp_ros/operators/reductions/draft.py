@@ -34,6 +34,11 @@ class Draft:
         """The first argument and its split dimension, or None if it is not split."""
         return self.site.lead()
 
+    @property
+    def result(self) -> Value:
+        """The first value of the site's operator that is read."""
+        return next(self.site.graph.values[v] for v in self.site.operator.outputs if v is not None)
+
     def shape(self, operand: Operand) -> tuple[int, ...]:
         """Shape of an operand of the site, or of a value that the draft added."""
         if isinstance(operand, ValueRef) and operand.value >= self.first:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 
 NAMESPACE = 'intradp'
-_LIBRARY = torch.library.Library(NAMESPACE, 'DEF')
+_LIBRARY: Any = torch.library.Library(NAMESPACE, 'DEF')  # type: ignore[no-untyped-call]
 _Function = TypeVar('_Function', bound=Callable[..., Any])
 
 
@@ -21,8 +21,8 @@ def operator(schema: str) -> Callable[[_Function], _Function]:
     Operators of that kind call other operators, so they run wherever those do.
     """
     def register(function: _Function) -> _Function:
-        name = _LIBRARY.define(schema)
-        _LIBRARY.impl(name.partition('::')[2] or name, function, 'CompositeExplicitAutograd')
+        _LIBRARY.define(schema)
+        _LIBRARY.impl(function.__name__, function, 'CompositeExplicitAutograd')
         return function
 
     return register

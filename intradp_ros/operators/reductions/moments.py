@@ -16,6 +16,7 @@ from math import prod
 
 import torch
 
+from intradp_ros.operators.call import Call
 from intradp_ros.operators.reductions.draft import Draft, Reduction, summing_dtype, without
 from intradp_ros.operators.reductions.library import operator, target
 from intradp_ros.operators.reductions.partial import partials
@@ -93,12 +94,11 @@ def fold_variance(draft: Draft, deviation: bool = False) -> Draft | None:
     if lead is None or not draft.dtype(lead[0]).is_floating_point:
         return None
     shape = draft.shape(lead[0])
-    dims = sorted(normal_dim(d, len(shape)) for d in call.argument('dim') or range(len(shape)))
+    given = call.argument('dim') if call.has('dim') else None
+    dims = sorted(normal_dim(d, len(shape)) for d in given or range(len(shape)))
     if lead[1] not in dims:
         return None
-    correction = call.argument('correction')
-    settings = (1.0 if correction is None else float(correction),
-                draft.site.output_shape, draft.dtype(lead[0]))
+    settings = _correction(call), draft.site.output_shape, draft.dtype(lead[0])
     records = dim_records(draft, dims)
     if not deviation:
         return draft.finish(total_moments, records, *settings)
@@ -107,10 +107,15 @@ def fold_variance(draft: Draft, deviation: bool = False) -> Draft | None:
     return draft.finish('aten.sqrt.default', variance)
 
 
+def _correction(call: Call) -> float:
+    if call.has('unbiased'):
+        return float(call.argument('unbiased'))
+    correction = call.argument('correction')
+    return 1.0 if correction is None else float(correction)
+
+
 PARTIALS = partials((target(partial_group_moments), target(partial_moments)))
 
 REDUCTIONS: dict[str, Reduction] = {
-    'aten.var.correction': fold_variance,
-    'aten.var_mean.correction': fold_variance,
-    'aten.std.correction': partial(fold_variance, deviation=True),
-}
+    f'aten.{name}.{overload}': partial(fold_variance, deviation=name == 'std')
+    for name in ('var', 'var_mean', 'std') for overload in ('default', 'dim', 'correction')}

@@ -46,7 +46,8 @@ def norm_coefficients(
 def scale_and_shift(x: torch.Tensor, coefficients: torch.Tensor) -> torch.Tensor:
     """Apply coefficients (2, N, C) to `x` (N, C, rows...)."""
     factor, shift = coefficients.view(2, *x.shape[:2], *[1] * (x.dim() - 2))
-    return (x * factor).add_(shift).to(x.dtype)
+    result: torch.Tensor = (x * factor).add_(shift)
+    return result.to(x.dtype)
 
 
 def split_scaling(site: Site) -> Split | None:
@@ -99,18 +100,16 @@ def fold_layer_norm(draft: Draft) -> Draft | None:
 
 def _normalise(draft: Draft, x: Any, variance: Any, mean: Any) -> Draft:
     """Write the normalisation with operators that are split element by element."""
-    call, like = draft.site.call, {'dtype': draft.dtype(x)}
-    some = {'shape': draft.shape(variance), **like}
-    every = {'shape': draft.shape(x), **like}
-    steps: list[tuple[str, Any]] = [
-        ('aten.sub.Tensor', mean),
-        ('aten.mul.Tensor', draft.add('aten.rsqrt.default', draft.add(
-            'aten.add.Scalar', variance, float(call.argument('eps')), **some), **some))]
+    call, dtype, each = draft.site.call, draft.dtype(x), draft.shape(variance)
+    raised = draft.add('aten.add.Scalar', variance, float(call.argument('eps')), shape=each,
+                       dtype=dtype)
+    factor = draft.add('aten.rsqrt.default', raised, shape=each, dtype=dtype)
+    steps: list[tuple[str, Any]] = [('aten.sub.Tensor', mean), ('aten.mul.Tensor', factor)]
     weight, bias = call.argument('weight'), call.argument('bias')
     steps += [('aten.mul.Tensor', weight)] if weight else []
     steps += [('aten.add.Tensor', bias)] if bias else []
     for called, operand in steps[:-1]:
-        x = draft.add(called, x, operand, **every)
+        x = draft.add(called, x, operand, shape=draft.shape(x), dtype=dtype)
     return draft.finish(steps[-1][0], x, steps[-1][1])
 
 

@@ -49,8 +49,9 @@ def apply_softmax(
         x: torch.Tensor, statistics: torch.Tensor, log: bool, dtype: torch.dtype) -> torch.Tensor:
     """Return the softmax of rows, or its logarithm."""
     largest, total = statistics
-    shifted = x.to(largest.dtype) - largest
-    return (shifted.sub_(total.log()) if log else shifted.exp_().div_(total)).to(dtype)
+    shifted: torch.Tensor = x.to(largest.dtype) - largest
+    result = shifted.sub_(total.log()) if log else shifted.exp_().div_(total)
+    return result.to(dtype)
 
 
 def split_application(site: Site) -> Split | None:
@@ -68,8 +69,7 @@ def fold_softmax(draft: Draft, log: bool) -> Draft | None:
     dim = normal_dim(call.argument('dim'), len(shape))
     if dim != lead[1]:
         return None
-    (output,) = draft.site.operator.outputs
-    result = draft.site.graph.values[output].dtype
+    result = draft.result.dtype
     dtype = summing_dtype(result)
     records = draft.add(partial_softmax, lead[0], dim, dtype,
                         shape=(1, 2, *without(shape, [dim])), dtype=dtype)

@@ -16,18 +16,23 @@ from intradp_ros.operators.reductions.library import operator, target
 from intradp_ros.operators.reductions.partial import partials
 from intradp_ros.operators.site import normal_dim, per_dim
 
-Reduce = Callable[[torch.Tensor, Sequence[int]], torch.Tensor]
+Reduce = Callable[[torch.Tensor, tuple[int, ...]], torch.Tensor]
 
 
-def _product(x: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
+def _product(x: torch.Tensor, dims: tuple[int, ...]) -> torch.Tensor:
     for dim in sorted(dims, reverse=True):
         x = x.prod(dim)
     return x
 
 
 _REDUCE: dict[str, Reduce] = {
-    'prod': _product, 'amax': torch.amax, 'amin': torch.amin,
-    'all': torch.all, 'any': torch.any, 'logsumexp': torch.logsumexp}
+    'prod': _product,
+    'amax': lambda x, dims: x.amax(dims),
+    'amin': lambda x, dims: x.amin(dims),
+    'all': lambda x, dims: x.all(dims),
+    'any': lambda x, dims: x.any(dims),
+    'logsumexp': lambda x, dims: x.logsumexp(dims),
+}
 
 
 def _reduce(
@@ -36,7 +41,8 @@ def _reduce(
     if how == 'sum':
         return torch.sum(x, tuple(dims), dtype=dtype)
     if how == 'norm':
-        return torch.linalg.vector_norm(x, order, tuple(dims), dtype=dtype)
+        norm: torch.Tensor = torch.linalg.vector_norm(x, order, tuple(dims), dtype=dtype)
+        return norm
     return _REDUCE[how](x.to(dtype), tuple(dims))
 
 
@@ -68,9 +74,8 @@ def _two_steps(
     records = _records(draft, how, dims, order, dtype)
     if records is None:
         return None
-    (output,) = (v for v in draft.site.operator.outputs if v is not None)
-    value = draft.site.graph.values[output]
-    return draft.finish(total_reduction, records, how, order, count, value.shape, value.dtype)
+    result = draft.result
+    return draft.finish(total_reduction, records, how, order, count, result.shape, result.dtype)
 
 
 def _records(
