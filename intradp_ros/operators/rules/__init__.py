@@ -25,8 +25,10 @@ from intradp_ros.operators.rules import (
     sampling,
     shuffling,
     slicing,
+    sliding_blocks,
     statistics,
     transposed_convolution,
+    unpooling,
     upsampling,
     views,
 )
@@ -51,8 +53,10 @@ _FAMILIES = (
     sampling,
     shuffling,
     slicing,
+    sliding_blocks,
     statistics,
     transposed_convolution,
+    unpooling,
     upsampling,
     views,
 )
