@@ -101,7 +101,7 @@ def test_read_indices_make_adaptive_pooling_global() -> None:
     check_local(Single('adaptive_max_pool2d.default', x, [2, 2]), 2)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(pools('max', indices=True), SEEDS)
 def test_indices_of_max_pool_count_in_the_whole_input(
         case: tuple[Single, int], seed: int) -> None:

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from math import prod
 
 import torch
 
 from intradp_ros.operators.call import Call
+from intradp_ros.operators.flat_index import recounted, Rows
 from intradp_ros.operators.kernels import padded, scaled
 from intradp_ros.operators.local_operator import Kernel, Kind, Parameters
 from intradp_ros.operators.region import Region
@@ -22,27 +24,45 @@ def split_max_pool(site: Site, spatial: int) -> Split | None:
     Split maximum pooling; its padding is the lowest number there is.
 
     Rows that `ceil_mode` reads beyond the padding are padded like the rest.
+    Indices, where they are read, count the elements of the whole input.
     """
     lead = site.lead()
-    if lead is None or not site.only_first_output():
+    if lead is None:
         return None
     call, (operand, dim) = site.call, lead
     axis = dim - (len(site.shape(operand)) - spatial)
     if axis < 0:
         return follow(site, Kind.BLOCK, dim)
-    window = _window(site, spatial, axis, per_dim(call.argument('dilation'), spatial)[axis])
+    window = pooling_window(site, spatial, axis)
     lowest = _lowest(site.graph.values[operand.value].dtype)
+    inner = prod(site.shape(operand)[dim + 1:])
 
     def bind(region: Region, parameters: Parameters) -> Kernel:
         if window.is_all(region):
             return call.compile(parameters)
         before, after = window.missing(region)
         native = before if 0 <= before == after <= window.before else 0
+        pads = before - native, after - native
         kernel = _padded_natively(call, spatial, axis, native).compile(parameters)
-        return padded(kernel, _one_pad(before - native, after - native, spatial, axis), lowest)
+        kernel = padded(kernel, _one_pad(*pads, spatial, axis), lowest)
+        if site.only_first_output():
+            return kernel
+        handed = window.row_map(region)
+        padded_rows = Rows(sum(pads) + handed.rows, inner)
+        return _counted_from(
+            kernel, padded_rows, Rows(window.input_rows, inner), handed.start - pads[0])
 
     return Split(
         Kind.BLOCK, dim, window.output_rows, site.maps(window.row_map, window.output_rows), bind)
+
+
+def _counted_from(kernel: Kernel, rows: Rows, whole: Rows, start: int) -> Kernel:
+    """Let indices that `kernel` counts in some rows count in all, where these start at `start`."""
+    def pool(inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        pooled, indices = kernel(inputs)
+        return pooled, recounted(indices, rows, whole, start)
+
+    return pool
 
 
 def split_average_pool(site: Site, spatial: int) -> Split | None:
@@ -59,7 +79,7 @@ def split_average_pool(site: Site, spatial: int) -> Split | None:
     axis = dim - (len(site.shape(operand)) - spatial)
     if axis < 0:
         return follow(site, Kind.BLOCK, dim)
-    window = _window(site, spatial, axis, 1)
+    window = pooling_window(site, spatial, axis)
     counts_padding = call.argument('count_include_pad')
     dtype = site.graph.values[operand.value].dtype
     fixed_divisor = call.has('divisor_override') and call.argument('divisor_override') is not None
@@ -79,13 +99,15 @@ def split_average_pool(site: Site, spatial: int) -> Split | None:
         Kind.BLOCK, dim, window.output_rows, site.maps(window.row_map, window.output_rows), bind)
 
 
-def _window(site: Site, spatial: int, axis: int, dilation: int) -> Window:
+def pooling_window(site: Site, spatial: int, axis: int) -> Window:
+    """Return the window of a pooling operator along one of its spatial dimensions."""
     sizes = per_dim(site.call.argument('kernel_size'), spatial)
     strides = per_dim(site.call.argument('stride') or sizes, spatial)
     before = per_dim(site.call.argument('padding'), spatial)[axis]
+    dilation = site.call.argument('dilation') if site.call.has('dilation') else 1
     from_right = axis - spatial
     return Window(
-        sizes[axis], strides[axis], before, dilation,
+        sizes[axis], strides[axis], before, per_dim(dilation, spatial)[axis],
         site.shape(site.operator.args[0])[from_right], site.output_shape[from_right])
 
 

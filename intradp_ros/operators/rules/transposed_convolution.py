@@ -18,7 +18,7 @@ _BATCH = -2
 
 
 @dataclass(frozen=True)
-class _Spread:
+class Spread:
     """
     How input rows spread over output rows along the split dimension.
 
@@ -35,6 +35,7 @@ class _Spread:
 
     @cached_property
     def row_map(self) -> RowMap:
+        """Rows that add to a region, from the first to the last."""
         taps = np.arange(self.output_rows)[:, None] + self.before \
             - self.dilation * np.arange(self.size)
         rows = taps // self.stride
@@ -87,7 +88,7 @@ def split_transposed(site: Site) -> Split | None:
         name: per_dim(call.argument(name), spatial)
         for name in ('stride', 'padding', 'output_padding', 'dilation')}
     rows = site.output_shape[dim]
-    spread = _Spread(
+    spread = Spread(
         kernel_size[axis], settings['stride'][axis], settings['padding'][axis],
         settings['dilation'][axis], site.shape(operand)[dim], rows)
 
