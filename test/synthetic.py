@@ -5,7 +5,8 @@
 Random split graphs in integer arithmetic, where any wrong or missing row changes the result.
 
 Each row of a value is one number; an operator's output row is a weighted sum
-of the input rows its row map names, modulo a prime.  Equality is exact.
+of the input rows its row map names, modulo a prime.  Equality is exact.  A
+folded value is such a sum over the rows of a piece.
 """
 from __future__ import annotations
 
@@ -21,16 +22,30 @@ from intradp_ros.operators.region import Region, RowMap
 PRIME = 1_000_003
 
 
-def random_split_graph(seed: int, operators: int = 8, rows: int = 24) -> SplitGraph:
-    """Return a random DAG of block-wise, element-wise, resampling and global operators."""
+def random_split_graph(seed: int, operators: int = 8, rows: int = 24,
+                       folds: float = 0.0) -> SplitGraph:
+    """
+    Return a random DAG of block-wise, element-wise, resampling and global operators.
+
+    An operator is one that adds up rows, of which the next one makes the
+    total, at odds of `folds`.
+    """
     rng = random.Random(seed)
     values = [Value(0, 'input', (rows, 1), torch.int64)]
     heights = [rows]
     locals_: list[LocalOperator] = []
-    for index in range(operators):
-        reads = [rng.randrange(max(0, len(values) - 4), len(values))]
+    folded: set[int] = set()
+    while len(locals_) < operators:
+        index = len(locals_)
+        plain = [v for v in range(len(values)) if v not in folded]
+        reads = [plain[rng.randrange(max(0, len(plain) - 4), len(plain))]]
+        if folds and rng.random() < folds and heights[reads[0]] > 1 and index + 1 < operators:
+            folded.add(len(values))
+            locals_ += _fold(index, reads[0], heights[reads[0]], values)
+            heights += [heights[reads[0]], 1]
+            continue
         if rng.random() < 0.4:
-            reads.append(rng.randrange(len(values)))
+            reads.append(plain[rng.randrange(len(plain))])
         height = _height(rng, heights[reads[0]])
         maps = tuple(_rowmap(rng, height, heights[v]) for v in reads)
         out = len(values)
@@ -41,10 +56,32 @@ def random_split_graph(seed: int, operators: int = 8, rows: int = 24) -> SplitGr
         locals_.append(LocalOperator(op, Kind.GLOBAL if height == 1 else Kind.BLOCK, height, maps,
                                      _bind(maps, index)))
     outputs = {len(values) - 1} | {v for v in range(1, len(values)) if rng.random() < 0.1}
+    outputs -= folded
     graph = OperatorGraph('synthetic', tuple(values), tuple(o.operator for o in locals_), (0,),
                           tuple(ValueRef(v) for v in sorted(outputs)), '', {})
     dims = tuple(0 if h > 1 else None for h in heights)
-    return SplitGraph(graph, 0, dims, tuple(heights), tuple(locals_))
+    return SplitGraph(graph, 0, dims, tuple(heights), tuple(locals_), frozenset(folded))
+
+
+def _fold(index: int, source: int, rows: int, values: list[Value]) -> list[LocalOperator]:
+    """Return the operators that add up rows of `source`, and that add up these sums."""
+    record, total = len(values), len(values) + 1
+    for value in (record, total):
+        values.append(Value(value, f'value{value}', (1, 1), torch.int64))
+    adding = Operator(index, f'op{index}', 'test.add', (ValueRef(source),), {}, (record,))
+    closing = Operator(
+        index + 1, f'op{index + 1}', 'test.total', (ValueRef(record),), {}, (total,))
+
+    def bind_adding(region: Region, parameters: object) -> Kernel:
+        weights = torch.arange(*region)[:, None] * 3 + index + 1
+        return lambda tensors: (tensors[0] * weights + 1).sum(0, keepdim=True) % PRIME
+
+    def bind_closing(region: Region, parameters: object) -> Kernel:
+        return lambda tensors: tensors[0].sum(0, keepdim=True) % PRIME
+
+    return [
+        LocalOperator(adding, Kind.ROW, rows, (RowMap.identity(rows),), bind_adding),
+        LocalOperator(closing, Kind.GLOBAL, 1, (RowMap.whole(1, rows),), bind_closing)]
 
 
 def _height(rng: random.Random, height: int) -> int:

@@ -13,11 +13,11 @@ from intradp_ros.operators.region import EMPTY, Region
 def tiling(pieces: Sequence[Region], need: Region) -> list[int] | None:
     """Return the indices of pieces that follow one another from end to end of `need`."""
     last = _reached(pieces, need)
-    if need.stop not in last:
+    if need and need.stop not in last:
         return None
     found: list[int] = []
     at = need.stop
-    while at > need.start:
+    while need and at > need.start:
         found.append(last[at])
         at = pieces[last[at]].start
     return found[::-1]

@@ -82,7 +82,9 @@ class _Recurrence:
             active = rows.some
             if not active.any():
                 continue
-            nbytes = rows.count * self.cost.split.nbytes(value, 1)
+            split = self.cost.split
+            units = active if value in split.folded else rows.count
+            nbytes = units * split.nbytes(value, 1)
             start = np.maximum(self.link_free[source], self.ready[source])
             stop = start + self.overhead + nbytes / self.rate[source]
             self.link_free[source] = np.where(active, stop, self.link_free[source])

@@ -25,7 +25,8 @@ from intradp_ros.planning.schedule import Compute, Receive, ROBOT, Schedule, Sen
 @st.composite
 def split_and_partition(draw: st.DrawFn) -> tuple[SplitGraph, Partition]:
     """Draw a graph and any partition of it."""
-    split = random_split_graph(draw(st.integers(0, 10**6)), draw(st.integers(1, 10)))
+    split = random_split_graph(draw(st.integers(0, 10**6)), draw(st.integers(1, 10)),
+                               folds=draw(st.sampled_from([0.0, 0.4])))
     count = len(split.operators)
     stops = sorted(draw(st.sets(st.integers(1, count), max_size=4)) | {count})
     share = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1))
@@ -88,6 +89,26 @@ def test_no_side_computes_a_row_twice(case: tuple[SplitGraph, Partition]) -> Non
         rows = Counter((s.operator, row) for s in program if isinstance(s, Compute)
                        for row in range(*s.region))
         assert max(rows.values(), default=1) == 1
+
+
+@given(split_and_partition())
+@settings(max_examples=150, deadline=None)
+def test_records_cross_as_they_were_computed(case: tuple[SplitGraph, Partition]) -> None:
+    """No record is cut, and no row of a folded value is in two records that one side holds."""
+    split, partition = case
+    schedule = lower(split, partition)
+    for value in split.folded:
+        producer = split.graph.producer[value]
+        held = {side: [s.region for s in program
+                       if isinstance(s, Compute) and s.operator == producer]
+                for side, program in schedule.programs.items()}
+        crossing = [t for t in schedule.transfers if t.value == value]
+        for transfer in crossing:
+            assert transfer.region in held[transfer.source]
+        for side, regions in held.items():
+            regions = regions + [t.region for t in crossing if t.target == side]
+            rows = Counter(row for region in regions for row in range(*region))
+            assert max(rows.values(), default=1) == 1
 
 
 def test_a_share_of_one_needs_no_server() -> None:
