@@ -10,6 +10,7 @@ import time
 
 from intradp_ros.execution.mailbox import Mailbox
 from intradp_ros.execution.timeline import Event
+from intradp_ros.execution.traffic import Traffic
 from intradp_ros.wire.chunking import Reassembler
 from intradp_ros.wire.frames import Chunk
 
@@ -20,13 +21,15 @@ class Arrivals:
     Feeds a mailbox from chunks.
 
     `lane` names the direction of the link for the timeline, `names` the
-    schedule's transfers.
+    schedule's transfers.  Encoded chunks are decoded on the thread that calls
+    `add`.
     """
 
     mailbox: Mailbox
     reassembler: Reassembler
     lane: str
     names: Sequence[str]
+    traffic: Traffic
     events: list[Event] = field(default_factory=list)
     nbytes: int = 0
     _first: dict[int, float] = field(default_factory=dict)
@@ -44,7 +47,7 @@ class Arrivals:
         now = time.monotonic()
         tensor = self.reassembler.add(chunk)
         self._first.setdefault(chunk.transfer, now)
-        self.nbytes += memoryview(chunk.data).nbytes
+        self.nbytes += self.traffic.count(chunk)
         if tensor is not None:
             self.events.append(Event(self.lane, 'transfer', self.names[chunk.transfer],
                                      self._first[chunk.transfer], time.monotonic()))

@@ -18,9 +18,10 @@ import torch
 from intradp_ros import __version__
 from intradp_ros.execution.channel import Channel
 from intradp_ros.execution.model import SharedModel
-from intradp_ros.execution.sending import PROTOCOL
+from intradp_ros.execution.sending import common_encodings, PROTOCOL
 from intradp_ros.operators.region import Region
 from intradp_ros.planning.book import ScheduleBook
+from intradp_ros.wire.codecs.registry import available
 from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Control, ControlKind, MalformedFrameError
 from intradp_ros.wire.quoting import quoted
@@ -76,7 +77,7 @@ class Connection:
     pings, and probes the link while nothing else measures it.  A server that
     was restarted no longer knows the session, and everything begins anew.
     `newest` is the last inference begun: a greeting says that all up to it
-    are over.
+    are over.  `encodings` are those that both sides have.
     """
 
     def __init__(self, model: SharedModel, channel: Channel, log: Log) -> None:
@@ -89,6 +90,7 @@ class Connection:
         self.book: ScheduleBook | None = None
         self.epoch = 0
         self.newest = 0
+        self.encodings: frozenset[str] = frozenset()
         self._ask_at = self._probed = self._complained = float('-inf')
         self._pause = RETRY
         self._stop = threading.Event()
@@ -151,6 +153,7 @@ class Connection:
         elif frame.kind is ControlKind.WELCOME and self.state in (State.ALONE, State.REFUSED):
             self._ask_at = float('-inf')
             self.refusal = ''
+            self.encodings = common_encodings(frame.body.get('encodings'))
             self._enter(State.GREETED)
         elif frame.kind is ControlKind.REFUSE:
             self._refused(frame.epoch, quoted(frame.body.get('reason', '')))
@@ -220,7 +223,7 @@ class Connection:
         if self.state in (State.ALONE, State.REFUSED):
             self._send(ControlKind.HELLO, {
                 'protocol': PROTOCOL, 'version': __version__, 'digest': self.model.digest,
-                'axis': self.model.split.axis}, self.newest)
+                'axis': self.model.split.axis, 'encodings': sorted(available())}, self.newest)
         elif self.state is State.GREETED and self.book:
             self._send(ControlKind.BOOK, {'book': self.book.to_json()})
 

@@ -19,6 +19,7 @@ from intradp_ros.execution.connection import Connection
 from intradp_ros.execution.interpreter import Execution
 from intradp_ros.execution.mailbox import InferenceAbandonedError, Mailbox
 from intradp_ros.execution.model import SharedModel
+from intradp_ros.execution.outbox import Outbox
 from intradp_ros.execution.outcome import (
     compute_and_wait,
     InferenceStats,
@@ -28,8 +29,9 @@ from intradp_ros.execution.outcome import (
 from intradp_ros.execution.patience import PatiencePolicy
 from intradp_ros.execution.programs import Compiled, ProgramShelf
 from intradp_ros.execution.recovery import finish_alone, held_pieces
-from intradp_ros.execution.sending import describe_transfers, expected_transfer, Sender
+from intradp_ros.execution.sending import describe_transfers, expected_transfer, Sender, Way
 from intradp_ros.execution.timeline import Event, Recorder, with_send_times
+from intradp_ros.execution.traffic import Traffic
 from intradp_ros.graph.operator_graph import ParameterRef, Value, ValueRef
 from intradp_ros.graph.trees import rebuild_outputs
 from intradp_ros.link.predictor import RatePredictor
@@ -86,6 +88,8 @@ class RobotClient:
         self.foreign = 0
         self.shelf = ProgramShelf(model, ROBOT)
         self.connection = Connection(model, channel, log)
+        self.sent, self.received = Traffic(), Traffic()
+        self._outbox = Outbox('robot-outbox')
         self.reassembler = Reassembler(self._expected)
         self._local = self.shelf.get(local(len(model.split.operators)))
         graph = model.split.graph
@@ -101,6 +105,7 @@ class RobotClient:
     def close(self) -> None:
         """End the session."""
         self.connection.close()
+        self._outbox.close()
         self.channel.close()
 
     def use_book(self, book: ScheduleBook) -> None:
@@ -232,9 +237,9 @@ class RobotClient:
         self.connection.heard = max(self.connection.heard, start)
         names = describe_transfers(self.model.split, compiled.schedule)
         arrivals = Arrivals(Mailbox(self._patience(start, choice.entry.predicted)),
-                            self.reassembler, 'downlink', names)
-        sender = Sender(self.channel, compiled.schedule, self.connection.session, choice.epoch,
-                        self._count, choice.index, stamp, 'uplink', names)
+                            self.reassembler, 'downlink', names, self.received)
+        sender = Sender(self._way(), compiled.schedule, choice.epoch, self._count, choice.index,
+                        stamp, 'uplink', names, arrivals.mailbox.fail)
         recorder = Recorder(ROBOT)
         execution = Execution(compiled.program, recorder, arrivals.mailbox, sender)
         named = dict(zip(self.model.split.graph.inputs, inputs))
@@ -244,16 +249,20 @@ class RobotClient:
             self.connection.succeeded()
         except InferenceAbandonedError as error:
             reason = str(error)
+            sender.stop()
             values = self._finish(execution, compiled, named, reason, recorder)
         events = [*recorder.events, *arrivals.events, *sender.events]
         return self._outcome(values, events, start, choice.entry, choice.index,
                              (sender, arrivals), reason)
 
+    def _way(self) -> Way:
+        return Way(self.channel, self.connection.session, self._outbox, self.sent,
+                   self.connection.encodings)
+
     def _finish(self, execution: Execution, compiled: Compiled, inputs: dict[int, torch.Tensor],
                 reason: str, recorder: Recorder) -> dict[int, torch.Tensor]:
         """Finish an abandoned inference from the rows at hand; tell the server to stop."""
         self._current = None
-        self.channel.abandon(self.connection.session, self._count)
         self.channel.send(Control(ControlKind.CANCEL, self.connection.session,
                                   self.connection.epoch, self._count, {}))
         self.connection.lost(reason)

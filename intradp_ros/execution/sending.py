@@ -4,21 +4,36 @@
 """Handing transfers of one inference to a channel, and what to expect from the other side."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 import time
 
 import torch
 
 from intradp_ros.execution.channel import Channel
+from intradp_ros.execution.outbox import Outbox
 from intradp_ros.execution.timeline import Event
+from intradp_ros.execution.traffic import Traffic
 from intradp_ros.operators.local_operator import SplitGraph
 from intradp_ros.planning.schedule import Schedule
 from intradp_ros.wire.chunking import ExpectedTransfer
+from intradp_ros.wire.codecs.names import NONE
+from intradp_ros.wire.codecs.registry import available
 from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Stamp
 
-PROTOCOL = 1
+PROTOCOL = 2
+
+
+def common_encodings(theirs: object) -> frozenset[str]:
+    """
+    Return the encodings that both sides have, from what the other says that it has.
+
+    Anything but a list of names counts as none: all values then cross plain.
+    """
+    named = theirs if isinstance(theirs, list) else []
+    return available() & {name for name in named if isinstance(name, str)}
 
 
 def expected_transfer(graph: SplitGraph, schedule: Schedule, index: int, target: str,
@@ -29,7 +44,7 @@ def expected_transfer(graph: SplitGraph, schedule: Schedule, index: int, target:
     transfer = schedule.transfers[index]
     value = graph.graph.values[transfer.value]
     shape = graph.shape(transfer.value, transfer.region.rows)
-    return ExpectedTransfer(value.id, transfer.region, value.dtype, shape)
+    return ExpectedTransfer(value.id, transfer.region, value.dtype, shape, transfer.encoding)
 
 
 def describe_transfers(graph: SplitGraph, schedule: Schedule) -> tuple[str, ...]:
@@ -38,34 +53,79 @@ def describe_transfers(graph: SplitGraph, schedule: Schedule) -> tuple[str, ...]
                  for t in schedule.transfers)
 
 
+@dataclass(frozen=True)
+class Way:
+    """
+    A side's way to the other: what transfers of all its inferences go through.
+
+    `encodings` are those that both sides have; values whose encoding is not
+    among them cross plain.
+    """
+
+    channel: Channel
+    session: int
+    outbox: Outbox
+    traffic: Traffic
+    encodings: frozenset[str] = frozenset()
+
+
 @dataclass
 class Sender:
     """
     Cuts the transfers of one inference into chunks and queues them; counts their bytes.
 
-    `lane` and `names` are those of the timeline, as for `Arrivals`.
+    Where a schedule has encodings, all of it is done by the outbox, so that
+    the program goes on meanwhile and transfers keep their order.  `lane` and
+    `names` are those of the timeline, as for `Arrivals`; `failed` is called
+    with the reason if a transfer cannot be encoded.
     """
 
-    channel: Channel
+    way: Way
     schedule: Schedule
-    session: int
     epoch: int
     inference: int
     schedule_id: int
     stamp: Stamp
     lane: str
     names: Sequence[str]
+    failed: Callable[[str], None]
     nbytes: int = field(default=0, init=False)
     events: list[Event] = field(default_factory=list, init=False)
+    _stopped: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        """Find out whether anything is to be encoded."""
+        self._encodes = any(t.encoding in self.way.encodings for t in self.schedule.transfers)
 
     def __call__(self, index: int, tensor: torch.Tensor) -> None:
         """Queue one transfer."""
-        transfer = self.schedule.transfers[index]
-        self.nbytes += tensor.numel() * tensor.element_size()
         now = time.monotonic()
         self.events.append(Event(self.lane, 'queued', self.names[index], now, now))
+        if self._encodes:
+            self.way.outbox.put(partial(self._send_or_fail, index, tensor))
+        else:
+            self._send(index, tensor)
+
+    def stop(self) -> None:
+        """Send nothing more, and drop what still waits to be sent."""
+        self._stopped = True
+        self.way.channel.abandon(self.way.session, self.inference)
+
+    def _send_or_fail(self, index: int, tensor: torch.Tensor) -> None:
+        try:
+            self._send(index, tensor)
+        except Exception as error:  # out of memory, say: the program must not wait for ever
+            self.failed(f'transfer {index}: {type(error).__name__}: {error}')
+
+    def _send(self, index: int, tensor: torch.Tensor) -> None:
+        transfer, way = self.schedule.transfers[index], self.way
+        encoding = transfer.encoding if transfer.encoding in way.encodings else NONE
         for chunk in split(
-                tensor, session=self.session, epoch=self.epoch, inference=self.inference,
+                tensor, session=way.session, epoch=self.epoch, inference=self.inference,
                 schedule=self.schedule_id, transfer=index, value=transfer.value,
-                region=transfer.region, chunk_bytes=self.channel.chunk_bytes, stamp=self.stamp):
-            self.channel.send(chunk)
+                region=transfer.region, chunk_bytes=way.channel.chunk_bytes, stamp=self.stamp,
+                encoding=encoding):
+            if self._stopped:
+                return
+            self.nbytes += way.traffic.count(chunk)
+            way.channel.send(chunk)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 import math
 import queue
 import threading
@@ -18,9 +18,18 @@ from intradp_ros.execution.channel import Channel
 from intradp_ros.execution.interpreter import Execution
 from intradp_ros.execution.mailbox import InferenceAbandonedError, Mailbox
 from intradp_ros.execution.model import SharedModel
+from intradp_ros.execution.outbox import Outbox
 from intradp_ros.execution.programs import Compiled, ProgramShelf
-from intradp_ros.execution.sending import describe_transfers, expected_transfer, PROTOCOL, Sender
+from intradp_ros.execution.sending import (
+    common_encodings,
+    describe_transfers,
+    expected_transfer,
+    PROTOCOL,
+    Sender,
+    Way,
+)
 from intradp_ros.execution.timeline import Recorder
+from intradp_ros.execution.traffic import Traffic
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.planning.schedule import SERVER
 from intradp_ros.wire.chunking import check_chunk, ExpectedTransfer, Reassembler
@@ -54,6 +63,7 @@ class OffloadServer:
     def __init__(self, channel: Channel, models: Mapping[str, SharedModel], log: Log) -> None:
         self.channel, self.models, self.log = channel, dict(models), log
         self.rejections = Rejections()
+        self.sent, self.received = Traffic(), Traffic()
         self._split: dict[tuple[str, int], SharedModel] = {}
         self.sessions: dict[int, ServerSession] = {}
         channel.listen(self.handle)
@@ -119,15 +129,17 @@ class OffloadServer:
             self.reject('refused', reason)
             self._answer(frame, ControlKind.REFUSE, {'reason': reason})
             return
+        encodings = common_encodings(frame.body.get('encodings'))
         known = self.sessions.get(frame.session)
         if known and not known.agrees(frame.body['digest'], frame.body['axis']):
             self.sessions.pop(frame.session).close()
             known = None
         if known is None:
             self._open(frame)
-        self.sessions[frame.session].begin_anew(frame.inference)
+        self.sessions[frame.session].begin_anew(frame.inference, encodings)
         self._answer(frame, ControlKind.WELCOME, {
-            'protocol': PROTOCOL, 'version': __version__, 'digest': frame.body['digest']})
+            'protocol': PROTOCOL, 'version': __version__, 'digest': frame.body['digest'],
+            'encodings': sorted(encodings)})
 
     def _refusal(self, frame: Control) -> str | None:
         """Say why a robot is refused, naming what both sides have."""
@@ -158,17 +170,18 @@ class OffloadServer:
             oldest = min(self.sessions.values(), key=lambda s: s.heard)
             self.sessions.pop(oldest.id).close()
         model = self._model(frame.body['digest'], frame.body['axis'])
+        way = Way(self.channel, frame.session, Outbox(f'outbox-{frame.session:x}'), self.sent)
         self.sessions[frame.session] = ServerSession(
-            frame.session, model, self.channel, self.reject, self.log)
+            way, model, self.received, self.reject, self.log)
         self.log(f'session {frame.session:#x} opened for model {frame.body["digest"][:12]}')
 
 
 class ServerSession:
     """One robot's session: its book, its programs, and the inference at hand."""
 
-    def __init__(self, session: int, model: SharedModel, channel: Channel,
+    def __init__(self, way: Way, model: SharedModel, received: Traffic,
                  reject: Callable[[str, str], None], log: Log) -> None:
-        self.id, self.model, self.channel = session, model, channel
+        self.id, self.model, self.way, self.received = way.session, model, way, received
         self.reject, self.log = reject, log
         self.heard = time.monotonic()
         self.shelf = ProgramShelf(model, SERVER)
@@ -177,21 +190,27 @@ class ServerSession:
         self._current: _Inference | None = None
         self._newest = 0
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        threading.Thread(target=self._loop, name=f'session-{session:x}', daemon=True).start()
+        threading.Thread(target=self._loop, name=f'session-{self.id:x}', daemon=True).start()
 
     def agrees(self, digest: str, axis: int) -> bool:
         """Tell whether the session was opened for this model and split axis."""
         return (digest, axis) == (self.model.digest, self.model.split.axis)
 
-    def begin_anew(self, newest: int) -> None:
-        """Take the robot's word for which inferences are over: it has greeted again."""
+    def begin_anew(self, newest: int, encodings: frozenset[str]) -> None:
+        """
+        Take the robot's word for which inferences are over: it has greeted again.
+
+        `encodings` are those that both sides have.
+        """
         self._abandon('the robot greeted again')
         self._newest = newest
+        self.way = replace(self.way, encodings=encodings)
 
     def close(self) -> None:
         """Stop the session's inference and its worker."""
         self._abandon('session closed')
         self._work.put(None)
+        self.way.outbox.close()
 
     def control(self, frame: Control) -> None:
         """Take a control frame of this session."""
@@ -246,9 +265,10 @@ class ServerSession:
         check_chunk(chunk, expected)  # before it ends the inference at hand
         self._abandon('a newer inference began')
         names = describe_transfers(self.model.split, compiled.schedule)
-        sender = Sender(self.channel, compiled.schedule, self.id, chunk.epoch, chunk.inference,
-                        chunk.schedule, chunk.stamp, 'downlink', names)
-        arrivals = Arrivals(Mailbox(_robot_patience), self.reassembler, 'uplink', names)
+        arrivals = Arrivals(Mailbox(_robot_patience), self.reassembler, 'uplink', names,
+                            self.received)
+        sender = Sender(self.way, compiled.schedule, chunk.epoch, chunk.inference,
+                        chunk.schedule, chunk.stamp, 'downlink', names, arrivals.mailbox.fail)
         inference = _Inference(chunk.inference, compiled, arrivals, sender)
         self._newest, self._current = chunk.inference, inference
         self._work.put(lambda: self._infer(inference))
@@ -257,7 +277,7 @@ class ServerSession:
         current, self._current = self._current, None
         if current:
             current.arrivals.mailbox.fail(reason)
-            self.channel.abandon(self.id, current.id)
+            current.sender.stop()
             self.reassembler.drop(current.id)
 
     def _loop(self) -> None:
@@ -313,7 +333,7 @@ class ServerSession:
 
     def _reply(self, kind: ControlKind, epoch: int, inference: int, body: Mapping[str, Any],
                ) -> None:
-        self.channel.send(Control(kind, self.id, epoch, inference, body))
+        self.way.channel.send(Control(kind, self.id, epoch, inference, body))
 
 
 def _robot_patience(waited: float) -> str | None:

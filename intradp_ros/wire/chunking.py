@@ -23,7 +23,13 @@ from intradp_ros.operators.region import Region
 from intradp_ros.wire.codecs.names import NONE
 from intradp_ros.wire.codecs.patterns import Bytes
 from intradp_ros.wire.codecs.registry import available, CODECS, most_elements, NUMBERS
-from intradp_ros.wire.cutting import chunk_count, chunk_size, CODEC_NONE, MAX_CHUNK_BYTES
+from intradp_ros.wire.cutting import (
+    chunk_count,
+    chunk_extent,
+    chunk_size,
+    CODEC_NONE,
+    MAX_CHUNK_BYTES,
+)
 from intradp_ros.wire.dtypes import encode_dtype
 from intradp_ros.wire.frames import Chunk, MalformedFrameError
 from intradp_ros.wire.tensors import tensor_from_bytes
@@ -111,9 +117,7 @@ def _check_codec(wanted: int, expected: ExpectedTransfer) -> None:
 
 def _extent(chunk: Chunk, expected: ExpectedTransfer) -> tuple[int, int]:
     """Return the bytes of the transfer that a chunk stands for."""
-    size = chunk_size(expected.elements, chunk.count) * expected.dtype.itemsize
-    start = chunk.chunk * size
-    return start, min(start + size, expected.nbytes)
+    return chunk_extent(chunk.chunk, chunk.count, expected.elements, expected.dtype.itemsize)
 
 
 class _Assembly:

@@ -44,6 +44,12 @@ def chunk_count(elements: int, most: int) -> int:
     return max(1, -(-elements // most))
 
 
+def chunk_extent(index: int, count: int, elements: int, itemsize: int) -> tuple[int, int]:
+    """Return the bytes of the plain transfer that a chunk stands for, as start and stop."""
+    size = chunk_size(elements, count) * itemsize
+    return index * size, min((index + 1) * size, elements * itemsize)
+
+
 def split(
     tensor: torch.Tensor, *, session: int, epoch: int, inference: int, schedule: int,
     transfer: int, value: int, region: Region, chunk_bytes: int, stamp: Stamp = NO_STAMP,
@@ -71,9 +77,9 @@ def split(
     codec = _usable(encoding, data, tensor.dtype, chunk_bytes)
     most = max(1, most_elements(codec, tensor.dtype, chunk_bytes))
     count = chunk_count(tensor.numel(), most)
-    size = chunk_size(tensor.numel(), count) * tensor.element_size()
     for index in range(count):
-        number, part = _encoded(codec, data[index * size:(index + 1) * size], tensor.dtype)
+        start, stop = chunk_extent(index, count, tensor.numel(), tensor.element_size())
+        number, part = _encoded(codec, data[start:stop], tensor.dtype)
         yield Chunk(
             session=session, epoch=epoch, inference=inference, schedule=schedule,
             transfer=transfer, value=value, start=region.start, stop=region.stop,

@@ -28,6 +28,7 @@ from intradp_ros.execution.model import share_module, SharedModel
 from intradp_ros.execution.pair import Pair
 from intradp_ros.execution.patience import PatiencePolicy
 from intradp_ros.execution.robot import RobotClient
+from intradp_ros.execution.sending import PROTOCOL
 from intradp_ros.execution.server import MAX_SESSIONS, OffloadServer
 from intradp_ros.planning.baselines import LOCAL, LOSS, OFFLOAD
 from intradp_ros.planning.book import ScheduleBook
@@ -98,12 +99,23 @@ def stranger(model: SharedModel) -> Iterator[Stranger]:
 
 
 def hello(model: SharedModel, session: int = 5, **changes: Any) -> Control:
-    body = {'protocol': 1, 'version': '', 'digest': model.digest, 'axis': 3, **changes}
+    body = {'protocol': PROTOCOL, 'version': '', 'digest': model.digest, 'axis': 3, **changes}
     return Control(ControlKind.HELLO, session, body=body)
 
 
+@pytest.mark.parametrize(('theirs', 'common'), [
+    (['lz4', 'zstd', 'none', 'gzip'], ['lz4', 'zstd']), ([], []), (None, []), ('zstd', []),
+    ({'zstd': 1}, []), ([1, None, ['zstd'], {'zstd': 2}], [])])
+def test_encodings_are_those_of_both_sides(
+        stranger: Stranger, model: SharedModel, theirs: object, common: list[str]) -> None:
+    """What a robot says that it has is only ever compared."""
+    answer = stranger.ask(hello(model, encodings=theirs))
+    assert answer.kind is ControlKind.WELCOME
+    assert answer.body['encodings'] == common
+
+
 @pytest.mark.parametrize(('changes', 'reason'), [
-    ({'protocol': 2}, 'protocol 2, this server 1'),
+    ({'protocol': 1}, 'protocol 1, this server 2'),
     ({'protocol': None}, 'protocol None'),
     ({'digest': 'abc'}, 'abc'),
     ({'digest': ['a', {}]}, 'model'),

@@ -183,7 +183,7 @@ BAD_BODIES = ['', '{', '[]', '5', 'null', '{"a": NaN}', '{"a": Infinity}', '[' *
 
 def bad_control_up(session: int, random: Random) -> SessionControl:
     """Return a control frame that a server refuses."""
-    hello = {'protocol': 1, 'version': '', 'digest': 'abc', 'axis': 3}
+    hello = {'protocol': 2, 'version': '', 'digest': 'abc', 'axis': 3}
     kind, body, known = random.choice([
         (random.choice([0, *range(12, 256)]), {}, True),
         (K.HELLO, {**hello, 'protocol': 7}, True), (K.HELLO, hello, True),
