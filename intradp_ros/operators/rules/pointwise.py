@@ -54,6 +54,8 @@ def split_batch_norm(site: Site) -> Split | None:
 
 RULES: dict[str, Rule] = {
     **rules(split_pointwise, (
+        *(f'aten.__{name}__.{form}' for name in ('and', 'or')
+          for form in ('Scalar', 'Tensor')),
         'aten.masked_fill.Tensor',
         'aten.rsub.Tensor',
         'aten.where.ScalarOther',
