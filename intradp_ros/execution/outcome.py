@@ -10,7 +10,6 @@ from typing import Any
 
 from intradp_ros.execution.timeline import Event, total
 from intradp_ros.planning.schedule import ROBOT
-from intradp_ros.profiling.profile import PowerStates
 
 
 @dataclass(frozen=True)
@@ -45,18 +44,6 @@ class Outcome:
     outputs: Any
     stats: InferenceStats
     events: tuple[Event, ...]
-
-
-def modelled_energy(power: PowerStates, latency: float, compute: float, sending: float) -> float:
-    """
-    Return the joules of one inference from a device's power states.
-
-    Idle power all along, the difference to compute power while operators
-    run, and the difference to send power while the link carries rows up
-    (paper, Table 3 and section 3.1: sending adds little to a busy board).
-    """
-    return (power.idle * latency + (power.compute - power.idle) * compute
-            + (power.send - power.idle) * sending)
 
 
 def compute_and_wait(events: Sequence[Event]) -> tuple[float, float]:

@@ -23,7 +23,6 @@ from intradp_ros.execution.outbox import Outbox
 from intradp_ros.execution.outcome import (
     compute_and_wait,
     InferenceStats,
-    modelled_energy,
     Outcome,
 )
 from intradp_ros.execution.patience import PatiencePolicy
@@ -296,11 +295,11 @@ class RobotClient:
         sent = shared[0].nbytes if shared else 0
         received = shared[1].nbytes if shared else 0
         compute, waiting = compute_and_wait(events)
-        sending = sent / self._rate if self._rate > 0 else 0.0
+        sending, receiving = (n / self._rate if self._rate > 0 else 0.0 for n in (sent, received))
         stats = InferenceStats(
             self._count, entry.strategy, schedule, shared is not None and not reason,
             bool(reason), reason, latency, entry.predicted, compute, waiting, sent, received,
-            modelled_energy(self.power, latency, compute, min(sending, latency)))
+            self.power.joules(latency, compute, min(sending, latency), min(receiving, latency)))
         return Outcome(self._rebuild(values), stats, tuple(e.shift(-start) for e in events))
 
     def _local_entry(self) -> Entry:

@@ -1,7 +1,12 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""What everyone does: all on the robot, all on the server, or one cut between layers."""
+"""
+All on the robot, all on the server, or one cut between layers.
+
+The cut is that of Neurosurgeon (Kang et al., ASPLOS 2017): every place of
+the chain of layers is a candidate, the fastest is taken.
+"""
 from __future__ import annotations
 
 import numpy as np
@@ -13,9 +18,6 @@ from intradp_ros.planning.cost import CostModel, LinkModel
 from intradp_ros.planning.loss import crossing_bytes
 from intradp_ros.planning.refine import best_of, judge, Judged
 from intradp_ros.planning.schedule import ROBOT, SERVER
-
-LOCAL, OFFLOAD, CUT, LOSS = 'local', 'offload', 'cut', 'loss'
-STRATEGIES = (LOCAL, OFFLOAD, CUT, LOSS)
 
 
 def best_local(cost: CostModel, link: LinkModel) -> Judged:

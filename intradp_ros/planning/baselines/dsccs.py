@@ -1,0 +1,96 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+DSCCS: the cut of the layer graph with the least latency, as a minimum cut.
+
+After Liang et al., "DNN surgery: accelerating DNN inference on the edge
+through layer partitioning" (IEEE Transactions on Cloud Computing, 2023): the
+graph's layers are divided into those of the robot and, behind them, those of
+the server; the sum of the robot's time, the time of what crosses and the
+server's time is least.  That is a minimum cut, since nothing overlaps.
+"""
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
+from intradp_ros.operators.local_operator import SplitGraph
+from intradp_ros.planning.baselines.placement import placed
+from intradp_ros.planning.cost import CostModel, LinkModel
+from intradp_ros.planning.partition import Partition
+from intradp_ros.planning.schedule import ROBOT, SERVER
+
+# Capacities are 32-bit whole numbers in scipy: the robot's whole time is so many units.
+_UNITS = 10**8
+_NEVER = 10**9
+_SOURCE, _SINK = 0, 1
+
+
+class _Network:
+    """Edges of a flow network; capacities in seconds, None for endless ones."""
+
+    def __init__(self, total: float) -> None:
+        self.total = total
+        self.edges: dict[tuple[int, int], int] = {}
+
+    def add(self, start: int, stop: int, seconds: float | None) -> None:
+        capacity = _NEVER if seconds is None else round(_UNITS * seconds / self.total)
+        self.edges[start, stop] = min(_NEVER, self.edges.get((start, stop), 0) + capacity)
+
+    def robot_side(self, nodes: int) -> npt.NDArray[np.bool_]:
+        """Return which nodes are on the source's side of a minimum cut."""
+        starts, stops = zip(*self.edges)
+        matrix = csr_array((np.array(list(self.edges.values()), dtype=np.int32),
+                            (starts, stops)), (nodes, nodes))
+        residual = matrix - maximum_flow(matrix, _SOURCE, _SINK).flow
+        residual.data = np.maximum(residual.data, 0)
+        residual.eliminate_zeros()
+        found = np.zeros(nodes, dtype=bool)
+        found[breadth_first_order(residual, _SOURCE, return_predecessors=False)] = True
+        return found
+
+
+def min_cut(cost: CostModel, link: LinkModel) -> Partition:
+    """
+    Return the partition of least robot time + transfers + server time, one after another.
+
+    Values cross once however many operators read them, nothing goes back to
+    the robot but the outputs.
+    """
+    split = cost.split
+    count = len(split.operators)
+    network = _Network(sum(float(table[-1]) for table in cost.seconds[ROBOT]) or 1.0)
+    back = _seconds_back(split, link)
+    for index in range(count):
+        node = 2 + index
+        network.add(_SOURCE, node, float(cost.seconds[SERVER][index][-1]) + back[index])
+        network.add(node, _SINK, float(cost.seconds[ROBOT][index][-1]))
+    for value, readers in split.graph.consumers.items():
+        if not readers:
+            continue
+        producer = split.graph.producer.get(value)
+        start, sent = _SOURCE if producer is None else 2 + producer, 2 + count + value
+        network.add(start, sent, _seconds(split, value, link.up, link))
+        for reader in readers:
+            network.add(sent, 2 + reader, None)
+            if producer is not None:
+                network.add(2 + reader, 2 + producer, None)
+    robot = network.robot_side(2 + count + len(split.rows))
+    return placed(~robot[2:2 + count])
+
+
+def _seconds(split: SplitGraph, value: int, rate: float, link: LinkModel) -> float:
+    return split.nbytes(value, split.rows[value]) / rate + link.overhead + link.delay
+
+
+def _seconds_back(split: SplitGraph, link: LinkModel) -> npt.NDArray[np.float64]:
+    """Return what it takes to bring an operator's outputs back, if they are the graph's."""
+    back = np.zeros(len(split.operators))
+    for value in set(split.graph.output_values):
+        producer = split.graph.producer.get(value)
+        if producer is not None:
+            back[producer] += _seconds(split, value, link.down, link)
+    return back
