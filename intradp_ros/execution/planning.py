@@ -28,7 +28,7 @@ class PlanRequest:
     Everything that a book depends on, as plain data that crosses processes.
 
     Graph and profiles as JSON; bandwidths in Mbit/s, delay and overhead in
-    seconds.
+    seconds; a lossy encoding if the user allows one.
     """
 
     graph: str
@@ -40,6 +40,7 @@ class PlanRequest:
     delay: float = 0.0
     overhead: float = 0.0
     seed: int = 0
+    lossy: str = ''
 
     @property
     def key(self) -> str:
@@ -81,7 +82,8 @@ def _plan(request: PlanRequest, progress: Progress | None, workers: int) -> Sche
             entries += found
             if progress:
                 progress(done + 1, len(grid))
-    return ScheduleBook(digest, cost.split.axis, request.delay, request.overhead, tuple(entries))
+    return ScheduleBook(digest, cost.split.axis, request.delay, request.overhead, tuple(entries),
+                        request.lossy)
 
 
 @contextmanager
@@ -96,7 +98,8 @@ def _mapping(workers: int) -> Iterator[Callable[..., Iterable[list[Entry]]]]:
 
 def _plan_point(request: PlanRequest, mbps: float) -> list[Entry]:
     cost, _ = _cost_model(request)
-    return plan_bandwidth(cost, mbps, request.delay, request.overhead, request.seed)
+    return plan_bandwidth(cost, mbps, request.delay, request.overhead, request.seed,
+                          request.lossy)
 
 
 @lru_cache(maxsize=1)

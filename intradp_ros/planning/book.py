@@ -28,11 +28,13 @@ from intradp_ros.planning.baselines import (
     OFFLOAD,
 )
 from intradp_ros.planning.cost import CostModel, LinkModel
+from intradp_ros.planning.encodings import assuming, best_encodings, encoded
 from intradp_ros.planning.loss import loss
 from intradp_ros.planning.partition import Partition, Stage
 from intradp_ros.planning.refine import best_of, refine
+from intradp_ros.wire.codecs.names import LOSSY
 
-FORMAT = 'intradp-schedule-book/1'
+FORMAT = 'intradp-schedule-book/2'
 MAX_ENTRIES = 1000
 Progress = Callable[[int, int], None]
 
@@ -60,7 +62,10 @@ class ScheduleBook:
     Entries with the strategy ``loss`` are never predicted slower than
     ``local``, ``offload`` and ``cut`` at the same bandwidth.  `axis` is the
     split axis the partitions were made for; `link` keeps delay and overhead
-    (seconds) that were assumed.
+    (seconds) that were assumed.  `lossy` names the lossy encoding that values
+    may cross in, which only a user asks for; `lossy_difference` is then the
+    largest difference that it made to an output on example inputs, relative
+    to the output's spread (None where that was not measured).
     """
 
     digest: str
@@ -68,6 +73,15 @@ class ScheduleBook:
     delay: float
     overhead: float
     entries: tuple[Entry, ...]
+    lossy: str = ''
+    lossy_difference: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse lossy encodings that the book does not tell of."""
+        used = frozenset[str]().union(*(e.partition.lossy for e in self.entries))
+        if self.lossy not in ('', *LOSSY) or not used <= {self.lossy}:
+            raise ValueError(f'values cross as {sorted(used)}, but the lossy encoding of the book '
+                             f'is {self.lossy!r} (of {", ".join(LOSSY)})')
 
     @property
     def grid(self) -> tuple[float, ...]:
@@ -93,7 +107,8 @@ class ScheduleBook:
     def to_json(self) -> str:
         """Return the book as indented JSON text."""
         data = {'format': FORMAT, 'digest': self.digest, 'axis': self.axis, 'delay': self.delay,
-                'overhead': self.overhead,
+                'overhead': self.overhead, 'lossy': self.lossy,
+                'lossy_difference': self.lossy_difference,
                 'entries': [{**asdict(e), 'partition': e.partition.to_dict()}
                             for e in self.entries]}
         return json.dumps(data, indent=1)
@@ -116,7 +131,8 @@ class ScheduleBook:
             if not 1 <= len(data['entries']) <= MAX_ENTRIES:
                 raise ValueError(f'it has {len(data["entries"])} entries, not 1..{MAX_ENTRIES}')
             return cls(str(data['digest']), int(data['axis']), float(data['delay']),
-                       float(data['overhead']), tuple(_entry(e) for e in data['entries']))
+                       float(data['overhead']), tuple(_entry(e) for e in data['entries']),
+                       str(data['lossy']), _difference(data['lossy_difference']))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError,
                 RecursionError) as error:
             raise ValueError(f'not a schedule book: {error}') from error
@@ -132,6 +148,12 @@ class ScheduleBook:
         return cls.from_json(path.read_text())
 
 
+def _difference(found: Any) -> float | None:
+    if found is not None and not 0 <= float(found) < float('inf'):
+        raise ValueError(f'impossible difference: {found}')
+    return None if found is None else float(found)
+
+
 def _entry(data: Mapping[str, Any]) -> Entry:
     mbps, predicted = float(data['mbps']), float(data['predicted'])
     if not (0 < mbps < float('inf') and 0 <= predicted < float('inf')):
@@ -140,31 +162,38 @@ def _entry(data: Mapping[str, Any]) -> Entry:
 
 
 def make_book(cost: CostModel, digest: str, *, grid: Sequence[float] | None = None,
-              delay: float = 0.0, overhead: float = 0.0, seed: int = 0,
+              delay: float = 0.0, overhead: float = 0.0, seed: int = 0, lossy: str = '',
               progress: Progress | None = None) -> ScheduleBook:
     """
     Compute the schedules of all strategies for every bandwidth.
 
-    `progress` is called with points done and points in all.
+    `progress` is called with points done and points in all; `lossy` is a
+    lossy encoding that the user allows.
     """
     grid = tuple(grid or bandwidth_grid())
     entries: list[Entry] = []
     for done, mbps in enumerate(grid):
-        entries += plan_bandwidth(cost, mbps, delay, overhead, seed)
+        entries += plan_bandwidth(cost, mbps, delay, overhead, seed, lossy)
         if progress:
             progress(done + 1, len(grid))
-    return ScheduleBook(digest, cost.split.axis, delay, overhead, tuple(entries))
+    return ScheduleBook(digest, cost.split.axis, delay, overhead, tuple(entries), lossy)
 
 
 def plan_bandwidth(cost: CostModel, mbps: float, delay: float, overhead: float, seed: int,
-                   ) -> list[Entry]:
-    """Compute the schedules of all strategies for one bandwidth in Mbit/s."""
+                   lossy: str = '') -> list[Entry]:
+    """
+    Compute the schedules of all strategies for one bandwidth in Mbit/s.
+
+    Each value crosses in the encoding that is fastest at this bandwidth.
+    """
     link = LinkModel.symmetric(mbps, delay, overhead)
+    encodings = best_encodings(cost, link, lossy)
+    cost = assuming(cost, encodings)
     baselines = {LOCAL: best_local(cost, link), OFFLOAD: best_offload(cost, link),
                  CUT: best_cut(cost, link)}
     single = Partition((Stage(len(cost.split.operators), 0.5, 1, 4),))
     starts = [loss(cost, link, seed=seed), single]
     refined = [refine(cost, link, start) for start in starts]
     found = {**baselines, LOSS: best_of([*baselines.values(), *refined])}
-    return [Entry(mbps, name, judged.latency, judged.partition)
+    return [Entry(mbps, name, judged.latency, encoded(cost.split, judged.partition, encodings))
             for name, judged in found.items()]

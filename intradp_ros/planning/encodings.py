@@ -5,11 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
+from intradp_ros.operators.local_operator import SplitGraph
 from intradp_ros.planning.cost import CostModel, LinkModel, WireCost
-from intradp_ros.planning.partition import Encodings
+from intradp_ros.planning.lowering import lower
+from intradp_ros.planning.partition import Encodings, Partition
 from intradp_ros.planning.schedule import SIDES
-from intradp_ros.wire.codecs.names import LOSSLESS
+from intradp_ros.wire.codecs.names import LOSSLESS, NONE
 
 #: An encoding must save this fraction of the time that a value takes to cross.
 GAIN = 0.02
@@ -43,6 +46,22 @@ def best_encodings(cost: CostModel, link: LinkModel, lossy: str = '',
         if name in allowed and seconds < min(plain, best.get(value, (plain, ''))[0]):
             best[value] = seconds, name
     return tuple((value, name) for value, (_, name) in sorted(best.items()))
+
+
+def assuming(cost: CostModel, encodings: Encodings) -> CostModel:
+    """
+    Return the costs if values cross in these encodings wherever no other is named.
+
+    The choice depends on the link alone, so a search need not know of it.
+    """
+    return replace(cost, wire={**cost.wire, **{
+        (value, NONE): cost.wire[value, name] for value, name in encodings}})
+
+
+def encoded(split: SplitGraph, partition: Partition, encodings: Encodings) -> Partition:
+    """Return the partition with the encodings of those values that cross in it."""
+    crossing = {t.value for t in lower(split, partition).transfers}
+    return replace(partition, encodings=tuple(e for e in encodings if e[0] in crossing))
 
 
 def _seconds(wire: WireCost, link: LinkModel) -> float:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
 
+from intradp_ros.planning.book import make_book, ScheduleBook
 from intradp_ros.planning.cost import CostModel, LinkModel, WireCost
 from intradp_ros.planning.encodings import best_encodings
 from intradp_ros.planning.lowering import lower
@@ -104,3 +105,29 @@ def test_impossible_timings_are_refused(timing: tuple[float, float, float]) -> N
     known = profile(({'zstd': EncodingTiming(*timing)},))
     with pytest.raises(ValueError, match='not a profile'):
         Profile.from_json(known.to_json())
+
+
+def test_books_hold_the_encodings_of_what_crosses() -> None:
+    """Predictions are those of the entries' own partitions, and no worse than without."""
+    known = {(v, 'zstd'): wire(0.5, 1e-9) for v in range(len(SPLIT.rows))}
+    plain, encoded = (make_book(cost(w), 'd' * 64, grid=(1.0,)) for w in ({}, known))
+    link = LinkModel.symmetric(1.0)
+    for before, entry in zip(plain.entries, encoded.entries):
+        schedule = lower(SPLIT, entry.partition)
+        assert entry.partition.encodings == tuple(
+            (v, 'zstd') for v in sorted({t.value for t in schedule.transfers}))
+        assert simulate(schedule, cost(known), link).latency == pytest.approx(entry.predicted)
+        assert entry.predicted <= before.predicted
+    assert encoded.entries[1].predicted < plain.entries[1].predicted  # offload
+    assert ScheduleBook.from_json(encoded.to_json()) == encoded
+
+
+def test_a_book_tells_of_its_lossy_encoding() -> None:
+    known = {(v, 'int8'): wire(0.25, 1e-9) for v in range(len(SPLIT.rows))}
+    book = make_book(cost(known), 'd' * 64, grid=(1.0,), lossy='int8')
+    assert {'int8'} == frozenset().union(*(e.partition.lossy for e in book.entries))
+    assert ScheduleBook.from_json(book.to_json()).lossy == 'int8'
+    with pytest.raises(ValueError, match='but the lossy encoding of the book'):
+        ScheduleBook.from_json(book.to_json().replace('"lossy": "int8"', '"lossy": ""'))
+    with pytest.raises(ValueError, match='the lossy encoding of the book'):
+        ScheduleBook.from_json(book.to_json().replace('"lossy": "int8"', '"lossy": "gzip"'))
