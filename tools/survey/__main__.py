@@ -15,15 +15,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from survey.architectures import Architecture, LIST, read_list
-from survey.measure import measure, prepare
+from survey.measure import Record
 from survey.table import markdown, summary
-from survey.workers import CHILD, Limits, Record, restore, run_all
+from survey.workers import Limits, run_all
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; 1 if a captured architecture is not exact."""
-    if argv[:1] == [CHILD]:
-        return child(Path(argv[1]), json.load(sys.stdin))
     args = _arguments().parse_args(argv)
     chosen = [a for a in read_list(args.list) if _wanted(a, args.only)]
     limits = Limits(args.timeout, int(args.memory * 2**30), args.jobs)
@@ -33,13 +31,6 @@ def main(argv: Sequence[str]) -> int:
     args.out.joinpath('zoo.md').write_text(markdown(records))
     Console().print_json(json.dumps(summary(records)))
     return 0 if all(r.get('exact', True) for r in records) else 1
-
-
-def child(path: Path, job: Record) -> int:
-    """Measure one architecture and write its record."""
-    prepare(job['memory'])
-    path.write_text(json.dumps(measure(restore(job['architecture']))))
-    return 0
 
 
 def _arguments() -> argparse.ArgumentParser:

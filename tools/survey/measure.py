@@ -5,10 +5,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+import json
+from pathlib import Path
+import resource
 from time import perf_counter
 from typing import Any
+import warnings
 
 import torch
+from torch import nn
 
 from intradp_ros.cli.errors import CommandError
 from intradp_ros.cli.inspect_model import inspection
@@ -42,7 +47,7 @@ def measure(architecture: Architecture, seed: int = 0) -> Record:
     record: Record = {'sensitivity': sensitivity(model, other)}
     clock.lap('calibrate')
     try:
-        subject = captured(architecture.name, model, example, None)
+        subject = _captured(architecture, model, example)
     except CommandError as error:
         return {**record, 'status': 'not captured', 'reason': str(error),
                 'seconds': clock.laps}
@@ -65,6 +70,18 @@ class Clock:
         now = perf_counter()
         self.laps[name] = round(now - self._last, 2)
         self._last = now
+
+
+def _captured(architecture: Architecture, model: nn.Module,
+              example: tuple[torch.Tensor, ...]) -> Subject:
+    """Capture; if that fails, the error says first what the capture had warned of."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter('always')
+        try:
+            return captured(architecture.name, model, example, None)
+        except CommandError as error:
+            reasons = [str(w.message) for w in warned if 'as one operator' in str(w.message)]
+            raise CommandError('; '.join([*reasons, str(error)])) from error
 
 
 def _status(record: Mapping[str, Any]) -> str:
@@ -116,9 +133,13 @@ def _errors(subject: Subject, seed: int) -> Record:
     return record
 
 
-def prepare(memory: int) -> None:
-    """Compute in one thread and refuse to grow beyond `memory` bytes (0: no limit)."""
+def write_record(architecture: Architecture, path: Path, memory: int) -> None:
+    """Measure in this process, which may grow by `memory` bytes (0: no limit), and keep it."""
     torch.set_num_threads(1)
     if memory:
-        import resource
         resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    try:
+        record = measure(architecture)
+    except Exception as error:
+        record = {'status': 'failed', 'reason': f'{type(error).__name__}: {error}'}
+    path.write_text(json.dumps(record))

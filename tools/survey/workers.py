@@ -8,16 +8,11 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import as_completed, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 import json
+import multiprocessing
 from pathlib import Path
-import subprocess
-import sys
-from typing import Any
 
 from survey.architectures import Architecture
-
-Record = dict[str, Any]
-CHILD = '--child'
-"""Option of the process that measures one architecture: the file for its record."""
+from survey.measure import Record, write_record
 
 
 @dataclass(frozen=True)
@@ -53,12 +48,6 @@ def describe(architecture: Architecture) -> Record:
     return described
 
 
-def restore(described: Record) -> Architecture:
-    """Return the architecture that was described."""
-    shapes = tuple(tuple(shape) for shape in described['shapes'])
-    return Architecture(**{**described, 'shapes': shapes})
-
-
 def _record(architecture: Architecture, folder: Path, limits: Limits, resume: bool) -> Record:
     path = folder / f'{architecture.name}.json'
     line = describe(architecture)
@@ -78,18 +67,21 @@ def _known(path: Path, line: Record) -> Record | None:
 
 
 def _measured(architecture: Architecture, path: Path, limits: Limits) -> Record:
-    job = json.dumps({'architecture': describe(architecture), 'memory': limits.memory})
-    try:
-        child = subprocess.run(
-            [sys.executable, '-m', 'survey', CHILD, str(path)], input=job, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=limits.seconds)
-    except subprocess.TimeoutExpired:
+    process = _CONTEXT.Process(target=write_record, args=(architecture, path, limits.memory))
+    process.start()
+    process.join(limits.seconds)
+    if process.is_alive():
+        process.kill()
+        process.join()
         return {'status': 'failed', 'reason': f'took longer than {limits.seconds:g} s'}
     try:
         record: Record = json.loads(path.read_text())
     except (OSError, ValueError):
-        last = ' '.join(child.stdout.strip().splitlines()[-1:])
-        return {'status': 'failed', 'reason': last or f'exit status {child.returncode}'}
+        return {'status': 'failed', 'reason': f'its process ended with {process.exitcode}'}
     finally:
         path.unlink(missing_ok=True)
     return record
+
+
+_CONTEXT = multiprocessing.get_context('forkserver')
+_CONTEXT.set_forkserver_preload(['survey.preload'])  # packages are imported once
