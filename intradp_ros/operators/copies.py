@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 
+from intradp_ros.graph.operator_graph import ParameterRef
 from intradp_ros.operators.call import Call
 from intradp_ros.operators.local_operator import Kernel, Kind, Parameters
 from intradp_ros.operators.region import Ints, Region, RowMap
@@ -45,6 +46,27 @@ def copied_rows(site: Site, dim: int, source: Ints, others: Call | None = None) 
 
     return Split(
         Kind.ELEMENT, dim if rows > 1 else None, rows, site.maps(row_map, rows), bind)
+
+
+def chosen_rows(site: Site, index: ParameterRef) -> Split | None:
+    """
+    Split an operator whose output rows are those that a constant, 1-dimensional index names.
+
+    A plan is made without parameters, so that it cannot know which rows these
+    are: any output row may need any input row.
+    """
+    lead = site.lead()
+    if lead is None:
+        return None
+    dim, input_rows = lead[1], site.shape(lead[0])[lead[1]]
+    rows = site.output_shape[dim]
+
+    def bind(region: Region, parameters: Parameters) -> Kernel:
+        chosen = parameters[index.name][slice(*region)].long() % input_rows
+        return lambda x: x[0].index_select(dim, chosen)
+
+    maps = site.maps(RowMap.whole(rows, input_rows), rows)
+    return Split(Kind.ROW, dim if rows > 1 else None, rows, maps, bind)
 
 
 def taking(dim: int, rows: Ints, available: int) -> Take:

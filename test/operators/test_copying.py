@@ -4,6 +4,7 @@
 """Rows that are moved or copied: roll, flip, repeat, constant indices, single rows."""
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 
 from intradp_ros.operators.copies import taking
 from intradp_ros.operators.region import Region, RowMap
+from intradp_ros.operators.split_graph import split_graph
 
 SEEDS = st.integers(0, 10**6)
 
@@ -69,8 +71,21 @@ def test_rows_of_a_constant_index_are_exact(chosen: list[int], seed: int) -> Non
     index = Parameter(torch.tensor(chosen, dtype=torch.int32))
     single = Single('index_select.default', image(1, 3, 7, 5), 2, index)
     local = check_local(single, 2, seed, tolerance=0.0)
-    region = Region(1, len(chosen))
-    assert local.maps[0](region) == Region(min(chosen[1:]), max(chosen[1:]) + 1)
+    assert local.maps[0](Region(1, 2)) == Region(0, 7)
+
+
+@pytest.mark.parametrize(('name', 'rest'), [
+    ('index_select.default', (2, Parameter(torch.tensor([4, 6, 0])))),
+    ('index.Tensor', ([None, None, Parameter(torch.tensor([4, -1, 0]))],)),
+])
+def test_a_plan_without_parameters_asks_for_the_same_rows(
+        name: str, rest: tuple[Any, ...]) -> None:
+    single = Single(name, image(1, 3, 7, 5), *rest)
+    local = check_local(single, 2, tolerance=0.0)
+    shapes = {key: x.to('meta') for key, x in single.parameters.items()}
+    planned = split_graph(replace(single.graph, parameters=shapes), 2)
+    assert planned.rows == single.split(2).rows
+    assert planned.operators[0].maps[0](Region(1, 2)) == local.maps[0](Region(1, 2))
 
 
 def test_selection_by_index_along_channels_is_exact() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from intradp_ros.graph.operator_graph import ParameterRef
-from intradp_ros.operators.copies import copied_rows
+from intradp_ros.operators.copies import chosen_rows, copied_rows
 from intradp_ros.operators.local_operator import Kind
 from intradp_ros.operators.site import follow, normal_dim, Rule, Site, Split
 
@@ -80,9 +80,7 @@ def split_index_select(site: Site) -> Split | None:
     if normal_dim(site.call.argument('dim'), len(site.output_shape)) != lead[1]:
         return None if site.split_dim(index) is not None else follow(
             site, Kind.ELEMENT, lead[1])
-    if not isinstance(index, ParameterRef):
-        return None
-    return copied_rows(site, lead[1], site.graph.parameters[index.name].reshape(-1).numpy())
+    return chosen_rows(site, index) if isinstance(index, ParameterRef) else None
 
 
 def _listed(site: Site, argument: str) -> list[int]:

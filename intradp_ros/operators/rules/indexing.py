@@ -10,7 +10,7 @@ import torch
 
 from intradp_ros.graph.operator_graph import ParameterRef
 from intradp_ros.operators.aligned import operands_of
-from intradp_ros.operators.copies import copied_rows
+from intradp_ros.operators.copies import chosen_rows
 from intradp_ros.operators.labelled import Label, labelled_split, trailing
 from intradp_ros.operators.local_operator import Kind
 from intradp_ros.operators.site import follow, normal_dim, Operand, Rule, rules, Site, Split
@@ -133,12 +133,9 @@ def _chosen_rows(site: Site, chosen: dict[int, Operand]) -> Split | None:
     """Split a choice of rows by a constant index, which copies them."""
     lead = site.lead()
     index = chosen.get(lead[1]) if lead else None
-    if lead is None or len(chosen) > 1 or not isinstance(index, ParameterRef):
+    if len(chosen) > 1 or not isinstance(index, ParameterRef) or len(site.shape(index)) != 1:
         return None
-    rows = site.graph.parameters[index.name]
-    if rows.dim() != 1:
-        return None
-    return copied_rows(site, lead[1], rows.numpy() % site.shape(lead[0])[lead[1]])
+    return chosen_rows(site, index)
 
 
 _LOOKED_UP = {
