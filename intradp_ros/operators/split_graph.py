@@ -7,14 +7,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from intradp_ros.graph.operator_graph import Operator, OperatorGraph
+from intradp_ros.operators.axes import (
+    axes_to_try,
+    AxisCandidate,
+    best_first,
+    checked_axis,
+    judge,
+    leading_input,
+    matching_dim,
+)
 from intradp_ros.operators.local_operator import LocalOperator, SplitGraph
 from intradp_ros.operators.reductions import RULES as PARTS_OF_REDUCTIONS
 from intradp_ros.operators.reductions.rewrite import fold_reductions
 from intradp_ros.operators.rules import rule_for
 from intradp_ros.operators.rules.whole import split_whole
-from intradp_ros.operators.site import normal_dim, Site, Split
-
-_MOST_COLOURS = 4
+from intradp_ros.operators.site import Site, Split
 
 
 @dataclass
@@ -35,10 +42,8 @@ def split_graph(graph: OperatorGraph, axis: int | None = None) -> SplitGraph:
 
     `axis` is a dimension of the leading input, which is the first one of three
     or more dimensions (if there is none, the first one that has any).  By
-    default it is the longest spatial dimension (the earlier one of equals): 2
-    and up, or height and width of an image with its colours in the last
-    dimension; or dimension 0 of a matrix or vector.  Other inputs of the same
-    rank are cut along the same dimension.
+    default it is the first of `axis_candidates`.  Other inputs are cut along
+    the dimension that matches it, or held whole.
 
     Operators without a rule, and such that a rule finds unfit, are global.
     Global reductions that can be computed from records of parts are replaced
@@ -50,60 +55,53 @@ def split_graph(graph: OperatorGraph, axis: int | None = None) -> SplitGraph:
         If `axis` is no dimension of the leading input, or has just one row.
 
     """
-    lead = _leading_input(graph)
-    shape = graph.values[lead].shape if lead is not None else ()
-    chosen = _default_axis(shape) if axis is None else _checked_axis(graph, lead, axis)
-    split = _follow_axis(graph, chosen, shape)
+    if axis is not None:
+        return _split_along(graph, checked_axis(graph, axis))
+    axes = _axes(graph)
+    # with a single one there is nothing to judge
+    return _split_along(graph, axes[0]) if len(axes) == 1 else _judged(graph, axes)[0].split
+
+
+def axis_candidates(graph: OperatorGraph) -> tuple[AxisCandidate, ...]:
+    """
+    Split a graph along each dimension of the leading input that is worth it, best first.
+
+    The best one is, of those that divide the most work (to 1 %), the one that
+    needs the fewest bytes from the other side; see `axes.best_first`.
+    """
+    return _judged(graph, _axes(graph))
+
+
+def _axes(graph: OperatorGraph) -> list[int]:
+    lead = leading_input(graph)
+    return axes_to_try(graph.values[lead].shape) if lead is not None else [0]
+
+
+def _judged(graph: OperatorGraph, axes: list[int]) -> tuple[AxisCandidate, ...]:
+    return best_first([judge(_split_along(graph, axis)) for axis in axes])
+
+
+def _split_along(graph: OperatorGraph, axis: int) -> SplitGraph:
+    """Split along an axis, and take apart the reductions that are global along it."""
+    split = _follow_axis(graph, axis)
     while (taken_apart := fold_reductions(split)) is not None:
-        split = replace(_follow_axis(taken_apart, chosen, shape), source=graph)
+        split = replace(_follow_axis(taken_apart, axis), source=graph)
     return split
 
 
-def _follow_axis(graph: OperatorGraph, chosen: int, shape: tuple[int, ...]) -> SplitGraph:
-    """Split inputs of the rank of `shape` along the axis, and every operator by its rule."""
+def _follow_axis(graph: OperatorGraph, axis: int) -> SplitGraph:
+    """Split inputs along the axis or what matches it, and every operator by its rule."""
     tracks = _Tracks([None] * len(graph.values), [1] * len(graph.values))
-    for value in graph.inputs:
+    lead = leading_input(graph)
+    shape = graph.values[lead].shape if lead is not None else ()
+    for value in graph.inputs if shape else ():
         own = graph.values[value].shape
-        if shape and len(own) == len(shape) and own[chosen] > 1:
-            tracks.put(value, chosen, own[chosen])
+        dim = matching_dim(own, shape, axis)
+        if dim is not None:
+            tracks.put(value, dim, own[dim])
     operators = tuple(_localise(graph, operator, tracks) for operator in graph.operators)
-    return SplitGraph(graph, chosen, tuple(tracks.dims), tuple(tracks.rows), operators,
+    return SplitGraph(graph, axis, tuple(tracks.dims), tuple(tracks.rows), operators,
                       frozenset(tracks.folded))
-
-
-def _leading_input(graph: OperatorGraph) -> int | None:
-    """Return the input whose dimensions the split axis counts, None if all are scalars."""
-    by_rank = [[v for v in graph.inputs if len(graph.values[v].shape) >= n] for n in (3, 1)]
-    return next((found[0] for found in by_rank if found), None)
-
-
-def _default_axis(shape: tuple[int, ...]) -> int:
-    if len(shape) < 3:
-        return 0
-    return max(_spatial_dims(shape), key=lambda dim: shape[dim])
-
-
-def _spatial_dims(shape: tuple[int, ...]) -> range:
-    """Return the dimensions after batch and channels, or before colours that come last."""
-    colours_last = shape[-1] <= _MOST_COLOURS < min(shape[-3:-1])
-    return range(len(shape) - 3, len(shape) - 1) if colours_last else range(2, len(shape))
-
-
-def _checked_axis(graph: OperatorGraph, lead: int | None, axis: int) -> int:
-    if lead is None:
-        raise ValueError(f'model {graph.name!r} has no input with a dimension to split')
-    value = graph.values[lead]
-    rank = len(value.shape)
-    if not -rank <= axis < rank:
-        raise ValueError(
-            f'split axis {axis} is no dimension of input {value.name!r} {list(value.shape)}; '
-            f'choose one of 0..{rank - 1}')
-    axis = normal_dim(axis, rank)
-    if value.shape[axis] < 2:
-        raise ValueError(
-            f'split axis {axis} of input {value.name!r} {list(value.shape)} has one row only; '
-            'choose a longer dimension')
-    return axis
 
 
 def _localise(graph: OperatorGraph, operator: Operator, tracks: _Tracks) -> LocalOperator:
