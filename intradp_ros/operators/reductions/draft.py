@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from intradp_ros.graph.operator_graph import Operator, Value, ValueRef
+from intradp_ros.graph.operator_graph import Operator, resolve_target, Value, ValueRef
 from intradp_ros.operators.reductions.library import target
 from intradp_ros.operators.site import Operand, Site
 
@@ -72,8 +72,7 @@ class Draft:
 
     def finish(self, called: str | Callable[..., Any], *args: Any) -> Draft:
         """Call an operator whose results are those of the site's operator."""
-        results = self.site.operator.outputs
-        self._call(called, args, results[:1] if self.site.only_first_output() else results)
+        self._call(called, args, self.site.operator.outputs)
         return self
 
     def finish_same(self, first: ValueRef, **changes: Any) -> Draft:
@@ -86,9 +85,10 @@ class Draft:
     def _call(self, called: str | Callable[..., Any], args: tuple[Any, ...],
               outputs: tuple[int | None, ...]) -> None:
         name = f'{self.site.operator.name}.{len(self.operators)}'
-        self.operators.append(Operator(
-            len(self.operators), name, called if isinstance(called, str) else target(called),
-            args, {}, outputs))
+        called = called if isinstance(called, str) else target(called)
+        count = len(resolve_target(called)._schema.returns)
+        results = (*outputs, *[None] * count)[:count]
+        self.operators.append(Operator(len(self.operators), name, called, args, {}, results))
 
 
 Reduction = Callable[[Draft], 'Draft | None']

@@ -44,11 +44,17 @@ def _folded(split: SplitGraph, operator: Operator, first: int) -> Draft | None:
 
 
 def _saves(split: SplitGraph, draft: Draft) -> bool:
-    """Tell whether a record of each side is less than what the records are made of."""
+    """
+    Tell whether a record of each side is less than what the records are made of.
+
+    An operator that needs all rows but yields any keeps what follows local,
+    so that more must be saved there.
+    """
+    parted = split.dims[draft.result.id] is not None
     made, *_ = draft.operators
     records = sum(draft.values[v - draft.first].nbytes for v in made.outputs if v is not None)
     folded = {v for v in made.inputs if split.dims[v] is not None}
-    return 2 * records < sum(split.graph.values[v].nbytes for v in folded)
+    return (4 if parted else 2) * records < sum(split.graph.values[v].nbytes for v in folded)
 
 
 def _numbered(operators: Iterable[Operator]) -> list[Operator]:
