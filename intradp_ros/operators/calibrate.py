@@ -23,8 +23,7 @@ from torch.utils import _pytree as pytree
 _LEAST_SPREAD = 1e-6
 _FEWEST_SAMPLES = 4
 _SHIFT = 0.3
-_OTHERS = 2
-_LEAST_VARIANCE = 0.1
+_LEAST_VARIANCE = 0.5
 """Of a channel, in units of the mean; a quieter one might be loud for another input."""
 
 
@@ -37,8 +36,8 @@ def calibrate(model: nn.Module, example: Sequence[torch.Tensor], seed: int = 0) 
     output of unit standard deviation (its weights are drawn anew if it has
     next to none), and each batch normalisation takes the statistics of what
     reaches it, and random shifts.  `example` holds the model's arguments; if
-    the model takes batches, statistics are those of the example and of others
-    made of the same numbers.  Return the model, in evaluation mode.
+    the model takes batches, statistics are those of the example and of quite
+    different ones made of its numbers.  Return the model, in evaluation mode.
     """
     model.eval()
     with torch.random.fork_rng(devices=[]):
@@ -51,26 +50,26 @@ def calibrate(model: nn.Module, example: Sequence[torch.Tensor], seed: int = 0) 
 
 
 @torch.no_grad()
-def sensitivity(model: nn.Module, example: Sequence[torch.Tensor]) -> float:
+def reactions(model: nn.Module, example: Sequence[torch.Tensor]) -> list[float | None]:
     """
-    Return how far the floating point output that reacts least to another input moves.
+    Return how far each output tensor moves with another input; None if it is no float.
 
     The second input is the first one mirrored along its last dimension.  The
     largest change of an element counts, in units of the output's spread
-    (largest minus smallest element); infinite if no output is floating point.
+    (largest minus smallest element).
     """
     model.eval()
     mirrored = [x.flip(-1) if x.dim() else x for x in example]
     before, after = pytree.tree_leaves(model(*example)), pytree.tree_leaves(model(*mirrored))
-    return min((
-        _change(a, b) for a, b in zip(before, after)
-        if isinstance(a, torch.Tensor) and a.is_floating_point()), default=float('inf'))
+    return [
+        _change(a, b) if a.is_floating_point() else None
+        for a, b in zip(before, after) if isinstance(a, torch.Tensor)]
 
 
 def depends_on_input(
         model: nn.Module, example: Sequence[torch.Tensor], least: float = 1e-3) -> bool:
-    """Tell whether the `sensitivity` of every floating point output is more than `least`."""
-    return sensitivity(model, example) > least
+    """Tell whether every floating point output reacts to another input by more than `least`."""
+    return all(r is None or r > least for r in reactions(model, example))
 
 
 def _change(a: torch.Tensor, b: torch.Tensor) -> float:
@@ -81,11 +80,12 @@ def _change(a: torch.Tensor, b: torch.Tensor) -> float:
 
 
 def _with_others(x: torch.Tensor) -> torch.Tensor:
-    """Return a batch of an example and, as what varies between images must show, shuffled ones."""
+    """Return a batch: an example, and noise and a slope made of its numbers."""
     if not x.dim() or x.shape[0] != 1:
         return x
-    others = [x.flatten()[torch.randperm(x.numel())].view_as(x) for _ in range(_OTHERS)]
-    return torch.cat([x, *others])
+    numbers = x.flatten()
+    noise, slope = numbers[torch.randperm(x.numel())], numbers.sort().values
+    return torch.cat([x, noise.view_as(x), slope.view_as(x)])
 
 
 def _adjusts(model: nn.Module, inputs: Sequence[torch.Tensor]) -> bool:

@@ -48,9 +48,9 @@ class Architecture:
         return ast.unparse(tree.func), arguments
 
     def inputs(self, seed: int) -> tuple[torch.Tensor, ...]:
-        """Return normally distributed inputs."""
+        """Return random inputs with coarse and fine structure, as images have."""
         source = torch.Generator().manual_seed(seed)
-        return tuple(torch.randn(shape, generator=source) for shape in self.shapes)
+        return tuple(_patches(shape, source) + _noise(shape, source) / 2 for shape in self.shapes)
 
 
 def read_list(path: Path = LIST) -> list[Architecture]:
@@ -82,3 +82,15 @@ def _columns(line: str) -> Sequence[str]:
     if len(columns) < len(COLUMNS):
         raise ValueError(f'{line!r} must have the columns {" | ".join(COLUMNS)}')
     return columns
+
+
+def _noise(shape: Sequence[int], source: torch.Generator) -> torch.Tensor:
+    return torch.randn(tuple(shape), generator=source)
+
+
+def _patches(shape: Sequence[int], source: torch.Generator) -> torch.Tensor:
+    """Return an image of about five patches along each dimension after the second."""
+    values = _noise((*shape[:2], *(5 for _ in shape[2:])), source)
+    for dim, size in enumerate(shape[2:], 2):
+        values = values.index_select(dim, torch.arange(size) * 5 // size)
+    return values

@@ -19,7 +19,8 @@ from intradp_ros.cli.errors import CommandError
 from intradp_ros.cli.inspect_model import inspection
 from intradp_ros.cli.subject import captured, Subject
 from intradp_ros.cli.verify_model import precisions, unsplit
-from intradp_ros.operators.calibrate import calibrate, sensitivity
+from intradp_ros.graph.operator_graph import ParameterRef, ValueRef
+from intradp_ros.operators.calibrate import calibrate, reactions
 from intradp_ros.operators.local_operator import Kind
 from intradp_ros.operators.verify import verify
 from survey.architectures import Architecture
@@ -27,7 +28,7 @@ from survey.sources import build
 
 Record = dict[str, Any]
 PARTS = 3
-LEAST_SENSITIVITY = 1e-3
+LEAST_REACTION = 1e-3
 NOTEWORTHY = 0.005
 """Share of operations or bytes from which a whole operator is listed."""
 
@@ -44,16 +45,15 @@ def measure(architecture: Architecture, seed: int = 0) -> Record:
     model = build(architecture, seed)
     clock.lap('build')
     calibrate(model, example, seed)
-    record: Record = {'sensitivity': sensitivity(model, other)}
+    moved = reactions(model, other)
     clock.lap('calibrate')
     try:
         subject = _captured(architecture, model, example)
     except CommandError as error:
-        return {**record, 'status': 'not captured', 'reason': str(error),
-                'seconds': clock.laps}
+        return {'status': 'not captured', 'reason': str(error), 'seconds': clock.laps}
     clock.lap('capture')
     subject = Subject(subject.name, model, subject.shared, other)
-    record |= {**_split(subject), **_errors(subject, seed)}
+    record = {'reacts': _least(subject, moved), **_split(subject), **_errors(subject, seed)}
     clock.lap('verify')
     return {'status': _status(record), **record, 'seconds': clock.laps}
 
@@ -87,7 +87,14 @@ def _captured(architecture: Architecture, model: nn.Module,
 def _status(record: Mapping[str, Any]) -> str:
     if not record['exact']:
         return 'NOT exact'
-    return 'exact' if record['sensitivity'] > LEAST_SENSITIVITY else 'constant'
+    return 'exact' if record['reacts'] > LEAST_REACTION else 'constant'
+
+
+def _least(subject: Subject, moved: Sequence[float | None]) -> float:
+    """Return the least reaction of an output that is not captured as a constant."""
+    computed = [isinstance(ref, ValueRef) for ref in subject.graph.outputs
+                if isinstance(ref, (ValueRef, ParameterRef))]
+    return min((m for m, own in zip(moved, computed) if own and m is not None), default=0.0)
 
 
 def _split(subject: Subject) -> Record:
