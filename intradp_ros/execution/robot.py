@@ -31,6 +31,7 @@ from intradp_ros.execution.recovery import finish_alone, held_pieces
 from intradp_ros.execution.sending import describe_transfers, expected_transfer, Sender, Way
 from intradp_ros.execution.timeline import Event, Recorder, with_send_times
 from intradp_ros.execution.traffic import Traffic
+from intradp_ros.execution.watch import DriftWatch
 from intradp_ros.graph.operator_graph import ParameterRef, Value, ValueRef
 from intradp_ros.graph.trees import rebuild_outputs
 from intradp_ros.link.predictor import RatePredictor
@@ -75,17 +76,18 @@ class RobotClient:
 
     One inference at a time; `infer` may be called from any one thread, while
     the channel's receive thread delivers.  Whatever the server does, `infer`
-    returns the unsplit model's result.
+    returns the unsplit model's result; unless `lossy` names a lossy encoding
+    that books may use.
     """
 
     def __init__(self, model: SharedModel, channel: Channel, predictor: RatePredictor, log: Log, *,
                  patience: PatiencePolicy = PatiencePolicy(), power: PowerStates = XAVIER_NX,
-                 ) -> None:
+                 lossy: str = '', watch: DriftWatch | None = None) -> None:
         self.model, self.channel, self.predictor, self.log = model, channel, predictor, log
-        self.patience, self.power = patience, power
+        self.patience, self.power, self.lossy = patience, power, lossy
         self.rejections = Rejections()
         self.foreign = 0
-        self.shelf = ProgramShelf(model, ROBOT)
+        self.shelf = ProgramShelf(model, ROBOT, watch)
         self.connection = Connection(model, channel, log)
         self.sent, self.received = Traffic(), Traffic()
         self._outbox = Outbox('robot-outbox')
@@ -108,7 +110,19 @@ class RobotClient:
         self.channel.close()
 
     def use_book(self, book: ScheduleBook) -> None:
-        """Take a new schedule book; ValueError if it is for another model or does not fit."""
+        """
+        Take a new schedule book.
+
+        Raises
+        ------
+        ValueError
+            If it is for another model, does not fit, or has lossy encodings
+            that were not asked for.
+
+        """
+        if book.lossy not in ('', self.lossy):
+            raise ValueError(f'values would cross as {book.lossy}, which changes the result: set '
+                             f'lossy to {book.lossy!r} on the robot too, or plan without')
         self.shelf.prepare(book)
         self.connection.offer(book)
 
@@ -227,6 +241,7 @@ class RobotClient:
         recorder, start = Recorder(ROBOT), time.monotonic()
         execution = Execution(self._local.program, recorder)
         values = execution.run(dict(zip(self.model.split.graph.inputs, inputs)))
+        self.shelf.ran(self._local, recorder.events)
         return self._outcome(values, recorder.events, start, self._local_entry(), 0, None, '')
 
     def _infer_shared(self, inputs: Sequence[torch.Tensor], choice: _Choice, stamp: Stamp,
@@ -245,10 +260,12 @@ class RobotClient:
         self._current, reason = _Inference(self._count, choice, compiled, arrivals, start), ''
         try:
             values = execution.run(named)
+            self.shelf.ran(compiled, recorder.events)
             self.connection.succeeded()
         except InferenceAbandonedError as error:
             reason = str(error)
             sender.stop()
+            self.shelf.ran(compiled, recorder.events, complete=False)
             values = self._finish(execution, compiled, named, reason, recorder)
         events = [*recorder.events, *arrivals.events, *sender.events]
         return self._outcome(values, events, start, choice.entry, choice.index,

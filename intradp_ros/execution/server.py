@@ -10,6 +10,7 @@ import math
 import queue
 import threading
 import time
+from types import MappingProxyType
 from typing import Any
 
 from intradp_ros import __version__
@@ -30,6 +31,7 @@ from intradp_ros.execution.sending import (
 )
 from intradp_ros.execution.timeline import Recorder
 from intradp_ros.execution.traffic import Traffic
+from intradp_ros.execution.watch import DriftWatch
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.planning.schedule import SERVER
 from intradp_ros.wire.chunking import check_chunk, ExpectedTransfer, Reassembler
@@ -56,12 +58,15 @@ class OffloadServer:
     """
     Answers robots on a channel.
 
-    `models` is the catalogue by digest.  Every session has a worker thread;
-    the channel's receive thread only sorts frames.
+    `models` is the catalogue by digest, `watches` (if any) look at how long
+    they take.  Every session has a worker thread; the channel's receive
+    thread only sorts frames.
     """
 
-    def __init__(self, channel: Channel, models: Mapping[str, SharedModel], log: Log) -> None:
+    def __init__(self, channel: Channel, models: Mapping[str, SharedModel], log: Log,
+                 watches: Mapping[str, DriftWatch] = MappingProxyType({})) -> None:
         self.channel, self.models, self.log = channel, dict(models), log
+        self.watches = watches
         self.rejections = Rejections()
         self.sent, self.received = Traffic(), Traffic()
         self._split: dict[tuple[str, int], SharedModel] = {}
@@ -169,22 +174,24 @@ class OffloadServer:
         if len(self.sessions) >= MAX_SESSIONS:
             oldest = min(self.sessions.values(), key=lambda s: s.heard)
             self.sessions.pop(oldest.id).close()
-        model = self._model(frame.body['digest'], frame.body['axis'])
+        digest = frame.body['digest']
+        model = self._model(digest, frame.body['axis'])
+        watch = self.watches.get(digest) if model is self.models[digest] else None
         way = Way(self.channel, frame.session, Outbox(f'outbox-{frame.session:x}'), self.sent)
         self.sessions[frame.session] = ServerSession(
-            way, model, self.received, self.reject, self.log)
-        self.log(f'session {frame.session:#x} opened for model {frame.body["digest"][:12]}')
+            way, ProgramShelf(model, SERVER, watch), self.received, self.reject, self.log)
+        self.log(f'session {frame.session:#x} opened for model {digest[:12]}')
 
 
 class ServerSession:
     """One robot's session: its book, its programs, and the inference at hand."""
 
-    def __init__(self, way: Way, model: SharedModel, received: Traffic,
+    def __init__(self, way: Way, shelf: ProgramShelf, received: Traffic,
                  reject: Callable[[str, str], None], log: Log) -> None:
-        self.id, self.model, self.way, self.received = way.session, model, way, received
+        self.id, self.way, self.received = way.session, way, received
+        self.shelf, self.model = shelf, shelf.model
         self.reject, self.log = reject, log
         self.heard = time.monotonic()
-        self.shelf = ProgramShelf(model, SERVER)
         self.reassembler = Reassembler(self._expected)
         self.book: tuple[int, ScheduleBook] | None = None
         self._current: _Inference | None = None
@@ -312,6 +319,7 @@ class ServerSession:
         try:
             execution.run({})
         except InferenceAbandonedError:
+            self.shelf.ran(inference.compiled, recorder.events, complete=False)
             return
         except Exception as error:  # noqa: B902 - out of memory, a kernel's error: the robot goes on
             reason = f'{type(error).__name__}: {error}'
@@ -321,6 +329,7 @@ class ServerSession:
             return
         finally:
             self._done(inference)
+        self.shelf.ran(inference.compiled, recorder.events)
         events = [*recorder.events, *inference.arrivals.events, *inference.sender.events]
         self._reply(ControlKind.REPORT, inference.sender.epoch, inference.id, {
             'events': [e.to_list() for e in events]})

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
@@ -22,6 +23,7 @@ from intradp_ros.execution.model import SharedModel
 from intradp_ros.execution.outcome import Outcome
 from intradp_ros.execution.patience import PatiencePolicy
 from intradp_ros.execution.robot import RobotClient
+from intradp_ros.execution.watch import DriftWatch
 from intradp_ros.link.predictor import make_predictor, PREDICTORS
 from intradp_ros.msg import (
     InferenceResult,
@@ -35,14 +37,20 @@ from intradp_ros.nodes.diagnostics import added, Diagnostics
 from intradp_ros.nodes.images import as_map, ImageError, to_image, to_input, to_rgb
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.parameters import Parameter
-from intradp_ros.nodes.profiles import BOOK_TOPIC, profile_message, profile_model, PROFILE_TOPIC
+from intradp_ros.nodes.profiles import (
+    BOOK_TOPIC,
+    profile_message,
+    profile_model,
+    PROFILE_TOPIC,
+    publish_drift,
+)
 from intradp_ros.nodes.receiving import Receiver
 from intradp_ros.nodes.results import result_message, stats_message, timeline_message
 from intradp_ros.nodes.worker import Worker
 from intradp_ros.planning.baselines import CUT, LOCAL, LOSS, OFFLOAD
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.profiling.device import prepare_process
-from intradp_ros.profiling.profile import PowerStates
+from intradp_ros.profiling.profile import Profile
 from intradp_ros.wire.frames import Stamp
 
 MODES = {'shared': LOSS, 'local': LOCAL, 'offload': OFFLOAD, 'cut': CUT}
@@ -66,7 +74,7 @@ class InferenceNode(ManagedNode):
                   'The model: "package.module:factory shape dtype" or an archive path.'),
         Parameter('server', 'offload', 'Name of the server to share with.'),
         MODE,
-        Parameter('axis', -1, 'Split axis of the input; -1 takes the longer spatial one.', -1, 4),
+        Parameter('axis', -1, 'Split axis of the input; -1 takes the best one.', -1, 4),
         Parameter('predictor', 'cautious', 'How the bandwidth is predicted.',
                   choices=tuple(PREDICTORS)),
         Parameter('deadline_ms', 0.0, 'Finish alone after this time; 0 for no deadline.',
@@ -101,7 +109,7 @@ class InferenceNode(ManagedNode):
         self._shape, self._dtype = _image_input(model)
         self._open_topics()
         profile = profile_model(model, example_inputs(model), self.info)
-        self._connect(model, profile.power)
+        self._connect(model, profile)
         books = self._receiver.subscribe(ScheduleBookMessage, BOOK_TOPIC, self._take_book,
                                          LATCHED, 'book')
         self.until_cleanup.callback(self.destroy_subscription, books)
@@ -135,7 +143,7 @@ class InferenceNode(ManagedNode):
         self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', reliable)
         self._profiles = self.publish_on(OperatorProfile, PROFILE_TOPIC, LATCHED)
 
-    def _connect(self, model: SharedModel, power: PowerStates) -> None:
+    def _connect(self, model: SharedModel, profile: Profile) -> None:
         """Open the channel to the server, and begin to look for it."""
         given = self._settings
         channel = DdsChannel(self.context, given['server'], 'robot',
@@ -145,7 +153,8 @@ class InferenceNode(ManagedNode):
             model, channel, make_predictor(given['predictor']), self.info,
             patience=PatiencePolicy(silence=given['server_timeout_ms'] / 1e3,
                                     deadline=given['deadline_ms'] / 1e3),
-            power=power)
+            power=profile.power, watch=DriftWatch(model.split, profile, partial(
+                publish_drift, self._profiles, 'robot', model, self.info)))
         self.until_cleanup.callback(self.client.close)
 
     def _set_mode(self, parameters: Sequence[RclParameter[Any]]) -> SetParametersResult:

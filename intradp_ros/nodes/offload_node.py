@@ -4,6 +4,7 @@
 """The server's node: takes part in the inferences of robots."""
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
@@ -12,12 +13,19 @@ from intradp_ros.dds.channel import DdsChannel
 from intradp_ros.execution.catalogue import example_inputs, ModelSpec
 from intradp_ros.execution.model import SharedModel
 from intradp_ros.execution.server import OffloadServer
+from intradp_ros.execution.watch import DriftWatch
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.nodes.diagnostics import added, Diagnostics
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.parameters import Parameter
-from intradp_ros.nodes.profiles import profile_message, profile_model, PROFILE_TOPIC
+from intradp_ros.nodes.profiles import (
+    profile_message,
+    profile_model,
+    PROFILE_TOPIC,
+    publish_drift,
+)
 from intradp_ros.profiling.device import prepare_process
+from intradp_ros.profiling.profile import Profile
 
 
 class OffloadNode(ManagedNode):
@@ -33,7 +41,7 @@ class OffloadNode(ManagedNode):
         Parameter('server', 'offload', 'Name under which robots find this server.'),
         Parameter('models', ['intradp_ros.zoo.hed:hed 1x3x144x336 uint8'],
                   'Catalogue: "package.module:factory shape dtype" or archive paths.'),
-        Parameter('axis', -1, 'Split axis of the input; -1 takes the longer spatial one.',
+        Parameter('axis', -1, 'Split axis of the input; -1 takes the best one.',
                   -1, 4),
         Parameter('threads', 1, 'CPU threads for operators.', 1, 256),
         Parameter('chunk_bytes', 15000, 'Payload bytes of one chunk.', 1024, 61440),
@@ -54,8 +62,12 @@ class OffloadNode(ManagedNode):
             raise ValueError('parameter models is empty: name at least one model')
         self._models = {model.digest: model for model, _ in models}
         profiles = self.publish_on(OperatorProfile, PROFILE_TOPIC, LATCHED)
-        for _, message in models:
-            profiles.publish(message)
+        for model, profile in models:
+            profiles.publish(profile_message('server', model, profile))
+        self._watches = {
+            model.digest: DriftWatch(model.split, profile, partial(
+                publish_drift, profiles, 'server', model, self.info))
+            for model, profile in models}
         self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
         self.call_every(1.0, self._diagnose, self.until_cleanup)
 
@@ -64,7 +76,7 @@ class OffloadNode(ManagedNode):
         channel = DdsChannel(self.context, self._settings['server'], 'server',
                              namespace=self.get_namespace(),
                              chunk_bytes=self._settings['chunk_bytes'])
-        self.server = OffloadServer(channel, self._models, self.info)
+        self.server = OffloadServer(channel, self._models, self.info, self._watches)
         self.until_deactivated.callback(self._stop, self.server)
 
     def _stop(self, server: OffloadServer) -> None:
@@ -72,13 +84,12 @@ class OffloadNode(ManagedNode):
         self.server = None
         server.close()
 
-    def _load(self, text: str, axis: int | None) -> tuple[SharedModel, OperatorProfile]:
+    def _load(self, text: str, axis: int | None) -> tuple[SharedModel, Profile]:
         spec = ModelSpec.parse(text)
         model = spec.load(axis)
         self.info(f'model {spec.source}: {len(model.split.operators)} operators, '
                   f'digest {model.digest[:12]}')
-        profile = profile_model(model, example_inputs(model), self.info)
-        return model, profile_message('server', model, profile)
+        return model, profile_model(model, example_inputs(model), self.info)
 
     def _diagnose(self) -> None:
         server = self.server

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 import time
+from typing import Any
 
 import torch
 
@@ -62,6 +63,14 @@ def check_profile(message: OperatorProfile) -> None:
     operators = len(split_graph(graph_from_json(message.graph), profile.axis).operators)
     if operators != len(profile.timings):
         raise ValueError(f'{len(profile.timings)} timings for {operators} operators')
+
+
+def publish_drift(publisher: Any, role: str, model: SharedModel, log: Callable[[str], None],
+                  profile: Profile) -> None:
+    """Publish a device's profile as it is now, so that the planner plans anew."""
+    log(f'operators take {profile.whole_seconds * 1e3:.1f} ms in all by now; '
+        'telling the planner')
+    publisher.publish(profile_message(role, model, profile))
 
 
 def profile_message(role: str, model: SharedModel, profile: Profile) -> OperatorProfile:

@@ -1,0 +1,53 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Watching whether a device's operators take as long as its profile says."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from intradp_ros.operators.local_operator import SplitGraph
+from intradp_ros.planning.schedule import Compute, Step
+from intradp_ros.profiling.drift import DriftMeter, slowed
+from intradp_ros.profiling.profile import Profile
+
+
+class DriftWatch:
+    """
+    Tells when a device has become lastingly slower or faster than its profile.
+
+    `changed` is called with the profile as it is now, on the thread that
+    runs inferences.
+
+    Raises
+    ------
+    ValueError
+        If the profile was measured on another graph.
+
+    """
+
+    def __init__(self, split: SplitGraph, profile: Profile, changed: Callable[[Profile], None],
+                 meter: DriftMeter | None = None) -> None:
+        if len(profile.timings) != len(split.operators) or profile.axis != split.axis:
+            raise ValueError('the profile was measured on another graph or split axis')
+        self._profile, self._changed = profile, changed
+        self._meter = meter or DriftMeter()
+        self._tables = [timing.table(op.rows) * profile.scale
+                        for timing, op in zip(profile.timings, split.operators)]
+
+    def expected(self, steps: Iterable[Step]) -> float:
+        """Return the seconds that the compute steps of a program take by the profile."""
+        return sum(float(self._tables[s.operator][s.region.rows])
+                   for s in steps if isinstance(s, Compute))
+
+    def ran(self, measured: float, expected: float, complete: bool = True) -> None:
+        """
+        Take the seconds that an inference's compute took and should have taken.
+
+        One that was broken off says only something if it took too long already.
+        """
+        if not complete and measured <= expected:
+            return
+        factor = self._meter.add(measured, expected)
+        if factor is not None:
+            self._changed(slowed(self._profile, factor))
