@@ -5,19 +5,30 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 import json
 from pathlib import Path
 from typing import Any
 
 from intradp_ros.cli.errors import CommandError
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, percent, size, table
-from intradp_ros.cli.planning import chosen_mode, Grid, make_plan, MODES, Plan, SHARED, stages
+from intradp_ros.cli.planning import (
+    chosen_mode,
+    encodings,
+    Grid,
+    make_plan,
+    MODES,
+    Plan,
+    SHARED,
+    stages,
+)
 from intradp_ros.cli.profiles import own_profile, read_profile, slowed
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.planning.schedule import ROBOT, SERVER
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.report.book_plot import draw_book
 from intradp_ros.report.timeline import draw_timeline
+from intradp_ros.wire.codecs.names import LOSSY
 
 DESCRIPTION = f"""\
 Compute the schedule book: for every bandwidth of a grid the best schedule that was found, and
@@ -59,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='bandwidths in Mbit/s, N of them, evenly in the logarithm '
                              '(default 1:400:20)')
     add_link(parser, delay=1.0, overhead=0.5)
+    add_lossy(parser)
     parser.add_argument('-o', '--output', type=Path, metavar='FILE', help='write the book here')
     parser.add_argument('--plot', type=Path, metavar='PNG',
                         help='draw latency over bandwidth for all strategies')
@@ -76,6 +88,15 @@ def add_link(parser: argparse.ArgumentParser, delay: float, overhead: float) -> 
     parser.add_argument(
         '--overhead', type=float, default=overhead, metavar='MS',
         help=f'time that a transfer takes beyond its bytes (default {overhead:g} ms)')
+
+
+def add_lossy(parser: argparse.ArgumentParser) -> None:
+    """Declare the encodings that change the result; none unless it is asked for."""
+    parser.add_argument(
+        '--lossy', choices=LOSSY, default='', metavar='ENCODING',
+        help=f'let values cross the link with less precision ({", ".join(LOSSY)}) where that is '
+             'faster; what it does to the outputs is measured on the example and told (default: '
+             'results are exact)')
 
 
 def grid(text: str) -> Grid:
@@ -99,13 +120,15 @@ def run(args: argparse.Namespace) -> int:
         subject = load_subject(args, out)
         profiles = _profiles(args, subject, out)
         plan = make_plan(subject, profiles, args.grid, out, delay=args.delay / 1e3,
-                         overhead=args.overhead / 1e3, seed=args.seed)
+                         overhead=args.overhead / 1e3, seed=args.seed, lossy=args.lossy)
         rows = [_row(plan, mbps) for mbps in plan.book.grid]
         data: dict[str, Any] = {
             'model': subject.name, 'digest': subject.shared.digest,
             'devices': {side: profile.device for side, profile in profiles.items()},
             'whole_ms': {side: 1e3 * p.whole_seconds for side, p in profiles.items()},
             'delay_ms': args.delay, 'overhead_ms': args.overhead, 'grid': rows,
+            'encodings': encodings(plan), 'lossy': args.lossy,
+            'lossy_difference': plan.book.lossy_difference,
             'book': json.loads(plan.book.to_json())}
         _show(data, out)
         if args.show is not None:
@@ -162,7 +185,17 @@ def _show(data: dict[str, Any], out: Output) -> None:
     lines = [f'{side:7} {data["whole_ms"][side]:.0f} ms alone: {device}'
              for side, device in data['devices'].items()]
     out.show(shown, 'bold: what an inference is run by; gain: over the best of the others; '
-             'stages, up and down: of the shared schedule', *lines)
+             'stages, up and down: of the shared schedule', *lines, *crossing(data))
+
+
+def crossing(data: Mapping[str, Any]) -> list[str]:
+    """Say in which encodings values cross in the shared schedules, and at what price."""
+    names = ', '.join(f'{name} ({count})' for name, count in data['encodings'].items())
+    lines = [f'encodings of shared schedules (transfers): {names or "none needed"}']
+    if data['lossy']:
+        lines.append(f'[yellow]lossy {data["lossy"]}: outputs differ by up to '
+                     f'{data["lossy_difference"]:.2g} of their spread on this input[/yellow]')
+    return lines
 
 
 def _show_schedule(plan: Plan, mbps: float, timeline: Path | None, out: Output) -> dict[str, Any]:

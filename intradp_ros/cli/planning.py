@@ -4,14 +4,17 @@
 """Books on the command line: making them, and what they say of a bandwidth."""
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+import math
 from typing import Any
 
 from intradp_ros.cli.errors import CommandError
 from intradp_ros.cli.output import Output
 from intradp_ros.cli.subject import Subject
 from intradp_ros.execution.planning import book_from_profiles, PlanRequest
+from intradp_ros.execution.rehearsal import lossy_difference
 from intradp_ros.graph.serialise import graph_to_json
 from intradp_ros.planning.baselines import CUT, LOCAL, LOSS, OFFLOAD
 from intradp_ros.planning.book import Entry, ScheduleBook
@@ -56,9 +59,11 @@ class Plan:
 
 
 def make_plan(subject: Subject, profiles: Mapping[str, Profile], grid: Grid, out: Output, *,
-              delay: float, overhead: float, seed: int) -> Plan:
+              delay: float, overhead: float, seed: int, lossy: str = '') -> Plan:
     """
     Return the book for two profiles; `delay` and `overhead` in seconds.
+
+    If a lossy encoding is allowed, its effect on the example is measured.
 
     Raises
     ------
@@ -69,7 +74,7 @@ def make_plan(subject: Subject, profiles: Mapping[str, Profile], grid: Grid, out
     split = subject.shared.split
     request = PlanRequest(
         graph_to_json(split.captured), profiles[ROBOT].to_json(), profiles[SERVER].to_json(),
-        grid.low, grid.high, grid.points, delay, overhead, seed)
+        grid.low, grid.high, grid.points, delay, overhead, seed, lossy)
     try:
         cost = CostModel.from_profiles(split, profiles)
         with out.progress('planning, by bandwidth') as advance:
@@ -77,7 +82,23 @@ def make_plan(subject: Subject, profiles: Mapping[str, Profile], grid: Grid, out
             book = ScheduleBook.from_json(book_from_profiles(request, progress=advance))
     except ValueError as error:
         raise CommandError(str(error)) from error
-    return Plan(subject, cost, book)
+    return Plan(subject, cost, _with_difference(subject, book, out) if lossy else book)
+
+
+def _with_difference(subject: Subject, book: ScheduleBook, out: Output) -> ScheduleBook:
+    with out.status(f'measuring what {book.lossy} does to the outputs'):
+        difference = lossy_difference(subject.shared, book, subject.inputs)
+    if not math.isfinite(difference):
+        raise CommandError(f'{book.lossy} makes an output of {subject.name} meaningless '
+                           '(not a number, or where it should be constant): plan without --lossy')
+    return replace(book, lossy_difference=difference)
+
+
+def encodings(plan: Plan) -> dict[str, int]:
+    """Count the transfers of all shared schedules by their encoding."""
+    counts = Counter(t.encoding for mbps in plan.book.grid for t in lower(
+        plan.cost.split, plan.entries(mbps)[SHARED].partition).transfers)
+    return dict(counts.most_common())
 
 
 def chosen_mode(entries: Mapping[str, Entry]) -> str:

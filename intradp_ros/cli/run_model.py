@@ -11,11 +11,11 @@ import statistics
 from typing import Any
 
 from intradp_ros.cli.errors import CommandError
-from intradp_ros.cli.output import add_json, milliseconds, Output, output
-from intradp_ros.cli.plan_model import add_link
+from intradp_ros.cli.output import add_json, milliseconds, Output, output, size
+from intradp_ros.cli.plan_model import add_link, add_lossy
 from intradp_ros.cli.planning import Grid, make_plan, MODES
 from intradp_ros.cli.profiles import own_profile
-from intradp_ros.cli.shared_run import connect, figures, run_frames, Session
+from intradp_ros.cli.shared_run import connect, figures, run_frames, sent_bytes, Session
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.execution.pair import in_process_pair
 from intradp_ros.link.predictor import make_predictor, PREDICTORS
@@ -41,7 +41,7 @@ examples:
   intradp run mymodel:make --input 1x3x240x320 --mbps 100 --frames 20 --mode shared \\
       --timeline timeline.png
 
-exit status: 1 if an answer is not the unsplit model's"""
+exit status: 1 if an answer is not the unsplit model's (0 with --lossy)"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--mbps', type=float, default=20.0, metavar='RATE',
                         help='bandwidth of the link each way in Mbit/s (default 20)')
     add_link(parser, delay=0.0, overhead=0.3)
+    add_lossy(parser)
     parser.add_argument('--frames', type=int, default=10, metavar='N',
                         help='frames in each mode (default 10), each of them another input: the '
                              'first one shifted sideways')
@@ -72,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         log: list[str] = []
         with in_process_pair(
                 subject.shared, make_predictor(args.predictor), mbps=args.mbps,
-                delay=args.delay / 1e3, log=log.append) as pair:
+                delay=args.delay / 1e3, lossy=args.lossy, log=log.append) as pair:
             with out.status('connecting'):
                 connect(pair, book, log)
             session = Session(subject, pair, args.mode or tuple(MODES))
@@ -84,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
         if args.timeline:
             _draw(args, session, out)
         out.result(data)
-    return 0 if data['exact'] else 1
+    return 0 if data['exact'] or args.lossy else 1
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -99,7 +100,8 @@ def _check(args: argparse.Namespace) -> None:
 def _book(args: argparse.Namespace, subject: Subject, out: Output) -> ScheduleBook:
     profile = own_profile(subject, out)
     plan = make_plan(subject, {ROBOT: profile, SERVER: profile}, Grid(args.mbps, args.mbps, 1),
-                     out, delay=args.delay / 1e3, overhead=args.overhead / 1e3, seed=args.seed)
+                     out, delay=args.delay / 1e3, overhead=args.overhead / 1e3, seed=args.seed,
+                     lossy=args.lossy)
     return plan.book
 
 
@@ -110,7 +112,8 @@ def _summary(args: argparse.Namespace, session: Session, rate: float) -> dict[st
         'eager_ms': 1e3 * statistics.median(session.eager),
         'energy_source': session.pair.robot.power.source,
         'modes': {mode: figures(series) for mode, series in session.series.items()},
-        'exact': all(series.exact for series in session.series.values())}
+        'exact': all(series.exact for series in session.series.values()),
+        'lossy': args.lossy, 'sent': sent_bytes(session.pair)}
 
 
 def _show(data: Mapping[str, Any], out: Output) -> None:
@@ -118,11 +121,16 @@ def _show(data: Mapping[str, Any], out: Output) -> None:
     out.show(mode_table(f'{data["model"]} over {link["mbps"]:g} Mbit/s', data['modes']),
              f'[bold]{milliseconds(data["eager_ms"] / 1e3)} ms[/bold] eager, unsplit; '
              f'the link was measured at {link["measured_mbps"]:.3g} Mbit/s')
+    out.show(*(f'{side} sent {size(crossed)} as {name}, plain {size(plain)}'
+               for side, counts in data['sent'].items()
+               for name, (crossed, plain) in counts.items()))
     recovered = sum(mode['recovered'] for mode in data['modes'].values())
     if recovered:
         out.warn(f'{recovered} inferences were finished by the robot alone, as the server was '
                  'late')
-    if not data['exact']:
+    if data['lossy']:
+        out.show(f'[yellow]lossy {data["lossy"]} was asked for: answers may differ[/yellow]')
+    elif not data['exact']:
         out.show('[red]Not exact: a difference to the unsplit model is beyond rounding[/red]')
 
 

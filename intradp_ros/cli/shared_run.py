@@ -21,6 +21,7 @@ from intradp_ros.execution.pair import Pair
 from intradp_ros.execution.timeline import Event
 from intradp_ros.operators.verify import output_error
 from intradp_ros.planning.book import ScheduleBook
+from intradp_ros.planning.schedule import ROBOT, SERVER
 
 START_TIMEOUT = 30.0  # seconds for the session, and for the first measurement of the link
 
@@ -108,6 +109,12 @@ def figures(series: Series) -> dict[str, Any]:
         'bytes_down': round(statistics.mean(s.bytes_down for s in stats)),
         'energy_j': statistics.mean(s.energy for s in stats),
         'max_rel_diff': max(series.differences)}
+
+
+def sent_bytes(pair: Pair) -> dict[str, dict[str, tuple[int, int]]]:
+    """Return by side and encoding the bytes that crossed, and what they were plain."""
+    return {ROBOT: dict(pair.robot.sent.by_encoding()),
+            SERVER: dict(pair.server.sent.by_encoding())}
 
 
 def _p95(values: Sequence[float]) -> float:

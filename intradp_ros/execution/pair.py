@@ -39,7 +39,7 @@ class Pair:
 
 def in_process_pair(model: SharedModel, predictor: RatePredictor, *, mbps: float | None = None,
                     delay: float = 0.0, patience: PatiencePolicy = PatiencePolicy(),
-                    log: Callable[[str], None] = lambda text: None) -> Pair:
+                    lossy: str = '', log: Callable[[str], None] = lambda text: None) -> Pair:
     """
     Connect a robot and a server in this process.
 
@@ -52,10 +52,12 @@ def in_process_pair(model: SharedModel, predictor: RatePredictor, *, mbps: float
         in seconds of the link between them.
     patience, log :
         When the robot goes on alone; where both sides write what happens.
+    lossy :
+        A lossy encoding that the robot allows books to use.
 
     """
     rate = None if mbps is None else mbps * 125e3
     robot_channel, server_channel = memory_pair(rate=rate, delay=delay)
     server = OffloadServer(server_channel, {model.digest: model}, log)
-    robot = RobotClient(model, robot_channel, predictor, log, patience=patience)
+    robot = RobotClient(model, robot_channel, predictor, log, patience=patience, lossy=lossy)
     return Pair(robot, server, robot_channel, server_channel)

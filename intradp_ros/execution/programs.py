@@ -4,14 +4,11 @@
 """The programs of one side for every schedule of a book, compiled once."""
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 import threading
 
 from intradp_ros.execution.model import SharedModel
 from intradp_ros.execution.program import compile_program, Program
-from intradp_ros.execution.timeline import Event, total
-from intradp_ros.execution.watch import DriftWatch
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.planning.lowering import lower
 from intradp_ros.planning.partition import Partition, Stage
@@ -22,11 +19,10 @@ Stages = tuple[Stage, ...]
 
 @dataclass(frozen=True)
 class Compiled:
-    """A schedule with one side's program for it, and the seconds its compute should take."""
+    """A schedule with one side's program for it."""
 
     schedule: Schedule
     program: Program
-    seconds: float = 0.0
 
 
 class ProgramShelf:
@@ -35,12 +31,11 @@ class ProgramShelf:
 
     Neighbouring bandwidths often share a partition, so the key is the
     partition and not the schedule id; and a program does not depend on
-    encodings, so partitions with the same stages share it.  With a watch it
-    is known what they should take.
+    encodings, so partitions with the same stages share it.
     """
 
-    def __init__(self, model: SharedModel, side: str, watch: DriftWatch | None = None) -> None:
-        self.model, self.side, self.watch = model, side, watch
+    def __init__(self, model: SharedModel, side: str) -> None:
+        self.model, self.side = model, side
         self._compiled: dict[Partition, Compiled] = {}
         self._programs: dict[Stages, Program] = {}
         self._lock = threading.Lock()
@@ -60,11 +55,6 @@ class ProgramShelf:
                 self._compiled[partition] = self._compile(partition)
             return self._compiled[partition]
 
-    def ran(self, compiled: Compiled, events: Iterable[Event], complete: bool = True) -> None:
-        """Let the watch know what this side's compute took in one inference."""
-        if self.watch:
-            self.watch.ran(total(events, self.side, 'compute'), compiled.seconds, complete)
-
     def prepare(self, book: ScheduleBook) -> None:
         """Compile every schedule of a book, and forget those of other books."""
         kept = {entry.partition: self.get(entry.partition) for entry in book.entries}
@@ -78,5 +68,4 @@ class ProgramShelf:
             self._programs[partition.stages] = compile_program(
                 self.model.split, schedule, self.side, self.model.parameters,
                 delivers=self.side == ROBOT)
-        seconds = self.watch.expected(schedule.programs[self.side]) if self.watch else 0.0
-        return Compiled(schedule, self._programs[partition.stages], seconds)
+        return Compiled(schedule, self._programs[partition.stages])
