@@ -11,9 +11,11 @@ from typing import Any
 from intradp_ros.cli.output import add_json, amount, Output, output, percent, size, table
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.graph.operator_graph import Operator
+from intradp_ros.operators.axes import AxisCandidate
 from intradp_ros.operators.flops import operator_flops
 from intradp_ros.operators.local_operator import Kind, LocalOperator, SplitGraph
 from intradp_ros.operators.region import Region
+from intradp_ros.operators.split_graph import axis_candidates
 
 DESCRIPTION = f"""\
 Capture a model as a graph of operators and show how far it can be split by rows.
@@ -23,6 +25,9 @@ element-wise (the same row), block-wise (a window of rows) or row-wise (the same
 matrix).  It is global if it needs its whole input; if that input is split, all rows must meet
 there, which the list "rows meet" shows.  The larger the local share of the FLOPs, the more of
 the model can be computed on two sides at once.
+
+Without --axis the input is split along the dimension that divides the most work; of those within
+1 % of it, the one where the fewest bytes change sides if each side keeps half of every value.
 
 {MODEL_HELP}"""
 
@@ -62,6 +67,7 @@ def inspection(subject: Subject, every: bool) -> dict[str, Any]:
         'inputs': [_value(split, v) for v in split.graph.inputs],
         'outputs': [_value(split, v) for v in split.graph.output_values],
         'axis': split.axis, 'rows': max(split.rows[v] for v in split.graph.inputs),
+        'axes': [_axis(candidate) for candidate in axis_candidates(split.captured)],
         'operators': len(rows), 'parameters': len(split.graph.parameters),
         'parameter_bytes': sum(t.nbytes for t in split.graph.parameters.values()),
         'value_bytes': sum(v.nbytes for v in split.graph.values),
@@ -70,6 +76,11 @@ def inspection(subject: Subject, every: bool) -> dict[str, Any]:
         'rows_meet': [row for row in rows if row['meets']],
     }
     return {**data, 'operator_list': rows} if every else data
+
+
+def _axis(candidate: AxisCandidate) -> dict[str, Any]:
+    return {'axis': candidate.axis, 'rows': candidate.rows, 'divided_share': candidate.share,
+            'exchanged_bytes': candidate.exchanged, 'meetings': candidate.meetings}
 
 
 def _value(split: SplitGraph, value: int) -> dict[str, Any]:
@@ -113,7 +124,7 @@ def _show(data: Mapping[str, Any], out: Output) -> None:
     for kind, row in data['kinds'].items():
         kinds.add_row(kind, str(row['operators']), amount(row['flops']), percent(row['share']),
                       size(row['bytes']))
-    out.show(kinds, _meeting(data['rows_meet']))
+    out.show(_axes(data), kinds, _meeting(data['rows_meet']))
     if 'operator_list' in data:
         out.show(_listing(data['operator_list']))
 
@@ -132,6 +143,16 @@ def _summary(data: Mapping[str, Any]) -> str:
         f'memory  {size(data["parameter_bytes"])} of parameters, '
         f'{size(data["value_bytes"])} of values in all']
     return '\n'.join(lines) + '\n'
+
+
+def _axes(data: Mapping[str, Any]) -> Any:
+    axes = table('split axes, the best first: what cutting every value in halves would mean',
+                 'dimension', 'rows', 'work divided', 'bytes exchanged', 'meetings')
+    for row in data['axes']:
+        taken = ' (taken)' if row['axis'] == data['axis'] else ''
+        axes.add_row(f'{row["axis"]}{taken}', str(row['rows']), percent(row['divided_share']),
+                     size(row['exchanged_bytes']), str(row['meetings']))
+    return axes
 
 
 def _meeting(rows: list[dict[str, Any]]) -> Any:

@@ -87,7 +87,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
                         help='seed of random weights, inputs and searches (default 0)')
     parser.add_argument(
         '--axis', type=int, metavar='DIM',
-        help='dimension of the input to split along (default: the longest spatial one)')
+        help='dimension of the input to split along (default: see inspect)')
     parser.add_argument('--threads', type=int, default=1, metavar='N',
                         help='threads that torch computes with (default 1)')
 

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.operators.flops import operator_flops
-from intradp_ros.operators.local_operator import Kind, LocalOperator, SplitGraph
+from intradp_ros.operators.local_operator import LocalOperator, SplitGraph
 from intradp_ros.operators.region import Region
 from intradp_ros.operators.site import normal_dim
 
@@ -27,11 +27,11 @@ class AxisCandidate:
     A split axis, and what cutting every value in the middle along it would mean.
 
     `share` is the part of the floating point operations that can be divided:
-    an operator of r rows counts with (r - 1) / r of its own, a global one
-    not at all.  `exchanged` counts the bytes that change sides if each side
-    keeps its half of the rows of every value: halos, gathered values and
-    records of reductions.  `meetings` counts the operators that read all
-    rows of a split value.
+    an operator of r rows counts with (r - 1) / r of its own, and so one that
+    runs as a whole or not at all with nothing.  `exchanged` counts the bytes
+    that change sides if each side keeps its half of the rows of every value:
+    halos, gathered values and records of reductions.  `meetings` counts the
+    operators that read all rows of a split value.
     """
 
     split: SplitGraph
@@ -54,8 +54,7 @@ class AxisCandidate:
 def judge(split: SplitGraph) -> AxisCandidate:
     """Say how good a split graph is for dividing the work."""
     flops = [operator_flops(split.graph, local.operator) for local in split.operators]
-    divided = sum(n * (1 - 1 / local.rows) for n, local in zip(flops, split.operators)
-                  if local.kind is not Kind.GLOBAL)
+    divided = sum(n * (1 - 1 / local.rows) for n, local in zip(flops, split.operators))
     moved: dict[int, int] = {}
     meetings = 0
     for local in split.operators:
@@ -152,13 +151,14 @@ def matching_dim(own: Shape, lead: Shape, axis: int) -> int | None:
     Of the same rank it is the same dimension, where that is not next to
     nothing (a matrix of 3 rows beside an image).  Of another rank it is the
     one of the same length, in the same place from the last or the first
-    dimension, or wherever there is just one.  None: the input stays whole.
+    dimension (from where more lengths agree), or wherever there is just one.
+    None: the input stays whole.
     """
-    rows = lead[axis]
-    if len(own) == len(lead):
+    rows, offset = lead[axis], len(own) - len(lead)
+    if not offset:
         return axis if own[axis] > 1 and own[axis] * _COARSEST >= rows else None
     alike = [dim for dim, size in enumerate(own) if size == rows > 1]
-    for dim in (axis - len(lead) + len(own), axis):
-        if dim in alike:
-            return dim
-    return alike[0] if len(alike) == 1 else None
+    from_first = sum(a == b for a, b in zip(own, lead))
+    from_last = sum(a == b for a, b in zip(own[::-1], lead[::-1]))
+    places = (axis + offset, axis) if from_last >= from_first else (axis, axis + offset)
+    return next((dim for dim in places if dim in alike), alike[0] if len(alike) == 1 else None)

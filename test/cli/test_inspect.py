@@ -21,9 +21,9 @@ def test_a_dense_network_is_local(intradp):
 def test_rows_meet_at_the_global_pooling_of_a_classifier(intradp):
     data = intradp('inspect', 'example_models:classifier', '--input', '1x3x33x16', '--json').json
     [pooling] = data['rows_meet']
-    assert pooling['target'].startswith('aten.mean')
-    # 33 x 16 halved, then two rows and columns less: 15 x 6, 12 channels of float32.
-    assert pooling['meeting_bytes'] == 12 * 15 * 6 * 4
+    assert pooling['target'] == 'intradp.total_reduction.default'
+    # sums of 12 channels in float32
+    assert pooling['meeting_bytes'] == 12 * 4
     convolutions = 2 * (8 * 17 * 8) * 27 + 2 * (12 * 15 * 6) * 72
     assert data['kinds']['block-wise']['flops'] == convolutions
     assert data['local_share'] == pytest.approx(1 - data['kinds']['global']['flops']
@@ -45,6 +45,17 @@ def test_the_axis_can_be_chosen(intradp):
     data = intradp('inspect', 'example_models:dense', '--input', '1x3x40x16', '--axis', 3,
                    '--json').json
     assert (data['axis'], data['rows']) == (3, 16)
+
+
+def test_axes_are_compared(intradp):
+    arguments = ('inspect', 'example_models:dense', '--input', '1x3x40x16')
+    data = intradp(*arguments, '--json').json
+    first, second = data['axes']
+    assert [(axis['axis'], axis['rows']) for axis in (first, second)] == [(2, 40), (3, 16)]
+    assert first['divided_share'] > second['divided_share'] > 0.85
+    assert 0 < first['exchanged_bytes'] < second['exchanged_bytes']
+    assert first['meetings'] == 0
+    assert '2 (taken)' in intradp(*arguments).out
 
 
 def test_several_inputs(intradp):
