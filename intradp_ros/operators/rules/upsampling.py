@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import ceil
 from typing import Any
 
 import torch
@@ -17,7 +18,8 @@ from intradp_ros.operators.local_operator import Kernel, Kind, Parameters
 from intradp_ros.operators.region import Region, RowMap
 from intradp_ros.operators.site import follow, Rule, Site, Split
 
-_NEAR = 8  # rows looked at around a position; a cubic uses 4
+_NEAR = 8  # rows looked at around a position, at least; a cubic uses 4
+_RADIUS = {'bilinear': 1, 'bicubic': 2, 'lanczos': 3}  # of filters against aliasing
 _ROUNDING = 4  # weights of so many units in the last place of 1 are none
 _SCALE_NAMES = ('scales_d', 'scales_h', 'scales_w')
 
@@ -49,13 +51,36 @@ class _Resize:
         """Tell whether the first and last rows of input and output coincide."""
         return self.call.has('align_corners') and self.call.argument('align_corners')
 
-    def positions(self, input_rows: int, rows: int) -> torch.Tensor:
-        """Return the positions of output rows among the input rows, to within rounding."""
-        row = torch.arange(rows, dtype=torch.float64)
+    def step(self, input_rows: int, rows: int) -> float:
+        """Return how many input rows the position moves on for an output row."""
         if self.aligned:
-            return row * ((input_rows - 1) / max(1, rows - 1))
-        step = 1 / self.scale if self.scale else input_rows / rows
-        return (row + 0.5) * step - 0.5
+            return (input_rows - 1) / max(1, rows - 1)
+        return 1 / self.scale if self.scale else input_rows / rows
+
+    def positions(self, input_rows: int, rows: int) -> torch.Tensor:
+        """Return the positions of output rows among the input rows, to within a row."""
+        row = torch.arange(rows, dtype=torch.float64)
+        step = self.step(input_rows, rows)
+        return row * step if self.aligned else (row + 0.5) * step - 0.5
+
+    def near(self, input_rows: int, rows: int) -> int:
+        """Return how many rows around a position may count."""
+        name = self.call.function.__name__
+        radius = next((r for kind, r in _RADIUS.items() if kind in name), 0)
+        return _NEAR + 2 * ceil(radius * self.step(input_rows, rows)) * self.filtered
+
+    @property
+    def filtered(self) -> bool:
+        """Tell whether a filter against aliasing widens with the step."""
+        return '_aa' in self.call.function.__name__
+
+    def lying(self) -> _Resize:
+        """Return what does to columns what this does to rows; ATen errs on single columns."""
+        if self.axis == self.spatial - 1:
+            return self
+        sizes, scales = self.call.argument('output_size'), self._given_scales()
+        turned = self._with(sizes and sizes[::-1], scales and scales[::-1])
+        return _Resize(turned, self.spatial, self.spatial - 1 - self.axis)
 
     def _sizes(self, rows: int, others: int | None) -> list[int] | None:
         sizes = self.call.argument('output_size')
@@ -119,6 +144,8 @@ def split_upsampling(site: Site, spatial: int, nearest: bool) -> Split | None:
         return None
     resize = _Resize(site.call, spatial, axis)
     input_rows, rows = site.shape(operand)[dim], site.output_shape[dim]
+    if resize.filtered and site.output_shape[-1] == 1:
+        return None  # ATen gives one row everywhere, and only as a whole the same one
     taps = (_nearest_taps if nearest else _linear_taps)(resize, input_rows, rows, dtype)
     row_map = taps.row_map
     factor = _exact_factor(resize, input_rows, rows)
@@ -132,9 +159,13 @@ def split_upsampling(site: Site, spatial: int, nearest: bool) -> Split | None:
             start = region.start - handed.start * factor
             return cropped(kernel, dim, start, region.rows, handed.rows * factor)
         unit = 1.0 if site.call.has('scale_factors') else None
-        others = resize.along(region.rows, unit).compile(parameters)
         part = _Taps(taps.rows[slice(*region)] - handed.start, taps.weights[slice(*region)])
-        return _combined(others, part, dim, spatial - 1 - axis)
+        single_column = resize.filtered and axis == spatial - 1 and region.rows == 1
+        if single_column:
+            part = _Taps(part.rows.repeat(2, 1), part.weights.repeat(2, 1))
+        others = resize.along(len(part.rows), unit).compile(parameters)
+        kernel = _combined(others, part, dim, spatial - 1 - axis)
+        return cropped(kernel, dim, 0, 1, 2) if single_column else kernel
 
     return Split(Kind.BLOCK, dim, rows, site.maps(row_map, rows), bind)
 
@@ -142,7 +173,9 @@ def split_upsampling(site: Site, spatial: int, nearest: bool) -> Split | None:
 def _exact_factor(resize: _Resize, input_rows: int, rows: int) -> int:
     """Return by which power of two rows are multiplied; 0 if they are not."""
     factor = rows // input_rows
-    if resize.aligned or factor * input_rows != rows or factor & (factor - 1):
+    if resize.filtered or resize.aligned or factor * input_rows != rows:
+        return 0
+    if factor & (factor - 1):
         return 0
     return factor if resize.scale in (None, float(factor)) else 0
 
@@ -151,7 +184,7 @@ def _nearest_taps(
         resize: _Resize, input_rows: int, rows: int, dtype: torch.dtype) -> _Taps:
     """Find the row that each output row copies, by resizing row numbers."""
     exact = torch.float64 if dtype == torch.float64 else torch.float32
-    numbers = torch.arange(input_rows, dtype=exact).view(1, 1, -1)
+    numbers = torch.arange(input_rows, dtype=exact).view(1, -1)
     taken = _run_probe(resize, numbers, rows).long().view(rows, 1)
     return _Taps(taken, torch.ones(rows, 1, dtype=exact))
 
@@ -161,14 +194,15 @@ def _linear_taps(
     """
     Find the weights of the rows near each output row's position.
 
-    Channel c of the probe has ones in rows c, c + 8, c + 16, ...: of the eight
-    rows around a position each has a channel of its own, and so shows its weight.
+    Of `n` rows around a position each has an image of its own in the probe,
+    and so shows its weight: image c has ones in rows c, c + n, c + 2 n, ...
     """
-    combs = (torch.arange(input_rows) % _NEAR == torch.arange(_NEAR)[:, None]).to(dtype)
-    weights = _run_probe(resize, combs.unsqueeze(0), rows).view(_NEAR, rows).T
-    start = (resize.positions(input_rows, rows).floor().long() - _NEAR // 2 + 1)
-    near = start.clamp(0, max(0, input_rows - _NEAR))[:, None] + torch.arange(_NEAR)
-    near_weights = weights.gather(1, near % _NEAR)
+    count = resize.near(input_rows, rows)
+    combs = (torch.arange(input_rows) % count == torch.arange(count)[:, None]).to(dtype)
+    weights = _run_probe(resize, combs, rows).view(count, rows).T
+    start = (resize.positions(input_rows, rows).floor().long() - count // 2 + 1)
+    near = start.clamp(0, max(0, input_rows - count))[:, None] + torch.arange(count)
+    near_weights = weights.gather(1, near % count)
     near_weights[near_weights.abs() <= _ROUNDING * torch.finfo(dtype).eps] = 0.0
     count = int((near_weights != 0).sum(dim=1).max())
     strongest = near_weights.abs().topk(count, dim=1).indices
@@ -177,11 +211,12 @@ def _linear_taps(
     return _Taps(torch.where(shares != 0, taken, taken[:, :1]), shares)
 
 
-def _run_probe(resize: _Resize, channels: torch.Tensor, output_rows: int) -> torch.Tensor:
-    """Resize channels of rows, shape (1, channels, rows), on an input one row wide."""
-    shape = list(channels.shape[:2]) + [1] * resize.spatial
-    shape[2 + resize.axis] = channels.shape[2]
-    result: torch.Tensor = resize.probe(output_rows).compile({})((channels.reshape(shape),))
+def _run_probe(resize: _Resize, numbers: torch.Tensor, output_rows: int) -> torch.Tensor:
+    """Resize some rows of numbers, shape (count, rows), as images that are one number wide."""
+    resize = resize.lying() if resize.filtered else resize
+    shape = [numbers.shape[0], 1] + [1] * resize.spatial
+    shape[2 + resize.axis] = numbers.shape[1]
+    result: torch.Tensor = resize.probe(output_rows).compile({})((numbers.reshape(shape),))
     return result
 
 
@@ -218,6 +253,9 @@ RULES: dict[str, Rule] = {
         ('upsample_linear1d', 1, False),
         ('upsample_bilinear2d', 2, False),
         ('upsample_trilinear3d', 3, False),
-        ('upsample_bicubic2d', 2, False))
+        ('upsample_bicubic2d', 2, False),
+        ('_upsample_bilinear2d_aa', 2, False),
+        ('_upsample_bicubic2d_aa', 2, False),
+        ('_upsample_lanczos2d_aa', 2, False))
     for target in _targets(name)
 }
