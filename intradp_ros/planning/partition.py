@@ -11,7 +11,39 @@ from typing import Any
 from intradp_ros.wire.codecs.names import ENCODINGS, LOSSY, NONE
 
 MAX_BANDS = 64
+MAX_GROWTH = 8.0
 Encodings = tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """
+    How a side goes through its part of a stage, band by band.
+
+    Each band has `growth` times the rows of the one before.  Bands follow
+    from the first row to the last, or `upward` from the last to the first.
+    They are bands of the rows that leave the stage, and of earlier operators
+    what these need; or, `by_input`, of the rows that enter the stage, and of
+    later operators what these allow.
+    """
+
+    growth: float = 1.0
+    upward: bool = False
+    by_input: bool = False
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Pace:
+        """Build from plain data; TypeError or ValueError if it is not that of a pace."""
+        growth, upward, by_input = data['growth'], data['upward'], data['by_input']
+        if type(upward) is not bool or type(by_input) is not bool:
+            raise ValueError(f'upward and by_input are true or false, got {upward}, {by_input}')
+        return cls(float(growth), upward, by_input)
+
+    def check(self) -> None:
+        """Raise ValueError if the growth is out of its range."""
+        if not 1 / MAX_GROWTH <= self.growth <= MAX_GROWTH:
+            raise ValueError(f'growth must be within {1 / MAX_GROWTH}..{MAX_GROWTH}, '
+                             f'got {self.growth}')
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +62,8 @@ class Stage:
     share: float
     robot_bands: int = 1
     server_bands: int = 1
+    robot_pace: Pace = Pace()
+    server_pace: Pace = Pace()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +112,8 @@ class Partition:
             for bands in (stage.robot_bands, stage.server_bands):
                 if not 1 <= bands <= MAX_BANDS:
                     raise ValueError(f'bands must be within 1..{MAX_BANDS}, got {bands}')
+            stage.robot_pace.check()
+            stage.server_pace.check()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for a readable file."""
@@ -99,7 +135,8 @@ class Partition:
         try:
             return cls(tuple(
                 Stage(int(d['stop']), float(d['share']),
-                      int(d['robot_bands']), int(d['server_bands']))
+                      int(d['robot_bands']), int(d['server_bands']),
+                      Pace.from_dict(d['robot_pace']), Pace.from_dict(d['server_pace']))
                 for d in data['stages']), _encodings(data.get('encodings', ())))
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ValueError(f'not a partition: {error!r}') from error

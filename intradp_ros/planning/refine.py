@@ -5,31 +5,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from intradp_ros.planning.cost import CostModel, LinkModel
-from intradp_ros.planning.lowering import lower
+from intradp_ros.planning.judge import best_of, Judge, judge, Judged
 from intradp_ros.planning.partition import Partition
-from intradp_ros.planning.simulator import simulate
+
+__all__ = ['best_of', 'judge', 'Judged', 'refine']
 
 BANDS = (1, 2, 4, 8, 16)
 Move = Callable[[Partition], Partition]
 STEPS = (0.16, 0.08, 0.04, 0.02, 0.01)
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """A partition with the latency (seconds) that the simulator gives it."""
-
-    latency: float
-    partition: Partition
-
-
-def judge(cost: CostModel, link: LinkModel, partition: Partition) -> Judged:
-    """Lower and simulate a partition."""
-    return Judged(simulate(lower(cost.split, partition), cost, link).latency, partition)
 
 
 def refine(cost: CostModel, link: LinkModel, start: Partition, *, gain: float = 0.002) -> Judged:
@@ -39,20 +27,16 @@ def refine(cost: CostModel, link: LinkModel, start: Partition, *, gain: float = 
     A move is taken when it wins at least the fraction `gain`, so that a
     schedule is not made finer for nothing.  Never worse than `start`.
     """
-    best = judge(cost, link, start)
-    best = _descend(cost, link, best, _merging_moves, gain)
-    best = _descend(cost, link, best, _band_moves, gain)
+    judge = Judge(cost, link)
+    best = judge.judged(start)
+    best = _descend(judge, best, _merging_moves, gain)
+    best = _descend(judge, best, _band_moves, gain)
     for step in STEPS:
-        best = _descend(cost, link, best, partial(_share_moves, step), gain)
-    return _descend(cost, link, best, _band_moves, gain)
+        best = _descend(judge, best, partial(_share_moves, step), gain)
+    return _descend(judge, best, _band_moves, gain)
 
 
-def best_of(judged: Iterable[Judged]) -> Judged:
-    """Return the fastest; the first among equals."""
-    return min(judged, key=lambda j: j.latency)
-
-
-def _descend(cost: CostModel, link: LinkModel, best: Judged,
+def _descend(judge: Judge, best: Judged,
              moves: Callable[[Partition], Iterable[Move]], gain: float) -> Judged:
     """Take every move that wins enough, until none does (or for a few rounds)."""
     for _ in range(3):
@@ -61,7 +45,7 @@ def _descend(cost: CostModel, link: LinkModel, best: Judged,
             partition = move(best.partition)
             if partition == best.partition:
                 continue
-            found = judge(cost, link, partition)
+            found = judge.judged(partition)
             if found.latency < best.latency * (1 - gain):
                 best = found
         if best is before:

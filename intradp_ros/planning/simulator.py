@@ -10,11 +10,21 @@ transfers overlap as they do in the runtime.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import accumulate, chain
 
 from intradp_ros.operators.local_operator import SplitGraph
-from intradp_ros.planning.cost import CostModel, LinkModel, WireCost
-from intradp_ros.planning.schedule import Compute, ROBOT, Schedule, Send, Step
+from intradp_ros.planning.cost import CostModel, LinkModel
+from intradp_ros.planning.kernels.judging import charge
+from intradp_ros.planning.kernels.play import play
+from intradp_ros.planning.kernels.programs import COMPUTE, RECEIVE, SEND
+from intradp_ros.planning.records import Charges, Clock, pack, Programs
+from intradp_ros.planning.schedule import Compute, Schedule, Send, SIDES, Step
+from intradp_ros.planning.tables import charges_for, clock_for, tables_of, toll_of
+from intradp_ros.wire.codecs.names import NONE
+
+_LANES = ('uplink', 'downlink')
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +40,19 @@ class Span:
 
 @dataclass(frozen=True)
 class Simulation:
-    """What a schedule takes on a link: seconds, bytes, and (if asked for) every span."""
+    """
+    What a schedule takes on a link: seconds, bytes, and (if asked for) every span.
+
+    By device: `busy` are the seconds in which it computes, `sending` those
+    in which its transfers are on the link.
+    """
 
     latency: float
     busy: dict[str, float]
     bytes_up: int
     bytes_down: int
     spans: tuple[Span, ...] = ()
+    sending: dict[str, float] = field(default_factory=dict)
 
 
 class DeadlockError(RuntimeError):
@@ -54,79 +70,60 @@ def simulate(schedule: Schedule, cost: CostModel, link: LinkModel, *,
         If the programs wait for each other for ever.
 
     """
-    run = _Run(schedule, cost, link, trace)
-    waiting = dict.fromkeys(schedule.programs, 0)
-    while any(waiting[d] < len(schedule.programs[d]) for d in waiting):
-        advanced = False
-        for device in waiting:
-            position = run.advance(device, waiting[device])
-            advanced |= position > waiting[device]
-            waiting[device] = position
-        if not advanced:
-            raise DeadlockError(f'no device can go on; steps done: {waiting}')
-    return Simulation(run.clock[ROBOT], run.busy, run.bytes[ROBOT],
-                      sum(run.bytes.values()) - run.bytes[ROBOT], tuple(run.spans))
+    programs, charges = _programs(schedule), _charges(schedule, cost, link)
+    clock = clock_for(programs.x[programs.stop + 1], len(schedule.transfers))
+    if not play(programs, charges, clock, len(schedule.transfers)):
+        raise DeadlockError(
+            f'no device can go on; entries done: {clock.x[clock.place:clock.place + 2]}')
+    spans = tuple(_spans(schedule, cost, programs, clock)) if trace else ()
+    return result_of(clock, spans)
 
 
-class _Run:
-    """The state of one simulation."""
+def result_of(clock: Clock, spans: tuple[Span, ...] = ()) -> Simulation:
+    """Return what the clock says in the end."""
+    busy, sending = ([float(t) for t in clock.y[at:at + 2]] for at in (clock.busy, clock.sending))
+    up, down = (int(sent) for sent in clock.x[clock.sent:clock.sent + 2])
+    return Simulation(float(clock.y[clock.now]), dict(zip(SIDES, busy)), up, down, spans,
+                      dict(zip(SIDES, sending)))
 
-    def __init__(self, schedule: Schedule, cost: CostModel, link: LinkModel, trace: bool) -> None:
-        self.schedule, self.cost, self.link, self.trace = schedule, cost, link, trace
-        self.clock = dict.fromkeys(schedule.programs, 0.0)
-        self.busy = dict.fromkeys(schedule.programs, 0.0)
-        self.bytes = dict.fromkeys(schedule.programs, 0)
-        self.link_free = dict.fromkeys(schedule.programs, 0.0)
-        self.arrival: dict[int, float] = {}
-        self.spans: list[Span] = []
 
-    def advance(self, device: str, position: int) -> int:
-        """Run a device from `position` until it must wait for rows not yet sent."""
-        program = self.schedule.programs[device]
-        while position < len(program):
-            if not self.step(device, program[position]):
-                break
-            position += 1
-        return position
+def _programs(schedule: Schedule) -> Programs:
+    programs = [schedule.programs[side] for side in SIDES]
+    ends = list(accumulate(map(len, programs), initial=0))
+    entries = [_entry(step) for step in chain(*programs)]
+    kind, item, rows = ([entry[k] for entry in entries] for k in range(3))
+    return pack(Programs, {'start': ends[:-1], 'stop': ends[1:], 'kind': kind, 'item': item,
+                           'rows': rows})
 
-    def step(self, device: str, step: Step) -> bool:
-        if isinstance(step, Compute):
-            self.compute(device, step)
-        elif isinstance(step, Send):
-            self.send(device, step.transfer)
-        else:
-            arrival = self.arrival.get(step.transfer)
-            if arrival is None:
-                return False
-            self.clock[device] = max(self.clock[device], arrival)
-        return True
 
-    def compute(self, device: str, step: Compute) -> None:
-        seconds = float(self.cost.seconds[device][step.operator][step.region.rows])
-        start = self.clock[device]
-        self.clock[device] = start + seconds
-        self.busy[device] += seconds
-        if self.trace:
-            name = self.cost.split.operators[step.operator].operator.name
-            self.spans.append(Span(device, 'compute', name, start, start + seconds))
+def _entry(step: Step) -> tuple[int, int, int]:
+    if isinstance(step, Compute):
+        return COMPUTE, step.operator, step.region.rows
+    return (SEND if isinstance(step, Send) else RECEIVE), step.transfer, 0
 
-    def send(self, device: str, index: int) -> None:
-        transfer = self.schedule.transfers[index]
-        plain = self.cost.split.nbytes(transfer.value, transfer.region.rows)
-        wire = self.cost.wire.get((transfer.value, transfer.encoding), WireCost())
-        nbytes = round(plain * wire.ratio)
-        rate = self.link.up if device == ROBOT else self.link.down
-        encoded = self.clock[device] + plain * wire.encode.get(device, 0.0)
-        start = max(self.link_free[device], encoded)
-        stop = start + self.link.overhead + nbytes / rate
-        self.link_free[device] = stop
-        self.bytes[device] += nbytes
-        self.arrival[index] = (stop + self.link.delay
-                               + plain * wire.decode.get(transfer.target, 0.0))
-        if self.trace:
-            name = self.cost.split.graph.values[transfer.value].name
-            lane = 'uplink' if device == ROBOT else 'downlink'
-            self.spans.append(Span(lane, 'transfer', name, start, self.arrival[index]))
+
+def _charges(schedule: Schedule, cost: CostModel, link: LinkModel) -> Charges:
+    tables, transfers = tables_of(cost.split), schedule.transfers
+    charges = charges_for(cost, len(transfers))
+    encodings = {t.value: t.encoding for t in transfers if t.encoding != NONE}
+    toll = toll_of(cost, link, tuple(encodings.items()))
+    for t in transfers:
+        charge(tables, toll, charges, t.id, t.value, t.region.rows, SIDES.index(t.source))
+    return charges
+
+
+def _spans(schedule: Schedule, cost: CostModel, programs: Programs, clock: Clock,
+           ) -> Iterator[Span]:
+    graph = cost.split.graph
+    for number, side in enumerate(SIDES):
+        for at in range(programs.x[programs.start + number], programs.x[programs.stop + number]):
+            if programs.x[programs.kind + at] == COMPUTE:
+                name = graph.operators[programs.x[programs.item + at]].name
+                yield Span(side, 'compute', name, clock.y[clock.began + at],
+                           clock.y[clock.ended + at])
+    for t in schedule.transfers:
+        yield Span(_LANES[SIDES.index(t.source)], 'transfer', graph.values[t.value].name,
+                   clock.y[clock.left + t.id], clock.y[clock.arrived + t.id])
 
 
 def transfer_bytes(split: SplitGraph, schedule: Schedule, source: str) -> int:

@@ -18,7 +18,7 @@ from intradp_ros.execution.program import compile_program
 from intradp_ros.execution.timeline import Recorder
 from intradp_ros.operators.local_operator import SplitGraph
 from intradp_ros.planning.lowering import lower
-from intradp_ros.planning.partition import Partition, Stage
+from intradp_ros.planning.partition import Pace, Partition, Stage
 from intradp_ros.planning.schedule import Compute, Receive, ROBOT, Schedule, Send, SERVER
 
 
@@ -31,8 +31,10 @@ def split_and_partition(draw: st.DrawFn) -> tuple[SplitGraph, Partition]:
     stops = sorted(draw(st.sets(st.integers(1, count), max_size=4)) | {count})
     share = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1))
     bands = st.integers(1, 4)
+    pace = st.builds(Pace, st.sampled_from([1.0, 0.5, 3.0]), st.booleans(), st.booleans())
     return split, Partition(tuple(
-        Stage(stop, draw(share), draw(bands), draw(bands)) for stop in stops))
+        Stage(stop, draw(share), draw(bands), draw(bands), draw(pace), draw(pace))
+        for stop in stops))
 
 
 def run_both(split: SplitGraph, schedule: Schedule, source: torch.Tensor,

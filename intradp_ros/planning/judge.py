@@ -1,0 +1,105 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Judging partitions by the thousand: the kernels of lowering and simulation in one call."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from intradp_ros.planning.compiled import kernels
+from intradp_ros.planning.cost import CostModel, LinkModel
+from intradp_ros.planning.partition import Encodings, Partition
+from intradp_ros.planning.records import as_arrays, Record
+from intradp_ros.planning.simulator import result_of, Simulation
+from intradp_ros.planning.tables import (
+    charges_for,
+    clock_for,
+    layout_of,
+    most_steps,
+    most_transfers,
+    tables_of,
+    toll_of,
+    work_for,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A partition with the latency (seconds) that the simulator gives it."""
+
+    latency: float
+    partition: Partition
+
+
+class Judge:
+    """
+    Says what partitions of one graph take on one link, as often as it is asked.
+
+    The same as ``simulate(lower(split, partition), cost, link)``, without the
+    objects.  `count` is how many were judged.
+    """
+
+    def __init__(self, cost: CostModel, link: LinkModel) -> None:
+        self.cost, self.link, self.count = cost, link, 0
+        self._kernels = kernels()
+        self._lists = tables_of(cost.split)
+        self._t = self._tables(self._lists)
+        self._tolls: dict[Encodings, Any] = {}
+        self._steps = 0
+
+    def _tables(self, record: Record) -> Record:
+        return as_arrays(record) if self._kernels.compiled else record
+
+    def __call__(self, partition: Partition) -> Simulation:
+        """
+        Judge a partition.
+
+        Raises
+        ------
+        ValueError
+            If the stages do not tile the graph.
+
+        """
+        records = self._records(partition)
+        self.count += 1
+        self._kernels.judge(*records)
+        return result_of(self._clock)
+
+    def recurrence(self, partition: Partition) -> float:
+        """Return T_robot^N of the paper's recurrences, in seconds; they know no bands."""
+        return float(self._kernels.complete(*self._records(partition)))
+
+    def judged(self, partition: Partition) -> Judged:
+        """Judge a partition and keep it with the result."""
+        return Judged(self(partition).latency, partition)
+
+    def _records(self, partition: Partition) -> tuple[Any, ...]:
+        partition.check(self._t.operators, self._t.values)
+        self._make_room(most_steps(partition))
+        if partition.encodings not in self._tolls:
+            self._tolls[partition.encodings] = self._tables(
+                toll_of(self.cost, self.link, partition.encodings))
+        return (self._t, self._tables(layout_of(partition)), self._work,
+                self._tolls[partition.encodings], self._charges, self._clock)
+
+    def _make_room(self, steps: int) -> None:
+        if steps <= self._steps:
+            return
+        self._steps = 2 * steps
+        work = work_for(self._lists, self._steps)
+        transfers = most_transfers(self._lists, self._steps)
+        self._charges = self._tables(charges_for(self.cost, transfers))
+        self._clock = self._tables(clock_for(2 * work.entries, transfers))
+        self._work = self._tables(work)
+
+
+def judge(cost: CostModel, link: LinkModel, partition: Partition) -> Judged:
+    """Judge a single partition."""
+    return Judge(cost, link).judged(partition)
+
+
+def best_of(judged: Iterable[Judged]) -> Judged:
+    """Return the fastest; the first among equals."""
+    return min(judged, key=lambda j: j.latency)

@@ -1,0 +1,57 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""From a partition to its latency in one go, and what its transfers cost."""
+from __future__ import annotations
+
+from intradp_ros.planning.kernels.bands import write_steps
+from intradp_ros.planning.kernels.play import play
+from intradp_ros.planning.kernels.programs import write_programs
+from intradp_ros.planning.kernels.rows import assign
+from intradp_ros.planning.kernels.transfers import write_transfers
+from intradp_ros.planning.records import Charges, Clock, Layout, Programs, Tables, Toll, Work
+
+
+def plain_bytes(t: Tables, value: int, rows: int) -> int:
+    """Return the bytes of some rows of a value; of one record if it is folded."""
+    each, record = t.x[t.row_bytes + value], t.x[t.record_bytes + value]
+    return each * rows + record  # type: ignore[no-any-return]
+
+
+def charge(t: Tables, toll: Toll, charges: Charges, transfer: int, value: int, rows: int,
+           source: int) -> None:
+    """Fill what one transfer costs."""
+    plain, at = plain_bytes(t, value, rows), source * t.values + value
+    nbytes = round(plain * toll.y[toll.ratio + value])
+    charges.x[charges.lane + transfer] = toll.x[toll.lane + source]
+    charges.x[charges.bytes + transfer] = nbytes
+    charges.y[charges.encode + transfer] = plain * toll.y[toll.encode + at]
+    charges.y[charges.occupy + transfer] = (
+        toll.y[toll.overhead + source] + nbytes / toll.y[toll.rate + source])
+    charges.y[charges.later + transfer] = (
+        toll.y[toll.delay + source] + plain * toll.y[toll.decode + at])
+
+
+def write(t: Tables, p: Layout, w: Work) -> None:
+    """Write the steps, transfers and programs of a partition."""
+    for k in range(10):
+        w.x[w.counts + k] = 0
+    assign(t, p, w)
+    write_steps(t, p, w, 0)
+    write_steps(t, p, w, 1)
+    write_transfers(t, p, w)
+    write_programs(t, p, w)
+
+
+def judge(t: Tables, p: Layout, w: Work, toll: Toll, charges: Charges, clock: Clock) -> None:
+    """Write the programs of a partition and play them."""
+    write(t, p, w)
+    for k in range(w.x[w.counts + 2]):
+        value, source = w.x[w.transfer_value + k], w.x[w.transfer_source + k]
+        rows = w.x[w.transfer_hi + k] - w.x[w.transfer_lo + k]
+        charge(t, toll, charges, k, value, rows, source)
+    for side in range(2):
+        w.x[w.counts + 6 + side] = side * w.entries
+        w.x[w.counts + 8 + side] = side * w.entries + w.x[w.counts + 4 + side]
+    programs = Programs(w.x, w.counts + 6, w.counts + 8, w.kind, w.item, w.rows)
+    play(programs, charges, clock, w.x[w.counts + 2])
