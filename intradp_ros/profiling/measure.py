@@ -4,51 +4,135 @@
 """Timing every operator at several region heights on this machine's own hardware."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+import logging
 import time
-from typing import Any
 
 import torch
 
-from intradp_ros.graph.operator_graph import Operator
 from intradp_ros.graph.serialise import digest
-from intradp_ros.operators.local_operator import Kernel, LocalOperator, Parameters, SplitGraph
+from intradp_ros.operators.local_operator import Kernel, SplitGraph
 from intradp_ros.operators.region import Region
+from intradp_ros.operators.tuning import tuned
 from intradp_ros.profiling.device import device_name
 from intradp_ros.profiling.encodings import measure_encodings
 from intradp_ros.profiling.profile import EncodingTiming, OperatorTiming, Profile
+from intradp_ros.profiling.rounds import bind, bind_whole, BoundOperator, run_timed, Values
+from intradp_ros.profiling.tune import choose_tuning
 
 HEIGHTS = (1.0, 0.5, 0.25, 0.125, 0.0625)
+ROUNDS = (4, 40)  # at least, at most
+CREDIBLE = (0.9, 1.1)  # of `Profile.scale`
 Progress = Callable[[int, int], None]
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass
+class _Part:
+    """An operator bound to rows in the middle, with the shortest time it took."""
+
+    region: Region
+    kernel: Kernel
+    seconds: float = float('inf')
 
 
 def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
-                    budget: float = 0.03, progress: Progress | None = None) -> Profile:
+                    budget: float = 10.0, progress: Progress | None = None) -> Profile:
     """
-    Measure all operators of a graph on example inputs.
+    Choose the kernels of a graph on this device, and measure them on example inputs.
+
+    All operators and heights are measured in rounds, and the shortest time
+    of each is kept: what else the machine does only ever adds, and does not
+    last through all rounds.  The whole graph runs once in every round; its
+    time is the sum of the shortest times of its operators in these runs.
 
     Parameters
     ----------
     split, inputs :
         The graph with its split axis; one example tensor for each input.
     budget :
-        Seconds spent on each operator and height beyond three runs.
+        Seconds that the rounds should take (there are at least four).
     progress :
-        Called with operators done and operators in all.
+        Called with measurements done and measurements in all.
 
     """
-    timings: list[OperatorTiming] = []
     with torch.inference_mode():
-        for op, tensors in _walk(split, inputs):
-            timings.append(_timing(op, tensors, split, budget))
-            if progress:
-                progress(len(timings), len(split.operators))
-        whole = _seconds_of_graph(split, inputs)
+        tuning = choose_tuning(split, inputs)
+        lean = tuned(split, tuning)
+        parts, whole = _measure(lean, inputs, budget, progress or _silent)
         encodings = _encodings(split, inputs)
+    timings = tuple(OperatorTiming(tuple(p.region.rows for p in of_one),
+                                   tuple(p.seconds for p in of_one)) for of_one in parts)
     total = sum(timing.seconds[-1] for timing in timings)
+    scale = whole / total if total > 0 else 1.0
+    if not CREDIBLE[0] <= scale <= CREDIBLE[1]:
+        _LOG.warning(
+            'operators in a run of the whole graph took %.2f times what they took one by one '
+            '(%.1f ms): is the machine busy? measure again when it is not', scale, 1e3 * total)
     return Profile(digest(split.captured), split.axis, device_name(), torch.get_num_threads(),
-                   tuple(timings), whole, whole / total if total > 0 else 1.0,
-                   encodings=encodings)
+                   timings, whole, scale, encodings=encodings, tuning=tuning)
+
+
+def _measure(split: SplitGraph, inputs: Sequence[torch.Tensor], budget: float,
+             progress: Progress) -> tuple[list[list[_Part]], float]:
+    """Return the parts of all operators, and the seconds of the whole graph."""
+    bound = bind_whole(split)
+    parts = [_parts(split, op) for op in bound]
+    start = time.perf_counter()
+    _round(split, bound, parts, inputs, _silent)  # warms up
+    rounds = round(budget / max(1e-6, time.perf_counter() - start))
+    rounds = min(max(rounds, ROUNDS[0]), ROUNDS[1])
+    whole = [float('inf')] * len(bound)
+    for turn in range(rounds):
+        before = turn * len(bound)
+        _round(split, bound, parts, inputs, partial(_advance, progress, before, rounds))
+        run_timed(split, bound, inputs, whole)
+    return parts, sum(whole)
+
+
+def _parts(split: SplitGraph, op: BoundOperator) -> list[_Part]:
+    """Bind an operator to all heights, ascending; the last one is all of its rows."""
+    whole, found = op.local.rows, []
+    for rows in sorted({max(1, round(whole * height)) for height in HEIGHTS}):
+        region = Region((whole - rows) // 2, (whole - rows) // 2 + rows)
+        found.append(_Part(region, bind(split, op.local, region, op.overwrites)))
+    return found
+
+
+def _round(split: SplitGraph, bound: Sequence[BoundOperator], parts: Sequence[list[_Part]],
+           inputs: Sequence[torch.Tensor], progress: Progress) -> None:
+    """Run the graph once, and on the way every operator at its lower heights."""
+    values = dict(zip(split.graph.inputs, inputs))
+    for number, (op, (*lower, whole)) in enumerate(zip(bound, parts)):
+        for part in lower:
+            part.seconds = min(part.seconds, _seconds(split, op, part, values))
+        tensors = op.inputs(values)
+        start = time.perf_counter()
+        result = op.kernel(tensors)
+        whole.seconds = min(whole.seconds, time.perf_counter() - start)
+        op.finish(result, values)
+        progress(number + 1, len(bound))
+
+
+def _seconds(split: SplitGraph, op: BoundOperator, part: _Part, values: Values) -> float:
+    """Return what a part takes, on an input of its own if it writes over that."""
+    cut = [split.cut(value, values[value], rowmap(part.region))
+           for value, rowmap in zip(op.local.operator.inputs, op.local.maps)]
+    if op.overwrites:
+        cut[0] = cut[0].clone()
+    start = time.perf_counter()
+    part.kernel(cut)
+    return time.perf_counter() - start
+
+
+def _advance(progress: Progress, before: int, rounds: int, done: int, count: int) -> None:
+    progress(before + done, rounds * count)
+
+
+def _silent(done: int, count: int) -> None:
+    """Show no progress."""
 
 
 def _encodings(split: SplitGraph, inputs: Sequence[torch.Tensor],
@@ -63,86 +147,7 @@ def _encodings(split: SplitGraph, inputs: Sequence[torch.Tensor],
                 found[v] = measure_encodings(values[v])
 
     look(split.graph.inputs)
-    for op in split.operators:
-        _run_whole(op, split.graph.parameters, values)
-        look(op.operator.outputs)
-        _free(split, op, values)
+    for op in bind_whole(split):
+        op.finish(op.kernel(op.inputs(values)), values)
+        look(op.local.operator.outputs)
     return tuple(found)
-
-
-def _walk(split: SplitGraph, inputs: Sequence[torch.Tensor],
-          ) -> Iterator[tuple[LocalOperator, list[torch.Tensor]]]:
-    """Yield every operator with its whole inputs; run it; free values after their last use."""
-    values: dict[int, torch.Tensor] = dict(zip(split.graph.inputs, inputs))
-    for op in split.operators:
-        tensors = [values[v] for v in op.operator.inputs]
-        yield op, tensors
-        _run_whole(op, split.graph.parameters, values)
-        _free(split, op, values)
-
-
-def _free(split: SplitGraph, op: LocalOperator, values: dict[int, torch.Tensor]) -> None:
-    """Let go of values that no later operator reads."""
-    for v in op.operator.inputs:
-        if split.graph.consumers[v][-1] == op.operator.id:
-            values.pop(v, None)
-
-
-def _run_whole(op: LocalOperator, parameters: Parameters, values: dict[int, torch.Tensor]) -> None:
-    kernel = op.bind(Region(0, op.rows), parameters)
-    _store(op.operator, kernel([values[v] for v in op.operator.inputs]), values)
-
-
-def _store(operator: Operator, result: Any, values: dict[int, torch.Tensor]) -> None:
-    results = (result,) if isinstance(result, torch.Tensor) else result
-    values.update({v: t for v, t in zip(operator.outputs, results) if v is not None})
-
-
-def _timing(op: LocalOperator, tensors: Sequence[torch.Tensor], split: SplitGraph,
-            budget: float) -> OperatorTiming:
-    rows = sorted({max(1, round(op.rows * height)) for height in HEIGHTS})
-    return OperatorTiming(tuple(rows), tuple(
-        _seconds(*_prepared(op, tensors, split, count), budget) for count in rows))
-
-
-def _prepared(op: LocalOperator, tensors: Sequence[torch.Tensor], split: SplitGraph, count: int,
-              ) -> tuple[Kernel, list[torch.Tensor]]:
-    """Bind the operator to `count` rows in the middle, with the inputs they need."""
-    start = (op.rows - count) // 2
-    region = Region(start, start + count)
-    cut = []
-    for value, rowmap, tensor in zip(op.operator.inputs, op.maps, tensors):
-        cut.append(split.cut(value, tensor, rowmap(region)))
-    return op.bind(region, split.graph.parameters), cut
-
-
-def _seconds(kernel: Kernel, tensors: list[torch.Tensor], budget: float) -> float:
-    """Return the fastest of at least three runs: interference only ever adds."""
-    kernel(tensors)
-    times: list[float] = []
-    while len(times) < 3 or (sum(times) < budget and len(times) < 30):
-        start = time.perf_counter()
-        kernel(tensors)
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
-def _seconds_of_graph(split: SplitGraph, inputs: Sequence[torch.Tensor], runs: int = 5) -> float:
-    kernels = [(op, op.bind(Region(0, op.rows), split.graph.parameters)) for op in split.operators]
-    last = {v: ops[-1] for v, ops in split.graph.consumers.items() if ops}
-    times = []
-    for _ in range(runs + 1):
-        start = time.perf_counter()
-        _run_kernels(kernels, last, dict(zip(split.graph.inputs, inputs)))
-        times.append(time.perf_counter() - start)
-    return min(times[1:])
-
-
-def _run_kernels(kernels: Sequence[tuple[LocalOperator, Kernel]], last: Mapping[int, int],
-                 values: dict[int, torch.Tensor]) -> None:
-    for op, kernel in kernels:
-        inputs = op.operator.inputs
-        _store(op.operator, kernel([values[v] for v in inputs]), values)
-        for v in inputs:
-            if last[v] == op.operator.id:
-                values.pop(v, None)
