@@ -15,11 +15,26 @@ from pathlib import Path
 
 from intradp_ros.graph.serialise import graph_from_json
 from intradp_ros.operators.split_graph import split_graph
-from intradp_ros.planning.book import bandwidth_grid, Entry, plan_bandwidth, Progress, ScheduleBook
+from intradp_ros.planning.baselines.spso_ga import DEADLINE
+from intradp_ros.planning.book import ScheduleBook
+from intradp_ros.planning.bounds import Relaxation
 from intradp_ros.planning.cost import CostModel
+from intradp_ros.planning.energy import EnergyUnderDeadline, latency, Objective, Weighted
+from intradp_ros.planning.make_book import (
+    bandwidth_grid,
+    book_of,
+    plan_point,
+    Point,
+    Progress,
+    Setting,
+)
+from intradp_ros.planning.pool import Aim
 from intradp_ros.planning.schedule import ROBOT, SERVER
 from intradp_ros.profiling.cache import cache_folder
-from intradp_ros.profiling.profile import Profile
+from intradp_ros.profiling.profile import PowerStates, Profile
+
+LATENCY, ENERGY, WEIGHTED = 'latency', 'energy', 'weighted'
+OBJECTIVES = (LATENCY, ENERGY, WEIGHTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +43,10 @@ class PlanRequest:
     Everything that a book depends on, as plain data that crosses processes.
 
     Graph and profiles as JSON; bandwidths in Mbit/s, delay and overhead in
-    seconds; a lossy encoding if the user allows one.
+    seconds; a lossy encoding if the user allows one.  `objective` is one of
+    `OBJECTIVES`: seconds, joules within the deadline (seconds), or both added
+    up with a joule worth `seconds_per_joule`.  At most `extra` bandwidths are
+    added where schedules change (by default half as many as there are).
     """
 
     graph: str
@@ -41,6 +59,11 @@ class PlanRequest:
     overhead: float = 0.0
     seed: int = 0
     lossy: str = ''
+    shared_air: bool = False
+    objective: str = LATENCY
+    deadline: float = DEADLINE
+    seconds_per_joule: float = 0.0
+    extra: int | None = None
 
     @property
     def key(self) -> str:
@@ -74,20 +97,17 @@ def book_from_profiles(request: PlanRequest, folder: Path | None = None,
 
 
 def _plan(request: PlanRequest, progress: Progress | None, workers: int) -> ScheduleBook:
-    cost, digest = _cost_model(request)
-    grid = bandwidth_grid(request.low, request.high, request.points)
-    entries: list[Entry] = []
+    setting, _, digest = _prepared(request)
+    extra = request.points // 2 if request.extra is None else request.extra
     with _mapping(workers) as mapped:
-        for done, found in enumerate(mapped(partial(_plan_point, request), grid)):
-            entries += found
-            if progress:
-                progress(done + 1, len(grid))
-    return ScheduleBook(digest, cost.split.axis, request.delay, request.overhead, tuple(entries),
-                        request.lossy)
+        return book_of(
+            setting, digest, bandwidth_grid(request.low, request.high, request.points),
+            extra=extra, objective=request.objective, progress=progress,
+            plan=partial(mapped, partial(_plan_point, request)))
 
 
 @contextmanager
-def _mapping(workers: int) -> Iterator[Callable[..., Iterable[list[Entry]]]]:
+def _mapping(workers: int) -> Iterator[Callable[..., Iterable[Point]]]:
     """Provide a `map` that runs in this process or in several."""
     if workers == 1:
         yield map
@@ -96,19 +116,32 @@ def _mapping(workers: int) -> Iterator[Callable[..., Iterable[list[Entry]]]]:
         yield pool.map
 
 
-def _plan_point(request: PlanRequest, mbps: float) -> list[Entry]:
-    cost, _ = _cost_model(request)
-    return plan_bandwidth(cost, mbps, request.delay, request.overhead, request.seed,
-                          request.lossy)
+def _plan_point(request: PlanRequest, mbps: float) -> Point:
+    setting, relaxation, _ = _prepared(request)
+    return plan_point(setting, relaxation, mbps)
 
 
 @lru_cache(maxsize=1)
-def _cost_model(request: PlanRequest) -> tuple[CostModel, str]:
-    """Return the cost model of a request and the digest of its model."""
+def _prepared(request: PlanRequest) -> tuple[Setting, Relaxation, str]:
+    """Return what all bandwidths of a request have in common, and the digest of its model."""
     robot, server = Profile.from_json(request.robot), Profile.from_json(request.server)
     if (robot.digest, robot.axis) != (server.digest, server.axis):
         raise ValueError(
             f'the profiles do not belong together: robot has model {robot.digest} split along '
             f'axis {robot.axis}, server {server.digest} along axis {server.axis}')
     split = split_graph(graph_from_json(request.graph), robot.axis)
-    return CostModel.from_profiles(split, {ROBOT: robot, SERVER: server}), robot.digest
+    cost = CostModel.from_profiles(split, {ROBOT: robot, SERVER: server})
+    aim = Aim(_objective(request, robot.power), robot.power, request.deadline, request.seed,
+              request.lossy)
+    setting = Setting(cost, request.delay, request.overhead, request.shared_air, aim)
+    return setting, Relaxation(cost), robot.digest
+
+
+def _objective(request: PlanRequest, power: PowerStates) -> Objective:
+    if request.objective == LATENCY:
+        return latency
+    if request.objective == ENERGY:
+        return EnergyUnderDeadline(power, request.deadline)
+    if request.objective == WEIGHTED:
+        return Weighted(power, request.seconds_per_joule)
+    raise ValueError(f'no objective {request.objective!r}; there are {", ".join(OBJECTIVES)}')

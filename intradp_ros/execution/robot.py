@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-import math
 import threading
 import time
 from typing import Any
@@ -45,7 +44,6 @@ from intradp_ros.wire.quoting import quoted
 from intradp_ros.wire.rejections import Rejections
 
 Log = Callable[[str], None]
-HYSTERESIS = math.log(1.15)  # the predicted rate must move this far before the schedule changes
 
 
 @dataclass(frozen=True)
@@ -97,6 +95,7 @@ class RobotClient:
         self._current: _Inference | None = None
         self._count = 0
         self._rate = 0.0
+        self._chosen: tuple[int, int | None] = 0, None  # epoch and schedule in use
         self._measured = float('-inf')
         self._predicting = threading.Lock()
         channel.listen(self.handle)
@@ -225,13 +224,14 @@ class RobotClient:
         rate = self.predicted_rate
         if rate <= 0:
             return None
-        if self._rate <= 0 or abs(math.log(rate / self._rate)) > HYSTERESIS:
-            self._rate = rate
+        self._rate = rate
         epoch, book = agreement
+        previous = self._chosen[1] if self._chosen[0] == epoch else None
         try:
-            index = book.choose(self._rate / 125e3, strategy)
+            index = book.choose(rate / 125e3, strategy, previous)
         except ValueError:  # a book without this strategy
             return None
+        self._chosen = epoch, index
         entry = book.entries[index]
         shared = self.shelf.get(entry.partition).schedule.transfers
         return _Choice(epoch, index, entry) if shared else None

@@ -9,49 +9,44 @@ follow from a partition by `lowering.lower`, on both sides alike.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 import json
 import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from intradp_ros.planning.baselines import (
-    best_cut,
-    best_local,
-    best_offload,
-    CUT,
-    LOCAL,
-    LOSS,
-    OFFLOAD,
-)
-from intradp_ros.planning.cost import CostModel, LinkModel
-from intradp_ros.planning.encodings import assuming, best_encodings, encoded
-from intradp_ros.planning.loss import loss
-from intradp_ros.planning.partition import Partition, Stage
-from intradp_ros.planning.refine import best_of, refine
+from intradp_ros.planning.baselines import LOCAL, LOSS
+from intradp_ros.planning.partition import Partition
 from intradp_ros.wire.codecs.names import LOSSY
 
-FORMAT = 'intradp-schedule-book/2'
+FORMAT = 'intradp-schedule-book/3'
 MAX_ENTRIES = 1000
-Progress = Callable[[int, int], None]
-
-
-def bandwidth_grid(low: float = 1.0, high: float = 400.0, points: int = 20) -> tuple[float, ...]:
-    """Return bandwidths in Mbit/s, evenly spaced in the logarithm."""
-    return tuple(float(f'{b:.4g}') for b in np.geomspace(low, high, points))
+#: A schedule is kept until the bandwidth is outside of its range by this factor.
+HYSTERESIS = 1.15
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One schedule: for which bandwidth (Mbit/s) and strategy, and what it should take (s)."""
+    """
+    One schedule: for which bandwidth (Mbit/s) and strategy, and what it should take.
+
+    `predicted` is in seconds at `mbps`, `joules` what the robot spends then.
+    The schedule is the one to use from `low` up to `high` Mbit/s.
+    """
 
     mbps: float
     strategy: str
     predicted: float
     partition: Partition
+    joules: float = 0.0
+    low: float = 0.0
+    high: float = math.inf
+
+    def beyond(self, mbps: float) -> float:
+        """Return how far a bandwidth is outside of the range, as a logarithm; 0 inside."""
+        return max(0.0, math.log(max(self.low, 1e-9) / mbps),
+                   math.log(mbps / self.high) if self.high < math.inf else 0.0)
 
 
 @dataclass(frozen=True)
@@ -59,10 +54,11 @@ class ScheduleBook:
     """
     Entries for one graph; an entry's index is its schedule id.
 
-    Entries with the strategy ``loss`` are never predicted slower than
-    ``local``, ``offload`` and ``cut`` at the same bandwidth.  `axis` is the
-    split axis the partitions were made for; `link` keeps delay and overhead
-    (seconds) that were assumed.  `lossy` names the lossy encoding that values
+    Entries with the strategy ``loss`` are never predicted worse than the
+    others at the same bandwidth, by `objective`.  `axis` is the split axis
+    the partitions were made for; `delay` and `overhead` (seconds) and whether
+    both ways share the air were assumed.  `bounds` are pairs of Mbit/s and
+    seconds below which no schedule can be.  `lossy` names the lossy encoding that values
     may cross in, which only a user asks for; `lossy_difference` is then the
     largest difference that it made to an output on example inputs, relative
     to the output's spread (None where that was not measured).
@@ -75,6 +71,9 @@ class ScheduleBook:
     entries: tuple[Entry, ...]
     lossy: str = ''
     lossy_difference: float | None = None
+    bounds: tuple[tuple[float, float], ...] = ()
+    objective: str = 'latency'
+    shared_air: bool = False
 
     def __post_init__(self) -> None:
         """Refuse lossy encodings that the book does not tell of."""
@@ -88,29 +87,52 @@ class ScheduleBook:
         """Bandwidths in Mbit/s, ascending."""
         return tuple(sorted({e.mbps for e in self.entries}))
 
-    def choose(self, mbps: float, strategy: str = LOSS) -> int:
+    def choose(self, mbps: float, strategy: str = LOSS, previous: int | None = None) -> int:
         """
         Return the schedule id for a predicted bandwidth.
 
-        The nearest grid point in the logarithm; below half of the lowest
-        one everything stays on the robot.
+        The schedule in whose range the bandwidth is, or is nearest to; of
+        several the one made for the nearest bandwidth.  `previous`, the
+        schedule in use, is kept until the bandwidth has left its range by
+        `HYSTERESIS`.  Below half of the grid everything stays on the robot.
+
+        Raises
+        ------
+        ValueError
+            If the book has no such strategy.
+
         """
-        if strategy != LOCAL and mbps < self.grid[0] / 2:
+        mbps = max(mbps, 1e-9)
+        if previous is None or not 0 <= previous < len(self.entries):
+            return self._nearest(mbps, strategy, self.grid[0] / 2)
+        before = self.entries[previous]
+        if before.strategy == strategy and before.beyond(mbps) <= math.log(HYSTERESIS):
+            return previous
+        returning = HYSTERESIS if before.strategy == LOCAL else 1.0
+        return self._nearest(mbps, strategy, returning * self.grid[0] / 2)
+
+    def _nearest(self, mbps: float, strategy: str, least: float) -> int:
+        if mbps < least:
             strategy = LOCAL
-        distance = {i: abs(math.log(max(mbps, 1e-9) / e.mbps))
+        distance = {i: (e.beyond(mbps), abs(math.log(mbps / e.mbps)))
                     for i, e in enumerate(self.entries) if e.strategy == strategy}
         if not distance:
             raise ValueError(f'the book has no strategy {strategy!r}; it has '
                              f'{sorted({e.strategy for e in self.entries})}')
         return min(distance, key=lambda i: distance[i])
 
+    def bound(self, mbps: float) -> float | None:
+        """Return the lower bound (seconds) for a bandwidth of the grid, None if there is none."""
+        return dict(self.bounds).get(mbps)
+
     def to_json(self) -> str:
         """Return the book as indented JSON text."""
         data = {'format': FORMAT, 'digest': self.digest, 'axis': self.axis, 'delay': self.delay,
                 'overhead': self.overhead, 'lossy': self.lossy,
                 'lossy_difference': self.lossy_difference,
-                'entries': [{**asdict(e), 'partition': e.partition.to_dict()}
-                            for e in self.entries]}
+                'objective': self.objective, 'shared_air': self.shared_air,
+                'bounds': [list(pair) for pair in self.bounds],
+                'entries': [_plain(e) for e in self.entries]}
         return json.dumps(data, indent=1)
 
     @classmethod
@@ -127,12 +149,15 @@ class ScheduleBook:
         try:
             data = json.loads(text)
             if data.get('format') != FORMAT:
-                raise ValueError(f'its format is {data.get("format")!r}, wanted {FORMAT!r}')
+                raise ValueError(f'its format is {data.get("format")!r}, wanted {FORMAT!r}; plan '
+                                 'again with this version')
             if not 1 <= len(data['entries']) <= MAX_ENTRIES:
                 raise ValueError(f'it has {len(data["entries"])} entries, not 1..{MAX_ENTRIES}')
             return cls(str(data['digest']), int(data['axis']), float(data['delay']),
                        float(data['overhead']), tuple(_entry(e) for e in data['entries']),
-                       str(data['lossy']), _difference(data['lossy_difference']))
+                       str(data['lossy']), _difference(data['lossy_difference']),
+                       _bounds(data['bounds']), str(data['objective']),
+                       bool(data['shared_air']))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError,
                 RecursionError) as error:
             raise ValueError(f'not a schedule book: {error}') from error
@@ -154,46 +179,25 @@ def _difference(found: Any) -> float | None:
     return None if found is None else float(found)
 
 
+def _bounds(data: Sequence[Sequence[Any]]) -> tuple[tuple[float, float], ...]:
+    bounds = tuple((float(mbps), float(seconds)) for mbps, seconds in data)
+    if not all(0 < mbps < math.inf and 0 <= seconds < math.inf for mbps, seconds in bounds):
+        raise ValueError('impossible lower bounds')
+    return bounds
+
+
+def _plain(entry: Entry) -> dict[str, Any]:
+    """Return an entry as data; JSON has no infinity."""
+    return {**asdict(entry), 'partition': entry.partition.to_dict(),
+            'high': entry.high if entry.high < math.inf else None}
+
+
 def _entry(data: Mapping[str, Any]) -> Entry:
-    mbps, predicted = float(data['mbps']), float(data['predicted'])
-    if not (0 < mbps < float('inf') and 0 <= predicted < float('inf')):
-        raise ValueError(f'impossible entry: {mbps} Mbit/s, {predicted} s')
-    return Entry(mbps, str(data['strategy']), predicted, Partition.from_dict(data['partition']))
-
-
-def make_book(cost: CostModel, digest: str, *, grid: Sequence[float] | None = None,
-              delay: float = 0.0, overhead: float = 0.0, seed: int = 0, lossy: str = '',
-              progress: Progress | None = None) -> ScheduleBook:
-    """
-    Compute the schedules of all strategies for every bandwidth.
-
-    `progress` is called with points done and points in all; `lossy` is a
-    lossy encoding that the user allows.
-    """
-    grid = tuple(grid or bandwidth_grid())
-    entries: list[Entry] = []
-    for done, mbps in enumerate(grid):
-        entries += plan_bandwidth(cost, mbps, delay, overhead, seed, lossy)
-        if progress:
-            progress(done + 1, len(grid))
-    return ScheduleBook(digest, cost.split.axis, delay, overhead, tuple(entries), lossy)
-
-
-def plan_bandwidth(cost: CostModel, mbps: float, delay: float, overhead: float, seed: int,
-                   lossy: str = '') -> list[Entry]:
-    """
-    Compute the schedules of all strategies for one bandwidth in Mbit/s.
-
-    Each value crosses in the encoding that is fastest at this bandwidth.
-    """
-    link = LinkModel.symmetric(mbps, delay, overhead)
-    encodings = best_encodings(cost, link, lossy)
-    cost = assuming(cost, encodings)
-    baselines = {LOCAL: best_local(cost, link), OFFLOAD: best_offload(cost, link),
-                 CUT: best_cut(cost, link)}
-    single = Partition((Stage(len(cost.split.operators), 0.5, 1, 4),))
-    starts = [loss(cost, link, seed=seed), single]
-    refined = [refine(cost, link, start) for start in starts]
-    found = {**baselines, LOSS: best_of([*baselines.values(), *refined])}
-    return [Entry(mbps, name, judged.latency, encoded(cost.split, judged.partition, encodings))
-            for name, judged in found.items()]
+    mbps, predicted, joules = (float(data[key]) for key in ('mbps', 'predicted', 'joules'))
+    low, high = float(data['low']), math.inf if data['high'] is None else float(data['high'])
+    if not (0 < mbps < math.inf and 0 <= predicted < math.inf and 0 <= joules < math.inf
+            and 0 <= low <= mbps <= high):
+        raise ValueError(f'impossible entry: {mbps} Mbit/s in {low}..{high}, {predicted} s, '
+                         f'{joules} J')
+    return Entry(mbps, str(data['strategy']), predicted, Partition.from_dict(data['partition']),
+                 joules, low, high)

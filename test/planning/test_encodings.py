@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
 
-from intradp_ros.planning.book import make_book, ScheduleBook
+from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.planning.cost import CostModel, LinkModel, WireCost
 from intradp_ros.planning.encodings import best_encodings
 from intradp_ros.planning.lowering import lower
+from intradp_ros.planning.make_book import make_book
 from intradp_ros.planning.partition import offload
 from intradp_ros.planning.schedule import ROBOT, SERVER
 from intradp_ros.planning.simulator import simulate

@@ -1,0 +1,133 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""All schedules worth a look for one bandwidth: the baselines, and what the solvers find."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from intradp_ros.planning.baselines import (
+    best_cut,
+    CUT,
+    DSCCS,
+    LOCAL,
+    LOSS,
+    OFFLOAD,
+    SPSO_GA,
+)
+from intradp_ros.planning.baselines.dsccs import min_cut
+from intradp_ros.planning.baselines.spso_ga import DEADLINE, spso_ga
+from intradp_ros.planning.cost import CostModel, LinkModel
+from intradp_ros.planning.encodings import assuming, best_encodings, encoded
+from intradp_ros.planning.energy import energy, latency, Objective, pareto_front
+from intradp_ros.planning.judge import Judge
+from intradp_ros.planning.loss import loss
+from intradp_ros.planning.partition import local, offload, Partition, Stage
+from intradp_ros.planning.refine import refine
+from intradp_ros.planning.simulator import Simulation
+from intradp_ros.profiling.profile import PowerStates, XAVIER_NX
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What schedules are made for: less of the objective is better."""
+
+    objective: Objective = latency
+    power: PowerStates = XAVIER_NX
+    deadline: float = DEADLINE
+    seed: int = 0
+    lossy: str = ''
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A partition and what it takes on one link."""
+
+    partition: Partition
+    played: Simulation
+    joules: float
+    price: float
+
+
+class Prices:
+    """What partitions take on one link and what that is worth, each worked out only once."""
+
+    def __init__(self, cost: CostModel, link: LinkModel, aim: Aim) -> None:
+        self.judge, self.aim = Judge(cost, link), aim
+        self._known: dict[Partition, Candidate] = {}
+
+    def __call__(self, partition: Partition) -> Candidate:
+        """Return what a partition takes."""
+        if partition not in self._known:
+            played, link = self.judge(partition), self.judge.link
+            self._known[partition] = Candidate(
+                partition, played, energy(self.aim.power, played, link),
+                self.aim.objective(played, link))
+        return self._known[partition]
+
+
+def best(candidates: Iterable[Candidate]) -> Candidate:
+    """Return the candidate of least price; the faster one of equals, then the first."""
+    return min(candidates, key=lambda c: (c.price, c.played.latency))
+
+
+def candidates(cost: CostModel, link: LinkModel, aim: Aim) -> dict[str, Candidate]:
+    """
+    Return the schedule of every strategy for one link.
+
+    ``loss`` is the best of all others and of what the solvers find, so it is
+    never worse than any of them.  Each value crosses in the encoding that is
+    fastest on this link.
+    """
+    encodings = best_encodings(cost, link, aim.lossy)
+    assumed = assuming(cost, encodings)
+    price = Prices(cost, link, aim)
+
+    def judged(partition: Partition) -> Candidate:
+        return price(encoded(cost.split, partition, encodings))
+
+    found = {name: judged(partition)
+             for name, partition in baselines(assumed, link, aim).items()}
+    solved = [judged(partition) for partition in solutions(assumed, link, aim)]
+    return {**found, LOSS: best([*found.values(), *solved])}
+
+
+def baselines(cost: CostModel, link: LinkModel, aim: Aim) -> dict[str, Partition]:
+    """Return what others would do."""
+    count = len(cost.split.operators)
+    return {LOCAL: local(count), OFFLOAD: offload(count),
+            CUT: best_cut(cost, link).partition, DSCCS: min_cut(cost, link),
+            SPSO_GA: spso_ga(cost, link, power=aim.power, deadline=aim.deadline, seed=aim.seed)}
+
+
+def solutions(cost: CostModel, link: LinkModel, aim: Aim) -> list[Partition]:
+    """Return what the solvers find."""
+    single = Partition((Stage(len(cost.split.operators), 0.5, 1, 4),))
+    starts = [loss(cost, link, seed=aim.seed), single]
+    return [refine(cost, link, start).partition for start in starts]
+
+
+def front(cost: CostModel, link: LinkModel, aim: Aim, known: Mapping[str, Candidate],
+          steps: int = 10) -> list[Candidate]:
+    """
+    Return schedules such that nothing known is both faster and more frugal, by latency.
+
+    Tried beside the `known` ones: these with more, and with less, of the rows
+    on the server, and one stage in bands with any share of them.
+    """
+    price = Prices(cost, link, aim)
+    count = len(cost.split.operators)
+    tried = [c.partition for c in known.values()]
+    for step in range(steps + 1):
+        share = step / steps
+        tried += [Partition((Stage(count, share, bands, 4 * bands),)) for bands in (1, 2)]
+        tried += [_shifted(c.partition, f * share) for c in known.values() for f in (-1.0, 1.0)]
+    return list(pareto_front(map(price, tried), lambda c: (c.played.latency, c.joules)))
+
+
+def _shifted(partition: Partition, shift: float) -> Partition:
+    """Move the border of every stage that has one."""
+    return replace(partition, stages=tuple(
+        replace(stage, share=round(min(1.0, max(0.0, stage.share + shift)), 4))
+        if 0 < stage.share < 1 else stage for stage in partition.stages))
