@@ -12,7 +12,7 @@ from intradp_ros.cli.output import add_json, milliseconds, Output, output, perce
 from intradp_ros.cli.profiles import own_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.operators.flops import operator_flops
-from intradp_ros.profiling.cache import cache_path
+from intradp_ros.profiling.cache import cache_path, example_key
 from intradp_ros.profiling.profile import OperatorTiming, Profile
 
 DESCRIPTION = f"""\
@@ -62,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _show(subject: Subject, profile: Profile, top: int, out: Output) -> None:
     split = subject.shared.split
+    kept = cache_path(profile.digest, profile.axis, example=example_key(subject.inputs))
     total = sum(t.seconds[-1] for t in profile.timings)
     heaviest = sorted(zip(split.operators, profile.timings), key=lambda e: -e[1].seconds[-1])
     shown = table(f'{subject.name}: the heaviest operators on this machine', 'operator', 'kind',
@@ -76,7 +77,7 @@ def _show(subject: Subject, profile: Profile, top: int, out: Output) -> None:
         f'[bold]{milliseconds(profile.whole_seconds)} ms[/bold] for all {len(profile.timings)} '
         f'operators in turn, {milliseconds(total)} ms as the sum of single ones\n'
         f'device  {profile.device}\n'
-        f'kept in {cache_path(profile.digest, profile.axis)}'))
+        f'kept in {kept}'))
 
 
 def _half(timing: OperatorTiming) -> str:

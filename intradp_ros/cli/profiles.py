@@ -10,7 +10,7 @@ from pathlib import Path
 from intradp_ros.cli.errors import CommandError
 from intradp_ros.cli.output import Output
 from intradp_ros.cli.subject import Subject
-from intradp_ros.profiling.cache import cache_path, cached_profile
+from intradp_ros.profiling.cache import cache_path, cached_profile, example_key
 from intradp_ros.profiling.measure import measure_profile
 from intradp_ros.profiling.profile import OperatorTiming, Profile
 
@@ -18,14 +18,15 @@ from intradp_ros.profiling.profile import OperatorTiming, Profile
 def own_profile(subject: Subject, out: Output, fresh: bool = False) -> Profile:
     """Return this machine's profile of a model; measure it if there is none, or for `fresh`."""
     split, digest = subject.shared.split, subject.shared.digest
+    example = example_key(subject.inputs)
     if fresh:
-        cache_path(digest, split.axis).unlink(missing_ok=True)
+        cache_path(digest, split.axis, example=example).unlink(missing_ok=True)
 
     def measure() -> Profile:
         with out.progress('profiling operators') as advance:
             return measure_profile(split, subject.inputs, progress=advance)
 
-    return cached_profile(digest, split.axis, measure)
+    return cached_profile(digest, split.axis, measure, example=example)
 
 
 def read_profile(path: Path, subject: Subject) -> Profile:

@@ -11,6 +11,8 @@ from typing import Any
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.node import Node
 
+from intradp_ros.execution.traffic import Traffic
+
 
 class Diagnostics:
     """The status of a node: a warning where it says so, or where messages were rejected lately."""
@@ -32,6 +34,14 @@ class Diagnostics:
         array = DiagnosticArray(status=[status])
         array.header.stamp = self._node.get_clock().now().to_msg()
         return array
+
+
+def crossed(sent: Traffic, received: Traffic) -> dict[str, int]:
+    """Return for each way and encoding the bytes on the link, and what they were plain."""
+    return {f'{way}_{name}_{what}': count
+            for way, traffic in (('sent', sent), ('received', received))
+            for name, counts in sorted(traffic.by_encoding().items())
+            for what, count in zip(('bytes', 'plain_bytes'), counts)}
 
 
 def added(*counts: Mapping[str, int]) -> dict[str, int]:

@@ -66,6 +66,22 @@ def to_input(rgb: Array, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Te
     return tensor.to(dtype) / 255 if dtype.is_floating_point else tensor.to(dtype)
 
 
+def read_rgb(path: str) -> Array:
+    """
+    Read an image file as uint8 RGB, shape (height, width, 3).
+
+    Raises
+    ------
+    ImageError
+        If it is none.
+
+    """
+    pixels = cv2.imread(path, cv2.IMREAD_COLOR)
+    if pixels is None:
+        raise ImageError(f'{path!r} is no image file that OpenCV reads')
+    return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)
+
+
 def as_map(tensor: torch.Tensor) -> torch.Tensor | None:
     """Return a (1, 1, height, width) floating-point output as a map, None if it is no such."""
     dense = tensor.dim() == 4 and tensor.shape[:2] == (1, 1) and min(tensor.shape[2:]) > 1

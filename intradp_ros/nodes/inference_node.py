@@ -33,9 +33,10 @@ from intradp_ros.msg import (
     OperatorProfile,
 )
 from intradp_ros.msg import ScheduleBook as ScheduleBookMessage
-from intradp_ros.nodes.diagnostics import added, Diagnostics
-from intradp_ros.nodes.images import as_map, ImageError, to_image, to_input, to_rgb
+from intradp_ros.nodes.diagnostics import added, crossed, Diagnostics
+from intradp_ros.nodes.images import as_map, ImageError, read_rgb, to_image, to_input, to_rgb
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
+from intradp_ros.nodes.lossy import allowed, LOSSY_PARAMETER, tell_difference
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.profiles import (
     BOOK_TOPIC,
@@ -49,6 +50,7 @@ from intradp_ros.nodes.results import result_message, stats_message, timeline_me
 from intradp_ros.nodes.worker import Worker
 from intradp_ros.planning.baselines import CUT, LOCAL, LOSS, OFFLOAD
 from intradp_ros.planning.book import ScheduleBook
+from intradp_ros.profiling.cache import example_key
 from intradp_ros.profiling.device import prepare_process
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.wire.frames import Stamp
@@ -82,6 +84,9 @@ class InferenceNode(ManagedNode):
         Parameter('server_timeout_ms', 300.0,
                   'Finish alone when nothing was heard from the server for this long.',
                   20.0, 10000.0),
+        LOSSY_PARAMETER,
+        Parameter('example', '', 'An image file like the images of the camera, by which encodings '
+                  'are chosen; empty for noise, which no lossless encoding makes smaller.'),
         Parameter('queue_size', 1, 'Images that may wait.', 1, 1000),
         Parameter('threads', 1, 'CPU threads for operators.', 1, 256),
         Parameter('chunk_bytes', 15000, 'Payload bytes of one chunk.', 1024, 61440),
@@ -108,8 +113,9 @@ class InferenceNode(ManagedNode):
             parameters['axis'] if parameters['axis'] >= 0 else None)
         self._shape, self._dtype = _image_input(model)
         self._open_topics()
-        profile = profile_model(model, example_inputs(model), self.info)
-        self._connect(model, profile)
+        self._example = self._example_inputs(model)
+        profile = profile_model(model, self._example, self.info, example_key(self._example))
+        self._connect(model.tuned(profile.tuning), profile)
         books = self._receiver.subscribe(ScheduleBookMessage, BOOK_TOPIC, self._take_book,
                                          LATCHED, 'book')
         self.until_cleanup.callback(self.destroy_subscription, books)
@@ -130,6 +136,11 @@ class InferenceNode(ManagedNode):
         worker.close()
         self._dropped += worker.dropped
         self._worker = None
+
+    def _example_inputs(self, model: SharedModel) -> tuple[torch.Tensor, ...]:
+        path = self._settings['example']
+        return (to_input(read_rgb(path), self._shape, self._dtype),) if path else \
+            example_inputs(model)
 
     def _open_topics(self) -> None:
         reliable = QoSProfile(depth=10)
@@ -153,7 +164,8 @@ class InferenceNode(ManagedNode):
             model, channel, make_predictor(given['predictor']), self.info,
             patience=PatiencePolicy(silence=given['server_timeout_ms'] / 1e3,
                                     deadline=given['deadline_ms'] / 1e3),
-            power=profile.power, watch=DriftWatch(model.split, profile, partial(
+            power=profile.power, lossy=allowed(given),
+            watch=DriftWatch(model.split, profile, partial(
                 publish_drift, self._profiles, 'robot', model, self.info)))
         self.until_cleanup.callback(self.client.close)
 
@@ -171,7 +183,9 @@ class InferenceNode(ManagedNode):
         assert self.client is not None
         if message.digest != self.client.model.digest:
             return  # a book for another robot's model
-        self.client.use_book(ScheduleBook.from_json(message.book))
+        book = ScheduleBook.from_json(message.book)
+        self.client.use_book(book)
+        tell_difference(self.client.model, book, self._example, self.get_logger().warning)
 
     def _process(self, image: Image) -> None:
         assert self.client is not None
@@ -227,6 +241,7 @@ class InferenceNode(ManagedNode):
         self._diagnostics.publish(self._status.status(connection.state.value, {
             'processing_time_ms': 'n/a' if self._last_ms is None else f'{self._last_ms:.1f}',
             'is_processing_time_ms_in_expected_range': in_range,
+            **crossed(self.client.sent, self.client.received),
             'refusal': connection.refusal, 'mode': self._mode, 'images_dropped': dropped,
             'frames_of_other_sessions': self.client.foreign}, self._rejected(), well=in_range))
 

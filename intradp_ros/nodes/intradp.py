@@ -33,10 +33,12 @@ from intradp_ros.graph.serialise import graph_to_json
 from intradp_ros.link.predictor import make_predictor
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.nodes.lifecycle import LATCHED
+from intradp_ros.nodes.lossy import tell_difference
 from intradp_ros.nodes.profiles import check_profile, profile_model, PROFILE_TOPIC
 from intradp_ros.nodes.receiving import Receiver
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.profiling.profile import Profile
+from intradp_ros.wire.codecs.names import LOSSY
 
 
 class IntraDP:
@@ -51,6 +53,10 @@ class IntraDP:
         ROS namespace of the server's topics.
     predictor, patience :
         How the bandwidth is predicted; when the robot goes on alone.
+    lossy :
+        ``fp16`` or ``int8`` to let values cross the link with less precision
+        where that is faster; what it does to the outputs on the first call's
+        inputs is logged.  By default results are exact.
     log :
         Where progress is written.
 
@@ -58,8 +64,11 @@ class IntraDP:
 
     def __init__(self, server: str = 'offload', *, namespace: str = '/',
                  predictor: str = 'cautious', patience: PatiencePolicy = PatiencePolicy(),
-                 log: Callable[[str], None] = lambda text: None) -> None:
+                 lossy: str = '', log: Callable[[str], None] = lambda text: None) -> None:
         self.server, self.namespace, self.patience, self.log = server, namespace, patience, log
+        if lossy not in ('', *LOSSY):
+            raise ValueError(f'lossy must be one of {", ".join(LOSSY)}, got {lossy!r}')
+        self.lossy = lossy
         self._predictor = make_predictor(predictor)
         self._shared: _SharedForward | None = None
         self.last: Outcome | None = None
@@ -150,11 +159,12 @@ class _SharedForward:
         finally:
             self.model.forward = self
         profile = profile_model(shared, tensors, self.owner.log)
-        watch = _ServerWatch(self.owner, graph_to_json(shared.split.captured), profile)
+        watch = _ServerWatch(self.owner, graph_to_json(shared.split.captured), profile, tensors)
         channel = DdsChannel(watch.context, self.owner.server, 'robot',
                              namespace=self.owner.namespace)
-        self.client = RobotClient(shared, channel, self.owner._predictor, self.owner.log,
-                                  patience=self.owner.patience, power=profile.power)
+        self.client = RobotClient(
+            shared.tuned(profile.tuning), channel, self.owner._predictor, self.owner.log,
+            patience=self.owner.patience, power=profile.power, lossy=self.owner.lossy)
         self.planner = watch
         watch.start(self.client)
         return result
@@ -180,8 +190,10 @@ class _SharedForward:
 class _ServerWatch:
     """Waits for the server's profile, plans, and hands the book to the client."""
 
-    def __init__(self, owner: IntraDP, graph: str, profile: Profile) -> None:
-        self.graph, self.profile, self.log = graph, profile, owner.log
+    def __init__(self, owner: IntraDP, graph: str, profile: Profile,
+                 example: list[torch.Tensor]) -> None:
+        self.graph, self.profile, self.example = graph, profile, example
+        self.log, self.lossy = owner.log, owner.lossy
         self.context = rclpy.Context()
         rclpy.init(context=self.context)
         self.node = rclpy.create_node('intradp', context=self.context, namespace=owner.namespace,
@@ -222,16 +234,19 @@ class _ServerWatch:
         if self.process:
             self.process.cancel()
         self.process = PlanProcess(PlanRequest(
-            self.graph, self.profile.to_json(), message.profile, delay=1e-3, overhead=5e-4))
+            self.graph, self.profile.to_json(), message.profile, delay=1e-3, overhead=5e-4,
+            lossy=self.lossy))
 
     def _poll(self) -> None:
         if self.process is None or self.client is None:
             return
         try:
-            book = self.process.result()
-            if book is None:
+            text = self.process.result()
+            if text is None:
                 return
-            self.client.use_book(ScheduleBook.from_json(book))
+            book = ScheduleBook.from_json(text)
+            self.client.use_book(book)
+            tell_difference(self.client.model, book, self.example, self.log)
         except (PlanningError, ValueError) as error:
             self.log(f'planning failed: {error}')
         self.process = None

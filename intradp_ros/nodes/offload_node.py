@@ -15,7 +15,7 @@ from intradp_ros.execution.model import SharedModel
 from intradp_ros.execution.server import OffloadServer
 from intradp_ros.execution.watch import DriftWatch
 from intradp_ros.msg import OperatorProfile
-from intradp_ros.nodes.diagnostics import added, Diagnostics
+from intradp_ros.nodes.diagnostics import added, crossed, Diagnostics
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.profiles import (
@@ -89,7 +89,8 @@ class OffloadNode(ManagedNode):
         model = spec.load(axis)
         self.info(f'model {spec.source}: {len(model.split.operators)} operators, '
                   f'digest {model.digest[:12]}')
-        return model, profile_model(model, example_inputs(model), self.info)
+        profile = profile_model(model, example_inputs(model), self.info)
+        return model.tuned(profile.tuning), profile
 
     def _diagnose(self) -> None:
         server = self.server
@@ -98,7 +99,8 @@ class OffloadNode(ManagedNode):
             return
         rejected = added(server.rejections.by_cause(), server.channel.rejected)
         self._diagnostics.publish(self._status.status('serving', {
-            'sessions': len(server.sessions), 'models': len(server.models)}, rejected))
+            'sessions': len(server.sessions), 'models': len(server.models),
+            **crossed(server.sent, server.received)}, rejected))
 
 
 def main(args: list[str] | None = None) -> None:

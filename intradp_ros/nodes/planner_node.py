@@ -16,6 +16,7 @@ from intradp_ros.msg import OperatorProfile
 from intradp_ros.msg import ScheduleBook as ScheduleBookMessage
 from intradp_ros.nodes.diagnostics import Diagnostics
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
+from intradp_ros.nodes.lossy import allowed, LOSSY_PARAMETER
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.profiles import BOOK_TOPIC, check_profile, PROFILE_TOPIC
 from intradp_ros.nodes.receiving import Receiver
@@ -39,6 +40,7 @@ class PlannerNode(ManagedNode):
         Parameter('link.delay_ms', 1.0, 'One-way delay assumed.', 0.0, 10000.0),
         Parameter('link.overhead_ms', 0.5, 'Time a transfer takes beyond its bytes.',
                   0.0, 1000.0),
+        LOSSY_PARAMETER,
         Parameter('seed', 0, 'Seed of the differential evolution.', 0, 2**31 - 1),
         Parameter('book_folder', '', 'Where books are kept; empty for the cache folder.'),
     )
@@ -96,7 +98,7 @@ class PlannerNode(ManagedNode):
         request = PlanRequest(
             robot.graph, robot.profile, server.profile, s['grid.low_mbps'], s['grid.high_mbps'],
             s['grid.points'], s['link.delay_ms'] / 1e3, s['link.overhead_ms'] / 1e3,
-            s['seed'])
+            s['seed'], allowed(s))
         folder = Path(s['book_folder']) if s['book_folder'] else None
         if robot.digest in self._running:
             self._running.pop(robot.digest).cancel()

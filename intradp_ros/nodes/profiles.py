@@ -23,14 +23,18 @@ BOOK_TOPIC = 'schedule_book'
 
 
 def profile_model(model: SharedModel, inputs: Sequence[torch.Tensor],
-                  log: Callable[[str], None]) -> Profile:
-    """Return this device's profile of a model, measuring it only the first time."""
+                  log: Callable[[str], None], example: str = '') -> Profile:
+    """
+    Return this device's profile of a model, measuring it only the first time.
+
+    It is measured again for another `example` (from `example_key`), if given.
+    """
 
     def measure() -> Profile:
         log(f'profiling {len(model.split.operators)} operators, once for this model and device')
         return measure_profile(model.split, inputs, progress=_Progress(log))
 
-    return cached_profile(model.digest, model.split.axis, measure)
+    return cached_profile(model.digest, model.split.axis, measure, example=example)
 
 
 class _Progress:

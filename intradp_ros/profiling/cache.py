@@ -1,16 +1,19 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Profiles on disk, found again by model digest, split axis and device."""
+"""Profiles on disk, found again by model digest, split axis, device and example inputs."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import hashlib
 import os
 from pathlib import Path
 
+import torch
+
 from intradp_ros.profiling.device import device_name
 from intradp_ros.profiling.profile import Profile
+from intradp_ros.wire.tensors import tensor_bytes
 
 
 def cache_folder() -> Path:
@@ -20,16 +23,29 @@ def cache_folder() -> Path:
     return Path(given) if given else Path(base) / 'intradp_ros'
 
 
-def cache_path(digest: str, axis: int, folder: Path | None = None) -> Path:
-    """Return the file of a profile measured on this device."""
+def example_key(inputs: Sequence[torch.Tensor]) -> str:
+    """Name example inputs: what encodings do to values depends on them."""
+    content = hashlib.sha256()
+    for tensor in inputs:
+        content.update(tensor_bytes(tensor))
+    return content.hexdigest()[:8]
+
+
+def cache_path(digest: str, axis: int, folder: Path | None = None, example: str = '') -> Path:
+    """Return the file of a profile measured on this device, with these example inputs."""
     device = hashlib.sha256(device_name().encode()).hexdigest()[:12]
-    return (folder or cache_folder()) / 'profiles' / f'{digest[:16]}-axis{axis}-{device}.json'
+    name = '-'.join(filter(None, (digest[:16], f'axis{axis}', device, example)))
+    return (folder or cache_folder()) / 'profiles' / f'{name}.json'
 
 
 def cached_profile(digest: str, axis: int, measure: Callable[[], Profile],
-                   folder: Path | None = None) -> Profile:
-    """Return the profile of this model on this device, measuring it only the first time."""
-    path = cache_path(digest, axis, folder)
+                   folder: Path | None = None, example: str = '') -> Profile:
+    """
+    Return the profile of this model on this device, measuring it only the first time.
+
+    It is measured again for another `example` (from `example_key`), if given.
+    """
+    path = cache_path(digest, axis, folder, example)
     try:
         profile = Profile.from_json(path.read_text())
         found = (profile.digest, profile.axis, profile.device)
