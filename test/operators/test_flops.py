@@ -14,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from intradp_ros.graph.capture import capture
 from intradp_ros.operators.flops import operator_flops
+from intradp_ros.operators.split_graph import split_graph
 
 
 def flops(target: str, *args: Any) -> int:
@@ -38,6 +39,21 @@ def zeros(*shape: int) -> torch.Tensor:
            zeros(1, 9, 6)), 2 * 7 * 9 * (4 + 6)),
     (flops('max_pool2d.default', zeros(1, 4, 8, 8), [2, 2]), 64 * 4),
     (flops('avg_pool1d.default', zeros(1, 4, 8), [4]), 8 * 4),
+    (flops('einsum.default', 'bhwc,hkc->bhwk', [zeros(2, 7, 5, 4), Parameter(zeros(7, 3, 4))]),
+     2 * 2 * 7 * 5 * 3 * 4),
+    (flops('einsum.default', 'ij,jk,kl->il', [zeros(2, 3), zeros(3, 4), zeros(4, 5)]),
+     2 * (2 * 3 * 4 + 2 * 4 * 5)),
+    (flops('einsum.default', '...i->...', [zeros(2, 7, 5)]), 70),
+    (flops('mv.default', zeros(7, 5), zeros(5)), 70),
+    (flops('cdist.default', zeros(7, 5), zeros(4, 5)), 3 * 7 * 4 * 5),
+    (flops('grid_sampler.default', zeros(1, 3, 8, 8), zeros(1, 5, 6, 2), 0, 0, False),
+     2 * 4 * 3 * 30),
+    (flops('grid_sampler.default', zeros(1, 3, 8, 8), zeros(1, 5, 6, 2), 1, 0, False),
+     2 * 3 * 30),
+    (flops('gru.input', zeros(6, 2, 5), zeros(1, 2, 3), [
+        zeros(9, 5), zeros(9, 3), zeros(9), zeros(9)], True, 1, 0.0, False, False, False),
+     2 * 12 * (45 + 27)),
+    (flops('index_select.default', zeros(7, 5), 0, Parameter(torch.tensor([1, 2]))), 0),
     (flops('relu.default', zeros(1, 4, 8, 8)), 256),
     (flops('mean.dim', zeros(1, 4, 8, 8), [2, 3]), 256),
     (flops('upsample_nearest2d.vec', zeros(1, 4, 8, 8), [16, 16], None), 1024),
@@ -46,6 +62,15 @@ def zeros(*shape: int) -> torch.Tensor:
 ])
 def test_count(count: int, expected: int) -> None:
     assert count == expected
+
+
+def test_parts_of_a_reduction_count_what_the_whole_counts() -> None:
+    net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.Flatten(), nn.Linear(4 * 8 * 6, 5))
+    graph = capture(net, zeros(1, 3, 8, 6))
+    split = split_graph(graph)
+    whole = sum(operator_flops(graph, op) for op in graph.operators)
+    parts = sum(operator_flops(split.graph, op) for op in split.graph.operators)
+    assert whole <= parts <= 1.01 * whole
 
 
 def test_agrees_with_torch_on_multiply_adds() -> None:
