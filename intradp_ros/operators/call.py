@@ -31,6 +31,12 @@ _STRIDE_FREE = {
     'aten.view.default': torch.ops.aten.reshape.default,
     'aten._unsafe_view.default': torch.ops.aten.reshape.default,
 }
+_PLAIN: dict[Any, Callable[..., Any]] = {}
+
+
+def call_plainly(function: Any, plain: Callable[..., Any]) -> None:
+    """Let kernels call the Python function behind an operator, and spare them the detour."""
+    _PLAIN[function] = plain
 
 
 class Implemented(Mapping[str, torch.Tensor]):
@@ -118,7 +124,8 @@ class Call:
             return parameters[ref.name] if isinstance(ref, ParameterRef) else ref
 
         args, kwargs = map_refs(self.args, fetch), map_refs(self.kwargs, fetch)
-        return _leading(self.function, args, kwargs) or _general(self.function, args, kwargs)
+        function = _PLAIN.get(self.function, self.function)
+        return _leading(function, args, kwargs) or _general(function, args, kwargs)
 
 
 def cut_rows(tensor: torch.Tensor, dim: int, start: int, stop: int) -> torch.Tensor:

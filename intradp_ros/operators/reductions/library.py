@@ -9,6 +9,9 @@ from typing import Any, TypeVar
 
 import torch
 
+from intradp_ros.graph.operator_graph import resolve_target
+from intradp_ros.operators.call import call_plainly
+
 NAMESPACE = 'intradp'
 _LIBRARY: Any = torch.library.Library(NAMESPACE, 'DEF')  # type: ignore[no-untyped-call]
 _Function = TypeVar('_Function', bound=Callable[..., Any])
@@ -23,6 +26,7 @@ def operator(schema: str) -> Callable[[_Function], _Function]:
     def register(function: _Function) -> _Function:
         _LIBRARY.define(schema)
         _LIBRARY.impl(function.__name__, function, 'CompositeExplicitAutograd')
+        call_plainly(resolve_target(target(function)), function)
         return function
 
     return register

@@ -4,8 +4,8 @@
 """
 Mean and variance by records of count, mean and sum of squared deviations.
 
-A record is one row ``[count, means, squares]`` for any number of groups.
-Records are merged as by Chan, Golub and LeVeque (1979): without differences
+A record is one row ``[count, means, inverse deviations]`` for any number of
+groups, as torch's fastest operators return them.  Records are merged as by Chan, Golub and LeVeque (1979): without differences
 of large sums, so that a large mean does not drown a small variance.
 """
 from __future__ import annotations
@@ -47,18 +47,19 @@ def partial_moments(x: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
 
 
 def _record(count: int, mean: torch.Tensor, inverse: torch.Tensor) -> torch.Tensor:
-    squares = inverse.pow(-2) * count
-    return torch.cat([mean.new_full((1,), count), mean.flatten(), squares.flatten()])[None]
+    return torch.cat([mean.new_full((1,), count), mean.view(-1), inverse.view(-1)]).unsqueeze(0)
 
 
 def merged(records: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return count, mean and sum of squared deviations of all records."""
-    counts = records[:, :1]
-    means, squares = records[:, 1:].chunk(2, 1)
+    """Return count, means and variances (without correction) of all records."""
+    counts, means, inverses = records.split([1, *[records.shape[1] // 2] * 2], 1)
+    variances = inverses.pow(-2)
+    if len(records) == 1:
+        return counts[0], means[0], variances[0]
     count = counts.sum()
-    off = means - means[0]
-    shift = (counts * off).sum(0) / count
-    return count, means[0] + shift, (squares + counts * (off - shift).square()).sum(0)
+    shares, off = counts / count, means - means[0]
+    shift = (shares * off).sum(0)
+    return count, means[0] + shift, (shares * (variances + (off - shift).square())).sum(0)
 
 
 @operator('total_moments(Tensor records, float correction, int[] shape, ScalarType dtype)'
@@ -67,8 +68,9 @@ def total_moments(
         records: torch.Tensor, correction: float, shape: Sequence[int],
         dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     """Return variance and mean."""
-    count, mean, squares = merged(records)
-    variance = squares / (count - correction).clamp(min=0.0)
+    count, mean, variance = merged(records)
+    if correction:
+        variance = variance * (count / (count - correction).clamp(min=0.0))
     return variance.to(dtype).reshape(tuple(shape)), mean.to(dtype).reshape(tuple(shape))
 
 

@@ -31,15 +31,19 @@ def norm_coefficients(
         records: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None,
         shape: list[int], eps: float) -> torch.Tensor:
     """Return factor and shift, shape (2, N, C), of every image and channel."""
-    count, mean, squares = merged(records)
+    _, mean, variance = merged(records)
     images, channels = shape
     each = channels * images // mean.numel()
-    factor = (squares / count + eps).rsqrt()
-    shift = -mean * factor
-    factor, shift = (x.repeat_interleave(each).view(images, channels) for x in (factor, shift))
+    factor = (variance + eps).rsqrt_()
+    result = torch.stack((factor, -mean * factor))
+    if each > 1:
+        result = result.unsqueeze(2).expand(-1, -1, each).reshape(2, images, channels)
+    result = result.view(2, images, channels)
     if weight is not None:
-        factor, shift = factor * weight, shift * weight
-    return torch.stack((factor, shift if bias is None else shift + bias))
+        result *= weight
+    if bias is not None:
+        result[1] += bias
+    return result
 
 
 @operator('scale_and_shift(Tensor x, Tensor coefficients) -> Tensor')

@@ -61,10 +61,12 @@ def total_reduction(
         records: torch.Tensor, how: str, order: float, count: int, shape: Sequence[int],
         dtype: torch.dtype) -> torch.Tensor:
     """Reduce records to one; divide by `count` (of elements, for a mean; 1 otherwise)."""
-    result = records[0]
+    result = records
     if len(records) > 1:
         result = _reduce(records, how, order, (0,), records.dtype)
-    return (result / count if count > 1 else result).to(dtype).reshape(tuple(shape))
+    if count > 1:
+        result = result / count
+    return result.to(dtype).view(tuple(shape))
 
 
 def _two_steps(
