@@ -5,8 +5,9 @@
 Mean and variance by records of count, mean and sum of squared deviations.
 
 A record is one row ``[count, means, inverse deviations]`` for any number of
-groups, as torch's fastest operators return them.  Records are merged as by Chan, Golub and LeVeque (1979): without differences
-of large sums, so that a large mean does not drown a small variance.
+groups, as torch's fastest operators return them.  Records are merged as by
+Chan, Golub and LeVeque (1979): without differences of large sums, so that a
+large mean does not drown a small variance.
 """
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ def _record(count: int, mean: torch.Tensor, inverse: torch.Tensor) -> torch.Tens
 
 def merged(records: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return count, means and variances (without correction) of all records."""
-    counts, means, inverses = records.split([1, *[records.shape[1] // 2] * 2], 1)
+    counts, (means, inverses) = records[:, :1], records[:, 1:].chunk(2, 1)
     variances = inverses.pow(-2)
     if len(records) == 1:
         return counts[0], means[0], variances[0]
