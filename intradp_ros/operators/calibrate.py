@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 _LEAST_SPREAD = 1e-6
 _FEWEST_SAMPLES = 4
 _SHIFT = 0.3
+_LEAST_GAIN = 0.1
 _LEAST_VARIANCE = 0.5
 """Of a channel, in units of the mean; a quieter one might be loud for another input."""
 
@@ -163,5 +164,5 @@ def _take_statistics(module: nn.Module, values: torch.Tensor) -> None:
     if module.affine:
         # without a shift the mean over all pixels would be zero, and a pool yield rounding only
         nn.init.normal_(module.bias, std=_SHIFT)
-        if not module.weight.abs().max() > _LEAST_SPREAD:
+        if not module.weight.abs().mean() > _LEAST_GAIN:
             nn.init.ones_(module.weight)

@@ -63,7 +63,7 @@ def _row(record: Record) -> list[str]:
         f'{record["flops"] / 1e9:.2f}', f'{record["local_flops"]:.2%}',
         f'{record["local_bytes"]:.2%}', str(record['meet']),
         f'{record.get("double_error", 0.0):.1e}', f'{record["own_error"]:.1e}',
-        f'{record["sensitivity"]:.2f}', f'{sum(record["seconds"].values()):.0f}',
+        f'{record["reacts"]:.2f}', f'{sum(record["seconds"].values()):.0f}',
         record['status']]
 
 
