@@ -53,10 +53,11 @@ def hand_made_book(model: SharedModel, shared: Partition | None = None, mbps: fl
 
 
 def sharing_pair(model: SharedModel, book: ScheduleBook | None = None, *,
-                 patience: PatiencePolicy = ENDLESS, mbps: float | None = None,
+                 patience: PatiencePolicy = ENDLESS, mbps: float | None = None, lossy: str = '',
                  log: Callable[[str], None] = lambda text: None) -> Pair:
     """Return an in-process pair that has agreed on a book."""
-    pair = in_process_pair(model, FixedRate(100.0), mbps=mbps, patience=patience, log=log)
+    pair = in_process_pair(model, FixedRate(100.0), mbps=mbps, patience=patience, lossy=lossy,
+                           log=log)
     pair.robot.use_book(book or hand_made_book(model))
     assert pair.robot.connection.wait_ready(TIMEOUT)
     return pair
