@@ -15,33 +15,40 @@ from intradp_ros.cli.output import add_json, milliseconds, Output, output, perce
 from intradp_ros.cli.planning import (
     chosen_mode,
     encodings,
+    Goal,
     Grid,
     make_plan,
-    MODES,
     Plan,
     SHARED,
     stages,
+    SYSTEMS,
 )
 from intradp_ros.cli.profiles import own_profile, read_profile, slowed
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
+from intradp_ros.execution.planning import LATENCY, OBJECTIVES
+from intradp_ros.planning.baselines.spso_ga import DEADLINE
 from intradp_ros.planning.schedule import ROBOT, SERVER
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.report.book_plot import draw_book
+from intradp_ros.report.front_plot import draw_front
 from intradp_ros.report.timeline import draw_timeline
 from intradp_ros.wire.codecs.names import LOSSY
 
 DESCRIPTION = f"""\
-Compute the schedule book: for every bandwidth of a grid the best schedule that was found, and
-the three that it is compared with.
+Compute the schedule book: for every bandwidth of a grid the best schedule that was found, those
+of other systems, and a lower bound that no schedule can be below.
 
   local    everything on the robot
   offload  the whole input to the server, everything there, the result back
   cut      the first operators on the robot, the others on the server: the best such cut
-  shared   rows on both sides at once (local operator parallelism); never predicted slower than
-           the other three, and the same as one of them where nothing better was found
+  dsccs    the cut of the layer graph with the least latency (a minimum cut)
+  spso-ga  whole layers on either side for the least energy within the deadline (a swarm)
+  shared   rows on both sides at once (local operator parallelism); never predicted worse than
+           the others, and the same as one of them where nothing better was found
 
-The table has predicted milliseconds for one inference.  Books are kept, so a repeat with the
-same profiles and options is immediate.
+The table has predicted milliseconds for one inference, and how often the lower bound the shared
+schedule takes.  Where schedules change, bandwidths are added to the grid.  Books are kept, so a
+repeat with the same profiles and options is immediate.
 
 {MODEL_HELP}"""
 
@@ -50,7 +57,9 @@ examples:
   intradp plan mymodel:make --input 1x3x480x640 --robot-profile robot.json \\
       --server-profile server.json -o book.json --plot book.png
   intradp plan intradp_ros.zoo.hed:hed --input 1x3x272x640 --dtype uint8 --robot-slowdown 4 \\
-      --grid 5:100:8 --show 20 --timeline timeline.png"""
+      --grid 5:100:8 --show 20 --timeline timeline.png
+  intradp plan mymodel:make --input 1x3x480x640 --robot-profile robot.json \
+      --objective energy --deadline 0.2 --show 20 --pareto front.png"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +79,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='bandwidths in Mbit/s, N of them, evenly in the logarithm '
                              '(default 1:400:20)')
     add_link(parser, delay=1.0, overhead=0.5)
+    parser.add_argument('--shared-air', action='store_true',
+                        help='both ways share the rate, as in Wi-Fi (default: full duplex)')
     add_lossy(parser)
+    _add_goal(parser)
     parser.add_argument('-o', '--output', type=Path, metavar='FILE', help='write the book here')
     parser.add_argument('--plot', type=Path, metavar='PNG',
                         help='draw latency over bandwidth for all strategies')
@@ -78,7 +90,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='list the stages of the shared schedule for this bandwidth')
     parser.add_argument('--timeline', type=Path, metavar='PNG',
                         help='draw the predicted timeline of the schedule that --show lists')
+    parser.add_argument('--pareto', type=Path, metavar='PNG',
+                        help='draw latency against energy at the bandwidth of --show')
     add_json(parser)
+
+
+def _add_goal(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        '--objective', choices=OBJECTIVES, default=LATENCY,
+        help='what shared schedules are best at: latency (default), the energy of the robot '
+             'within the deadline, or both, weighted')
+    parser.add_argument('--deadline', type=float, default=DEADLINE, metavar='SECONDS',
+                        help=f'for the objective energy, and for spso-ga (default {DEADLINE:g})')
+    parser.add_argument('--joule', type=float, default=0.1, metavar='SECONDS', dest='joule',
+                        help='how many seconds a joule is worth, for weighted (default 0.1)')
 
 
 def add_link(parser: argparse.ArgumentParser, delay: float, overhead: float) -> None:
@@ -120,19 +145,25 @@ def run(args: argparse.Namespace) -> int:
         subject = load_subject(args, out)
         profiles = _profiles(args, subject, out)
         plan = make_plan(subject, profiles, args.grid, out, delay=args.delay / 1e3,
-                         overhead=args.overhead / 1e3, seed=args.seed, lossy=args.lossy)
+                         overhead=args.overhead / 1e3, seed=args.seed, lossy=args.lossy,
+                         shared_air=args.shared_air,
+                         goal=Goal(args.objective, args.deadline, args.joule))
         rows = [_row(plan, mbps) for mbps in plan.book.grid]
         data: dict[str, Any] = {
             'model': subject.name, 'digest': subject.shared.digest,
             'devices': {side: profile.device for side, profile in profiles.items()},
             'whole_ms': {side: 1e3 * p.whole_seconds for side, p in profiles.items()},
-            'delay_ms': args.delay, 'overhead_ms': args.overhead, 'grid': rows,
+            'delay_ms': args.delay, 'overhead_ms': args.overhead,
+            'shared_air': args.shared_air, 'objective': args.objective,
+            'deadline_s': args.deadline, 'energy_source': plan.power.source, 'grid': rows,
             'encodings': encodings(plan), 'lossy': args.lossy,
             'lossy_difference': plan.book.lossy_difference,
             'book': json.loads(plan.book.to_json())}
         _show(data, out)
         if args.show is not None:
             data['show'] = _show_schedule(plan, args.show, args.timeline, out)
+        if args.pareto:
+            data['front'] = _draw_front(plan, args.show, args.pareto, out)
         _write(args, plan, rows, out)
         out.result(data)
     return 0
@@ -147,6 +178,10 @@ def _check(args: argparse.Namespace) -> None:
         raise CommandError(f'--show must be above 0 Mbit/s, got {args.show:g}')
     if args.timeline and args.show is None:
         raise CommandError('--timeline needs --show MBPS, which says of which schedule')
+    if args.pareto and args.show is None:
+        raise CommandError('--pareto needs --show MBPS, which says at which bandwidth')
+    if not (args.deadline > 0 and 0 <= args.joule < float('inf')):
+        raise CommandError('--deadline must be above 0, --joule not below 0')
 
 
 def _profiles(args: argparse.Namespace, subject: Subject, out: Output) -> dict[str, Profile]:
@@ -166,26 +201,33 @@ def _row(plan: Plan, mbps: float) -> dict[str, Any]:
     shared = entries[SHARED]
     played = plan.play(shared)
     simple = min(e.predicted for mode, e in entries.items() if mode != SHARED)
+    bound = plan.book.bound(mbps) or 0.0
     return {
         'mbps': mbps, **{f'{mode}_ms': 1e3 * e.predicted for mode, e in entries.items()},
+        'tensor_parallel_ms': 1e3 * plan.tensor_parallel(mbps).latency,
+        'bound_ms': 1e3 * bound, 'over_bound': shared.predicted / bound if bound else None,
+        **{f'{mode}_j': e.joules for mode, e in entries.items()},
         'chosen': chosen_mode(entries), 'gain': 1 - shared.predicted / simple,
         'stages': len(shared.partition.stages),
         'bytes_up': played.bytes_up, 'bytes_down': played.bytes_down}
 
 
 def _show(data: dict[str, Any], out: Output) -> None:
-    shown = table(f'{data["model"]}: predicted milliseconds of one inference', 'Mbit/s', *MODES,
-                  'gain', 'stages', 'up', 'down', left=0)
+    shown = table(f'{data["model"]}: predicted milliseconds of one inference', 'Mbit/s', *SYSTEMS,
+                  'bound', 'x bound', 'gain', 'J', 'stages', 'up', 'down', left=0)
     for row in data['grid']:
-        cells = [milliseconds(row[f'{mode}_ms'] / 1e3) for mode in MODES]
-        bold = list(MODES).index(row['chosen'])
+        cells = [milliseconds(row[f'{mode}_ms'] / 1e3) for mode in SYSTEMS]
+        bold = list(SYSTEMS).index(row['chosen'])
         cells[bold] = f'[bold]{cells[bold]}[/bold]'
-        shown.add_row(f'{row["mbps"]:g}', *cells, percent(row['gain']), str(row['stages']),
+        ratio = f'{row["over_bound"]:.2f}' if row['over_bound'] else '-'
+        shown.add_row(f'{row["mbps"]:g}', *cells, milliseconds(row['bound_ms'] / 1e3), ratio,
+                      percent(row['gain']), f'{row["shared_j"]:.2f}', str(row['stages']),
                       size(row['bytes_up']), size(row['bytes_down']))
     lines = [f'{side:7} {data["whole_ms"][side]:.0f} ms alone: {device}'
              for side, device in data['devices'].items()]
-    out.show(shown, 'bold: what an inference is run by; gain: over the best of the others; '
-             'stages, up and down: of the shared schedule', *lines, *crossing(data))
+    out.show(shown, 'bold: what an inference is run by; bound: no schedule is faster; gain: over '
+             "the best of the others; J (the robot's energy, modelled), stages, up and down: of "
+             'the shared schedule', *lines, *crossing(data))
 
 
 def crossing(data: Mapping[str, Any]) -> list[str]:
@@ -223,13 +265,27 @@ def _show_schedule(plan: Plan, mbps: float, timeline: Path | None, out: Output) 
             'busy_ms': {side: 1e3 * played.busy[side] for side in (ROBOT, SERVER)}}
 
 
+def _draw_front(plan: Plan, mbps: float, path: Path, out: Output) -> list[dict[str, Any]]:
+    """Draw what schedules take in time and energy, and return those that nothing beats."""
+    entries = plan.entries(mbps)
+    found = plan.front(mbps)
+    _parent(path)
+    draw_front([(1e3 * c.played.latency, c.joules) for c in found],
+               {mode: (1e3 * e.predicted, e.joules) for mode, e in entries.items()},
+               path, f'{plan.subject.name} at {entries[SHARED].mbps:g} Mbit/s')
+    out.show(f'front drawn in {path}; {plan.power.source}')
+    return [{'latency_ms': 1e3 * c.played.latency, 'joules': c.joules,
+             'partition': c.partition.to_dict()} for c in found]
+
+
 def _write(args: argparse.Namespace, plan: Plan, rows: list[dict[str, Any]], out: Output) -> None:
     if args.output:
         plan.book.save(args.output)
         out.show(f'book written to {args.output}')
     if args.plot:
         _parent(args.plot)
-        curves = {mode: [(row['mbps'], row[f'{mode}_ms']) for row in rows] for mode in MODES}
+        names = [*SYSTEMS, *(['bound'] if all(row['bound_ms'] > 0 for row in rows) else [])]
+        curves = {name: [(row['mbps'], row[f'{name}_ms']) for row in rows] for name in names}
         draw_book(curves, args.plot, plan.subject.name)
         out.show(f'plot drawn in {args.plot}')
 

@@ -8,25 +8,31 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 import math
+import os
 from typing import Any
 
 from intradp_ros.cli.errors import CommandError
 from intradp_ros.cli.output import Output
 from intradp_ros.cli.subject import Subject
-from intradp_ros.execution.planning import book_from_profiles, PlanRequest
+from intradp_ros.execution.planning import book_from_profiles, LATENCY, PlanRequest
 from intradp_ros.execution.rehearsal import lossy_difference
 from intradp_ros.graph.serialise import graph_to_json
-from intradp_ros.planning.baselines import CUT, LOCAL, LOSS, OFFLOAD
+from intradp_ros.planning.baselines import CUT, DSCCS, LOCAL, LOSS, OFFLOAD, SPSO_GA
+from intradp_ros.planning.baselines.spso_ga import DEADLINE
+from intradp_ros.planning.baselines.tensor_parallel import tensor_parallel
 from intradp_ros.planning.book import Entry, ScheduleBook
-from intradp_ros.planning.cost import CostModel, LinkModel
+from intradp_ros.planning.cost import CostModel, LinkModel, WireCost
 from intradp_ros.planning.lowering import lower
-from intradp_ros.planning.schedule import Compute, ROBOT, SERVER, Step
+from intradp_ros.planning.pool import Aim, Candidate, front, Prices
+from intradp_ros.planning.schedule import Compute, ROBOT, SERVER, Step, Transfer
 from intradp_ros.planning.simulator import simulate, Simulation
-from intradp_ros.profiling.profile import Profile
+from intradp_ros.profiling.profile import PowerStates, Profile
 
 SHARED = 'shared'
 MODES = {LOCAL: LOCAL, OFFLOAD: OFFLOAD, CUT: CUT, SHARED: LOSS}
-"""Strategies of a book by the names that users see."""
+"""Strategies that are run, by the names that users see."""
+SYSTEMS = {LOCAL: LOCAL, OFFLOAD: OFFLOAD, CUT: CUT, DSCCS: DSCCS, SPSO_GA: SPSO_GA, SHARED: LOSS}
+"""All strategies of a book."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,15 @@ class Grid:
     points: int
 
 
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What is planned for: the objective with its deadline and the worth of a joule (seconds)."""
+
+    objective: str = LATENCY
+    deadline: float = DEADLINE
+    seconds_per_joule: float = 0.0
+
+
 @dataclass(frozen=True)
 class Plan:
     """A book with what it was made from."""
@@ -45,21 +60,40 @@ class Plan:
     subject: Subject
     cost: CostModel
     book: ScheduleBook
+    power: PowerStates
 
     def entries(self, mbps: float) -> dict[str, Entry]:
-        """Return the entries of the grid's nearest bandwidth by mode."""
-        return {mode: self.book.entries[self.book.choose(mbps, strategy)]
-                for mode, strategy in MODES.items()}
+        """Return the entries of the grid's nearest bandwidth by the names that users see."""
+        nearest = min(self.book.grid, key=lambda point: abs(math.log(point / mbps)))
+        found = {e.strategy: e for e in self.book.entries if e.mbps == nearest}
+        return {name: found[strategy] for name, strategy in SYSTEMS.items()}
+
+    def link(self, mbps: float) -> LinkModel:
+        """Return the link that the book assumes for a bandwidth."""
+        return LinkModel.symmetric(mbps, self.book.delay, self.book.overhead,
+                                   self.book.shared_air)
 
     def play(self, entry: Entry, trace: bool = False) -> Simulation:
         """Simulate an entry at its own bandwidth."""
-        link = LinkModel.symmetric(entry.mbps, self.book.delay, self.book.overhead)
         schedule = lower(self.cost.split, entry.partition)
-        return simulate(schedule, self.cost, link, trace=trace)
+        return simulate(schedule, self.cost, self.link(entry.mbps), trace=trace)
+
+    def front(self, mbps: float) -> list[Candidate]:
+        """Return schedules that trade latency for energy, at the grid's nearest bandwidth."""
+        entries = self.entries(mbps)
+        link, aim = self.link(entries[SHARED].mbps), Aim(power=self.power)
+        price = Prices(self.cost, link, aim)
+        return front(self.cost, link, aim,
+                     {name: price(e.partition) for name, e in entries.items()})
+
+    def tensor_parallel(self, mbps: float) -> Simulation:
+        """Simulate tensor parallelism, which no book holds."""
+        return simulate(tensor_parallel(self.cost), self.cost, self.link(mbps))
 
 
 def make_plan(subject: Subject, profiles: Mapping[str, Profile], grid: Grid, out: Output, *,
-              delay: float, overhead: float, seed: int, lossy: str = '') -> Plan:
+              delay: float, overhead: float, seed: int, lossy: str = '',
+              shared_air: bool = False, goal: Goal | None = None) -> Plan:
     """
     Return the book for two profiles; `delay` and `overhead` in seconds.
 
@@ -71,18 +105,21 @@ def make_plan(subject: Subject, profiles: Mapping[str, Profile], grid: Grid, out
         If the profiles do not fit the model.
 
     """
-    split = subject.shared.split
+    split, goal = subject.shared.split, goal or Goal()
     request = PlanRequest(
         graph_to_json(split.captured), profiles[ROBOT].to_json(), profiles[SERVER].to_json(),
-        grid.low, grid.high, grid.points, delay, overhead, seed, lossy)
+        grid.low, grid.high, grid.points, delay, overhead, seed, lossy,
+        shared_air, goal.objective, goal.deadline, goal.seconds_per_joule)
     try:
         cost = CostModel.from_profiles(split, profiles)
         with out.progress('planning, by bandwidth') as advance:
             advance(0, grid.points)
-            book = ScheduleBook.from_json(book_from_profiles(request, progress=advance))
+            book = ScheduleBook.from_json(book_from_profiles(
+                request, progress=advance, workers=len(os.sched_getaffinity(0))))
     except ValueError as error:
         raise CommandError(str(error)) from error
-    return Plan(subject, cost, _with_difference(subject, book, out) if lossy else book)
+    return Plan(subject, cost, _with_difference(subject, book, out) if lossy else book,
+                profiles[ROBOT].power)
 
 
 def _with_difference(subject: Subject, book: ScheduleBook, out: Output) -> ScheduleBook:
@@ -102,9 +139,9 @@ def encodings(plan: Plan) -> dict[str, int]:
 
 
 def chosen_mode(entries: Mapping[str, Entry]) -> str:
-    """Return the simplest mode whose schedule is that of the shared mode."""
+    """Return the simplest system whose schedule is that of the shared mode."""
     best = entries[SHARED].partition
-    return next(mode for mode in MODES if entries[mode].partition == best)
+    return next(mode for mode in SYSTEMS if entries[mode].partition == best)
 
 
 def stages(plan: Plan, entry: Entry) -> list[dict[str, Any]]:
@@ -118,7 +155,7 @@ def stages(plan: Plan, entry: Entry) -> list[dict[str, Any]]:
         own = {v for i in inside for v in split.operators[i].operator.outputs if v is not None}
         if not start:
             own |= set(split.graph.inputs)
-        sent = {side: sum(split.nbytes(t.value, t.region.rows) for t in schedule.transfers
+        sent = {side: sum(_wire_bytes(plan, t) for t in schedule.transfers
                           if t.source == side and t.value in own) for side in (ROBOT, SERVER)}
         found.append({
             'first': split.operators[start].operator.name,
@@ -130,6 +167,12 @@ def stages(plan: Plan, entry: Entry) -> list[dict[str, Any]]:
             'bytes_up': sent[ROBOT], 'bytes_down': sent[SERVER]})
         start = stage.stop
     return found
+
+
+def _wire_bytes(plan: Plan, transfer: Transfer) -> int:
+    """Return the bytes that a transfer puts on the link in its encoding."""
+    wire = plan.cost.wire.get((transfer.value, transfer.encoding), WireCost())
+    return round(plan.cost.split.nbytes(transfer.value, transfer.region.rows) * wire.ratio)
 
 
 def _compute(plan: Plan, program: Iterable[Step], side: str, inside: range) -> float:

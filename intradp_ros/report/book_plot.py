@@ -11,11 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from intradp_ros.report.palette import colours, INK, STRATEGIES
+from intradp_ros.report.palette import colours, GREY, INK, STRATEGIES
 
 Curve = Sequence[tuple[float, float]]
 
-_MARKERS = {'local': 's', 'offload': '^', 'cut': 'D', 'shared': 'o', 'bound': ''}
+MARKERS = {'local': 's', 'offload': '^', 'cut': 'D', 'dsccs': 'P', 'spso-ga': 'X',
+           'shared': 'o', 'bound': ''}
 # The strategy that is to win lies under the others, wider, so that equal curves show both.
 _UNDER = 'shared'
 
@@ -28,8 +29,17 @@ def _draw_curves(axes: Axes, curves: Mapping[str, Curve]) -> None:
         axes.plot([mbps for mbps, _ in points], [ms for _, ms in points], label=name,
                   color=colour, linestyle='--' if name == 'bound' else '-',
                   linewidth=4.5 if under else 1.6, alpha=0.55 if under else 1,
-                  marker=_MARKERS.get(name, '.'), markersize=7 if under else 4,
+                  marker=MARKERS.get(name, '.'), markersize=7 if under else 4,
                   zorder=2 if under else 3)
+
+
+def _shade(axes: Axes, bound: Curve) -> None:
+    """Shade where no schedule can be."""
+    points = sorted(bound)
+    least = axes.get_ylim()[0]
+    axes.fill_between([mbps for mbps, _ in points], least, [ms for _, ms in points],
+                      color=GREY, alpha=0.45, linewidth=0, zorder=0)
+    axes.set_ylim(bottom=least)
 
 
 def _mark(axes: Axes, chosen: tuple[float, float], label: str) -> None:
@@ -80,6 +90,8 @@ def draw_book(curves: Mapping[str, Curve], path: Path, title: str,
     axes = figure.add_subplot()
     _scale(axes)
     _draw_curves(axes, curves)
+    if curves.get('bound'):
+        _shade(axes, curves['bound'])
     if chosen:
         _mark(axes, chosen, f'in use: {chosen[1]:.0f} ms at {chosen[0]:g} Mbit/s')
     axes.set_title(title, fontsize=12, fontweight='bold', color=INK)

@@ -14,9 +14,9 @@ GREY, DARK_GREY, INK = '#D5D8DB', '#7F7F7F', '#222222'
 
 # What happens on the robot is blue wherever it is drawn, and so on.
 LANES = {'robot': BLUE, 'uplink': ORANGE, 'server': GREEN, 'downlink': RED}
-STRATEGIES = {'local': BLUE, 'offload': GREEN, 'cut': ORANGE, 'shared': RED,
-              'bound': DARK_GREY}
-_OTHERS = (PURPLE, SKY, BROWN, DARK_GREY)
+STRATEGIES = {'local': BLUE, 'offload': GREEN, 'cut': ORANGE, 'dsccs': PURPLE,
+              'spso-ga': SKY, 'shared': RED, 'bound': DARK_GREY}
+_OTHERS = (BROWN, DARK_GREY, PURPLE, SKY)
 
 
 def colours(names: Iterable[str], known: Mapping[str, str]) -> dict[str, str]:

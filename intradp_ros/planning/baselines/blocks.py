@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from intradp_ros.operators.local_operator import SplitGraph
+from intradp_ros.planning.baselines.placement import crossing_bytes
 from intradp_ros.planning.cost import CostModel, LinkModel
 from intradp_ros.planning.reading import needed_rows
 from intradp_ros.planning.schedule import ROBOT, SERVER, SIDES
@@ -50,7 +51,7 @@ class Blocks:
     blocks: tuple[Block, ...]
     member: npt.NDArray[np.int64]
     readers: dict[int, tuple[int, ...]]
-    nbytes: dict[int, int]
+    nbytes: dict[int, float]
     inputs: tuple[int, ...]
     delivered: frozenset[int]
 
@@ -80,7 +81,7 @@ class Blocks:
                 tuple(v for v in sorted(made) if readers[v] or v in delivered),
                 {side: sum(float(cost.seconds[side][i][_rows(split, height, i)]) for i in inside)
                  for side in SIDES}))
-        nbytes = {v: split.nbytes(v, rows) for v, rows in enumerate(height)}
+        nbytes = {v: crossing_bytes(cost, v, rows) for v, rows in enumerate(height)}
         return cls(tuple(blocks), member, readers, nbytes, tuple(graph.inputs), delivered)
 
     def play(self, on_server: Bools, link: LinkModel) -> Played:

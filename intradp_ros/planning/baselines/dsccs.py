@@ -17,8 +17,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
-from intradp_ros.operators.local_operator import SplitGraph
-from intradp_ros.planning.baselines.placement import placed
+from intradp_ros.planning.baselines.placement import crossing_bytes, placed
 from intradp_ros.planning.cost import CostModel, LinkModel
 from intradp_ros.planning.partition import Partition
 from intradp_ros.planning.schedule import ROBOT, SERVER
@@ -63,7 +62,7 @@ def min_cut(cost: CostModel, link: LinkModel) -> Partition:
     split = cost.split
     count = len(split.operators)
     network = _Network(sum(float(table[-1]) for table in cost.seconds[ROBOT]) or 1.0)
-    back = _seconds_back(split, link)
+    back = _seconds_back(cost, link)
     for index in range(count):
         node = 2 + index
         network.add(_SOURCE, node, float(cost.seconds[SERVER][index][-1]) + back[index])
@@ -73,7 +72,7 @@ def min_cut(cost: CostModel, link: LinkModel) -> Partition:
             continue
         producer = split.graph.producer.get(value)
         start, sent = _SOURCE if producer is None else 2 + producer, 2 + count + value
-        network.add(start, sent, _seconds(split, value, link.up, link))
+        network.add(start, sent, _seconds(cost, value, link.up, link))
         for reader in readers:
             network.add(sent, 2 + reader, None)
             if producer is not None:
@@ -82,15 +81,17 @@ def min_cut(cost: CostModel, link: LinkModel) -> Partition:
     return placed(~robot[2:2 + count])
 
 
-def _seconds(split: SplitGraph, value: int, rate: float, link: LinkModel) -> float:
-    return split.nbytes(value, split.rows[value]) / rate + link.overhead + link.delay
+def _seconds(cost: CostModel, value: int, rate: float, link: LinkModel) -> float:
+    nbytes = crossing_bytes(cost, value, cost.split.rows[value])
+    return nbytes / rate + link.overhead + link.delay
 
 
-def _seconds_back(split: SplitGraph, link: LinkModel) -> npt.NDArray[np.float64]:
+def _seconds_back(cost: CostModel, link: LinkModel) -> npt.NDArray[np.float64]:
     """Return what it takes to bring an operator's outputs back, if they are the graph's."""
+    split = cost.split
     back = np.zeros(len(split.operators))
     for value in set(split.graph.output_values):
         producer = split.graph.producer.get(value)
         if producer is not None:
-            back[producer] += _seconds(split, value, link.down, link)
+            back[producer] += _seconds(cost, value, link.down, link)
     return back

@@ -9,7 +9,9 @@ from itertools import groupby
 import numpy as np
 import numpy.typing as npt
 
+from intradp_ros.planning.cost import CostModel, WireCost
 from intradp_ros.planning.partition import Partition, Stage
+from intradp_ros.wire.codecs.names import NONE
 
 Bools = npt.NDArray[np.bool_]
 
@@ -27,3 +29,8 @@ def placed(on_server: Bools) -> Partition:
         stop += sum(1 for _ in run)
         stages.append(Stage(stop, 0.0 if server else 1.0))
     return Partition(tuple(stages))
+
+
+def crossing_bytes(cost: CostModel, value: int, rows: int) -> float:
+    """Return the bytes that so many rows of a value put on the link."""
+    return cost.split.nbytes(value, rows) * cost.wire.get((value, NONE), WireCost()).ratio
