@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from intradp_ros.operators.local_operator import SplitGraph
 from intradp_ros.profiling.profile import Profile
+from intradp_ros.wire.codecs.registry import CODECS
 
 Floats = npt.NDArray[np.float64]
 
@@ -89,6 +90,10 @@ class CostModel:
                 raise ValueError(
                     f'the profile of {device} has {len(profile.timings)} operators, the graph '
                     f'{len(split.operators)}: profile this model again')
+            if len(profile.encodings) not in (0, len(split.rows)):
+                raise ValueError(
+                    f'the profile of {device} has encodings of {len(profile.encodings)} values, '
+                    f'the graph has {len(split.rows)}: profile this model again')
         return cls(split, {
             device: tuple(timing.table(op.rows) * profile.scale
                           for timing, op in zip(profile.timings, split.operators))
@@ -99,13 +104,19 @@ def wire_costs(profiles: Mapping[str, Profile]) -> dict[tuple[int, str], WireCos
     """
     Return what encodings do that all devices have, by value and encoding.
 
-    Ratios are those of the first profile, the robot's: its inputs are the
-    sensor's.
+    The first profile, the robot's, says what can be encoded and how small it
+    gets: its inputs are the sensor's.  Where another device has not timed an
+    encoding on a value, it is taken to be as fast as the first.
     """
+    first, *others = profiles.values()
+    libraries = [{CODECS[name].library for found in profile.encodings
+                  for name in found if name in CODECS} for profile in others]
     costs: dict[tuple[int, str], WireCost] = {}
-    for value, timings in enumerate(zip(*(p.encodings for p in profiles.values()))):
-        for name in set.intersection(*map(set, timings)):
-            costs[value, name] = WireCost(
-                timings[0][name].ratio, {d: t[name].encode for d, t in zip(profiles, timings)},
-                {d: t[name].decode for d, t in zip(profiles, timings)})
+    for value, found in enumerate(first.encodings):
+        for name, own in found.items():
+            if name in CODECS and all(CODECS[name].library in have for have in libraries):
+                timings = {device: p.encodings[value].get(name, own)
+                           for device, p in profiles.items()}
+                costs[value, name] = WireCost(own.ratio, {d: t.encode for d, t in timings.items()},
+                                              {d: t.decode for d, t in timings.items()})
     return costs

@@ -26,13 +26,11 @@ from intradp_ros.wire.tensors import tensor_bytes
 #: Bytes of a chunk on the wire, and how many chunks of a value are tried.
 CHUNK_BYTES = 30_000
 SAMPLES = 6
-#: An encoding that leaves more than this of a value's bytes is not looked at further.
-WORTH = 0.97
 Result = TypeVar('Result')
 
 
 def measure_encodings(tensor: torch.Tensor) -> dict[str, EncodingTiming]:
-    """Return what the encodings that make a value smaller do to it, by name."""
+    """Return what the encodings that can carry a value do to it, by name."""
     raw = np.frombuffer(tensor_bytes(tensor), dtype=np.uint8)
     found: dict[str, EncodingTiming] = {}
     if not raw.size:
@@ -40,9 +38,7 @@ def measure_encodings(tensor: torch.Tensor) -> dict[str, EncodingTiming]:
     for name in sorted(available()):
         codec = CODECS[name]
         if codec.takes(tensor.dtype) and _promising(codec, raw, tensor.dtype):
-            timing = _timing(codec, _samples(codec, raw, tensor.dtype), tensor.dtype)
-            if timing.ratio < WORTH:
-                found[name] = timing
+            found[name] = _timing(codec, _samples(codec, raw, tensor.dtype), tensor.dtype)
     return found
 
 

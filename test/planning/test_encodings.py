@@ -84,14 +84,23 @@ def profile(encodings: tuple[dict[str, EncodingTiming], ...]) -> Profile:
     return Profile('digest', SPLIT.axis, 'device', 1, timings, 1.0, encodings=encodings)
 
 
-def test_only_what_both_devices_have_is_known() -> None:
+def test_the_robot_says_what_can_be_encoded() -> None:
+    """Ratios are its own; speeds the devices'; what the server has no library for is left out."""
     none = ({},) * (len(SPLIT.rows) - 1)
     robot = profile(({'zstd': EncodingTiming(0.5, 1e-9, 2e-9),
+                      'delta': EncodingTiming(0.4, 5e-9, 6e-9),
                       'lz4': EncodingTiming(0.6, 1e-9, 2e-9)}, *none))
     server = profile(({'zstd': EncodingTiming(0.9, 3e-9, 4e-9)}, *none))
     known = CostModel.from_profiles(SPLIT, {ROBOT: robot, SERVER: server}).wire
     assert known == {(0, 'zstd'): WireCost(0.5, {ROBOT: 1e-9, SERVER: 3e-9},
-                                           {ROBOT: 2e-9, SERVER: 4e-9})}
+                                           {ROBOT: 2e-9, SERVER: 4e-9}),
+                     (0, 'delta'): WireCost(0.4, {ROBOT: 5e-9, SERVER: 5e-9},
+                                            {ROBOT: 6e-9, SERVER: 6e-9})}
+
+
+def test_encodings_of_another_number_of_values_are_refused() -> None:
+    with pytest.raises(ValueError, match='encodings of 1 values'):
+        CostModel.from_profiles(SPLIT, {ROBOT: profile(({},)), SERVER: profile(())})
 
 
 def test_profiles_with_encodings_survive_a_file() -> None:
