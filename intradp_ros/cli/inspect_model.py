@@ -23,7 +23,8 @@ Capture a model as a graph of operators and show how far it can be split by rows
 An operator is local if some rows of its output can be computed from some rows of its input:
 element-wise (the same row), block-wise (a window of rows) or row-wise (the same row of a
 matrix).  It is global if it needs its whole input; if that input is split, all rows must meet
-there, which the list "rows meet" shows.  The larger the local share of the FLOPs, the more of
+there, which the list "rows meet" shows.  At a reduction (a mean, a norm, a softmax along the
+rows) only records meet, one of each part, from which the total follows.  The larger the local share of the FLOPs, the more of
 the model can be computed on two sides at once.
 
 Without --axis the input is split along the dimension that divides the most work; of those within
@@ -98,7 +99,8 @@ def _operator(split: SplitGraph, local: LocalOperator) -> dict[str, Any]:
         'rows': local.rows, 'reads': _reads(local), 'shape': outputs[0].shape if outputs else (),
         'bytes': sum(v.nbytes for v in outputs), 'flops': operator_flops(split.graph, op),
         'meets': local.kind is Kind.GLOBAL and bool(split_inputs),
-        'meeting_bytes': _distinct_bytes(split, op, split_inputs)}
+        'meeting_bytes': _distinct_bytes(split, op, split_inputs),
+        'records': any(v in split.folded for v in split_inputs)}
 
 
 def _reads(local: LocalOperator) -> int:
@@ -162,7 +164,7 @@ def _meeting(rows: list[dict[str, Any]]) -> Any:
                     'FLOPs', 'bytes that meet', left=2)
     for row in rows:
         meeting.add_row(row['name'], row['target'], amount(row['flops']),
-                        size(row['meeting_bytes']))
+                        size(row['meeting_bytes']) + (' a part' if row['records'] else ''))
     return meeting
 
 
