@@ -15,14 +15,20 @@ from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.serialise import digest
 from intradp_ros.operators.local_operator import Parameters, SplitGraph
 from intradp_ros.operators.split_graph import split_graph
+from intradp_ros.operators.tuning import tuned, Tuning, UNTUNED
 
 
 @dataclass(frozen=True)
 class SharedModel:
-    """A split graph with its digest (over graph and parameters)."""
+    """
+    A split graph with its digest (over graph and parameters).
+
+    `tuning` names the kernels by which its operators run on this device.
+    """
 
     split: SplitGraph
     digest: str
+    tuning: Tuning = UNTUNED
 
     @property
     def parameters(self) -> Parameters:
@@ -33,7 +39,12 @@ class SharedModel:
         """Return the same model split along another axis."""
         if axis == self.split.axis:
             return self
-        return SharedModel(split_graph(self.split.captured, axis), self.digest)
+        plain = SharedModel(split_graph(self.split.captured, axis), self.digest)
+        return plain.tuned(self.tuning)
+
+    def tuned(self, tuning: Tuning) -> SharedModel:
+        """Return the same model, not tuned before, with the kernels that a profile names."""
+        return SharedModel(tuned(self.split, tuning), self.digest, tuning)
 
 
 def share_graph(graph: OperatorGraph, axis: int | None = None) -> SharedModel:
