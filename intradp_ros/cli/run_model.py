@@ -21,6 +21,7 @@ from intradp_ros.execution.pair import in_process_pair
 from intradp_ros.link.predictor import make_predictor, PREDICTORS
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.planning.schedule import ROBOT, SERVER
+from intradp_ros.profiling.profile import Profile
 from intradp_ros.report.tables import mode_table
 from intradp_ros.report.timeline import draw_timeline
 
@@ -69,10 +70,12 @@ def run(args: argparse.Namespace) -> int:
     _check(args)
     with output(args.json) as out:
         subject = load_subject(args, out)
-        book = _book(args, subject, out)
+        profile = own_profile(subject, out)
+        book = _book(args, subject, profile, out)
         log: list[str] = []
+        model = subject.shared.tuned(profile.tuning)
         with in_process_pair(
-                subject.shared, make_predictor(args.predictor), mbps=args.mbps,
+                model, make_predictor(args.predictor), mbps=args.mbps,
                 delay=args.delay / 1e3, lossy=args.lossy, log=log.append) as pair:
             with out.status('connecting'):
                 connect(pair, book, log)
@@ -97,8 +100,8 @@ def _check(args: argparse.Namespace) -> None:
         raise CommandError('--delay and --overhead must not be below 0')
 
 
-def _book(args: argparse.Namespace, subject: Subject, out: Output) -> ScheduleBook:
-    profile = own_profile(subject, out)
+def _book(args: argparse.Namespace, subject: Subject, profile: Profile, out: Output,
+          ) -> ScheduleBook:
     plan = make_plan(subject, {ROBOT: profile, SERVER: profile}, Grid(args.mbps, args.mbps, 1),
                      out, delay=args.delay / 1e3, overhead=args.overhead / 1e3, seed=args.seed,
                      lossy=args.lossy)
