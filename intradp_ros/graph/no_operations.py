@@ -38,6 +38,14 @@ def reshape_views(graph: OperatorGraph) -> OperatorGraph:
         else op for op in graph.operators])
 
 
+def convert_by_dtype(graph: OperatorGraph) -> OperatorGraph:
+    """Make every conversion to another value's dtype one that does not read that value."""
+    return rebuild(graph, operators=[
+        replace(op, target='aten._to_copy.default', args=op.args[:1],
+                kwargs={'dtype': graph.values[op.outputs[0] or 0].dtype})
+        if op.target == 'aten.type_as.default' else op for op in graph.operators])
+
+
 _VIEWS = {'aten.view.default', 'aten._unsafe_view.default', 'aten._reshape_alias.default',
           'aten.view_copy.default', 'aten._reshape_copy.default'}
 
@@ -83,7 +91,7 @@ def _unpermuted(arguments: Arguments) -> Any:
 _RULES: dict[str, Callable[[Arguments], Any]] = {
     **dict.fromkeys(
         ('alias', 'alias_copy', 'clone', 'contiguous', 'detach', 'detach_copy', 'lift',
-         'lift_fresh', 'lift_fresh_copy', '_to_copy', 'to', 'type_as', 'reshape', 'view',
+         'lift_fresh', 'lift_fresh_copy', '_to_copy', 'to', 'reshape', 'view',
          'view_as', 'expand', 'expand_as', 'expand_copy', 'broadcast_to', 'slice', 'slice_copy',
          'squeeze', 'squeeze_copy'), _first),
     **dict.fromkeys(

@@ -79,6 +79,34 @@ def test_an_input_may_be_a_result() -> None:
     assert kinds(graph) == ['add']
 
 
+def test_conversion_to_the_dtype_of_a_value_does_not_read_it() -> None:
+    x = torch.randn(2, 3)
+    model = Function(lambda x: (x > 0).type_as(torch.relu(x)) * 2)
+    graph = capture(model, x)
+    assert kinds(graph) == ['gt', '_to_copy', 'mul']
+    assert worst_difference(graph, model, x) == 0
+
+
+@pytest.mark.parametrize(('function', 'kept'), [
+    (lambda x: x * x.amax(1, keepdim=True).expand(-1, 3, -1), ['amax', 'mul']),
+    (lambda x: torch.where(x.amax((0, 1)).expand(2, 3, 4) > 0.5, x, 1.0),
+     ['amax', 'expand', 'gt', 'where']),
+    (lambda x: x.amax((0, 1), keepdim=True).expand_as(x).exp(), ['amax', 'expand', 'exp']),
+    (lambda x: torch.cat([x, x.amax(1, keepdim=True).expand(-1, 3, -1)]),
+     ['amax', 'expand', 'cat']),
+    (lambda x: x[:, :1].expand(2, 3, 4) + x[..., :1].expand(2, 3, 4), ['slice', 'slice', 'add']),
+    (lambda x: x[:, :1].expand(2, 3, 4) + x[:, 1:2].expand(2, 3, 4),
+     ['slice', 'expand', 'slice', 'expand', 'add']),
+])
+def test_expansions_go_where_broadcasting_does_the_same(
+        function: Callable[[Tensor], Tensor], kept: list[str]) -> None:
+    x = torch.randn(2, 3, 4)
+    model = Function(function)
+    graph = capture(model, x)
+    assert kinds(graph) == kept
+    assert worst_difference(graph, model, x) == 0
+
+
 def test_reshape_works_for_strides_that_a_view_refuses() -> None:
     x = torch.randn(2, 3, 4, 5)
     graph = capture(Function(lambda x: torch.relu(x).view(2, 12, 5)), x)
