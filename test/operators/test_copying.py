@@ -34,6 +34,9 @@ def image(*shape: int) -> torch.Tensor:
     ('flip.default', ([1],), 2),
     ('flip.default', ([2],), 2),
     ('flip.default', ([-1, -2],), 2),
+    ('fliplr.default', (), 2),
+    ('tile.default', ([3, 2],), 2),
+    ('tile.default', ([2, 1, 1, 3, 1],), 3),
     ('repeat.default', ([2, 1, 1, 3],), 2),
     ('repeat.default', ([2, 1, 1, 1, 1],), 3),
     ('repeat.default', ([1, 1, 3, 1],), 2),
@@ -54,6 +57,12 @@ def test_rolled_rows_away_from_the_seam_need_no_more_rows(shift: int, seed: int)
     local = check_local(single, 2, seed, tolerance=0.0)
     for region in (Region(0, 1), Region(2, 5), Region(8, 9)):
         assert local.maps[0](region) == rows_that_count(single, region, 2)
+
+
+def test_rows_left_and_right_change_places() -> None:
+    check_local(Single('fliplr.default', image(5, 7)), 1, tolerance=0.0)
+    check_local(Single('flipud.default', image(5, 7)), 0, tolerance=0.0)
+    check_local(Single('flipud.default', image(5, 7)), 1, tolerance=0.0)
 
 
 def test_roll_of_the_flattened_tensor_is_global() -> None:

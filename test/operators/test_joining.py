@@ -11,9 +11,13 @@ from hypothesis import strategies as st
 import pytest
 from single_operator import check_global, check_local, Parameter, Single
 import torch
+from torch import nn
 
+from intradp_ros.graph.capture import capture
 from intradp_ros.operators.local_operator import Kind
 from intradp_ros.operators.region import Region
+from intradp_ros.operators.split_graph import split_graph
+from intradp_ros.operators.verify import verify
 
 SEEDS = st.integers(0, 10**6)
 
@@ -48,9 +52,28 @@ def test_side_by_side_is_exact(dim: int, axis: int) -> None:
     check_local(Single('cat.default', operands, dim), axis)
 
 
+class Sums(nn.Module):
+    """Add to each row what all rows before it add up to, which no rule splits."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + x.cumsum(1)
+
+
 def test_unsplit_operand_is_cut_to_the_region() -> None:
-    local = check_local(Single('add.Tensor', *values((2, 6, 3), (6, 3))), 1)
-    assert local.maps[1](Region(2, 3)) == Region(0, 1)  # one row: all of the unsplit value
+    (x,) = values((2, 6, 3))
+    split = split_graph(capture(Sums(), x), 1)
+    total, added = split.operators
+    assert total.kind is Kind.GLOBAL
+    assert added.kind is Kind.ELEMENT
+    assert added.maps[1](Region(2, 3)) == Region(0, 1)  # one row: all of the unsplit value
+    assert verify(split, [x]).exact
+
+
+@pytest.mark.parametrize('name', ['vstack', 'hstack', 'dstack'])
+def test_joined_by_name_is_exact(name: str) -> None:
+    for axis in (0, 1, 2):
+        check_local(Single(f'{name}.default', values((4, 6, 5), (4, 6, 5))), axis)
+    check_global(Single('hstack.default', values((4,), (4,))), 0)
 
 
 @pytest.mark.parametrize('dim', [0, 2, 3, -1, -2])
@@ -61,5 +84,5 @@ def test_stack_is_exact(dim: int) -> None:
 def test_operands_of_other_rank_or_without_split_are_left_whole() -> None:
     vector, image = values((0,), (1, 2, 5))
     check_global(Single('cat.default', [vector, image], 2), 2)
-    columns = Single('cat.default', values((1, 2, 1), (1, 2, 1)), 2).split()
+    columns = Single('cat.default', values((1, 1, 1), (1, 1, 1)), 2).split()
     assert columns.operators[0].kind is Kind.GLOBAL

@@ -40,6 +40,13 @@ def tensor(*shape: int) -> torch.Tensor:
     ('min.dim', (1, True)),
     ('argmax.default', (1,)),
     ('argmin.default', (1, True)),
+    ('kthvalue.default', (2, 1)),
+    ('logcumsumexp.default', (1,)),
+    ('median.dim', (1, True)),
+    ('mode.default', (1,)),
+    ('nansum.default', ([1],)),
+    ('nanmedian.dim', (1,)),
+    ('cummax.default', (1,)),
     ('prod.dim_int', (1,)),
     ('logsumexp.default', ([1],)),
     ('linalg_vector_norm.default', (2, [1], True)),
@@ -49,7 +56,7 @@ def test_work_along_channels_is_local_elsewhere(name: str, rest: tuple[Any, ...]
     assert check_local(single, 2).kind is Kind.ROW
     check_local(single, 3)
     reduces = name.startswith(('mean', 'sum', 'a', 'm', 'prod', 'logsumexp', 'linalg'))
-    if reduces and not name.startswith('arg'):
+    if reduces and not name.startswith(('arg', 'median', 'mode')):
         check_folded(single, 1)
     else:
         check_global(single, 1)

@@ -30,6 +30,14 @@ def test_unfolded_dimension_is_exact(size: int, step: int, seed: int) -> None:
     check_local(single, 3, seed)
 
 
+@pytest.mark.parametrize('n', [1, 3])
+def test_differences_of_rows_are_exact(n: int) -> None:
+    local = check_local(Single('diff.default', image(1, 3, 9, 6), n, 2), 2)
+    assert local.maps[0](Region(2, 4)) == Region(2, 4 + n)
+    check_local(Single('diff.default', image(1, 3, 9, 6), n, -1), 2)
+    check_global(Single('diff.default', image(1, 3, 9, 6), n, 2, image(1, 3, 1, 6)), 2)
+
+
 @settings(max_examples=30, deadline=None)
 @given(PAIRS, PAIRS, st.tuples(st.integers(0, 2), st.integers(0, 2)), PAIRS, SEEDS)
 def test_columns_and_back_are_exact(

@@ -15,6 +15,7 @@ import torch
 
 from intradp_ros.operators.local_operator import Kind
 from intradp_ros.operators.region import Region
+from intradp_ros.operators.verify import verify
 
 SEEDS = st.integers(0, 10**6)
 
@@ -148,6 +149,23 @@ def groupings(factors: list[int]) -> list[list[int]]:
 def test_reshape_that_buries_the_rows_is_global(
         shape: tuple[int, ...], axis: int, output: list[int]) -> None:
     check_global(Single('reshape.default', image(*shape), output), axis)
+
+
+def test_complex_numbers_are_pairs() -> None:
+    single = Single('view_as_complex.default', image(1, 3, 7, 2))
+    check_local(single, 2, tolerance=0.0)
+    check_global(single, 3)
+    pairs = Single('view_as_real.default', torch.complex(image(1, 7, 3), image(1, 7, 3)))
+    report = verify(pairs.split(1), pairs.inputs)
+    assert report.exact and report.split_operators == 1
+
+
+@pytest.mark.parametrize('diagonal', [-2, 0, 1])
+@pytest.mark.parametrize('name', ['tril', 'triu'])
+def test_triangles_are_exact(name: str, diagonal: int) -> None:
+    single = Single(f'{name}.default', 1 + image(2, 3, 7, 5), diagonal)
+    for axis in (0, 1, 2, 3):
+        check_local(single, axis, tolerance=0.0)
 
 
 def test_view_of_cut_rows_is_copied_where_it_must() -> None:

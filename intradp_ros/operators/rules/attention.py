@@ -36,13 +36,15 @@ def split_attention(site: Site) -> Split | None:
     if call.argument('attn_mask') is not None:
         terms.append(_term(site, call.argument('attn_mask'), ['queries', 'keys']))
     result = [*trailing(len(site.output_shape) - 2), 'queries', 'values']
-    split = labelled_split(site, terms, result)
+    split = labelled_split(site, terms, result, 'queries')
     if split is None or split.dim is None:
         return None
     along = result[split.dim]
     if shared and along == _HEADS:
         return None
-    return _causal(site, split) if call.argument('is_causal') and along == 'queries' else split
+    if not call.argument('is_causal') or along != 'queries':
+        return split
+    return _causal(site, split) if site.split_dim(query) is not None else None
 
 
 def _shares_heads(site: Site, query: Operand, key: Operand) -> bool:
@@ -81,7 +83,18 @@ def _causal(site: Site, split: Split) -> Split:
     return replace(split, maps=(split.maps[0], seen, seen) if by_rows else split.maps, bind=bind)
 
 
-RULES: dict[str, Rule] = rules(split_attention, (
-    'aten._scaled_dot_product_flash_attention_for_cpu.default',
-    'aten.scaled_dot_product_attention.default',
-))
+def split_total_attention(site: Site) -> Split | None:
+    """Put records of parts of the keys together for any of the queries, which have no rows yet."""
+    batches = trailing(len(site.output_shape) - 2)
+    return labelled_split(
+        site, [['record', *batches, 'queries', 'sums']], [*batches, 'queries', 'values'],
+        'queries')
+
+
+RULES: dict[str, Rule] = {
+    **rules(split_attention, (
+        'aten._scaled_dot_product_flash_attention_for_cpu.default',
+        'aten.scaled_dot_product_attention.default',
+    )),
+    'intradp.total_attention.default': split_total_attention,
+}

@@ -4,9 +4,13 @@
 """Rows moved or copied: roll, flip, repeat, selection by a constant index."""
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
+import torch
 
 from intradp_ros.graph.operator_graph import ParameterRef
+from intradp_ros.operators.call import Call
 from intradp_ros.operators.copies import chosen_rows, copied_rows
 from intradp_ros.operators.local_operator import Kind
 from intradp_ros.operators.site import follow, normal_dim, Rule, Site, Split
@@ -32,33 +36,41 @@ def split_roll(site: Site) -> Split | None:
 
 def split_flip(site: Site) -> Split | None:
     """Split a reversal; along the split dimension the last row comes first."""
+    rank = len(site.output_shape)
+    return _flipped(site, [normal_dim(dim, rank) for dim in _listed(site, 'dims')])
+
+
+def split_flip_of(site: Site, dim: int) -> Split | None:
+    """Split a reversal of a fixed dimension."""
+    return _flipped(site, [dim])
+
+
+def _flipped(site: Site, dims: list[int]) -> Split | None:
     lead = site.lead()
-    if lead is None:
-        return None
-    rank, rows = len(site.output_shape), site.output_shape[lead[1]]
-    dims = [normal_dim(dim, rank) for dim in _listed(site, 'dims')]
-    if lead[1] not in dims:
-        return follow(site, Kind.ELEMENT, lead[1])
-    others = site.call.replace(dims=[dim for dim in dims if dim != lead[1]])
-    return copied_rows(
-        site, lead[1], rows - 1 - np.arange(rows), others if len(dims) > 1 else None)
+    if lead is None or lead[1] not in dims:
+        return follow(site, Kind.ELEMENT, lead[1]) if lead else None
+    rows = site.output_shape[lead[1]]
+    others = None if len(dims) == 1 else site.call.replace(
+        dims=[dim for dim in dims if dim != lead[1]])
+    return copied_rows(site, lead[1], rows - 1 - np.arange(rows), others)
 
 
-def split_repeat(site: Site) -> Split | None:
+def split_repeat(site: Site, argument: str = 'repeats') -> Split | None:
     """Split a repetition; along the split dimension all rows come again after the last one."""
     lead = site.lead()
     if lead is None:
         return None
-    repeats = list(site.call.argument('repeats'))
-    from_right = lead[1] - len(site.shape(lead[0]))
+    rank = len(site.shape(lead[0]))
+    given = list(site.call.argument(argument))
+    repeats, from_right = [1] * (rank - len(given)) + given, lead[1] - rank
     dim = len(site.output_shape) + from_right
     if repeats[from_right] == 1:
         return follow(site, Kind.ELEMENT, dim)
     repeats[from_right] = 1
     source = np.arange(site.output_shape[dim]) % site.shape(lead[0])[lead[1]]
-    others = None if all(n == 1 for n in repeats) and _same_rank(site) else (
-        site.call.replace(repeats=repeats))
-    return copied_rows(site, dim, source, others)
+    others = Call(torch.ops.aten.repeat.default, (site.operator.args[0], repeats), {})
+    unchanged = len(repeats) == rank and all(n == 1 for n in repeats)
+    return copied_rows(site, dim, source, None if unchanged else others)
 
 
 def split_repeat_interleave(site: Site) -> Split | None:
@@ -89,14 +101,13 @@ def _listed(site: Site, argument: str) -> list[int]:
     return list(given) if isinstance(given, (list, tuple)) else [given]
 
 
-def _same_rank(site: Site) -> bool:
-    return len(site.output_shape) == len(site.shape(site.operator.args[0]))
-
-
 RULES: dict[str, Rule] = {
     'aten.roll.default': split_roll,
     'aten.flip.default': split_flip,
+    'aten.fliplr.default': partial(split_flip_of, dim=1),
+    'aten.flipud.default': partial(split_flip_of, dim=0),
     'aten.repeat.default': split_repeat,
+    'aten.tile.default': partial(split_repeat, argument='dims'),
     'aten.repeat_interleave.self_int': split_repeat_interleave,
     'aten.index_select.default': split_index_select,
 }

@@ -45,9 +45,14 @@ def split_index_put(site: Site) -> Split | None:
 
 
 def split_gather(site: Site) -> Split | None:
-    """Split a look-up of single elements along a dimension; those of the index may be rows."""
+    """
+    Split a look-up of single elements along a dimension; those of the index may be rows.
+
+    Where the elements are chosen among rows, all of these are needed for any of the index.
+    """
     rank, dims = _rank_and_dim(site)
-    return labelled_split(site, [_labels(rank, dims, 'in'), range(rank)], range(rank))
+    terms = [_labels(rank, dims, 'in'), _labels(rank, dims, 'chosen')]
+    return labelled_split(site, terms, terms[1], *(f'chosen {dim}' for dim in dims))
 
 
 def split_scatter(site: Site) -> Split | None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -18,12 +19,23 @@ from intradp_ros.operators.site import normal_dim, Operand, Rule, rules, Site, S
 
 
 def split_cat(site: Site) -> Split | None:
-    """Split a concatenation: along another dimension side by side, else end to end."""
+    """Split a concatenation along the dimension that the call says."""
+    return _joined_along(site, site.call.argument('dim'))
+
+
+def split_joined_along(site: Site, dim: int) -> Split | None:
+    """Split a concatenation along a fixed dimension; of fewer dimensions it is something else."""
+    ranks = {len(site.shape(x)) for x in site.call.argument('tensors')}
+    return _joined_along(site, dim) if min(ranks) > max(1, dim) else None
+
+
+def _joined_along(site: Site, joined: int) -> Split | None:
+    """Split along another dimension side by side, else end to end."""
     operands = list(site.call.argument('tensors'))
     dim = _first_split_dim(site, operands)
     if dim is None or len({len(site.shape(x)) for x in operands}) > 1:
         return None
-    if dim != normal_dim(site.call.argument('dim'), len(site.output_shape)):
+    if dim != normal_dim(joined, len(site.output_shape)):
         return aligned_split(site, Kind.ELEMENT, dim, lambda operand: dim)
     return _end_to_end(site, operands, dim)
 
@@ -103,4 +115,7 @@ def _joined(parts: Sequence[tuple[int, Region | None] | torch.Tensor], dim: int)
 RULES: dict[str, Rule] = {
     **rules(split_cat, ('aten.cat.default', 'aten.concat.default', 'aten.concatenate.default')),
     'aten.stack.default': split_stack,
+    'aten.vstack.default': partial(split_joined_along, dim=0),
+    'aten.hstack.default': partial(split_joined_along, dim=1),
+    'aten.dstack.default': partial(split_joined_along, dim=2),
 }

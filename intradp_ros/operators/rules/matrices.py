@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 from intradp_ros.operators.aligned import operands_of
-from intradp_ros.operators.labelled import Label, labelled_split, split_label, Term, trailing
-from intradp_ros.operators.local_operator import Kind
+from intradp_ros.operators.labelled import Label, labelled_split, Term, trailing
 from intradp_ros.operators.site import Rule, rules, Site, Split
 
 
@@ -17,15 +16,11 @@ def split_linear(site: Site) -> Split | None:
     Where the rows are its input features (a layer that mixes tokens), it
     needs all of them, and yields any of its output features.
     """
-    lead = site.lead()
     operands = operands_of(site)
     lines = trailing(len(site.shape(operands[0])) - 1)
     outputs: list[Label] = ['out'] if len(site.shape(operands[1])) > 1 else []
     terms = [[*lines, 'in'], [*outputs, 'in'], outputs][:len(operands)]
-    split = labelled_split(site, terms, [*lines, *outputs])
-    if split is None and lead is not None and outputs:
-        return split_label(site, terms, [*lines, *outputs], 'out', Kind.GLOBAL)
-    return split
+    return labelled_split(site, terms, [*lines, *outputs], outputs[0] if outputs else None)
 
 
 def split_product(site: Site) -> Split | None:

@@ -67,6 +67,7 @@ RULES: dict[str, Rule] = {
         'aten.contiguous.default',
         'aten.detach.default',
         'aten.fill.Scalar',
+        'aten.fill.Tensor',
         'aten.full_like.default',
         'aten.hardswish.default',
         'aten.lift_fresh_copy.default',

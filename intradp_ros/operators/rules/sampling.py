@@ -9,13 +9,17 @@ from intradp_ros.operators.site import Rule, rules, Site, Split
 
 
 def split_grid_sampler(site: Site) -> Split | None:
-    """Split sampling at the places of a grid along the grid's rows, images, or channels."""
+    """
+    Split sampling at the places of a grid along the grid's rows, images, or channels.
+
+    Where the image alone has rows, all of them are needed for any rows of the grid.
+    """
     rank = len(site.output_shape)
     places: list[Label] = [f'out {k}' for k in range(rank - 2)]
     pixels: list[Label] = [f'in {k}' for k in range(rank - 2)]
     return labelled_split(
         site, [['image', 'channel', *pixels], ['image', *places, 'coordinate']],
-        ['image', 'channel', *places])
+        ['image', 'channel', *places], places[0])
 
 
 RULES: dict[str, Rule] = rules(split_grid_sampler, (

@@ -13,7 +13,7 @@ import torch
 from intradp_ros.operators.kernels import cropped, padded, unread
 from intradp_ros.operators.local_operator import Kernel, Kind, Parameters
 from intradp_ros.operators.region import Region, RowMap
-from intradp_ros.operators.site import follow, normal_dim, per_dim, Rule, Site, Split
+from intradp_ros.operators.site import follow, normal_dim, per_dim, Rule, Site, Split, unchanged
 from intradp_ros.operators.window import Window
 
 _HEIGHT, _COLUMNS = 2, 2
@@ -31,9 +31,20 @@ def split_unfold(site: Site) -> Split | None:
     rows = site.output_shape[dim]
     first = np.arange(rows) * step
     row_map = RowMap(first, first + size)
-    return Split(
-        Kind.BLOCK, dim, rows, site.maps(row_map, rows),
-        lambda region, parameters: site.call.compile(parameters))
+    return Split(Kind.BLOCK, dim, rows, site.maps(row_map, rows), unchanged(site))
+
+
+def split_difference(site: Site) -> Split | None:
+    """Split differences of neighbours, taken `n` times over."""
+    lead = site.lead()
+    if lead is None or len(site.operator.inputs) > 1 or site.operator.parameters:
+        return None
+    operand, dim = lead
+    if normal_dim(site.call.argument('dim'), len(site.shape(operand))) != dim:
+        return follow(site, Kind.BLOCK, dim)
+    rows, reach = site.output_shape[dim], site.call.argument('n') + 1
+    row_map = RowMap(np.arange(rows), np.arange(rows) + reach)
+    return Split(Kind.BLOCK, dim, rows, site.maps(row_map, rows), unchanged(site))
 
 
 @dataclass(frozen=True)
@@ -138,6 +149,7 @@ def _shifted(kernel: Kernel, before: int, after: int) -> Kernel:
 
 
 RULES: dict[str, Rule] = {
+    'aten.diff.default': split_difference,
     'aten.unfold.default': split_unfold,
     'aten.im2col.default': split_into_columns,
     'aten.col2im.default': split_from_columns,

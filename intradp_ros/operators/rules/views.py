@@ -74,6 +74,19 @@ def _squeezed(call: Call, rank: int) -> list[int]:
     return [normal_dim(d, rank) for d in (dims if isinstance(dims, (list, tuple)) else [dims])]
 
 
+def split_view_as_complex(site: Site) -> Split | None:
+    """Split the view of pairs in the last dimension as complex numbers."""
+    lead = site.lead()
+    return follow(site, Kind.ELEMENT, lead[1]) if lead and lead[1] < len(
+        site.output_shape) else None
+
+
+def split_view_as_real(site: Site) -> Split | None:
+    """Split the view of complex numbers as pairs in a new last dimension."""
+    lead = site.lead()
+    return follow(site, Kind.ELEMENT, lead[1]) if lead else None
+
+
 def split_expand(site: Site) -> Split | None:
     """Split an expansion, which never expands a dimension of several rows."""
     lead = site.lead()
@@ -99,4 +112,6 @@ RULES: dict[str, Rule] = {
     **rules(split_squeeze, (
         'aten.squeeze.default', 'aten.squeeze.dim', 'aten.squeeze.dims')),
     'aten.expand.default': split_expand,
+    'aten.view_as_complex.default': split_view_as_complex,
+    'aten.view_as_real.default': split_view_as_real,
 }
