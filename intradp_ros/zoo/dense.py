@@ -18,6 +18,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from intradp_ros.zoo.seeding import seeded
+
 CLASSES = 19
 RESNET_WIDTHS = (64, 64, 128, 256, 512)
 SEPARABLE_WIDTHS = (32, 64, 128, 256, 512)
@@ -98,11 +100,13 @@ class Segmenter(UNet):
         return super().forward(image).argmax(1).to(torch.uint8)
 
 
+@seeded
 def segmenter() -> nn.Module:
     """Return a segmentation network of 19 classes (about 14 M parameters)."""
     return Segmenter(RESNET_WIDTHS, _residual_stage, convolution, CLASSES).eval()
 
 
+@seeded
 def depth() -> nn.Module:
     """Return a monocular depth network (about 1 M parameters)."""
     return UNet(SEPARABLE_WIDTHS, _separable_stage, separable, 1).eval()

@@ -16,6 +16,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from intradp_ros.zoo.seeding import seeded
+
 HEIGHT, CLASSES, WIDTH_3D = 32, 20, 8
 
 
@@ -98,6 +100,7 @@ class SceneCompletion(nn.Module):
         return scores.permute(0, 1, 3, 2, 4).argmax(1).to(torch.uint8)
 
 
+@seeded
 def scene_completion() -> nn.Module:
     """Return the network (about 0.3 M parameters)."""
     return SceneCompletion().eval()

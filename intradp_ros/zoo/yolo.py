@@ -18,6 +18,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from intradp_ros.zoo.seeding import seeded
+
 DEPTHS = (3, 6, 9, 3, 3)  # bottlenecks of the backbone's blocks, before scaling
 HEAD_DEPTH = 3
 
@@ -151,12 +153,14 @@ class Detector(nn.Module):
         return levels
 
 
+@seeded
 def pose_l6() -> nn.Module:
     """Return a pose network of KAPAO's size (about 77 M parameters), for 1280 pixels."""
     # three anchors: box and confidence, 18 classes, 17 key points
     return Detector(Size((64, 128, 256, 512, 768, 1024), 1.0, 4, 3 * (5 + 18 + 34))).eval()
 
 
+@seeded
 def detector_s() -> nn.Module:
     """Return a detector of 80 classes (about 7 M parameters), for 640 pixels."""
     return Detector(Size((32, 64, 128, 256, 512), 1 / 3, 3, 3 * (5 + 80))).eval()

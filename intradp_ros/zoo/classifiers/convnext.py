@@ -7,6 +7,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from intradp_ros.zoo.seeding import seeded
+
 
 class ChannelNorm(nn.LayerNorm):
     """Layer norm over the channels of ``NxCxHxW``."""
@@ -55,6 +57,7 @@ class ConvNeXt(nn.Module):
         return logits
 
 
+@seeded
 def convnext_base() -> nn.Module:
     """Return ConvNeXt Base (89 M parameters)."""
     return ConvNeXt(((128, 3), (256, 3), (512, 27), (1024, 3))).eval()

@@ -7,6 +7,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from intradp_ros.zoo.seeding import seeded
+
 GROWTH, WIDENING = 32, 4
 
 
@@ -59,6 +61,7 @@ class DenseNet(nn.Module):
         return logits
 
 
+@seeded
 def densenet121() -> nn.Module:
     """Return DenseNet-121 (8 M parameters)."""
     return DenseNet().eval()

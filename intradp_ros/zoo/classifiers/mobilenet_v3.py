@@ -9,6 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from intradp_ros.zoo.seeding import seeded
+
 
 class Row(NamedTuple):
     """One bottleneck, as in the paper's Table 2 (`squeeze`: channels there, 0 for none)."""
@@ -97,6 +99,7 @@ class MobileNetV3(nn.Module):
         return logits
 
 
+@seeded
 def mobilenet_v3_small() -> nn.Module:
     """Return MobileNetV3 Small (3 M parameters)."""
     return MobileNetV3().eval()

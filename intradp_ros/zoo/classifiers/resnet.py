@@ -11,6 +11,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from intradp_ros.zoo.seeding import seeded
+
 
 def _convolution(inputs: int, outputs: int, size: int, stride: int = 1, groups: int = 1,
                  ) -> nn.Sequential:
@@ -71,6 +73,7 @@ class ResidualClassifier(nn.Module):
         return logits
 
 
+@seeded
 def resnet101() -> nn.Module:
     """Return ResNet-101 (45 M parameters)."""
     stem = [_convolution(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
@@ -79,6 +82,7 @@ def resnet101() -> nn.Module:
     return ResidualClassifier(stem, 64, parts).eval()
 
 
+@seeded
 def regnet_x_16gf() -> nn.Module:
     """Return RegNet X of 16 GFLOP (54 M parameters): groups of 128 channels, nothing narrowed."""
     widths = ((256, 2), (512, 6), (896, 13), (2048, 1))

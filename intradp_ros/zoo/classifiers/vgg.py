@@ -7,6 +7,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from intradp_ros.zoo.seeding import seeded
+
 #: Width and count of 3x3 convolutions of each part; a pool halves the size after each.
 VGG19 = ((64, 2), (128, 2), (256, 4), (512, 4), (512, 4))
 
@@ -36,6 +38,7 @@ class VGG(nn.Module):
         return logits
 
 
+@seeded
 def vgg19_bn() -> nn.Module:
     """Return VGG19 with batch norm (144 M parameters)."""
     return VGG().eval()
