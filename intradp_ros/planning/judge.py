@@ -27,10 +27,11 @@ from intradp_ros.planning.tables import (
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A partition with the latency (seconds) that the simulator gives it."""
+    """A partition with the latency (seconds) that the simulator gives it, and what that costs."""
 
     latency: float
     partition: Partition
+    price: float
 
 
 class Judge:
@@ -69,11 +70,14 @@ class Judge:
 
     def recurrence(self, partition: Partition) -> float:
         """Return T_robot^N of the paper's recurrences, in seconds; they know no bands."""
-        return float(self._kernels.complete(*self._records(partition)))
+        records = self._records(partition)
+        self.count += 1
+        return float(self._kernels.complete(*records))
 
     def judged(self, partition: Partition) -> Judged:
         """Judge a partition and keep it with the result."""
-        return Judged(self(partition).latency, partition)
+        latency = self(partition).latency
+        return Judged(latency, partition, latency)
 
     def _records(self, partition: Partition) -> tuple[Any, ...]:
         partition.check(self._t.operators, self._t.values)

@@ -20,9 +20,12 @@ from scipy.optimize import differential_evolution
 
 from intradp_ros.operators.local_operator import SplitGraph
 from intradp_ros.planning.cost import CostModel, LinkModel
-from intradp_ros.planning.judge import Judge
+from intradp_ros.planning.energy import latency, Objective
+from intradp_ros.planning.judge import Judge, Judged
 from intradp_ros.planning.partition import Partition, Stage
+from intradp_ros.planning.refine import refine
 from intradp_ros.planning.schedule import ROBOT
+from intradp_ros.planning.solving import Progress, Stop, Trial
 
 Floats = npt.NDArray[np.float64]
 
@@ -61,7 +64,7 @@ def crossing_bytes(split: SplitGraph) -> npt.NDArray[np.int64]:
     return np.cumsum(alive)[:-1]
 
 
-def loss(cost: CostModel, link: LinkModel, *, stops: Sequence[int] | None = None, seed: int = 0,
+def loss(trial: Trial, *, stops: Sequence[int] | None = None, seed: int = 0,
          generations: int = 60, population: int = 8) -> Partition:
     """
     Solve min T_robot^N by differential evolution and return the partition found.
@@ -69,18 +72,35 @@ def loss(cost: CostModel, link: LinkModel, *, stops: Sequence[int] | None = None
     Deterministic for a seed.  `population` is scipy's multiplier of the
     count of variables.
     """
-    stops = list(stops or candidate_stops(cost))
+    stops = list(stops or candidate_stops(trial.judge.cost))
     count = len(stops)
-    judge = Judge(cost, link)
 
     def objective(x: Floats) -> Floats:
-        return np.array([judge.recurrence(_decode(stops, column)) for column in x.T])
+        return np.array([trial.recurrence(_decode(stops, column)) for column in x.T])
 
     result = differential_evolution(
         objective, [(0.0, 1.0)] * (2 * count - 1), vectorized=True, updating='deferred',
         popsize=population, maxiter=generations, tol=1e-3, rng=np.random.default_rng(seed),
-        polish=False)
+        polish=False, callback=lambda intermediate_result: trial.over)
     return _decode(stops, result.x)
+
+
+def de(cost: CostModel, link: LinkModel, *, seed: int = 0, budget: int = 8000,
+       objective: Objective = latency, begin: Sequence[Partition] = (),
+       progress: Progress | None = None, stop: Stop | None = None) -> Judged:
+    """
+    Find a partition as `Solver` says: LOSS, refined, again and again with other seeds.
+
+    The paper's recurrences are what differential evolution minimises,
+    whatever the objective; that counts where results are refined and compared.
+    """
+    trial = Trial(Judge(cost, link), objective, budget, progress, stop)
+    for partition in (*begin, Partition((Stage(len(cost.split.operators), 0.5, 1, 4),))):
+        refine(trial, partition)
+    while not trial.over:
+        refine(trial, loss(trial, seed=seed))
+        seed += 1
+    return trial.result()
 
 
 def _decode(stops: Sequence[int], x: Floats) -> Partition:

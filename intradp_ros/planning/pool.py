@@ -22,9 +22,8 @@ from intradp_ros.planning.cost import CostModel, LinkModel
 from intradp_ros.planning.encodings import assuming, best_encodings, encoded
 from intradp_ros.planning.energy import energy, latency, Objective, pareto_front
 from intradp_ros.planning.judge import Judge
-from intradp_ros.planning.loss import loss
 from intradp_ros.planning.partition import local, offload, Partition, Stage
-from intradp_ros.planning.refine import refine
+from intradp_ros.planning.search import search
 from intradp_ros.planning.simulator import Simulation
 from intradp_ros.profiling.profile import PowerStates, XAVIER_NX
 
@@ -76,7 +75,7 @@ def candidates(cost: CostModel, link: LinkModel, aim: Aim) -> dict[str, Candidat
     """
     Return the schedule of every strategy for one link.
 
-    ``loss`` is the best of all others and of what the solvers find, so it is
+    ``loss`` is the best of all others and of what the search finds, so it is
     never worse than any of them.  Each value crosses in the encoding that is
     fastest on this link.
     """
@@ -89,8 +88,9 @@ def candidates(cost: CostModel, link: LinkModel, aim: Aim) -> dict[str, Candidat
 
     found = {name: judged(partition)
              for name, partition in baselines(assumed, link, aim).items()}
-    solved = [judged(partition) for partition in solutions(assumed, link, aim)]
-    return {**found, LOSS: best([*found.values(), *solved])}
+    solved = search(assumed, link, seed=aim.seed, objective=aim.objective,
+                    begin=[replace(c.partition, encodings=()) for c in found.values()])
+    return {**found, LOSS: best([*found.values(), judged(solved.partition)])}
 
 
 def baselines(cost: CostModel, link: LinkModel, aim: Aim) -> dict[str, Partition]:
@@ -99,13 +99,6 @@ def baselines(cost: CostModel, link: LinkModel, aim: Aim) -> dict[str, Partition
     return {LOCAL: local(count), OFFLOAD: offload(count),
             CUT: best_cut(cost, link).partition, DSCCS: min_cut(cost, link),
             SPSO_GA: spso_ga(cost, link, power=aim.power, deadline=aim.deadline, seed=aim.seed)}
-
-
-def solutions(cost: CostModel, link: LinkModel, aim: Aim) -> list[Partition]:
-    """Return what the solvers find."""
-    single = Partition((Stage(len(cost.split.operators), 0.5, 1, 4),))
-    starts = [loss(cost, link, seed=aim.seed), single]
-    return [refine(cost, link, start).partition for start in starts]
 
 
 def front(cost: CostModel, link: LinkModel, aim: Aim, known: Mapping[str, Candidate],

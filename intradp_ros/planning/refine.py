@@ -9,34 +9,31 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from intradp_ros.planning.cost import CostModel, LinkModel
-from intradp_ros.planning.judge import best_of, Judge, judge, Judged
+from intradp_ros.planning.judge import Judged
 from intradp_ros.planning.partition import Partition
-
-__all__ = ['best_of', 'judge', 'Judged', 'refine']
+from intradp_ros.planning.solving import Trial
 
 BANDS = (1, 2, 4, 8, 16)
 Move = Callable[[Partition], Partition]
 STEPS = (0.16, 0.08, 0.04, 0.02, 0.01)
 
 
-def refine(cost: CostModel, link: LinkModel, start: Partition, *, gain: float = 0.002) -> Judged:
+def refine(trial: Trial, start: Partition, *, gain: float = 0.002) -> Judged:
     """
     Descend from a partition: bands first, then shares by smaller and smaller steps.
 
     A move is taken when it wins at least the fraction `gain`, so that a
     schedule is not made finer for nothing.  Never worse than `start`.
     """
-    judge = Judge(cost, link)
-    best = judge.judged(start)
-    best = _descend(judge, best, _merging_moves, gain)
-    best = _descend(judge, best, _band_moves, gain)
+    best = trial(start)
+    best = _descend(trial, best, _merging_moves, gain)
+    best = _descend(trial, best, _band_moves, gain)
     for step in STEPS:
-        best = _descend(judge, best, partial(_share_moves, step), gain)
-    return _descend(judge, best, _band_moves, gain)
+        best = _descend(trial, best, partial(_share_moves, step), gain)
+    return _descend(trial, best, _band_moves, gain)
 
 
-def _descend(judge: Judge, best: Judged,
+def _descend(trial: Trial, best: Judged,
              moves: Callable[[Partition], Iterable[Move]], gain: float) -> Judged:
     """Take every move that wins enough, until none does (or for a few rounds)."""
     for _ in range(3):
@@ -45,8 +42,10 @@ def _descend(judge: Judge, best: Judged,
             partition = move(best.partition)
             if partition == best.partition:
                 continue
-            found = judge.judged(partition)
-            if found.latency < best.latency * (1 - gain):
+            if trial.over:
+                return best
+            found = trial(partition)
+            if found.price < best.price * (1 - gain):
                 best = found
         if best is before:
             break

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from intradp_ros.operators.local_operator import SplitGraph
 from intradp_ros.planning import partition as make
 from intradp_ros.planning.cost import CostModel, LinkModel
+from intradp_ros.planning.judge import best_of, judge, Judged
 from intradp_ros.planning.loss import crossing_bytes
-from intradp_ros.planning.refine import best_of, judge, Judged
 from intradp_ros.planning.schedule import ROBOT, SERVER
 
 

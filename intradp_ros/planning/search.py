@@ -1,0 +1,112 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The solver of the book: simulated annealing over all partitions with the exact judge.
+
+It judges a few hundred plain partitions, anneals from the best few that
+differ, and goes on from the best of the results.  Why so is argued in
+doc/planning.md.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+import math
+from random import Random
+
+from intradp_ros.planning.cost import CostModel, LinkModel
+from intradp_ros.planning.energy import latency, Objective
+from intradp_ros.planning.judge import Judge, Judged
+from intradp_ros.planning.moves import pieces, places, propose
+from intradp_ros.planning.partition import cut, local, offload, Pace, Partition, Stage
+from intradp_ros.planning.solving import Progress, Stop, Trial
+
+#: A stage or band more has to win this fraction, lest schedules become finer for nothing.
+FINENESS = 2e-4
+#: Worse by this fraction is taken at odds of 1/e, at the start and at the end of an annealing.
+HOT, COLD = 0.02, 3e-4
+#: From how many starts it anneals first, and for which part of the budget each.
+FIRST, FIRST_PART = 3, 0.15
+_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 0.9)
+_FED = Pace(by_input=True)
+
+
+def search(cost: CostModel, link: LinkModel, *, seed: int = 0, budget: int = 3000,
+           objective: Objective = latency, begin: Sequence[Partition] = (),
+           progress: Progress | None = None, stop: Stop | None = None) -> Judged:
+    """Find a partition as `Solver` says."""
+    trial = Trial(Judge(cost, link), objective, budget, progress, stop)
+    stops = places(cost)
+    found = [trial(partition) for partition in (*begin, *plain_partitions(stops))
+             if not trial.over]
+    annealing = _Annealing(trial, Random(seed), stops)
+    first = [annealing.run(start, HOT, 3 * COLD, int(FIRST_PART * budget))
+             for start in _different(sorted(found, key=_score))]
+    annealing.run(min(first, key=_score), HOT / 2, COLD, budget - trial.judge.count)
+    return trial.result()
+
+
+def plain_partitions(stops: Sequence[int]) -> Iterator[Partition]:
+    """Return partitions of one or two stages: all on a side, cut, shared, in bands or not."""
+    count = stops[-1]
+    yield local(count)
+    yield offload(count)
+    for share in _SHARES:
+        yield Partition((Stage(count, share, 1, 4),))
+        yield Partition((Stage(count, share, 1, 8, server_pace=_FED),))
+    for stop in sorted({stops[k * (len(stops) - 1) // 15] for k in range(15)} - {count}):
+        yield cut(count, stop)
+        yield Partition((Stage(stop, 1.0, 8), Stage(count, 0.0, 1, 4)))
+        for share in (0.0, 0.3, 0.5, 0.7):
+            for last in sorted({0.0, share, 1.0}):
+                yield Partition((Stage(stop, share, 4, 8, server_pace=_FED),
+                                 Stage(count, last, 1, 4)))
+
+
+def _score(judged: Judged) -> float:
+    return judged.price * (1 + FINENESS * pieces(judged.partition))
+
+
+def _different(ranked: Iterable[Judged]) -> list[Judged]:
+    """Return the first few that have other stages, or other shares, than those before them."""
+    chosen: list[Judged] = []
+    for judged in ranked:
+        if len(chosen) < FIRST and not any(
+                _alike(judged.partition, other.partition) for other in chosen):
+            chosen.append(judged)
+    return chosen
+
+
+def _alike(one: Partition, other: Partition) -> bool:
+    return len(one.stages) == len(other.stages) and all(
+        a.stop == b.stop and abs(a.share - b.share) <= 0.15
+        for a, b in zip(one.stages, other.stages))
+
+
+@dataclass
+class _Annealing:
+    """Random changes, of which worse ones are taken the less often the colder it is."""
+
+    trial: Trial
+    rng: Random
+    stops: Sequence[int]
+
+    def run(self, start: Judged, hot: float, cold: float, steps: int) -> Judged:
+        """Return the best found in so many steps."""
+        now = best = start
+        for step in range(steps):
+            if self.trial.over:
+                break
+            stages = propose(self.rng, now.partition.stages, self.stops)
+            if stages == now.partition.stages:
+                continue
+            new = self.trial(replace(now.partition, stages=stages))
+            heat = hot * (cold / hot) ** (step / steps)
+            if self._takes(_score(new) / _score(now) - 1, heat):
+                now = new
+                best = min(best, now, key=_score)
+        return best
+
+    def _takes(self, loss: float, heat: float) -> bool:
+        return loss < 0 or self.rng.random() < math.exp(-loss / heat)

@@ -1,0 +1,83 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from itertools import product
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+from synthetic import random_split_graph
+
+from intradp_ros.planning.baselines import best_cut, best_local, best_offload
+from intradp_ros.planning.cost import CostModel, LinkModel
+from intradp_ros.planning.energy import EnergyUnderDeadline
+from intradp_ros.planning.judge import Judge
+from intradp_ros.planning.partition import Partition, Stage
+from intradp_ros.planning.schedule import ROBOT, SERVER
+from intradp_ros.planning.solvers import Solver, SOLVERS
+from intradp_ros.profiling.profile import XAVIER_NX
+
+
+def cost_of(seed: int, operators: int = 8, rows: int = 24) -> CostModel:
+    """Each operator costs a fixed part and a part by rows, as drawn."""
+    split = random_split_graph(seed, operators, rows)
+    drawn = np.random.default_rng(seed)
+    return CostModel(split, {side: tuple(
+        np.where(np.arange(op.rows + 1) > 0,
+                 drawn.uniform(0.2, 2) * seconds * (0.1 + np.arange(op.rows + 1) / op.rows), 0)
+        for op in split.operators) for side, seconds in ((ROBOT, 4e-3), (SERVER, 1e-3))})
+
+
+LINK = LinkModel(up=5e4, down=1e5, delay=1e-3, overhead=1e-4)
+
+
+@given(st.integers(0, 10**6), st.sampled_from([3e3, 5e4, 1e6]))
+@settings(max_examples=10, deadline=None)
+@pytest.mark.parametrize('solver', SOLVERS.values(), ids=SOLVERS)
+def test_never_worse_than_what_it_begins_from(solver: Solver, seed: int, rate: float) -> None:
+    cost, link = cost_of(seed), LinkModel(rate, rate, 1e-3, 1e-4)
+    others = [best(cost, link) for best in (best_local, best_offload, best_cut)]
+    found = solver(cost, link, budget=600, begin=[j.partition for j in others])
+    assert found.latency <= min(j.latency for j in others)
+    assert Judge(cost, link)(found.partition).latency == found.latency
+
+
+@pytest.mark.parametrize('solver', SOLVERS.values(), ids=SOLVERS)
+def test_the_same_seed_finds_the_same(solver: Solver) -> None:
+    cost = cost_of(11)
+    first, again = (solver(cost, LINK, seed=3, budget=700) for _ in range(2))
+    assert first == again
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=6, deadline=None)
+def test_the_search_is_as_good_as_brute_force(seed: int) -> None:
+    """All partitions of one or two stages with any share of ten, in one or two bands."""
+    cost = cost_of(seed, operators=3, rows=10)
+    judge = Judge(cost, LINK)
+    parts = list(product([k / 10 for k in range(11)], (1, 2), (1, 2)))
+    count = len(cost.split.operators)
+    best = min(judge(Partition((Stage(count, *part),))).latency for part in parts)
+    for stop, first, last in product(range(1, count), parts, parts):
+        stages = (Stage(stop, *first), Stage(count, *last))
+        best = min(best, judge(Partition(stages)).latency)
+    assert SOLVERS['search'](cost, LINK).latency <= best * 1.005
+
+
+@pytest.mark.parametrize('solver', SOLVERS.values(), ids=SOLVERS)
+def test_tells_how_far_it_is_and_stops_when_told(solver: Solver) -> None:
+    told: list[tuple[int, int]] = []
+    found = solver(cost_of(2), LINK, budget=500, progress=lambda *at: told.append(at))
+    assert told and told[-1] == (500, 500) and told == sorted(told)
+    early = solver(cost_of(2), LINK, budget=10**9, stop=lambda: True)
+    assert found.latency <= early.latency < 1.0
+
+
+def test_the_search_saves_energy_if_that_is_asked_for() -> None:
+    cost, aim = cost_of(5), EnergyUnderDeadline(XAVIER_NX, deadline=1.0)
+    fast, frugal = (SOLVERS['search'](cost, LINK, **given) for given in ({}, {'objective': aim}))
+    assert frugal.price == aim(Judge(cost, LINK)(frugal.partition), LINK)
+    assert frugal.price <= aim(Judge(cost, LINK)(fast.partition), LINK)
