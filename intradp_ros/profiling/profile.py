@@ -105,7 +105,7 @@ class Profile:
     `scale` corrects the sum of single operators to the measured time of the
     whole graph (`whole_seconds`), as caches are shared between operators.
     `encodings` has an entry for each value of the graph: what those encodings
-    do to it that this device has, and that make it smaller.
+    do to it that this device has, and that can carry it.
 
     The times are those of the kernels that `tuning` names: inferences must
     run by the same.
