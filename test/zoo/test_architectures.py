@@ -51,3 +51,13 @@ def test_answers_have_the_size_of_the_input(
         answers = factory()(torch.ones(shape, dtype=torch.uint8))
     answers = [answers] if isinstance(answers, torch.Tensor) else answers
     assert [tuple(a.shape) for a in answers] == wanted
+
+
+def test_both_sides_draw_the_same_weights() -> None:
+    torch.manual_seed(1)
+    first = depth().state_dict()
+    torch.manual_seed(2)
+    before = torch.random.get_rng_state()
+    second = depth().state_dict()
+    assert torch.equal(before, torch.random.get_rng_state())
+    assert all(torch.equal(first[name], second[name]) for name in first)
