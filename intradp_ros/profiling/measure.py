@@ -62,7 +62,7 @@ def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
         tuning = choose_tuning(split, inputs)
         lean = tuned(split, tuning)
         parts, whole = _measure(lean, inputs, budget, progress or _silent)
-        encodings = _encodings(split, inputs)
+        encodings = value_encodings(split, inputs)
     timings = tuple(OperatorTiming(tuple(p.region.rows for p in of_one),
                                    tuple(p.seconds for p in of_one)) for of_one in parts)
     total = sum(timing.seconds[-1] for timing in timings)
@@ -135,8 +135,8 @@ def _silent(done: int, count: int) -> None:
     """Show no progress."""
 
 
-def _encodings(split: SplitGraph, inputs: Sequence[torch.Tensor],
-               ) -> tuple[dict[str, EncodingTiming], ...]:
+def value_encodings(split: SplitGraph, inputs: Sequence[torch.Tensor],
+                    ) -> tuple[dict[str, EncodingTiming], ...]:
     """Return for each value what encodings do to it; nothing for records of folded ones."""
     found: list[dict[str, EncodingTiming]] = [{} for _ in split.rows]
     values = dict(zip(split.graph.inputs, inputs))
