@@ -6,7 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
+import pytest
+import torch
+from torch import nn
+
 from intradp_ros.graph.capture import capture
 from intradp_ros.operators.local_operator import SplitGraph
 from intradp_ros.operators.region import Region
@@ -19,9 +24,6 @@ from intradp_ros.operators.variants import (
     SEPARABLE,
     variants_of,
 )
-import pytest
-import torch
-from torch import nn
 
 packing = pytest.mark.skipif(not can_pack(), reason='this build of torch packs no weights')
 
