@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from intradp_ros.operators.aligned import aligned_split, operands_of
 from intradp_ros.operators.local_operator import Kind
@@ -15,7 +16,8 @@ Term = Sequence[Label]
 
 
 def labelled_split(
-        site: Site, terms: Sequence[Term], result: Term, kind: Kind = Kind.ROW) -> Split | None:
+        site: Site, terms: Sequence[Term], result: Term, free: Label | None = None,
+) -> Split | None:
     """
     Split an operator along a label that one of its split operands shares with the result.
 
@@ -23,18 +25,23 @@ def labelled_split(
     arguments name them; `result` those of all outputs.  Every operand that
     has a label of the result must line up with the result along it, or have
     size 1 there; an operand that lacks the label is needed whole.  Labels
-    that are not in the result are those worked along.  Return None if no
-    operand is split along a label of the result, or there is an operand
-    without labels.
+    that are not in the result are those worked along.
+
+    Of several operands that are split along different labels the largest one
+    leads.  If all are split along labels worked along, the operator is
+    global; its output is cut along `free`, or stays unsplit where that is
+    None.  Return None in that case, or if there is an operand without labels.
     """
     operands = operands_of(site)
     if len(operands) != len(terms):
         return None
-    for operand, term in zip(operands, terms):
-        dim = site.split_dim(operand)
-        if dim is not None and term[dim] in result:
-            return split_label(site, terms, result, term[dim], kind)
-    return None
+    split = [
+        (prod(site.shape(x)), -k, term[dim]) for k, (x, term) in enumerate(zip(operands, terms))
+        if (dim := site.split_dim(x)) is not None]
+    kept = [entry for entry in split if entry[2] in result]
+    if kept:
+        return split_label(site, terms, result, max(kept)[2])
+    return split_label(site, terms, result, free, Kind.GLOBAL) if split and free else None
 
 
 def split_label(

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
-from single_operator import check_global, check_local, Parameter, Single
+from single_operator import check_global, check_local, check_yields_rows, Parameter, Single
 import torch
 
 from intradp_ros.operators.local_operator import Kind
@@ -75,7 +75,7 @@ def test_gather_is_local_elsewhere_and_along_its_index() -> None:
 
     check_local(single(1, x, index), 2)
     check_local(single(-3, x, Parameter(index)), 3)
-    check_global(single(2, x, Parameter(places(7, 1, 4, 3, 5))), 2)
+    assert check_yields_rows(single(2, x, Parameter(places(7, 1, 4, 3, 5))), 2).rows == 3
     local = check_local(single(1, tensor(1, 6, 2), places(6, 1, 9, 2)), 1)
     assert [row_map(Region(2, 3)) for row_map in local.maps] == [Region(0, 6), Region(2, 3)]
 
