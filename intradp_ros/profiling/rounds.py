@@ -53,12 +53,14 @@ def bind(split: SplitGraph, op: LocalOperator, region: Region, overwrites: bool)
 
 def bind_whole(split: SplitGraph) -> tuple[BoundOperator, ...]:
     """Bind all operators to all of their rows."""
-    last = {v: readers[-1] for v, readers in split.graph.consumers.items() if readers}
+    kept = set(split.graph.output_values)
+    last = {v: readers[-1] for v, readers in split.graph.consumers.items()
+            if readers and v not in kept}
     may = overwritable(split)
     bound = []
     for op in split.operators:
         inputs = op.operator.inputs
-        free = tuple({v for v in inputs if last[v] == op.operator.id})
+        free = tuple({v for v in inputs if last.get(v) == op.operator.id})
         overwrites = op.operator.id in may and inputs[0] in free
         kernel = bind(split, op, Region(0, op.rows), overwrites)
         bound.append(BoundOperator(op, kernel, free, overwrites))
