@@ -6,9 +6,10 @@ What the runtime costs on top of the model itself.
 
 The whole model on one side of an in-process pair, against the plain eager
 module, at one thread: ``local`` runs everything on the robot, ``offload``
-everything on the server, over a link that is as fast as memory.  Eager and
-shared inferences take turns (A B A B), so that whatever else the machine does
-hits both; the overhead is the median of the differences of neighbours.
+everything on the server, over a link that is as fast as memory, both by the
+kernels that profiling chooses.  Eager and shared inferences take turns
+(A B A B), so that whatever else the machine does hits both; the overhead is
+the median of the differences of neighbours.
 Target: at most 5 % and 1 ms over the eager module.
 """
 from __future__ import annotations
@@ -33,6 +34,7 @@ from intradp_ros.planning.baselines import LOCAL, OFFLOAD
 from intradp_ros.planning.book import Entry, ScheduleBook
 from intradp_ros.planning.partition import local, offload
 from intradp_ros.profiling.device import device_name, prepare_process
+from intradp_ros.profiling.tune import choose_tuning
 
 MODELS = {
     'hed 160x384': ModelSpec('intradp_ros.zoo.hed:hed', (1, 3, 160, 384), torch.uint8),
@@ -95,6 +97,8 @@ def measure(spec: ModelSpec, repeats: int) -> dict[str, dict[str, float | bool]]
     torch.manual_seed(0)
     module, inputs = spec.module(), (spec.example(),)
     model = share_module(module, inputs)
+    with torch.inference_mode():
+        model = model.tuned(choose_tuning(model.split, inputs))
 
     def eager() -> object:
         with torch.inference_mode():
