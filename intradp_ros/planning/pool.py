@@ -6,6 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+import math
+
+import numpy as np
 
 from intradp_ros.planning.baselines import (
     best_cut,
@@ -20,12 +23,21 @@ from intradp_ros.planning.baselines.dsccs import min_cut
 from intradp_ros.planning.baselines.spso_ga import DEADLINE, spso_ga
 from intradp_ros.planning.cost import CostModel, LinkModel
 from intradp_ros.planning.encodings import assuming, best_encodings, encoded
-from intradp_ros.planning.energy import energy, latency, Objective, pareto_front
+from intradp_ros.planning.energy import (
+    energy,
+    EnergyUnderDeadline,
+    latency,
+    Objective,
+    pareto_front,
+)
 from intradp_ros.planning.judge import Judge
-from intradp_ros.planning.partition import local, offload, Partition, Stage
+from intradp_ros.planning.partition import local, offload, Partition
 from intradp_ros.planning.search import search
 from intradp_ros.planning.simulator import Simulation
 from intradp_ros.profiling.profile import PowerStates, XAVIER_NX
+
+# Partitions that are judged for each point of a front.
+_FRONT_BUDGET = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,25 +114,25 @@ def baselines(cost: CostModel, link: LinkModel, aim: Aim) -> dict[str, Partition
 
 
 def front(cost: CostModel, link: LinkModel, aim: Aim, known: Mapping[str, Candidate],
-          steps: int = 10) -> list[Candidate]:
+          steps: int = 6) -> list[Candidate]:
     """
-    Return schedules such that nothing known is both faster and more frugal, by latency.
+    Return schedules of which none is beaten in both latency and energy, by latency.
 
-    Tried beside the `known` ones: these with more, and with less, of the rows
-    on the server, and one stage in bands with any share of them.
+    They are the best of the `known` ones and of what the search finds for the
+    least energy, at all and within `steps` deadlines up to what that takes.
     """
-    price = Prices(cost, link, aim)
-    count = len(cost.split.operators)
-    tried = [c.partition for c in known.values()]
-    for step in range(steps + 1):
-        share = step / steps
-        tried += [Partition((Stage(count, share, bands, 4 * bands),)) for bands in (1, 2)]
-        tried += [_shifted(c.partition, f * share) for c in known.values() for f in (-1.0, 1.0)]
-    return list(pareto_front(map(price, tried), lambda c: (c.played.latency, c.joules)))
+    encodings = best_encodings(cost, link, aim.lossy)
+    assumed, price = assuming(cost, encodings), Prices(cost, link, aim)
+    found = list(known.values())
 
+    def frugal(deadline: float) -> Candidate:
+        solved = search(assumed, link, seed=aim.seed, budget=_FRONT_BUDGET,
+                        objective=EnergyUnderDeadline(aim.power, deadline),
+                        begin=[replace(c.partition, encodings=()) for c in found])
+        return price(encoded(cost.split, solved.partition, encodings))
 
-def _shifted(partition: Partition, shift: float) -> Partition:
-    """Move the border of every stage that has one."""
-    return replace(partition, stages=tuple(
-        replace(stage, share=round(min(1.0, max(0.0, stage.share + shift)), 4))
-        if 0 < stage.share < 1 else stage for stage in partition.stages))
+    found.append(frugal(math.inf))
+    first = min(c.played.latency for c in found)
+    for deadline in np.geomspace(first, found[-1].played.latency, steps + 1)[:-1]:
+        found.append(frugal(float(deadline)))
+    return list(pareto_front(found, lambda c: (c.played.latency, c.joules)))

@@ -18,7 +18,7 @@ from intradp_ros.planning.bounds import least_seconds, lower_bound, Relaxation
 from intradp_ros.planning.cost import CostModel, LinkModel
 from intradp_ros.planning.lowering import lower
 from intradp_ros.planning.meetings import find_meetings
-from intradp_ros.planning.partition import local, offload, Partition, Stage
+from intradp_ros.planning.partition import local, offload, Pace, Partition, Stage
 from intradp_ros.planning.reading import lines_under, needed_rows, operator_rows
 from intradp_ros.planning.schedule import ROBOT, SERVER
 from intradp_ros.planning.simulator import simulate
@@ -49,18 +49,21 @@ def partitions(draw: st.DrawFn, count: int) -> Partition:
     stops = sorted(draw(st.sets(st.integers(1, count), max_size=4)) | {count})
     share = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1))
     bands = st.sampled_from([1, 1, 2, 4])
-    return Partition(tuple(Stage(stop, draw(share), draw(bands), draw(bands)) for stop in stops))
+    pace = st.builds(Pace, st.sampled_from([0.5, 1.0, 2.0]), st.booleans(), st.booleans())
+    return Partition(tuple(
+        Stage(stop, draw(share), draw(bands), draw(bands), draw(pace), draw(pace))
+        for stop in stops))
 
 
 @given(st.integers(0, 10**6), st.integers(1, 12), st.sampled_from([6, 24, 40]),
        st.sampled_from([0.0, 1e-3, 4e-3]), st.floats(0.02, 20), st.floats(0.2, 1),
-       st.sampled_from([0.0, 1e-3]), st.data())
+       st.sampled_from([0.0, 1e-3]), st.booleans(), st.data())
 @settings(max_examples=120, deadline=None)
 def test_no_schedule_is_below_the_bound(seed: int, count: int, rows: int, server: float,
-                                        mbps: float, up: float, delay: float,
+                                        mbps: float, up: float, delay: float, shared: bool,
                                         data: st.DataObject) -> None:
     cost = random_cost(random_split_graph(seed, count, rows), seed, server)
-    link = LinkModel(up * mbps * 125e3, mbps * 125e3, delay, delay / 10)
+    link = LinkModel(up * mbps * 125e3, mbps * 125e3, delay, delay / 10, shared)
     bound = lower_bound(cost, link)
     tried = [data.draw(partitions(count)) for _ in range(8)]
     for partition in (local(count), offload(count), *tried):
