@@ -7,7 +7,10 @@ The order in which a side computes its rows: stage by stage, band by band.
 A band either asks backwards for what is needed to have so many of the rows
 that leave the stage, or goes forwards as far as so many of the rows that
 enter it allow.  Either way it takes only rows that the bands before it have
-not computed, so that no row is computed twice.  Rows are counted from the
+not computed, so that no row is computed twice.  No band makes a total of
+records before the side has folded all its rows of this and of all earlier
+reductions of the stage: both sides then meet at the totals in the same order,
+and cannot wait for each other for ever.  Rows are counted from the
 end at which a stage begins: from the first one, or, upward, from the last.
 """
 from __future__ import annotations
@@ -69,14 +72,32 @@ def _leaves(t: Tables, w: Work, i: int) -> bool:
     return False
 
 
+def _folds(t: Tables, i: int) -> bool:
+    """Tell whether an operator makes records."""
+    for k in range(t.x[t.makes + i], t.x[t.makes + i + 1]):
+        if t.x[t.record_bytes + t.x[t.made + k]]:
+            return True
+    return False
+
+
+def _is_record(t: Tables, read: int, begin: int) -> bool:
+    """Tell whether what is read are records that the stage makes."""
+    value = t.x[t.read_value + read]
+    return t.x[t.record_bytes + value] > 0 \
+        and t.x[t.producer + value] >= begin  # type: ignore[no-any-return]
+
+
 def _ask_backwards(t: Tables, w: Work, begin: int, end: int, side: int, upward: int,
                    fraction: float) -> None:
     """How far each operator must be when `fraction` of what leaves is there."""
+    total = False
     for i in range(end - 1, begin - 1, -1):
         count = _count(t, w, i, side)
         if count == 0:
             continue
-        if _leaves(t, w, i):
+        if total and _folds(t, i):
+            w.x[w.goal + i] = count
+        elif _leaves(t, w, i):
             w.x[w.goal + i] = max(w.x[w.goal + i], int(count * fraction))
         if w.x[w.goal + i] == w.x[w.progress + i]:
             continue
@@ -85,6 +106,9 @@ def _ask_backwards(t: Tables, w: Work, begin: int, end: int, side: int, upward: 
         for read in range(t.x[t.reads + i], t.x[t.reads + i + 1]):
             source = t.x[t.producer + t.x[t.read_value + read]]
             if source < begin:
+                continue
+            if _is_record(t, read, begin):
+                total = True
                 continue
             a, b = need_lo(t, read, lo, hi), need_hi(t, read, lo, hi)
             if b > a:
@@ -114,13 +138,17 @@ def _find_edges(t: Tables, w: Work, begin: int, end: int, side: int) -> None:
 def _go_forwards(t: Tables, w: Work, begin: int, end: int, side: int, upward: int,
                  fraction: float) -> None:
     """How far each operator gets when `fraction` of what enters is there."""
+    unfolded = False
     for i in range(begin, end):
         goal = _count(t, w, i, side)
         for read in range(t.x[t.reads + i], t.x[t.reads + i + 1]):
-            if goal > w.x[w.progress + i]:
+            if _is_record(t, read, begin):
+                goal = w.x[w.progress + i] if unfolded else goal
+            elif goal > w.x[w.progress + i]:
                 limit = _limit(t, w, t.x[t.read_value + read], begin, side, upward, fraction)
                 goal = _reach(t, w, i, read, side, upward, goal, limit)
         w.x[w.goal + i] = goal
+        unfolded = unfolded or (goal < _count(t, w, i, side) and _folds(t, i))
 
 
 def _limit(t: Tables, w: Work, value: int, begin: int, side: int, upward: int,

@@ -79,7 +79,11 @@ def _compute(t: Tables, w: Work, i: int, side: int, own_lo: int, own_hi: int) ->
 
 
 def _ask(t: Tables, w: Work, i: int, side: int, begin: int) -> None:
-    """Add what an operator's rows read, of its own stage (from `begin`) and of earlier ones."""
+    """
+    Add what an operator's rows read, of its own stage (from `begin`) and of earlier ones.
+
+    Records cross also inside a stage: each side folds the rows that it owns.
+    """
     lo, hi = w.x[w.done_lo + side * t.operators + i], w.x[w.done_hi + side * t.operators + i]
     if hi <= lo:
         return
@@ -89,7 +93,7 @@ def _ask(t: Tables, w: Work, i: int, side: int, begin: int) -> None:
             continue
         value = t.x[t.read_value + read]
         at = side * t.values + value
-        if t.x[t.producer + value] >= begin:
+        if t.x[t.producer + value] >= begin and not t.x[t.record_bytes + value]:
             w.x[w.near_lo + at] = min(w.x[w.near_lo + at], a)
             w.x[w.near_hi + at] = max(w.x[w.near_hi + at], b)
         else:
@@ -99,7 +103,9 @@ def _ask(t: Tables, w: Work, i: int, side: int, begin: int) -> None:
 
 def _lack(t: Tables, w: Work, value: int, side: int) -> None:
     """
-    Rows a side reads from an earlier stage and did not compute (M_i and N_i).
+    Rows that a side reads from an earlier stage, or as records, and did not compute.
+
+    They are the paper's M_i and N_i.
 
     What a side computed lies at one end of the value or covers what it
     reads, so the rest is one region.  The robot has the inputs.
