@@ -9,7 +9,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
-from single_operator import check_folded, check_global, check_local, Parameter, Single
+from single_operator import (
+    check_folded,
+    check_global,
+    check_local,
+    check_yields_rows,
+    Parameter,
+    Single,
+)
 import torch
 
 from intradp_ros.operators.local_operator import Kind
@@ -76,7 +83,15 @@ def test_mask_that_hides_by_booleans_is_cut_with_the_queries() -> None:
 
 def test_queries_that_carry_no_rows_gather_them_as_records() -> None:
     learned = Parameter(tensor(1, 2, 3, 4))
-    check_folded(Single(ATTENTION, learned, tensor(1, 2, 7, 4), tensor(1, 2, 7, 4)), 2)
+    key, value = tensor(1, 2, 30, 4), tensor(1, 2, 30, 4) + 1
+    split = check_folded(Single(ATTENTION, learned, key, value), 2)
+    assert split.operators[-1].rows == 3, 'any of the queries can be had from all records'
+
+
+def test_queries_without_rows_need_all_keys_that_cannot_be_taken_apart() -> None:
+    learned, key, value = Parameter(tensor(1, 4, 3, 4)), tensor(1, 2, 7, 4), tensor(1, 2, 7, 4)
+    assert check_yields_rows(Single(ATTENTION, learned, key, value, enable_gqa=True), 2).rows == 3
+    check_global(Single(ATTENTION, learned, key, value, None, 0.0, True, enable_gqa=True), 2)
 
 
 def test_rows_among_the_features_are_local_in_the_values_only() -> None:

@@ -36,7 +36,7 @@ def split_attention(site: Site) -> Split | None:
     if call.argument('attn_mask') is not None:
         terms.append(_term(site, call.argument('attn_mask'), ['queries', 'keys']))
     result = [*trailing(len(site.output_shape) - 2), 'queries', 'values']
-    split = labelled_split(site, terms, result)
+    split = labelled_split(site, terms, result, 'queries')
     if split is None or split.dim is None:
         return None
     along = result[split.dim]
