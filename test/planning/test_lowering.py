@@ -17,9 +17,10 @@ from intradp_ros.execution.mailbox import Mailbox
 from intradp_ros.execution.program import compile_program
 from intradp_ros.execution.timeline import Recorder
 from intradp_ros.operators.local_operator import SplitGraph
+from intradp_ros.operators.region import Region
 from intradp_ros.planning.lowering import lower
 from intradp_ros.planning.partition import Pace, Partition, Stage
-from intradp_ros.planning.schedule import Compute, Receive, ROBOT, Schedule, Send, SERVER
+from intradp_ros.planning.schedule import Compute, Receive, ROBOT, Schedule, Send, SERVER, Step
 
 
 @st.composite
@@ -111,6 +112,46 @@ def test_records_cross_as_they_were_computed(case: tuple[SplitGraph, Partition])
             regions = regions + [t.region for t in crossing if t.target == side]
             rows = Counter(row for region in regions for row in range(*region))
             assert max(rows.values(), default=1) == 1
+
+
+@given(st.integers(0, 10**6), st.data())
+@settings(max_examples=100, deadline=None)
+def test_sides_that_meet_often_never_wait_for_each_other(seed: int, data: st.DataObject) -> None:
+    split = random_split_graph(seed, 24, folds=0.5)
+    pace = st.builds(Pace, st.sampled_from([1.0, 3.0]), st.booleans(), st.booleans())
+    bands, share = st.integers(1, 5), st.floats(0, 1)
+    stops = sorted(data.draw(st.sets(st.integers(1, 24), max_size=2)) | {24})
+    partition = Partition(tuple(
+        Stage(stop, data.draw(share), data.draw(bands), data.draw(bands), data.draw(pace),
+              data.draw(pace)) for stop in stops))
+    assert all(not left for left in played(lower(split, partition)).values())
+
+
+def played(schedule: Schedule) -> dict[str, list[Step]]:
+    """Return what is left of the programs when no side can go on."""
+    left = {side: list(program) for side, program in schedule.programs.items()}
+    sent: set[int] = set()
+    going = True
+    while going:
+        going = False
+        for steps in left.values():
+            while steps and not (isinstance(steps[0], Receive) and steps[0].transfer not in sent):
+                step = steps.pop(0)
+                sent |= {step.transfer} if isinstance(step, Send) else set()
+                going = True
+    return left
+
+
+def test_both_sides_share_a_reduction_within_a_stage() -> None:
+    split = next(s for s in (random_split_graph(seed, 4, folds=0.9) for seed in range(99))
+                 if len(s.folded) == 1)
+    (value,) = split.folded
+    adding, rows = split.graph.producer[value], split.rows[value]
+    schedule = lower(split, Partition((Stage(4, 0.5),)))
+    folded = [s.region for program in schedule.programs.values() for s in program
+              if isinstance(s, Compute) and s.operator == adding]
+    assert sorted(folded) == [Region(0, rows // 2), Region(rows // 2, rows)]
+    assert {t.region for t in schedule.transfers if t.value == value} <= set(folded)
 
 
 def test_a_share_of_one_needs_no_server() -> None:
