@@ -166,9 +166,10 @@ def entries(setting: Setting, points: Sequence[Point]) -> list[Entry]:
                         else math.sqrt(a.mbps * b.mbps))
         ends.append(math.inf)
         for point, low, high in zip(points, ends, ends[1:]):
-            candidate = point.found[strategy]
+            candidate = point.found[strategy]  # its range holds it, whatever the logarithm lost
             found.append(Entry(point.mbps, strategy, candidate.played.latency,
-                               candidate.partition, candidate.joules, low, high))
+                               candidate.partition, candidate.joules,
+                               min(low, point.mbps), max(high, point.mbps)))
     return sorted(found, key=lambda e: (e.mbps, STRATEGIES.index(e.strategy)))
 
 
