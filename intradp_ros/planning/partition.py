@@ -52,7 +52,8 @@ class Stage:
     Operators up to `stop` (exclusive) between two exchanges of rows.
 
     Inside a stage each side computes all rows it needs itself, halos
-    included; at its end rows are exchanged.  The robot owns the first
+    included, and only records of reductions are exchanged; at its end rows
+    are.  The robot owns the first
     `share` of the rows of every value that leaves the stage, the server the
     others.  A side computes its part in `robot_bands` or `server_bands`
     pieces, so that rows are sent while others are still computed.
