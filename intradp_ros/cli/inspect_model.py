@@ -28,7 +28,7 @@ rows) only records meet, one of each part, from which the total follows.  The la
 the model can be computed on two sides at once.
 
 Without --axis the input is split along the dimension that divides the most work; of those within
-1 % of it, the one where the fewest bytes change sides if each side keeps half of every value.
+3 % of it, the one where the fewest bytes change sides if each side keeps half of every value.
 
 {MODEL_HELP}"""
 

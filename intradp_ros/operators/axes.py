@@ -16,7 +16,7 @@ from intradp_ros.operators.site import normal_dim
 
 _MOST_COLOURS = 4
 _COARSEST = 32
-_SHARE_STEP = 0.01
+_SHARE_STEP = 0.03
 
 Shape = tuple[int, ...]
 
@@ -71,7 +71,8 @@ def best_first(candidates: Sequence[AxisCandidate]) -> tuple[AxisCandidate, ...]
     """
     Order candidates: the fewest bytes exchanged among those that divide most work.
 
-    Shares that are less than 1 % below the best one count as equal to it.
+    Shares that are less than 3 % below the best one count as equal to it: so
+    much hangs on how many rows the coarsest values happen to have.
     Equal in bytes, too, the longer axis comes first, then the earlier one.
     """
     best = max((c.share for c in candidates), default=0.0)

@@ -66,7 +66,7 @@ def axis_candidates(graph: OperatorGraph) -> tuple[AxisCandidate, ...]:
     """
     Split a graph along each dimension of the leading input that is worth it, best first.
 
-    The best one is, of those that divide the most work (to 1 %), the one that
+    The best one is, of those that divide the most work (to 3 %), the one that
     needs the fewest bytes from the other side; see `axes.best_first`.
     """
     return _judged(graph, _axes(graph))

@@ -10,6 +10,7 @@ import threading
 
 import networks
 import pytest
+import reshaping_networks
 import torch
 from torch import nn
 
@@ -33,6 +34,10 @@ NETWORKS = {
     'googlenet': (networks.GoogLeNet, (1, 3, 101, 119)),
     'volume': (networks.VolumeNet, (1, 1, 12, 10, 14)),
     'borders': (networks.Borders, (1, 3, 9, 8)),
+    'shifted windows': (reshaping_networks.Swin, (1, 3, 72, 104)),
+    'tokens': (lambda: reshaping_networks.VisionTransformer(24), (1, 3, 32, 48)),
+    'patches': (reshaping_networks.Unfolded, (1, 3, 32, 64)),
+    'levels': (reshaping_networks.Levels, (1, 3, 40, 56)),
 }
 
 
