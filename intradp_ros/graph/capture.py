@@ -25,6 +25,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from intradp_ros.graph.blame import blame_submodule
 from intradp_ros.graph.compare import explained_by_rounding
+from intradp_ros.graph.constant_numbers import settle_numbers
 from intradp_ros.graph.errors import CaptureError
 from intradp_ros.graph.example_call import example_call, ExampleCall, FlatModel
 from intradp_ros.graph.fx_import import import_program, Imported, PREFIX
@@ -137,7 +138,8 @@ def _export(module: nn.Module, *arguments: Any) -> ExportedProgram:
     # convolutions, attention, norms and pools whole.
     program = export(module, arguments, strict=False)
     functional: ExportedProgram = program.run_decompositions({})
-    return functional
+    settled = settle_numbers(functional)
+    return functional if settled is None else _export(settled, *arguments)
 
 
 _IMPORTERS: dict[str, Callable[[FlatModel, ExampleCall], Imported]] = {
