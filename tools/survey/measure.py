@@ -20,17 +20,18 @@ from intradp_ros.cli.errors import CommandError
 from intradp_ros.cli.inspect_model import inspection
 from intradp_ros.cli.subject import captured, Subject
 from intradp_ros.cli.verify_model import precisions, unsplit
-from intradp_ros.graph.operator_graph import OperatorGraph, ParameterRef, ValueRef
+from intradp_ros.graph.interpreter import run_graph
+from intradp_ros.graph.operator_graph import ParameterRef, ValueRef
 from intradp_ros.operators.calibrate import calibrate, reactions
 from intradp_ros.operators.local_operator import Kind
-from intradp_ros.operators.verify import verify
+from intradp_ros.operators.verify import output_error, verify
 from survey.architectures import Architecture
 from survey.sources import build
 
 Record = dict[str, Any]
 PARTS = 3
 INPUTS = 5
-SELECTIONS = ('topk', 'sort', 'argsort', 'argmax', 'argmin')
+UNDECIDED = 1e-5
 LEAST_REACTION = 1e-3
 NOTEWORTHY = 0.005
 """Share of operations or bytes from which a whole operator is listed."""
@@ -95,22 +96,25 @@ def _trial(subject: Subject, architecture: Architecture, seed: int) -> Record:
     """
     Verify on another input than the captured one, and say how far the outputs react.
 
-    Where a model selects (the best of its proposals, say), rounding turns over
-    what is nearly equal, and outputs change places.  If such a model is exact
-    in double but not in its own precision, further inputs are tried: an error
-    of the split would show with any.
+    With random weights some outputs are nearly undecided: where a model
+    selects the best of its proposals, or attends to one of several nearly
+    equal keys, the unsplit model's own rounding shows.  Such an input says
+    nothing of the split in the model's own precision, and another one is
+    tried; an error of the split would show with any.
     """
     for number in range(1, INPUTS + 1):
-        inputs = architecture.inputs(seed + number)
-        subject = replace(subject, inputs=inputs)
+        subject = replace(subject, inputs=architecture.inputs(seed + number))
         record = _errors(subject, seed)
-        if record['exact'] or not (record['double_exact'] and _selects(subject.graph)):
+        if record['exact'] or not record['double_exact'] or _rounding(subject) < UNDECIDED:
             break
     return {'reacts': _least(subject), 'inputs_tried': number, **record}
 
 
-def _selects(graph: OperatorGraph) -> bool:
-    return any(op.target.split('.')[1] in SELECTIONS for op in graph.operators)
+def _rounding(subject: Subject) -> float:
+    """Return the largest difference of the unsplit graph in its own precision and in double."""
+    wide, narrow = ([torch.as_tensor(x) for x in run_graph(split.graph, inputs)]
+                    for _, split, inputs in precisions(subject))
+    return max(output_error('', a, b).relative for a, b in zip(narrow, wide))
 
 
 def _least(subject: Subject) -> float:
