@@ -27,6 +27,7 @@ COMMANDS = {
     'profile': ('profile_model', 'measure how long the operators take on this machine'),
     'plan': ('plan_model', 'compute the schedule book for a robot and a server'),
     'run': ('run_model', 'share inferences in this process, over a link of a given bandwidth'),
+    'bench': ('bench', 'compare systems on emulated devices, over DDS and a replayed link'),
     'demo': ('demo', 'robot, server and planner as ROS 2 nodes on a real video'),
 }
 
@@ -34,7 +35,7 @@ DESCRIPTION = """\
 Share one inference of a deep-learning model between a robot and a server, exactly.
 
 Rows of a value (lines of an image, say) are computed on both sides at once, and the result is
-the unsplit model's.  These commands need no ROS, save for demo."""
+the unsplit model's.  These commands need no ROS, save for bench and demo."""
 
 EPILOG = """\
 in this order a model becomes known:

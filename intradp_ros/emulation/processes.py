@@ -70,6 +70,11 @@ class Command:
                 **self.environment}
 
 
+def module_arguments(module: str, *words: str) -> list[str]:
+    """Return the command line of a Python module of the installed package."""
+    return [sys.executable, '-c', _RUN_MODULE, module, *words]
+
+
 def ros_arguments(module: str, *, node: str = '', namespace: str = '',
                   parameters: Mapping[str, Any] | None = None,
                   parameter_files: Sequence[Path] = (),
@@ -84,7 +89,7 @@ def ros_arguments(module: str, *, node: str = '', namespace: str = '',
     """
     rules = dict(remappings or {})
     rules |= {key: value for key, value in (('__node', node), ('__ns', namespace)) if value}
-    words = [sys.executable, '-c', _RUN_MODULE, module, '--ros-args']
+    words = module_arguments(module, '--ros-args')
     for path in parameter_files:
         words += ['--params-file', str(path)]
     for name, value in (parameters or {}).items():

@@ -1,0 +1,140 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+One side of a trial as a process: ``python -m intradp_ros.testbed.side robot TRIAL.json``.
+
+Lines that begin with ``phase`` on standard output tell the process that runs
+the trial where it is.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+import signal
+import sys
+import threading
+import time
+
+from intradp_ros.dds.channel import DdsChannel
+from intradp_ros.dds.standalone import standalone_context
+from intradp_ros.emulation.device import DeviceClock, emulated
+from intradp_ros.execution.catalogue import example_inputs, ModelSpec
+from intradp_ros.execution.model import SharedModel
+from intradp_ros.execution.outcome import Outcome
+from intradp_ros.execution.patience import PatiencePolicy
+from intradp_ros.execution.robot import RobotClient
+from intradp_ros.execution.server import OffloadServer
+from intradp_ros.link.predictor import make_predictor
+from intradp_ros.planning.book import ScheduleBook
+from intradp_ros.profiling.device import prepare_process
+from intradp_ros.profiling.profile import Profile
+from intradp_ros.testbed.trial import Phase, save_seen, Seen, Trial
+
+READY_TIMEOUT = 120.0  # seconds for a session, and for a first measurement of the link
+WARM_UP = 2
+#: Links of the traces have short outages; the systems, not the policy, are compared.
+PATIENCE = PatiencePolicy(silence=1.0, late_factor=4.0, late_slack=0.5)
+
+
+def say(text: str) -> None:
+    """Tell whoever runs the trial."""
+    print(f'phase {text}', flush=True)
+
+
+def load(trial: Trial, side: str) -> SharedModel:
+    """Return the model on this side's emulated device."""
+    model = ModelSpec.parse(trial.model).load(trial.axis)
+    profile = Profile.from_json(Path(trial.profiles[side]).read_text())
+    if profile.digest != model.digest:
+        raise ValueError(f'{trial.profiles[side]} is the profile of another model')
+    tables = [timing.table(op.rows) * profile.scale
+              for timing, op in zip(profile.timings, model.split.operators)]
+    return emulated(model, tables, DeviceClock())
+
+
+@contextmanager
+def channel(trial: Trial, side: str) -> Iterator[DdsChannel]:
+    """Open this side's channel."""
+    with standalone_context() as context:
+        opened = DdsChannel(context, trial.name, side, chunk_bytes=trial.chunk_bytes)
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+
+def serve(trial: Trial) -> None:
+    """Serve until a signal ends the process."""
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    model = load(trial, 'server')
+    with channel(trial, 'server') as opened:
+        server = OffloadServer(opened, {model.digest: model}, print)
+        say('serving')
+        ended.wait()
+        server.close()
+
+
+def play(trial: Trial) -> None:
+    """Run all phases and write what was seen."""
+    model = load(trial, 'robot')
+    with channel(trial, 'robot') as opened:
+        client = RobotClient(model, opened, make_predictor(trial.predictor), print,
+                             patience=PATIENCE)
+        try:
+            seen = [run_phase(client, phase) for phase in trial.phases]
+        finally:
+            client.close()
+    save_seen(seen, Path(trial.output))
+    say('done')
+
+
+def run_phase(client: RobotClient, phase: Phase) -> Seen:
+    """Let one system infer, frame after frame, from when the link begins its trace."""
+    inputs = example_inputs(client.model)
+    client.use_book(ScheduleBook.load(Path(phase.book)))
+    wait_ready(client)
+    for _ in range(WARM_UP):
+        client.infer(inputs, strategy=phase.strategy)
+    say(f'begin {phase.system}')
+    seen, begin = Seen(phase.system), time.monotonic()
+    while time.monotonic() - begin < phase.seconds or len(seen.at) < phase.frames:
+        at, rate = time.monotonic() - begin, client.predicted_rate
+        note(seen, at, rate * 8e-6, client.infer(inputs, strategy=phase.strategy))
+    say(f'end {phase.system}')
+    return seen
+
+
+def wait_ready(client: RobotClient) -> None:
+    """Wait until both sides have the book and the link was measured."""
+    end = time.monotonic() + READY_TIMEOUT
+    while not (client.connection.alive and client.predicted_rate > 0):
+        if time.monotonic() > end:
+            raise TimeoutError('robot and server do not come together: '
+                               f'{client.connection.state.value} {client.connection.refusal}')
+        time.sleep(0.02)
+
+
+def note(seen: Seen, at: float, rate: float, outcome: Outcome) -> None:
+    """Add one inference to what was seen."""
+    stats = outcome.stats
+    seen.at.append(at)
+    seen.rate.append(rate)
+    for name in ('latency', 'predicted', 'schedule', 'shared', 'recovered', 'compute', 'waiting',
+                 'bytes_up', 'bytes_down', 'energy'):
+        getattr(seen, name).append(getattr(stats, name))
+
+
+def main() -> None:
+    """Run the side that the command line names."""
+    side, path = sys.argv[1:]
+    prepare_process()
+    trial = Trial.load(Path(path))
+    {'robot': play, 'server': serve}[side](trial)
+
+
+if __name__ == '__main__':
+    main()

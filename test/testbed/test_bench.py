@@ -1,0 +1,68 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""A whole run of the testbed: processes, DDS, a shaped link with a trace, emulated devices."""
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from intradp_ros.cli.main import main
+from intradp_ros.profiling.profile import Profile
+from intradp_ros.testbed.trial import load_seen
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason='network namespaces need root')
+MODEL = ('intradp_ros.zoo.dense:depth', '--input', '1x3x96x128', '--dtype', 'uint8')
+SYSTEMS = ('local', 'offload', 'shared')
+
+
+def profiles(folder: Path) -> tuple[str, ...]:
+    """Measure here, and make of it a robot that takes 60 ms and a server that takes 6 ms."""
+    measured = folder / 'here.json'
+    assert main(['profile', *MODEL, '-o', str(measured)]) == 0
+    words: list[str] = []
+    for side, seconds in (('robot', 0.06), ('server', 0.006)):
+        data = json.loads(measured.read_text())
+        scale = data['scale'] * seconds / data['whole_seconds']
+        data.update(device=f'an imagined {side}', scale=scale, whole_seconds=seconds)
+        path = folder / f'{side}.json'
+        path.write_text(json.dumps(data))
+        assert Profile.from_json(path.read_text()).whole_seconds == seconds
+        words += [f'--{side}-profile', str(path)]
+    return tuple(words)
+
+
+@needs_root
+def test_systems_on_a_trace(tmp_path: Path) -> None:
+    trace = tmp_path / 'link.csv'
+    trace.write_text('t_seconds,Mbps\n0,40\n1,20\n2,40\n')
+    out = tmp_path / 'out'
+    assert main(['bench', *MODEL, *profiles(tmp_path), '--link', str(trace), '--seconds', '3',
+                 '--systems', *SYSTEMS, '--out', str(out)]) == 0
+    report = json.loads((out / 'report.json').read_text())
+    rows = report['systems']
+    assert set(rows) == set(SYSTEMS) and report['bounds_ms']
+    assert all(rows[system]['frames'] >= 3 for system in SYSTEMS)
+    seen = {s.system: s for s in load_seen(out / 'seen.json')}
+    assert max(seen['local'].bytes_up) == 0 and max(seen['offload'].bytes_up) == 3 * 96 * 128
+    assert (out / 'trace.png').stat().st_size > 10_000
+    # An operator cannot take less than its profile says.
+    assert rows['local']['median_ms'] > 59.0
+
+
+def test_a_link_that_is_never_there_is_refused(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(['bench', *MODEL, *profiles(tmp_path), '--link', '0', '--out',
+                 str(tmp_path / 'out')]) == 2
+    assert 'never carries anything' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('words, text', [
+    (['--link', '20'], 'profile is missing'), (['--link', '20', '--seconds', '0'], 'above 0')])
+def test_what_cannot_be_run_is_refused(
+        words: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(['bench', *MODEL, *words, '--out', str(tmp_path / 'out')]) == 2
+    assert text in capsys.readouterr().err
