@@ -8,8 +8,11 @@ import pytest
 from single_operator import check_global, check_local, Parameter, Single
 import torch
 
+from intradp_ros.graph.capture import capture
 from intradp_ros.operators.local_operator import Kind
 from intradp_ros.operators.region import Region
+from intradp_ros.operators.split_graph import split_graph
+from intradp_ros.operators.verify import verify
 
 
 def tensor(*shape: int) -> torch.Tensor:
@@ -101,3 +104,14 @@ def test_batch_norm_by_its_own_statistics_is_global() -> None:
 def test_random_numbers_are_global() -> None:
     local = Single('rand_like.default', tensor(1, 2, 6, 4)).split(2).operators[0]
     assert local.kind is Kind.GLOBAL
+
+
+def test_largest_operand_leads_where_operands_are_split_along_several_dimensions() -> None:
+    class Crossed(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x[..., :1].transpose(1, 2) * x
+
+    x = tensor(1, 6, 6)
+    split = split_graph(capture(Crossed(), x), 1)
+    assert split.dims[split.graph.output_values[0]] == 1
+    assert verify(split, [x]).exact

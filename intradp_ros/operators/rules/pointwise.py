@@ -4,10 +4,11 @@
 """Element-wise operators, broadcasting included."""
 from __future__ import annotations
 
+from math import prod
+
 import torch
 
-from intradp_ros.graph.operator_graph import iter_refs, ValueRef
-from intradp_ros.operators.aligned import aligned_split
+from intradp_ros.operators.aligned import aligned_split, operands_of
 from intradp_ros.operators.local_operator import Kind
 from intradp_ros.operators.site import follow, Rule, rules, Site, Split
 
@@ -19,12 +20,12 @@ def is_pointwise(function: object) -> bool:
 
 
 def split_pointwise(site: Site) -> Split | None:
-    """Split along the dimension of the first split operand; the others line up from the right."""
-    for ref in iter_refs((site.operator.args, site.operator.kwargs), ValueRef):
-        dim = site.split_dim(ref)
-        if dim is not None:
-            return _split_from_right(site, dim - len(site.shape(ref)))
-    return None
+    """Split along the dimension of the largest split operand; all line up from the right."""
+    operands = operands_of(site)
+    split = [
+        (prod(site.shape(x)), -k, dim - len(site.shape(x))) for k, x in enumerate(operands)
+        if (dim := site.split_dim(x)) is not None]
+    return _split_from_right(site, max(split)[2]) if split else None
 
 
 def _split_from_right(site: Site, from_right: int) -> Split | None:
