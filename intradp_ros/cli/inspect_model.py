@@ -24,8 +24,8 @@ An operator is local if some rows of its output can be computed from some rows o
 element-wise (the same row), block-wise (a window of rows) or row-wise (the same row of a
 matrix).  It is global if it needs its whole input; if that input is split, all rows must meet
 there, which the list "rows meet" shows.  At a reduction (a mean, a norm, a softmax along the
-rows) only records meet, one of each part, from which the total follows.  The larger the local share of the FLOPs, the more of
-the model can be computed on two sides at once.
+rows) only records meet, one of each part, from which the total follows.  The larger the local
+share of the FLOPs, the more of the model can be computed on two sides at once.
 
 Without --axis the input is split along the dimension that divides the most work; of those within
 3 % of it, the one where the fewest bytes change sides if each side keeps half of every value.
