@@ -77,7 +77,8 @@ def _scratch_files(count: int) -> list[IO[str]]:
 
 
 def main() -> None:
-    """Make the book that standard input asks for."""
+    """Make the book that standard input asks for, behind whatever else runs on this machine."""
+    os.nice(10)
     job = json.load(sys.stdin)
     folder = Path(job['folder']) if job['folder'] else None
     workers = len(os.sched_getaffinity(0))
