@@ -4,11 +4,14 @@
 """The programs of one side for every schedule of a book, compiled once."""
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 import threading
 
 from intradp_ros.execution.model import SharedModel
 from intradp_ros.execution.program import compile_program, Program
+from intradp_ros.execution.timeline import Event, total
+from intradp_ros.execution.watch import DriftWatch
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.planning.lowering import lower
 from intradp_ros.planning.partition import Partition, Stage
@@ -19,10 +22,11 @@ Stages = tuple[Stage, ...]
 
 @dataclass(frozen=True)
 class Compiled:
-    """A schedule with one side's program for it."""
+    """A schedule with one side's program for it, and the seconds its compute should take."""
 
     schedule: Schedule
     program: Program
+    seconds: float = 0.0
 
 
 class ProgramShelf:
@@ -31,11 +35,12 @@ class ProgramShelf:
 
     Neighbouring bandwidths often share a partition, so the key is the
     partition and not the schedule id; and a program does not depend on
-    encodings, so partitions with the same stages share it.
+    encodings, so partitions with the same stages share it.  With a watch it
+    is known what they should take.
     """
 
-    def __init__(self, model: SharedModel, side: str) -> None:
-        self.model, self.side = model, side
+    def __init__(self, model: SharedModel, side: str, watch: DriftWatch | None = None) -> None:
+        self.model, self.side, self.watch = model, side, watch
         self._compiled: dict[Partition, Compiled] = {}
         self._programs: dict[Stages, Program] = {}
         self._lock = threading.Lock()
@@ -55,6 +60,11 @@ class ProgramShelf:
                 self._compiled[partition] = self._compile(partition)
             return self._compiled[partition]
 
+    def ran(self, compiled: Compiled, events: Iterable[Event], complete: bool = True) -> None:
+        """Let the watch know what this side's compute took in one inference."""
+        if self.watch:
+            self.watch.ran(total(events, self.side, 'compute'), compiled.seconds, complete)
+
     def prepare(self, book: ScheduleBook) -> None:
         """Compile every schedule of a book, and forget those of other books."""
         kept = {entry.partition: self.get(entry.partition) for entry in book.entries}
@@ -68,4 +78,5 @@ class ProgramShelf:
             self._programs[partition.stages] = compile_program(
                 self.model.split, schedule, self.side, self.model.parameters,
                 delivers=self.side == ROBOT)
-        return Compiled(schedule, self._programs[partition.stages])
+        seconds = self.watch.expected(schedule.programs[self.side]) if self.watch else 0.0
+        return Compiled(schedule, self._programs[partition.stages], seconds)

@@ -30,6 +30,7 @@ from intradp_ros.execution.recovery import finish_alone, held_pieces
 from intradp_ros.execution.sending import describe_transfers, expected_transfer, Sender, Way
 from intradp_ros.execution.timeline import Event, Recorder, with_send_times
 from intradp_ros.execution.traffic import Traffic
+from intradp_ros.execution.watch import DriftWatch
 from intradp_ros.graph.operator_graph import ParameterRef, Value, ValueRef
 from intradp_ros.graph.trees import rebuild_outputs
 from intradp_ros.link.predictor import RatePredictor
@@ -79,12 +80,12 @@ class RobotClient:
 
     def __init__(self, model: SharedModel, channel: Channel, predictor: RatePredictor, log: Log, *,
                  patience: PatiencePolicy = PatiencePolicy(), power: PowerStates = XAVIER_NX,
-                 lossy: str = '') -> None:
+                 lossy: str = '', watch: DriftWatch | None = None) -> None:
         self.model, self.channel, self.predictor, self.log = model, channel, predictor, log
         self.patience, self.power, self.lossy = patience, power, lossy
         self.rejections = Rejections()
         self.foreign = 0
-        self.shelf = ProgramShelf(model, ROBOT)
+        self.shelf = ProgramShelf(model, ROBOT, watch)
         self.connection = Connection(model, channel, log)
         self.sent, self.received = Traffic(), Traffic()
         self._outbox = Outbox('robot-outbox')
@@ -240,6 +241,7 @@ class RobotClient:
         recorder, start = Recorder(ROBOT), time.monotonic()
         execution = Execution(self._local.program, recorder)
         values = execution.run(dict(zip(self.model.split.graph.inputs, inputs)))
+        self.shelf.ran(self._local, recorder.events)
         return self._outcome(values, recorder.events, start, self._local_entry(), 0, None, '')
 
     def _infer_shared(self, inputs: Sequence[torch.Tensor], choice: _Choice, stamp: Stamp,
@@ -258,10 +260,12 @@ class RobotClient:
         self._current, reason = _Inference(self._count, choice, compiled, arrivals, start), ''
         try:
             values = execution.run(named)
+            self.shelf.ran(compiled, recorder.events)
             self.connection.succeeded()
         except InferenceAbandonedError as error:
             reason = str(error)
             sender.stop()
+            self.shelf.ran(compiled, recorder.events, complete=False)
             values = self._finish(execution, compiled, named, reason, recorder)
         events = [*recorder.events, *arrivals.events, *sender.events]
         return self._outcome(values, events, start, choice.entry, choice.index,
