@@ -19,7 +19,7 @@ from intradp_ros.operators.tuning import tuned
 from intradp_ros.profiling.device import device_name
 from intradp_ros.profiling.encodings import measure_encodings
 from intradp_ros.profiling.profile import EncodingTiming, OperatorTiming, Profile
-from intradp_ros.profiling.rounds import bind, bind_whole, BoundOperator, run_timed, Values
+from intradp_ros.profiling.rounds import bind, bind_whole, BoundOperator, clock, run_timed, Values
 from intradp_ros.profiling.tune import choose_tuning
 
 HEIGHTS = (1.0, 0.5, 0.25, 0.125, 0.0625)
@@ -104,14 +104,14 @@ def _parts(split: SplitGraph, op: BoundOperator) -> list[_Part]:
 def _round(split: SplitGraph, bound: Sequence[BoundOperator], parts: Sequence[list[_Part]],
            inputs: Sequence[torch.Tensor], progress: Progress) -> None:
     """Run the graph once, and on the way every operator at its lower heights."""
-    values = dict(zip(split.graph.inputs, inputs))
+    values, now = dict(zip(split.graph.inputs, inputs)), clock()
     for number, (op, (*lower, whole)) in enumerate(zip(bound, parts)):
         for part in lower:
             part.seconds = min(part.seconds, _seconds(split, op, part, values))
         tensors = op.inputs(values)
-        start = time.perf_counter()
+        start = now()
         result = op.kernel(tensors)
-        whole.seconds = min(whole.seconds, time.perf_counter() - start)
+        whole.seconds = min(whole.seconds, now() - start)
         op.finish(result, values)
         progress(number + 1, len(bound))
 
@@ -122,9 +122,10 @@ def _seconds(split: SplitGraph, op: BoundOperator, part: _Part, values: Values) 
            for value, rowmap in zip(op.local.operator.inputs, op.local.maps)]
     if op.overwrites:
         cut[0] = cut[0].clone()
-    start = time.perf_counter()
+    now = clock()
+    start = now()
     part.kernel(cut)
-    return time.perf_counter() - start
+    return now() - start
 
 
 def _advance(progress: Progress, before: int, rounds: int, done: int, count: int) -> None:
