@@ -270,7 +270,8 @@ def bad_book(good: ScheduleBook, random: Random) -> ScheduleBook:
         lambda: entry['partition'].update(encodings=[[10**9, 'zstd']]),
         lambda: entry['partition'].update(encodings=[[0, 'int8']]),
         lambda: data.update(format='other'), lambda: data.update(digest='other'),
-        lambda: data.update(entries=[]), lambda: data.update(entries=data['entries'] * 400),
+        lambda: data.update(entries=[]),
+        lambda: data.update(entries=data['entries'] * (1 + 1000 // len(data['entries']))),
         lambda: data.update(axis='x')])()
     text = random.choice(['', '[' * 10**5, json.dumps(data)[:-5]]) if random.random() < 0.2 \
         else json.dumps(data)
