@@ -22,6 +22,8 @@ from torch.utils import _pytree as pytree
 
 _LEAST_SPREAD = 1e-6
 _FEWEST_SAMPLES = 4
+_WANTED_SPREAD = 0.5
+"""Of a layer's output: larger queries and keys would make attention amplify rounding."""
 _SHIFT = 0.3
 _LEAST_GAIN = 0.1
 _LEAST_VARIANCE = 0.5
@@ -34,7 +36,7 @@ def calibrate(model: nn.Module, example: Sequence[torch.Tensor], seed: int = 0) 
     Rescale a model's weights, in place, so that activations neither vanish nor explode.
 
     In one forward pass each convolution and linear layer is scaled to an
-    output of unit standard deviation (its weights are drawn anew if it has
+    output of standard deviation 0.5 (its weights are drawn anew if it has
     next to none), and each batch normalisation takes the statistics of what
     reaches it, and random shifts.  `example` holds the model's arguments; if
     the model takes batches, statistics are those of the example and of quite
@@ -135,13 +137,13 @@ def _hooked(model: nn.Module) -> Iterator[None]:
 
 def _scaled_output(
         module: nn.Module, inputs: tuple[Any, ...], output: torch.Tensor) -> torch.Tensor:
-    """Scale a layer to unit output, and return the output it then has."""
+    """Scale a layer's output, and return the output it then has."""
     weight_is_zero = not module.weight.abs().max() > 0  # type: ignore[operator]
     if weight_is_zero or not _spread(output) > _LEAST_SPREAD:
         fan_in = module.weight[0].numel()  # type: ignore[index]
         nn.init.normal_(module.weight, std=fan_in ** -0.5)  # type: ignore[arg-type]
         output = module.forward(*inputs)
-    factor = 1 / (_spread(output) or 1.0)
+    factor = _WANTED_SPREAD / (_spread(output) or 1.0)
     for parameter in module.parameters(recurse=False):
         parameter.mul_(factor)
     return output * factor
