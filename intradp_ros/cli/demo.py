@@ -29,9 +29,11 @@ import torch
 import intradp_ros
 from intradp_ros.emulation import network, slow_device
 from intradp_ros.emulation.processes import Child, ChildError, Command, ros_arguments, starter
+from intradp_ros.execution.catalogue import ModelSpec
 from intradp_ros.report import images
 from intradp_ros.report.tables import mode_table, write_json
 from intradp_ros.report.timeline import draw_timeline
+from intradp_ros.zoo.video import frames
 
 MODELS = {'hed': 'intradp_ros.zoo.hed:hed 1x3x144x336 uint8',
           'mobilenet_v2': 'intradp_ros.zoo.mobilenet_v2:mobilenet_v2 1x3x224x224 uint8'}
@@ -161,7 +163,8 @@ def _play(stage: Stage, name: str, args: argparse.Namespace, console: Console) -
     server = stage.node(stage.server, 'offload_node', {'models': [spec]})
     planner = stage.node(Side(stage.server.prefix, (), stage.server.environment), 'planner_node',
                          {})
-    robot = stage.node(stage.robot, 'inference_node', {'model': spec, 'queue_size': 64})
+    robot = stage.node(stage.robot, 'inference_node', {
+        'model': spec, 'queue_size': 64, 'example': str(_example(spec, folder))})
     children = [server, planner, robot, player]
     try:
         _watch(stage, spec, children, console)
@@ -169,6 +172,14 @@ def _play(stage: Stage, name: str, args: argparse.Namespace, console: Console) -
         for child in children:
             child.stop()
     return _evaluate(folder, name, args.out, console)
+
+
+def _example(spec: str, folder: Path) -> Path:
+    """Write a frame by which the robot sees what encodings make of such pictures."""
+    height, width = ModelSpec.parse(spec).shape[2:]
+    path = folder / 'example.png'
+    images.save(path, next(frames(1, (width, height))))
+    return path
 
 
 def _watch(stage: Stage, spec: str, children: list[Child], console: Console) -> None:
