@@ -87,7 +87,11 @@ def test_placements_take_what_the_simulator_says(seed: int, count: int, server: 
     choice = np.array(data.draw(st.lists(st.booleans(), min_size=len(blocks.blocks),
                                          max_size=len(blocks.blocks))))
     got = blocks.play(choice[:, None], LINK)
-    wanted = played(cost, placed(choice[blocks.member]))
+    partition = placed(choice[blocks.member])
+    for side in (ROBOT, SERVER):  # raises if a row is read that is nowhere
+        compile_program(cost.split, lower(cost.split, partition), side, {},
+                        delivers=side == ROBOT)
+    wanted = played(cost, partition)
     assert wanted.busy[ROBOT] <= got.robot_busy[0] + 1e-9
     assert wanted.bytes_up <= got.bytes_up[0] and wanted.bytes_down <= got.bytes_down[0]
     everywhere = np.full((len(blocks.blocks), 1), server)
