@@ -83,8 +83,7 @@ def _folds(t: Tables, i: int) -> bool:
 def _is_record(t: Tables, read: int, begin: int) -> bool:
     """Tell whether what is read are records that the stage makes."""
     value = t.x[t.read_value + read]
-    return t.x[t.record_bytes + value] > 0 \
-        and t.x[t.producer + value] >= begin  # type: ignore[no-any-return]
+    return bool(t.x[t.record_bytes + value] > 0 and t.x[t.producer + value] >= begin)
 
 
 def _ask_backwards(t: Tables, w: Work, begin: int, end: int, side: int, upward: int,
