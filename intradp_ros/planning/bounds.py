@@ -13,20 +13,19 @@ argument is in doc/planning.md.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import csr_array
 
 from intradp_ros.planning.cost import CostModel, LinkModel
+from intradp_ros.planning.linear_program import Columns, Rows, Term
 from intradp_ros.planning.meetings import find_meetings
 from intradp_ros.planning.reading import Bools, cached_lines, needed_rows, operator_rows
 from intradp_ros.planning.schedule import ROBOT, SERVER, SIDES
 
 Floats = npt.NDArray[np.float64]
-Term = tuple[float, int]
 # The solver keeps constraints to 1e-7 of our unit of time.
 _SLACK = 1e-5
 # Meetings that are decided between the sides; more would take seconds.
@@ -82,44 +81,6 @@ class Relaxation:
         return self.program.solve(link) * self.alone
 
 
-class _Columns:
-    """Numbers the variables of the linear program; their range is 0 to `most`."""
-
-    def __init__(self) -> None:
-        self.most: list[float] = []
-        self.integral: list[bool] = []
-
-    def new(self, most: float = 1.0, integral: bool = False) -> int:
-        self.most.append(most)
-        self.integral.append(integral)
-        return len(self.most) - 1
-
-    def several(self, count: int, most: float = 1.0) -> list[int]:
-        return [self.new(most) for _ in range(count)]
-
-
-class _Rows:
-    """Collects constraints ``sum of terms <= limit``."""
-
-    def __init__(self) -> None:
-        self.row: list[int] = []
-        self.column: list[int] = []
-        self.factor: list[float] = []
-        self.limit: list[float] = []
-
-    def add(self, terms: Iterable[Term], limit: float) -> None:
-        """Add a constraint; a column may come several times, its factors add up."""
-        for factor, column in terms:
-            self.row.append(len(self.limit))
-            self.column.append(column)
-            self.factor.append(factor)
-        self.limit.append(limit)
-
-    def matrix(self, columns: int) -> csr_array:
-        """Return the factors."""
-        return csr_array((self.factor, (self.row, self.column)), (len(self.limit), columns))
-
-
 class _Program:
     """
     Variables and the constraints that do not depend on the link.
@@ -132,7 +93,7 @@ class _Program:
     def __init__(self, relaxation: Relaxation) -> None:
         self.given, self.split = relaxation, relaxation.split
         self.meetings = relaxation.meetings
-        self.columns, self.rows = _Columns(), _Rows()
+        self.columns, self.rows = Columns(), Rows()
         count, values = len(self.split.operators), len(self.split.rows)
         self.total = {side: self.columns.several(count) for side in SIDES}
         self.received = {side: self.columns.several(values) for side in SIDES}
@@ -261,7 +222,7 @@ class _Program:
 
     def solve(self, link: LinkModel) -> float:
         """Return the bound on the moment of the end, in units of the robot's time alone."""
-        rows = _Rows()
+        rows = Rows()
         end = self.meetings.end
         pairs = {(a, a + 1) for a in range(end)} | {(0, b) for b in range(1, end + 1)} \
             | {(a, end) for a in range(end)}
@@ -279,7 +240,7 @@ class _Program:
         bound = result.mip_dual_bound if any(self.columns.integral) else result.fun
         return 0.0 if bound is None or not np.isfinite(bound) else float(bound)
 
-    def _window(self, rows: _Rows, link: LinkModel, start: int, stop: int) -> None:
+    def _window(self, rows: Rows, link: LinkModel, start: int, stop: int) -> None:
         """Devices and link do no more between two moments than there is time for."""
         unit, whole = self.given.alone, (start, stop) == (0, self.meetings.end)
         hop = (link.overhead + link.delay) / unit if whole else 0.0
