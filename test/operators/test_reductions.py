@@ -89,6 +89,7 @@ OVER_ROWS: dict[str, tuple[str, tuple[Any, ...]]] = {
     'window of all rows': ('avg_pool2d.default', ([9, 2], [1, 1], [0, 1])),
     'largest in all rows': ('max_pool2d.default', ([9, 3], [2, 2], [0, 1], 1, True)),
     'group norm': ('group_norm.default', (2, Parameter(tensor(6)), Parameter(tensor(6)))),
+    'norm of one group': ('group_norm.default', (1, Parameter(tensor(6)), Parameter(tensor(6)))),
     'instance norm': (
         'instance_norm.default', (Parameter(tensor(6)), None, None, None, True, 0.1, 1e-5, False)),
     'layer norm': (

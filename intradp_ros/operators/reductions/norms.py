@@ -37,7 +37,7 @@ def norm_coefficients(
     factor = (variance + eps).rsqrt_()
     result = torch.stack((factor, -mean * factor))
     if each > 1:
-        result = result.unsqueeze(2).expand(-1, -1, each).reshape(2, images, channels)
+        result = result.repeat_interleave(each, 1)  # a copy, also of a single group
     result = result.view(2, images, channels)
     if weight is not None:
         result *= weight
