@@ -11,7 +11,7 @@ from typing import Any
 from diagnostic_msgs.msg import DiagnosticArray
 
 from intradp_ros.execution.plan_process import PlanningError, PlanProcess
-from intradp_ros.execution.planning import PlanRequest
+from intradp_ros.execution.planning import LATENCY, OBJECTIVES, PlanRequest
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.msg import ScheduleBook as ScheduleBookMessage
 from intradp_ros.nodes.diagnostics import Diagnostics
@@ -40,8 +40,15 @@ class PlannerNode(ManagedNode):
         Parameter('link.delay_ms', 1.0, 'One-way delay assumed.', 0.0, 10000.0),
         Parameter('link.overhead_ms', 0.5, 'Time a transfer takes beyond its bytes.',
                   0.0, 1000.0),
+        Parameter('link.shared_air', False, 'Both ways share the rate, as in Wi-Fi.'),
+        Parameter('objective', LATENCY, 'What shared schedules are best at.',
+                  choices=OBJECTIVES),
+        Parameter('deadline_ms', 1000.0, 'Latency allowed where the objective is energy.',
+                  1.0, 60000.0),
+        Parameter('ms_per_joule', 100.0, 'What a joule is worth where the objective is weighted.',
+                  0.0, 1e6),
         LOSSY_PARAMETER,
-        Parameter('seed', 0, 'Seed of the differential evolution.', 0, 2**31 - 1),
+        Parameter('seed', 0, 'Seed of the search.', 0, 2**31 - 1),
         Parameter('book_folder', '', 'Where books are kept; empty for the cache folder.'),
     )
 
@@ -98,7 +105,8 @@ class PlannerNode(ManagedNode):
         request = PlanRequest(
             robot.graph, robot.profile, server.profile, s['grid.low_mbps'], s['grid.high_mbps'],
             s['grid.points'], s['link.delay_ms'] / 1e3, s['link.overhead_ms'] / 1e3,
-            s['seed'], allowed(s))
+            s['seed'], allowed(s), s['link.shared_air'], s['objective'], s['deadline_ms'] / 1e3,
+            s['ms_per_joule'] / 1e3)
         folder = Path(s['book_folder']) if s['book_folder'] else None
         if robot.digest in self._running:
             self._running.pop(robot.digest).cancel()
