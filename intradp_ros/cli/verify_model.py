@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from intradp_ros.cli.double import double_inputs, in_double
 from intradp_ros.cli.errors import CommandError
 from intradp_ros.cli.output import add_json, Advance, Output, output, percent, table
 from intradp_ros.cli.subject import (
@@ -23,6 +22,7 @@ from intradp_ros.cli.subject import (
     Subject,
     tensors_of,
 )
+from intradp_ros.graph.double import double_inputs, in_double
 from intradp_ros.graph.interpreter import run_graph
 from intradp_ros.operators.calibrate import calibrate, depends_on_input
 from intradp_ros.operators.local_operator import SplitGraph

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from intradp_ros.cli.double import double_inputs, in_double
+from intradp_ros.graph.double import double_inputs, in_double
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.interpreter import run_graph
 

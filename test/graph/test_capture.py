@@ -240,3 +240,23 @@ def assert_is_well_formed(graph: OperatorGraph) -> None:
     used = {name for op in graph.operators for name in op.parameters}
     used |= {o.name for o in graph.outputs if isinstance(o, ParameterRef)}
     assert used == set(graph.parameters)
+
+
+def test_selection_among_nearly_equal_numbers_is_no_other_computation() -> None:
+    class BestPixels(nn.Module):
+        """Numbers of the best pixels: which is better, rounding may decide."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 64, 3, padding=1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            scores = self.conv(x).mean(1).flatten()
+            if not torch.compiler.is_compiling():
+                scores = scores * (1 + torch.finfo(scores.dtype).eps * torch.arange(len(scores)))
+            return scores.topk(200).indices.to(x.dtype)
+
+    torch.manual_seed(0)
+    x = (torch.rand(1, 3, 40, 40) * 4).round() / 4
+    graph = capture(BestPixels(), x, methods=('export',))
+    assert graph.method == 'export'

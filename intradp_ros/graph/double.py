@@ -4,7 +4,7 @@
 """A captured graph in double precision, where an error of logic stands out from rounding."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,7 @@ def in_double(graph: OperatorGraph) -> OperatorGraph:
         parameters={name: _wide(tensor) for name, tensor in graph.parameters.items()})
 
 
-def double_inputs(inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+def double_inputs(inputs: Iterable[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """Return inputs for such a graph; integers stay as they are."""
     return tuple(_wide(tensor) for tensor in inputs)
 
