@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations, product
 import math
 from random import Random
 
@@ -29,6 +30,7 @@ HOT, COLD = 0.02, 3e-4
 #: From how many starts it anneals first, and for which part of the budget each.
 FIRST, FIRST_PART = 3, 0.15
 _SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 0.9)
+_STAIRS = ((0.2, 0.2, 1.0), (0.3, 0.15, 1.0), (0.4, 0.2, 0.0), (0.25, 0.0, 0.9), (0.5, 0.3, 0.5))
 _FED = Pace(by_input=True)
 
 
@@ -48,7 +50,7 @@ def search(cost: CostModel, link: LinkModel, *, seed: int = 0, budget: int = 300
 
 
 def plain_partitions(stops: Sequence[int]) -> Iterator[Partition]:
-    """Return partitions of one or two stages: all on a side, cut, shared, in bands or not."""
+    """Return partitions of one to three stages: all on a side, cut, shared, in bands or not."""
     count = stops[-1]
     yield local(count)
     yield offload(count)
@@ -62,6 +64,10 @@ def plain_partitions(stops: Sequence[int]) -> Iterator[Partition]:
             for last in sorted({0.0, share, 1.0}):
                 yield Partition((Stage(stop, share, 4, 8, server_pace=_FED),
                                  Stage(count, last, 1, 4)))
+    few = sorted({stops[k * (len(stops) - 1) // 7] for k in range(7)} - {count})
+    for (first, second), (a, b, c) in product(combinations(few, 2), _STAIRS):
+        yield Partition((Stage(first, a, 4, 8, server_pace=_FED), Stage(second, b, 2, 4),
+                         Stage(count, c, 2, 2)))
 
 
 def _score(judged: Judged) -> float:
