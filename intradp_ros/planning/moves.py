@@ -18,6 +18,7 @@ from intradp_ros.planning.partition import MAX_BANDS, MAX_GROWTH, Pace, Partitio
 from intradp_ros.planning.schedule import SIDES
 
 MOST_STAGES = 24
+SMALL = 20
 Stages = tuple[Stage, ...]
 Move = Callable[[Random, Stages, Sequence[int]], Stages]
 
@@ -30,11 +31,13 @@ def places(cost: CostModel, most: int = 64) -> tuple[int, ...]:
     it than before it and not more than behind the next one, or if the next
     one is not split while it is itself.  Of more than `most` such places
     those are kept behind which the fewest bytes are alive, in each of so many
-    parts of equal work.
+    parts of equal work.  In a small graph every operator is good.
     """
     split = cost.split
     alive = crossing_bytes(split)
     count = len(split.operators)
+    if count <= SMALL:
+        return tuple(range(1, count + 1))
     good = [i + 1 for i in range(count - 1) if _meets(split, i + 1) or (
         alive[i] <= alive[i + 1] and (i == 0 or alive[i] < alive[i - 1]))]
     if len(good) > most:
