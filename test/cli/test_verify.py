@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from intradp_ros.graph.double import double_inputs, in_double
 from intradp_ros.graph.capture import capture
+from intradp_ros.graph.double import double_inputs, in_double
 from intradp_ros.graph.interpreter import run_graph
 
 SHAPE = '1x3x38x30'
