@@ -5,11 +5,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+import time
 
 from intradp_ros.operators.local_operator import SplitGraph
 from intradp_ros.planning.schedule import Compute, Step
 from intradp_ros.profiling.drift import DriftMeter, slowed
 from intradp_ros.profiling.profile import Profile
+
+#: An inference in which the device computes less than this part of the model says little of it.
+LEAST_PART = 0.1
+#: Seconds between two changes: planning anew takes a while, and may itself slow the device.
+PAUSE = 60.0
 
 
 class DriftWatch:
@@ -17,7 +23,7 @@ class DriftWatch:
     Tells when a device has become lastingly slower or faster than its profile.
 
     `changed` is called with the profile as it is now, on the thread that
-    runs inferences.
+    runs inferences, at most every `pause` seconds.
 
     Raises
     ------
@@ -27,11 +33,12 @@ class DriftWatch:
     """
 
     def __init__(self, split: SplitGraph, profile: Profile, changed: Callable[[Profile], None],
-                 meter: DriftMeter | None = None) -> None:
+                 meter: DriftMeter | None = None, pause: float = PAUSE) -> None:
         if len(profile.timings) != len(split.operators) or profile.axis != split.axis:
             raise ValueError('the profile was measured on another graph or split axis')
         self._profile, self._changed = profile, changed
         self._meter = meter or DriftMeter()
+        self._pause, self._silent_until = pause, float('-inf')
         self._tables = [timing.table(op.rows) * profile.scale
                         for timing, op in zip(profile.timings, split.operators)]
 
@@ -46,8 +53,10 @@ class DriftWatch:
 
         One that was broken off says only something if it took too long already.
         """
-        if not complete and measured <= expected:
+        if expected < LEAST_PART * self._profile.whole_seconds or (
+                not complete and measured <= expected) or time.monotonic() < self._silent_until:
             return
         factor = self._meter.add(measured, expected)
         if factor is not None:
+            self._silent_until = time.monotonic() + self._pause
             self._changed(slowed(self._profile, factor))

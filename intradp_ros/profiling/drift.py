@@ -23,7 +23,7 @@ class DriftMeter:
     a factor that came before are found again.
     """
 
-    def __init__(self, window: int = 15, step: float = 1.25) -> None:
+    def __init__(self, window: int = 20, step: float = 1.5) -> None:
         if window < 1 or not step > 1:
             raise ValueError(
                 f'a window must be 1 or more and a step above 1, got {window}, {step}')

@@ -77,13 +77,26 @@ def test_what_a_program_should_take(model: SharedModel, profile: Profile) -> Non
 def test_what_was_broken_off_counts_only_when_it_was_late(
         model: SharedModel, profile: Profile) -> None:
     told: list[Profile] = []
-    seen = watch(model, profile, told)
+    seen, whole = watch(model, profile, told), profile.whole_seconds
     for _ in range(2 * WINDOW):
-        seen.ran(0.01, 0.1, complete=False)
+        seen.ran(0.1 * whole, whole, complete=False)
     assert told == []
     for _ in range(WINDOW):
-        seen.ran(0.3, 0.1, complete=False)
-    assert len(told) == 1 and told[0].scale == pytest.approx(3.0, rel=0.15)
+        seen.ran(3.0 * whole, whole, complete=False)
+    assert len(told) == 1 and told[0].scale == pytest.approx(3.0, rel=0.2)
+
+
+def test_little_compute_says_nothing_and_changes_are_not_told_in_a_row(
+        model: SharedModel, profile: Profile) -> None:
+    told: list[Profile] = []
+    seen, whole = watch(model, profile, told), profile.whole_seconds
+    for _ in range(2 * WINDOW):
+        seen.ran(0.5 * whole, 0.01 * whole)
+    assert told == []
+    for factor in (8.0, 1.0):
+        for _ in range(2 * WINDOW):
+            seen.ran(factor * whole, whole)
+    assert len(told) == 1
 
 
 def test_a_profile_of_another_graph_is_refused(model: SharedModel, profile: Profile) -> None:

@@ -18,7 +18,7 @@ def factors(meter: DriftMeter, ratios: list[float]) -> list[float]:
 
 
 @settings(max_examples=100)
-@given(st.lists(st.floats(0.92, 1.1), max_size=100))
+@given(st.lists(st.floats(0.8, 1.3), max_size=100))
 def test_a_device_that_keeps_to_its_profile_changes_nothing(ratios: list[float]) -> None:
     assert factors(DriftMeter(), ratios) == []
 
@@ -29,7 +29,7 @@ def test_a_lasting_change_is_told_once_and_within_a_step(ratio: float, window: i
     meter = DriftMeter(window)
     told = factors(meter, [ratio] * (3 * window))
     assert len(told) <= 1
-    assert abs(math.log(ratio / meter.factor)) <= 0.75 * math.log(1.25) + 1e-9
+    assert abs(math.log(ratio / meter.factor)) <= 0.75 * math.log(1.5) + 1e-9
 
 
 def test_single_slow_inferences_do_not_count() -> None:
@@ -41,7 +41,7 @@ def test_it_comes_back() -> None:
     meter = DriftMeter(window=5)
     slow, = factors(meter, [3.0] * 5)
     back, = factors(meter, [1.0] * 10)
-    assert slow == pytest.approx(1.25 ** 5) and back == pytest.approx(1.0)
+    assert slow == pytest.approx(1.5 ** 3) and back == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize('measured, expected', [
