@@ -117,7 +117,8 @@ def load_graph(path: str | os.PathLike[str]) -> OperatorGraph:
             size = sum(tensor.nbytes for tensor in graph.parameters.values())
             data = _read(archive, 'parameters.safetensors', size + LARGEST_JSON)
         return _with_parameters(graph, load_tensors(data))
-    except (zipfile.BadZipFile, SafetensorError, UnicodeDecodeError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, SafetensorError, UnicodeDecodeError, RuntimeError) as error:
+        # RuntimeError: a member that is encrypted, or compressed in an unknown way
         raise GraphFormatError(f'{path} is no archive of a graph: {error}') from error
 
 

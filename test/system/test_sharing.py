@@ -69,7 +69,11 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
 
 @pytest.mark.parametrize('mode', ['local', 'offload', 'cut', 'shared'])
 def test_every_mode_gives_the_unsplit_result(system: System, mode: str) -> None:
-    """The mode changes at run time; headers are copied; in offload the server takes part."""
+    """
+    The mode changes at run time; headers are copied; in offload the server takes part.
+
+    In shared mode the book may find that everything is best kept on the robot.
+    """
     assert system.shares()
     assert system.observer.set_mode(mode) == (True, '')
     for seed in range(4):
@@ -81,7 +85,7 @@ def test_every_mode_gives_the_unsplit_result(system: System, mode: str) -> None:
             stamp = message.header.stamp
             assert (stamp.sec, stamp.nanosec) == (number, number + 7)
             assert message.header.frame_id == f'camera {number}'
-        assert stats.strategy == {'shared': 'loss'}.get(mode, mode)
+        assert stats.strategy in {'shared': ('loss', 'local')}.get(mode, (mode,))
         assert not stats.recovered and stats.latency_ms > 0 and stats.rejected == 0
         if mode in ('local', 'offload'):
             assert stats.shared == (mode == 'offload')
