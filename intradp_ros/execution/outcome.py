@@ -18,7 +18,9 @@ class InferenceStats:
     One inference in figures; seconds, bytes and joules.
 
     `shared` says that the server took part in the result, `recovered` that
-    the robot finished what the server owed (and `reason` why).  Energy is
+    the robot finished what the server owed (and `reason` why).  `predicted`
+    is what was expected beforehand: the book's prediction, corrected by what
+    the schedule took lately.  Energy is
     the robot's, modelled from its power states.
     """
 

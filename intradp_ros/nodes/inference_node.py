@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 
 from intradp_ros.dds.channel import DdsChannel
 from intradp_ros.execution.catalogue import example_inputs, ModelSpec
+from intradp_ros.execution.experience import Experience
 from intradp_ros.execution.model import SharedModel
 from intradp_ros.execution.outcome import Outcome
 from intradp_ros.execution.patience import PatiencePolicy
@@ -166,7 +167,8 @@ class InferenceNode(ManagedNode):
                                     deadline=given['deadline_ms'] / 1e3),
             power=profile.power, lossy=allowed(given),
             watch=DriftWatch(model.split, profile, partial(
-                publish_drift, self._profiles, 'robot', model, self.info)))
+                publish_drift, self._profiles, 'robot', model, self.info)),
+            experience=Experience())
         self.until_cleanup.callback(self.client.close)
 
     def _set_mode(self, parameters: Sequence[RclParameter[Any]]) -> SetParametersResult:

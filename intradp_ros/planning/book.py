@@ -87,6 +87,11 @@ class ScheduleBook:
         """Bandwidths in Mbit/s, ascending."""
         return tuple(sorted({e.mbps for e in self.entries}))
 
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        """Names of the strategies that the book has schedules of."""
+        return tuple(dict.fromkeys(e.strategy for e in self.entries))
+
     def choose(self, mbps: float, strategy: str = LOSS, previous: int | None = None) -> int:
         """
         Return the schedule id for a predicted bandwidth.
