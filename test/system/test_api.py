@@ -12,7 +12,7 @@ import threading
 import time
 import warnings
 
-from node_processes import HEIGHT, Nodes, nodes, own_domain, TIMEOUT, WIDTH
+from node_processes import Nodes, nodes, own_domain, TIMEOUT
 import pytest
 from sharing import assert_equal, ENDLESS
 import small_models
@@ -20,6 +20,7 @@ import torch
 
 from intradp_ros import IntraDP
 
+HEIGHT, WIDTH = 192, 256  # large enough for sharing to pay on any machine
 UNET = f'small_models:unet 1x3x{HEIGHT}x{WIDTH}'
 
 
