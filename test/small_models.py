@@ -117,11 +117,20 @@ class Pixels(nn.Module):
 
 def seeded(make: Callable[[], nn.Module], height: int = 64, width: int = 96,
            seed: int = 0) -> nn.Module:
-    """Make a network with calibrated weights from a seed, whatever else draws numbers."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model, example = make(), torch.randn(1, 3, height, width)
-    return calibrate(model, (example,), seed)
+    """
+    Make a network with calibrated weights from a seed, whatever else draws numbers.
+
+    With one thread, as in the nodes: sums of several threads round otherwise.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model, example = make(), torch.randn(1, 3, height, width)
+        return calibrate(model, (example,), seed)
+    finally:
+        torch.set_num_threads(threads)
 
 
 def dense() -> nn.Module:
