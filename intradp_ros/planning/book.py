@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 import json
 import math
 from pathlib import Path
@@ -82,12 +83,12 @@ class ScheduleBook:
             raise ValueError(f'values cross as {sorted(used)}, but the lossy encoding of the book '
                              f'is {self.lossy!r} (of {", ".join(LOSSY)})')
 
-    @property
+    @cached_property
     def grid(self) -> tuple[float, ...]:
         """Bandwidths in Mbit/s, ascending."""
         return tuple(sorted({e.mbps for e in self.entries}))
 
-    @property
+    @cached_property
     def strategies(self) -> tuple[str, ...]:
         """Names of the strategies that the book has schedules of."""
         return tuple(dict.fromkeys(e.strategy for e in self.entries))
