@@ -26,6 +26,8 @@ _NS = 1_000_000_000
 #: An idle time below this part of a gap is not worth breaking a run for.
 _TOLERANCE = 0.1
 _FEWEST = 3
+#: A shorter run with fewer bytes tells of delays of single messages, not of the link.
+_TELLING_BYTES, _TELLING_NS = 4096, 20_000_000
 #: A gap this many times longer than the rate explains is taken for an interruption.
 _OUTAGE = 8.0
 
@@ -38,6 +40,12 @@ class _Run:
     end: int
     nbytes: int = 0
 
+    @property
+    def telling(self) -> bool:
+        """Whether the run is large or long enough to tell the link's rate."""
+        return self.nbytes >= _TELLING_BYTES or (
+            self.nbytes > 0 and self.end - self.start >= _TELLING_NS)
+
 
 class ReceiverRate:
     """
@@ -46,8 +54,8 @@ class ReceiverRate:
     Times are nanoseconds.  Sending times may be on another clock than
     arrivals, with any offset.  The estimate is the mean over the time that the
     link was busy in the last `horizon` seconds, or in the last three runs of
-    chunks if there are fewer; runs much smaller than the largest are too
-    noisy to take part.  (The largest of the runs would be too high, by the
+    chunks if there are fewer; runs of a few bytes, or much smaller than the
+    largest, are too noisy to take part.  (The largest of the runs would be too high, by the
     noise of their arrivals; a sender may filter so for its window.)
     """
 
@@ -80,10 +88,10 @@ class ReceiverRate:
             self._start_run(arrival)
 
     def rate(self, now: int) -> float:
-        """Return the estimate; 0.0 as long as no two chunks came back to back."""
+        """Return the estimate; 0.0 as long as too little came back to back."""
         recent = [run for run in self._runs if run.end >= now - self._horizon]
         runs = recent if len(recent) >= _FEWEST else list(self._runs)[-_FEWEST:]
-        if self._current is not None and self._current.nbytes:
+        if self._current is not None and self._current.telling:
             runs.append(self._current)
         enough = max((run.nbytes for run in runs), default=0) / 2
         clear = [run for run in runs if run.nbytes >= enough]
@@ -102,7 +110,7 @@ class ReceiverRate:
         return self._doubted
 
     def _start_run(self, arrival: int) -> None:
-        if self._current is not None and self._current.nbytes:
+        if self._current is not None and self._current.telling:
             self._runs.append(self._current)
         self._current = _Run(arrival, arrival)
         while len(self._runs) > _FEWEST and self._runs[0].end < arrival - self._horizon:

@@ -146,3 +146,15 @@ def test_clocks_that_jump_do_no_harm() -> None:
         now = random.randrange(10 * NS)
         estimator.arrived(now, 1000, random.randrange(-NS, NS))
         assert 0.0 <= estimator.rate(now) < float('inf')
+
+
+def test_a_few_bytes_tell_nothing() -> None:
+    """Small replies one after another take the time of messages, not that of their bytes."""
+    estimator, now = ReceiverRate(), 0
+    for now, size, sent in link(bursts(20, 4, 32, 0.05), 40e6 / 8, 0.001, jitter=3e-4):
+        estimator.arrived(now, size, sent)
+    assert estimator.rate(now) == 0.0
+    later = ((at + 2.0, nbytes) for at, nbytes in bursts(3, 4, 15_000, 0.05))
+    for now, size, sent in link(later, 40e6 / 8, 0.001):
+        estimator.arrived(now, size, sent)
+    assert estimator.rate(now) == pytest.approx(40e6 / 8, rel=0.1)
