@@ -14,8 +14,9 @@ import torch
 
 from intradp_ros.execution.arrivals import Arrivals
 from intradp_ros.execution.channel import Channel
+from intradp_ros.execution.choice import ScheduleChoice
 from intradp_ros.execution.connection import Connection
-from intradp_ros.execution.experience import Experience, WORTH
+from intradp_ros.execution.experience import Experience
 from intradp_ros.execution.interpreter import Execution
 from intradp_ros.execution.mailbox import InferenceAbandonedError, Mailbox
 from intradp_ros.execution.model import SharedModel
@@ -85,7 +86,7 @@ class RobotClient:
                  experience: Experience | None = None) -> None:
         self.model, self.channel, self.predictor, self.log = model, channel, predictor, log
         self.patience, self.power, self.lossy = patience, power, lossy
-        self.experience = experience
+        self.choice = ScheduleChoice(experience)
         self.rejections = Rejections()
         self.foreign = 0
         self.shelf = ProgramShelf(model, ROBOT, watch)
@@ -99,7 +100,6 @@ class RobotClient:
         self._current: _Inference | None = None
         self._count = 0
         self._rate = 0.0
-        self._chosen: tuple[int, int | None] = 0, None  # epoch and schedule in use
         self._measured = float('-inf')
         self._predicting = threading.Lock()
         channel.listen(self.handle)
@@ -230,35 +230,12 @@ class RobotClient:
             return None
         self._rate = rate
         epoch, book = agreement
-        index = self._scheduled(epoch, book, strategy)
+        index = self.choice.choose(epoch, book, rate / 125e3, strategy)
         if index is None:
             return None
         entry = book.entries[index]
         shared = self.shelf.get(entry.partition).schedule.transfers
         return _Choice(epoch, index, entry) if shared else None
-
-    def _scheduled(self, epoch: int, book: ScheduleBook, strategy: str) -> int | None:
-        """Return the schedule for the rate; with experience, another one that keeps its word."""
-        previous = self._chosen[1] if self._chosen[0] == epoch else None
-        try:
-            index = book.choose(self._rate / 125e3, strategy, previous)
-        except ValueError:  # a book without this strategy
-            return None
-        self._chosen = epoch, index
-        if strategy != LOSS or self.experience is None or book.objective != 'latency':
-            return index
-        own = self._expected_latency(book.entries[index])
-        others = {i: self._expected_latency(book.entries[i]) for i in (
-            book.choose(self._rate / 125e3, name) for name in book.strategies if name != LOSS)}
-        best = min(others, key=lambda i: others[i], default=index)
-        return best if others.get(best, own) < WORTH * own else index
-
-    def _expected_latency(self, entry: Entry) -> float:
-        """Return what the book predicts of a schedule, corrected by what it took lately."""
-        if self.experience is None:
-            return entry.predicted
-        now = time.monotonic()
-        return entry.predicted * self.experience.factor((entry.partition, entry.predicted), now)
 
     def _infer_alone(self, inputs: Sequence[torch.Tensor]) -> Outcome:
         recorder, start = Recorder(ROBOT), time.monotonic()
@@ -331,10 +308,8 @@ class RobotClient:
     def _outcome(self, values: dict[int, torch.Tensor], events: list[Event], start: float,
                  entry: Entry, schedule: int, shared: tuple[Sender, Arrivals] | None,
                  reason: str) -> Outcome:
-        latency, expected = time.monotonic() - start, self._expected_latency(entry)
-        if self.experience:
-            self.experience.note((entry.partition, entry.predicted), latency, entry.predicted,
-                                 start)
+        latency, expected = time.monotonic() - start, self.choice.expected(entry)
+        self.choice.note(entry, latency, start)
         sent = shared[0].nbytes if shared else 0
         received = shared[1].nbytes if shared else 0
         compute, waiting = compute_and_wait(events)

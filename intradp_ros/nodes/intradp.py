@@ -22,12 +22,14 @@ import torch
 from torch.utils import _pytree as pytree
 
 from intradp_ros.dds.channel import DdsChannel
+from intradp_ros.execution.experience import Experience
 from intradp_ros.execution.model import share_module
 from intradp_ros.execution.outcome import Outcome
 from intradp_ros.execution.patience import PatiencePolicy
 from intradp_ros.execution.plan_process import PlanningError, PlanProcess
 from intradp_ros.execution.planning import PlanRequest
 from intradp_ros.execution.robot import RobotClient
+from intradp_ros.execution.watch import DriftWatch
 from intradp_ros.graph.errors import CaptureError
 from intradp_ros.graph.serialise import graph_to_json
 from intradp_ros.link.predictor import make_predictor
@@ -164,7 +166,8 @@ class _SharedForward:
                              namespace=self.owner.namespace)
         self.client = RobotClient(
             shared.tuned(profile.tuning), channel, self.owner._predictor, self.owner.log,
-            patience=self.owner.patience, power=profile.power, lossy=self.owner.lossy)
+            patience=self.owner.patience, power=profile.power, lossy=self.owner.lossy,
+            watch=DriftWatch(shared.split, profile, watch.drifted), experience=Experience())
         self.planner = watch
         watch.start(self.client)
         return result
@@ -188,7 +191,11 @@ class _SharedForward:
 
 
 class _ServerWatch:
-    """Waits for the server's profile, plans, and hands the book to the client."""
+    """
+    Waits for the server's profile, plans, and hands the book to the client.
+
+    Plans anew when either side's profile changes.
+    """
 
     def __init__(self, owner: IntraDP, graph: str, profile: Profile,
                  example: list[torch.Tensor]) -> None:
@@ -205,6 +212,8 @@ class _ServerWatch:
         self.executor.add_node(self.node)
         self.process: PlanProcess | None = None
         self.client: RobotClient | None = None
+        self.server_profile = ''
+        self._drifted: Profile | None = None
         self.thread = threading.Thread(target=self._spin, name='intradp', daemon=True)
 
     def start(self, client: RobotClient) -> None:
@@ -231,13 +240,28 @@ class _ServerWatch:
         if message.role != 'server' or message.digest != self.profile.digest:
             return
         check_profile(message)
+        self.server_profile = message.profile
+        self._plan()
+
+    def drifted(self, profile: Profile) -> None:
+        """Take what this device's profile is now, from whichever thread runs inferences."""
+        self._drifted = profile
+
+    def _plan(self) -> None:
         if self.process:
             self.process.cancel()
         self.process = PlanProcess(PlanRequest(
-            self.graph, self.profile.to_json(), message.profile, delay=1e-3, overhead=5e-4,
+            self.graph, self.profile.to_json(), self.server_profile, delay=1e-3, overhead=5e-4,
             lossy=self.lossy))
 
     def _poll(self) -> None:
+        changed, self._drifted = self._drifted, None
+        if changed is not None:
+            self.log(f'operators take {changed.whole_seconds * 1e3:.1f} ms in all by now; '
+                     'planning anew')
+            self.profile = changed
+            if self.server_profile:
+                self._plan()
         if self.process is None or self.client is None:
             return
         try:

@@ -53,7 +53,7 @@ def test_a_robot_leaves_a_strategy_that_breaks_its_word(learns: bool) -> None:
     book = replace(book, entries=tuple(
         replace(e, predicted=promised.get(e.strategy, 3600.0)) for e in book.entries))
     with sharing_pair(model, book) as pair:
-        pair.robot.experience = Experience() if learns else None
+        pair.robot.choice.experience = Experience() if learns else None
         used = [pair.robot.infer((source,)).stats.shared for _ in range(6)]
     assert used[:3] == [True] * 3
     assert used[-1] is not learns

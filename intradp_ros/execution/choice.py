@@ -1,0 +1,60 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which schedule of a book an inference takes."""
+from __future__ import annotations
+
+import time
+
+from intradp_ros.execution.experience import Experience, WORTH
+from intradp_ros.planning.baselines import LOSS
+from intradp_ros.planning.book import Entry, ScheduleBook
+
+
+class ScheduleChoice:
+    """
+    Chooses by the predicted rate, and by what schedules really took.
+
+    Remembers the schedule in use, for the hysteresis of the book.  Without
+    `experience` predictions are taken at their word.
+    """
+
+    def __init__(self, experience: Experience | None = None) -> None:
+        self.experience = experience
+        self._epoch, self._index = 0, -1
+
+    def choose(self, epoch: int, book: ScheduleBook, mbps: float, strategy: str) -> int | None:
+        """
+        Return the schedule id for a predicted rate, None if the book lacks the strategy.
+
+        For the usual strategy with experience, that of another strategy if
+        it is expected to be clearly faster.
+        """
+        if strategy not in book.strategies:
+            return None
+        previous = self._index if self._epoch == epoch else None
+        index = book.choose(mbps, strategy, previous)
+        self._epoch, self._index = epoch, index
+        if strategy != LOSS or self.experience is None or book.objective != 'latency':
+            return index
+        return self._faster(book, mbps, index)
+
+    def _faster(self, book: ScheduleBook, mbps: float, index: int) -> int:
+        others = {i: self.expected(book.entries[i]) for i in (
+            book.choose(mbps, name) for name in book.strategies if name != LOSS)}
+        best = min(others, key=lambda i: others[i], default=index)
+        own = self.expected(book.entries[index])
+        return best if others.get(best, own) < WORTH * own else index
+
+    def expected(self, entry: Entry) -> float:
+        """Return the seconds predicted, corrected by what the schedule took lately."""
+        if self.experience is None:
+            return entry.predicted
+        known = self.experience.factor((entry.partition, entry.predicted), time.monotonic())
+        return entry.predicted * known
+
+    def note(self, entry: Entry, latency: float, start: float) -> None:
+        """Learn from an inference that began at `start` and took `latency` seconds."""
+        if self.experience:
+            self.experience.note((entry.partition, entry.predicted), latency, entry.predicted,
+                                 start)
