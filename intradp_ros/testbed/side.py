@@ -9,7 +9,7 @@ the trial where it is.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 import signal
@@ -26,14 +26,20 @@ from intradp_ros.execution.outcome import Outcome
 from intradp_ros.execution.patience import PatiencePolicy
 from intradp_ros.execution.robot import RobotClient
 from intradp_ros.execution.server import OffloadServer
+from intradp_ros.execution.timeline import Event
 from intradp_ros.link.predictor import make_predictor
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.profiling.device import prepare_process
 from intradp_ros.profiling.profile import Profile
+from intradp_ros.report.spans import length
 from intradp_ros.testbed.trial import Phase, save_seen, Seen, Trial
+from intradp_ros.testbed.typical import Typical
+from intradp_ros.testbed.witness import arrived_path, WitnessChannel
 
 READY_TIMEOUT = 120.0  # seconds for a session, and for a first measurement of the link
 WARM_UP = 2
+#: Seconds to wait for the server's report of an inference, before the next one begins.
+REPORT_TIMEOUT = 0.05
 #: Links of the traces have short outages; the systems, not the policy, are compared.
 PATIENCE = PatiencePolicy(silence=1.0, late_factor=4.0, late_slack=0.5)
 
@@ -55,14 +61,16 @@ def load(trial: Trial, side: str) -> SharedModel:
 
 
 @contextmanager
-def channel(trial: Trial, side: str) -> Iterator[DdsChannel]:
-    """Open this side's channel."""
+def channel(trial: Trial, side: str) -> Iterator[WitnessChannel]:
+    """Open this side's channel; what was seen of arriving bytes is written at the end."""
     with standalone_context() as context:
-        opened = DdsChannel(context, trial.name, side, chunk_bytes=trial.chunk_bytes)
+        opened = WitnessChannel(DdsChannel(context, trial.name, side,
+                                           chunk_bytes=trial.chunk_bytes))
         try:
             yield opened
         finally:
             opened.close()
+            opened.arrived.save(arrived_path(Path(trial.output), side))
 
 
 def serve(trial: Trial) -> None:
@@ -100,11 +108,16 @@ def run_phase(client: RobotClient, phase: Phase) -> Seen:
     for _ in range(WARM_UP):
         client.infer(inputs, strategy=phase.strategy)
     say(f'begin {phase.system}')
-    seen, begin = Seen(phase.system), time.monotonic()
+    seen, typical, begin = Seen(phase.system), Typical(), time.monotonic()
     while time.monotonic() - begin < phase.seconds or len(seen.at) < phase.frames:
         at, rate = time.monotonic() - begin, client.predicted_rate
-        note(seen, at, rate * 8e-6, client.infer(inputs, strategy=phase.strategy))
+        outcome = client.infer(inputs, strategy=phase.strategy)
+        events = client.timeline(outcome, REPORT_TIMEOUT)
+        note(seen, at, rate * 8e-6, outcome)
+        seen.transmission.append(transmission(outcome, events))
+        typical.add(outcome.stats.latency, events)
     say(f'end {phase.system}')
+    seen.typical, seen.timeline = typical.nearest()
     return seen
 
 
@@ -126,6 +139,15 @@ def note(seen: Seen, at: float, rate: float, outcome: Outcome) -> None:
     for name in ('latency', 'predicted', 'schedule', 'shared', 'recovered', 'compute', 'waiting',
                  'bytes_up', 'bytes_down', 'energy'):
         getattr(seen, name).append(getattr(stats, name))
+
+
+def transmission(outcome: Outcome, events: Sequence[Event]) -> float | None:
+    """Return the seconds in which rows were on their way; None if the server's part lacks."""
+    stats = outcome.stats
+    if stats.bytes_up and not any(e.lane == 'uplink' and e.kind == 'transfer' for e in events):
+        return None
+    return length((max(0.0, e.start), min(e.stop, stats.latency)) for e in events
+                  if e.kind == 'transfer')
 
 
 def main() -> None:

@@ -57,7 +57,11 @@ class Seen:
     What one system did, a number for each inference.
 
     `at` is seconds since the phase began, `rate` the Mbit/s that the robot
-    predicted, `schedule` the id in the book.
+    predicted, `schedule` the id in the book, `transmission` the seconds in
+    which rows were on their way (None where the server's report of its
+    events did not come).  `timeline` has the events of inference number
+    `typical`, whose latency is nearest to the median, as `Event.to_list`
+    writes them.
     """
 
     system: str
@@ -73,6 +77,9 @@ class Seen:
     bytes_up: list[int] = field(default_factory=list)
     bytes_down: list[int] = field(default_factory=list)
     energy: list[float] = field(default_factory=list)
+    transmission: list[float | None] = field(default_factory=list)
+    typical: int = 0
+    timeline: list[list[Any]] = field(default_factory=list)
 
 
 def save_seen(seen: Sequence[Seen], path: Path) -> None:
