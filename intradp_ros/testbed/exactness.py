@@ -1,0 +1,136 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Whether the schedules that ran on emulated devices give the unsplit model's result.
+
+Emulated devices compute no numbers.  So the proof has two parts: after the
+run, both programs of each schedule that ran compute real values, with every
+transfer encoded, cut and put together again (`execution.rehearsal`), and are
+compared with the unsplit model; and during the run every chunk arrived as it
+was sent (`testbed.witness`).
+"""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+import time
+from typing import Any
+
+from intradp_ros.execution.catalogue import example_inputs, ModelSpec
+from intradp_ros.execution.model import SharedModel
+from intradp_ros.execution.rehearsal import rehearse
+from intradp_ros.graph.interpreter import run_graph
+from intradp_ros.graph.operator_graph import ValueRef
+from intradp_ros.operators.verify import output_error, OutputError
+from intradp_ros.planning.book import ScheduleBook
+from intradp_ros.planning.partition import local, Partition
+from intradp_ros.planning.schedule import SIDES
+from intradp_ros.testbed.trial import Seen, Trial
+from intradp_ros.testbed.witness import Arrived, arrived_path
+
+#: Seconds of checking by default; the schedule that ran most is checked in any case.
+BUDGET = 20.0
+
+
+@dataclass(frozen=True)
+class Exactness:
+    """
+    What was checked of one system.
+
+    Of its `frames`, `recovered` were finished by the robot alone after an
+    outage and are not spoken of here.  The others ran `schedules` different
+    schedules; `checked` of these, which `frames_checked` inferences ran by,
+    computed real values.  `difference` is the largest one to the unsplit
+    model, relative to the output's spread, and `exact` whether all are
+    rounding; both None if none was checked.
+    """
+
+    frames: int
+    recovered: int
+    schedules: int
+    checked: int
+    frames_checked: int
+    difference: float | None
+    exact: bool | None
+
+
+def schedules_run(seen: Seen, book: ScheduleBook, operators: int) -> Counter[Partition]:
+    """Count the inferences by the schedule that they ran to its end."""
+    alone = local(operators)
+    return Counter(
+        book.entries[index].partition if shared else alone
+        for index, shared, recovered in zip(seen.schedule, seen.shared, seen.recovered)
+        if not recovered)
+
+
+def in_order(ran: Iterable[Counter[Partition]]) -> list[Partition]:
+    """Return all schedules: first those that each system ran most, then the next ones."""
+    places: dict[Partition, tuple[int, int]] = {}
+    for counts in ran:
+        for rank, (partition, frames) in enumerate(counts.most_common()):
+            place = (rank, -frames)
+            places[partition] = min(places.get(partition, place), place)
+    return sorted(places, key=lambda partition: places[partition])
+
+
+class Comparer:
+    """Runs schedules on real values and compares them with the unsplit model."""
+
+    def __init__(self, model: SharedModel) -> None:
+        self.model, self.inputs = model, example_inputs(model)
+        self.wanted = run_graph(model.split.captured, self.inputs)
+
+    def __call__(self, partition: Partition) -> OutputError | None:
+        """Return the largest error of an output; None if the model has no output that is split."""
+        graph = self.model.split.graph
+        values = rehearse(self.model, partition, self.inputs)
+        errors = [output_error(graph.values[ref.value].name, values[ref.value], wanted)
+                  for ref, wanted in zip(graph.outputs, self.wanted) if isinstance(ref, ValueRef)]
+        return max(errors, key=lambda error: error.relative, default=None)
+
+
+def compare(partitions: Sequence[Partition], comparer: Callable[[Partition], OutputError | None],
+            budget: float, now: Callable[[], float] = time.monotonic,
+            ) -> dict[Partition, OutputError | None]:
+    """Compare schedules in order until the next one would take longer than the budget's rest."""
+    found: dict[Partition, OutputError | None] = {}
+    begin, longest = now(), 0.0
+    for partition in partitions:
+        before = now()
+        if found and before - begin + longest > budget:
+            break
+        found[partition] = comparer(partition)
+        longest = max(longest, now() - before)
+    return found
+
+
+def summary(seen: Seen, ran: Counter[Partition],
+            found: Mapping[Partition, OutputError | None]) -> Exactness:
+    """Say what was checked of one system."""
+    checked = [partition for partition in ran if partition in found]
+    errors = [error for p in checked if (error := found[p]) is not None]
+    return Exactness(
+        len(seen.at), sum(seen.recovered), len(ran), len(checked), sum(ran[p] for p in checked),
+        max((e.relative for e in errors), default=0.0) if checked else None,
+        all(e.exact for e in errors) if checked else None)
+
+
+def exactness(trial: Trial, seen: Sequence[Seen], budget: float = BUDGET) -> dict[str, Any]:
+    """
+    Check what ran in a trial, in about `budget` seconds, and return it as plain data.
+
+    ``systems`` has an `Exactness` for each system, ``arrived`` by side the
+    chunks and bytes that were compared with what was sent.
+    """
+    model = ModelSpec.parse(trial.model).load(trial.axis)
+    books = {phase.system: ScheduleBook.load(Path(phase.book)) for phase in trial.phases}
+    operators = len(model.split.operators)
+    ran = {s.system: schedules_run(s, books[s.system], operators) for s in seen}
+    found = compare(in_order(ran.values()), Comparer(model), budget)
+    return {
+        'systems': {s.system: asdict(summary(s, ran[s.system], found)) for s in seen},
+        'arrived': {side: asdict(Arrived.load(arrived_path(Path(trial.output), side)))
+                    for side in SIDES}}
