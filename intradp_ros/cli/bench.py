@@ -23,6 +23,7 @@ from intradp_ros.planning.schedule import ROBOT, SERVER
 from intradp_ros.profiling.recorded import profile_from_recording, read_recording
 from intradp_ros.report.tables import write_json
 from intradp_ros.report.trace_plot import draw_trace
+from intradp_ros.testbed.devices import without_compression
 from intradp_ros.testbed.experiment import place, run_trial
 from intradp_ros.testbed.figures import figures
 from intradp_ros.testbed.trial import Phase, Seen, Trial
@@ -114,7 +115,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _plan(args: argparse.Namespace, subject: Subject, out: Output) -> Plan:
     """Plan for the bandwidths of the trace."""
-    profiles = {side: _profile(args, side, subject) for side in (ROBOT, SERVER)}
+    profiles = {side: without_compression(_profile(args, side, subject))
+                for side in (ROBOT, SERVER)}
     for side, profile in profiles.items():
         (args.out / f'{side}.json').write_text(profile.to_json())
     rates = [mbps for mbps in args.link.mbps if mbps > 0]
