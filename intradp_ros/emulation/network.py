@@ -4,62 +4,59 @@
 """
 Robot and server on one machine, with a shaped link between them (Linux, as root).
 
-Each side is a network namespace; a pair of virtual Ethernet devices joins
-them, and a token bucket (``tc tbf``) on each device sets the rate of its way.
-The bucket's queue holds more than a socket does, so that a sender is held up
-as by its own radio, and nothing is dropped.
+Each side is a network namespace.  A pair of virtual Ethernet devices joins
+them; or, if packets shall be delayed or lost, or queue between the sides,
+each is joined to a third namespace, the access point, which bridges them or
+runs the `forwarder`.  Token buckets (``tc tbf``) set the rate: one for each
+way, on the sender's device or on the access point's, or one device that both
+ways pass through.
 """
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-import itertools
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 import os
 from pathlib import Path
-import re
 import shutil
-import signal
 import subprocess
-import time
+import sys
 from types import MappingProxyType
+import warnings
+
+from intradp_ros.emulation.namespaces import (
+    namespaces,
+    NetworkError,
+    owned_names,
+    remove,
+    remove_stale,
+    run,
+)
+from intradp_ros.emulation.settings import check_rate, LinkSettings, SENDER, SHARED
+
+__all__ = ['ADDRESSES', 'available', 'DEVICE', 'LinkSettings', 'namespaces', 'NetworkError',
+           'remove_stale', 'shaped_link', 'ShapedLink', 'SIDES']
 
 ADDRESSES: Mapping[str, str] = MappingProxyType({'robot': '10.77.0.1', 'server': '10.77.0.2'})
 SIDES = tuple(ADDRESSES)
 DEVICE = 'veth0'
 MULTICAST = '224.0.0.0/4'
-# Linux lets a socket hold 212992 bytes unless told otherwise; a shorter queue would drop.
-QUEUE_BYTES = 500_000
+#: The third namespace; its device that both ways pass through if they share the medium.
+ACCESS_POINT, AIR = 'ap', 'air'
 _BURST_BYTES = 8_000
-# A process may start another before it is killed, and takes a moment to go.
-_KILL_ROUNDS = 100
-_numbers = itertools.count()
-
-
-class NetworkError(RuntimeError):
-    """The network could not be set up as asked; the text holds what `ip` or `tc` said."""
-
-
-def _run(*command: str) -> str:
-    """Run a command and return its output; NetworkError with the cause when it fails."""
-    # In its own session, so that Ctrl-C does not interrupt the cleaning up as well.
-    done = subprocess.run(command, check=False, capture_output=True, text=True,
-                          start_new_session=True)
-    if done.returncode:
-        raise NetworkError(f'{" ".join(command)}: {done.stderr.strip() or done.returncode}')
-    return done.stdout
+_SEED = 7
 
 
 @dataclass(frozen=True, slots=True)
 class ShapedLink:
-    """Two joined namespaces, one for each of `SIDES`; made by `shaped_link`."""
+    """Joined namespaces, one for each of `SIDES`; made by `shaped_link`."""
 
     namespaces: Mapping[str, str]
-    queue_bytes: int = QUEUE_BYTES
+    settings: LinkSettings = field(default_factory=LinkSettings)
 
     def _namespace(self, side: str) -> str:
         """Return the namespace of a side, or say which sides there are."""
-        if side not in self.namespaces:
+        if side not in SIDES:
             raise ValueError(f"there is no side '{side}'; choose from {', '.join(SIDES)}")
         return self.namespaces[side]
 
@@ -71,97 +68,118 @@ class ShapedLink:
         """
         Set the rate at which `side` sends (None: both), in 1e6 bits per second, at once.
 
-        What waits in the queue stays there.
+        What waits in the queue stays there.  A shared medium has one rate
+        for both sides.
         """
-        if not mbit > 0:
-            raise ValueError(f'a rate must be above 0 Mbit/s, not {mbit}; use cut() for an outage')
+        check_rate(mbit)
         # At high rates the bucket must hold a millisecond, or the timer limits the rate.
         burst = max(_BURST_BYTES, round(mbit * 1e6 / 8 * 1e-3))
+        by_namespace: dict[str, list[str]] = {}
         for name in SIDES if side is None else (side,):
-            _run('tc', '-n', self._namespace(name), 'qdisc', 'replace', 'dev', DEVICE, 'root',
-                 'tbf', 'rate', f'{round(mbit * 1e6)}bit', 'burst', str(burst),
-                 'limit', str(self.queue_bytes))
+            namespace, device = self._bucket(name)
+            by_namespace.setdefault(namespace, []).append(
+                f'qdisc replace dev {device} root tbf rate {round(mbit * 1e6)}bit '
+                f'burst {burst} limit {self.settings.queue_bytes}\n')
+        for namespace, lines in by_namespace.items():
+            run('tc', '-n', namespace, '-batch', '-', given=''.join(lines))
+
+    def _bucket(self, side: str) -> tuple[str, str]:
+        """Return namespace and device of the bucket for what a side sends."""
+        namespace = self._namespace(side)
+        if self.settings.bottleneck == SENDER:
+            return namespace, DEVICE
+        ap = self.namespaces[ACCESS_POINT]
+        if self.settings.medium == SHARED:
+            return ap, AIR
+        return ap, next(other for other in SIDES if other != side)
 
     def cut(self) -> None:
         """
         Interrupt the link both ways until `restore`.
 
-        The server's device goes down: the robot loses its carrier, so that
-        what it sends vanishes without an error, as out of radio range.
+        The far device of the link goes down, so that what the robot sends
+        vanishes without an error, as out of radio range.
         """
-        _run('ip', '-n', self.namespaces['server'], 'link', 'set', DEVICE, 'down')
+        run('ip', '-n', *self._far(), 'down')
 
     def restore(self) -> None:
         """Join the sides again after `cut`; rates and addresses are as before."""
-        _bring_up(self.namespaces['server'])
+        run('ip', '-n', *self._far(), 'up')
+        if not self.settings.has_access_point:
+            _bring_up(self.namespaces['server'])  # a device that was down has lost its routes
+
+    def _far(self) -> tuple[str, ...]:
+        if self.settings.has_access_point:
+            return self.namespaces[ACCESS_POINT], 'link', 'set', 'server'
+        return self.namespaces['server'], 'link', 'set', DEVICE
 
 
 def _bring_up(namespace: str) -> None:
     """Take the device up and let it carry multicast, which DDS discovery needs."""
-    _run('ip', '-n', namespace, 'link', 'set', DEVICE, 'up')
-    _run('ip', '-n', namespace, 'route', 'replace', MULTICAST, 'dev', DEVICE)
+    run('ip', '-n', namespace, 'link', 'set', DEVICE, 'up')
+    run('ip', '-n', namespace, 'route', 'replace', MULTICAST, 'dev', DEVICE)
 
 
-def _set_up(namespaces: Mapping[str, str]) -> None:
-    """Create, join and address the namespaces."""
-    for name in namespaces.values():
-        _run('ip', 'netns', 'add', name)
-    robot, server = (namespaces[side] for side in SIDES)
+def _join(one: tuple[str, str], other: tuple[str, str]) -> None:
+    """Join two devices, each a namespace and a name, by a cable."""
     # Segments as large as the medium's: else the kernel hands on 64 KB in one piece.
-    _run('ip', 'link', 'add', DEVICE, 'netns', robot, 'gso_max_segs', '1', 'type', 'veth',
-         'peer', 'name', DEVICE, 'netns', server, 'gso_max_segs', '1')
-    for side, name in namespaces.items():
-        _run('ip', '-n', name, 'link', 'set', 'lo', 'up', 'multicast', 'on')
-        _run('ip', '-n', name, 'address', 'add', f'{ADDRESSES[side]}/24', 'dev', DEVICE)
-    for name in namespaces.values():
+    run('ip', 'link', 'add', one[1], 'netns', one[0], 'gso_max_segs', '1', 'type', 'veth',
+        'peer', 'name', other[1], 'netns', other[0], 'gso_max_segs', '1')
+
+
+def _set_up(link: ShapedLink) -> None:
+    """Create, join and address the namespaces."""
+    for name in link.namespaces.values():
+        run('ip', 'netns', 'add', name)
+    sides = [(link.namespaces[side], DEVICE) for side in SIDES]
+    if link.settings.has_access_point:
+        for side, end in zip(SIDES, sides):
+            _join(end, (link.namespaces[ACCESS_POINT], side))
+        _set_up_access_point(link)
+    else:
+        _join(*sides)
+    for side, (name, _) in zip(SIDES, sides):
+        run('ip', '-n', name, 'link', 'set', 'lo', 'up', 'multicast', 'on')
+        run('ip', '-n', name, 'address', 'add', f'{ADDRESSES[side]}/24', 'dev', DEVICE)
+    for name, _ in sides:
         _bring_up(name)
 
 
-def _remove(namespace: str) -> None:
-    """End every process in a namespace and delete it; no error if it is gone."""
-    with suppress(NetworkError):
-        for _ in range(_KILL_ROUNDS):
-            pids = _run('ip', 'netns', 'pids', namespace).split()
-            if not pids:
-                break
-            for pid in pids:
-                with suppress(ProcessLookupError):
-                    os.kill(int(pid), signal.SIGKILL)
-            time.sleep(0.01)
-        _run('ip', 'netns', 'delete', namespace)
+def _set_up_access_point(link: ShapedLink) -> None:
+    """Take the access point's devices up, which shall say nothing themselves."""
+    ap = link.namespaces[ACCESS_POINT]
+    lines = [f'link set {side} addrgenmode none up' for side in SIDES]
+    if not link.settings.uneven:
+        lines += ['link add bridge type bridge stp_state 0 forward_delay 0 mcast_snooping 0',
+                  'link set bridge addrgenmode none up',
+                  *(f'link set {side} master bridge' for side in SIDES)]
+    if link.settings.medium == SHARED:
+        lines += [f'link add {AIR} type ifb', f'link set {AIR} up']
+    run('ip', '-n', ap, '-batch', '-', given='\n'.join(lines) + '\n')
+    if link.settings.medium == SHARED:
+        run('tc', '-n', ap, '-batch', '-', given=''.join(
+            f'qdisc add dev {side} clsact\n'
+            f'filter add dev {side} egress protocol all u32 match u32 0 0 '
+            f'action mirred egress redirect dev {AIR}\n' for side in SIDES))
 
 
-def _start_tick(pid: int) -> str:
-    """Return when a process started, in clock ticks since boot; '' if it is gone."""
-    try:
-        status = Path(f'/proc/{pid}/stat').read_text()
-    except OSError:
-        return ''
-    return status.rpartition(')')[2].split()[19]
-
-
-def _owned_names(prefix: str) -> dict[str, str]:
-    """Return unused namespace names that tell whose they are: process id and start."""
-    owner = f'{prefix}-{os.getpid()}-{_start_tick(os.getpid())}-{next(_numbers)}'
-    return {side: f'{owner}-{side}' for side in SIDES}
-
-
-def namespaces(prefix: str = 'intradp') -> list[str]:
-    """Return the names of the namespaces there are with this prefix."""
-    names = (line.split()[0] for line in _run('ip', 'netns', 'list').splitlines())
-    pattern = re.compile(rf'{re.escape(prefix)}-\d+-\d+-\d+-({"|".join(SIDES)})')
-    return [name for name in names if pattern.fullmatch(name)]
-
-
-def remove_stale(prefix: str = 'intradp') -> list[str]:
-    """Remove what processes that are gone left behind, and return the names."""
-    stale = []
-    for name in namespaces(prefix):
-        pid, tick = name.removeprefix(f'{prefix}-').split('-')[:2]
-        if _start_tick(int(pid)) != tick:
-            _remove(name)
-            stale.append(name)
-    return stale
+@contextmanager
+def _forwarding(link: ShapedLink) -> Iterator[None]:
+    """Run the forwarder in the access point; it ends with this process at the latest."""
+    settings, program = link.settings, Path(__file__).with_name('forwarder.py')
+    numbers = (settings.delay_ms / 1e3, settings.jitter_ms / 1e3, settings.loss, _SEED)
+    # Isolated, so that it starts at once, whatever this environment starts with.
+    command = ['ip', 'netns', 'exec', link.namespaces[ACCESS_POINT], sys.executable, '-I', '-S',
+               str(program), *SIDES, *map(str, numbers)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stdin and process.stdout and process.stderr
+        if process.stdout.readline() != 'ready\n':
+            raise NetworkError(f'{program.name}: {process.stderr.read().strip()}')
+        try:
+            yield
+        finally:
+            process.stdin.close()
 
 
 def available() -> str | None:
@@ -180,25 +198,33 @@ def available() -> str | None:
 
 
 @contextmanager
-def shaped_link(mbit: float = 20.0, prefix: str = 'intradp',
-                queue_bytes: int = QUEUE_BYTES) -> Iterator[ShapedLink]:
+def shaped_link(settings: LinkSettings | float, prefix: str = 'intradp',
+                ) -> Iterator[ShapedLink]:
     """
-    Make robot and server with a link of `mbit` (1e6 bits per second) each way.
+    Make robot and server with a link between them; a number is its rate in Mbit/s each way.
 
     On the way out, however it is left, processes that still run in the
     namespaces are killed and the namespaces removed; what a killed run left
     behind is removed on the way in.
 
     :param prefix: start of the namespaces' names.
-    :param queue_bytes: queue of each way; below 213 kB a sender sees losses.
     :raises NetworkError: when the system refuses; `available` says why beforehand.
     """
+    if not isinstance(settings, LinkSettings):
+        settings = LinkSettings(settings)
+    if settings.warning():
+        warnings.warn(settings.warning(), stacklevel=3)
     remove_stale(prefix)
-    link = ShapedLink(MappingProxyType(_owned_names(prefix)), queue_bytes)
+    roles = [*SIDES, ACCESS_POINT] if settings.has_access_point else SIDES
+    link = ShapedLink(MappingProxyType(owned_names(prefix, roles)), settings)
     try:
-        _set_up(link.namespaces)
-        link.set_rate(mbit)
-        yield link
+        _set_up(link)
+        link.set_rate(settings.mbit)
+        if settings.uneven:
+            with _forwarding(link):
+                yield link
+        else:
+            yield link
     finally:
         for name in link.namespaces.values():
-            _remove(name)
+            remove(name)

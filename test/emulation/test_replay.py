@@ -28,6 +28,7 @@ class NotedLink:
 
     def set_rate(self, mbit: float) -> None:
         if self.broken and mbit == 40.0:
+            self.told.append(('refused', mbit))
             raise OSError('the link refuses')
         self.told.append(('rate', mbit))
 
