@@ -10,11 +10,26 @@ from typing import Any
 
 import torch
 
-from intradp_ros.graph.operator_graph import OperatorGraph
+from intradp_ros.graph.arguments import type_of
+from intradp_ros.graph.operator_graph import (
+    iter_refs,
+    Operator,
+    OperatorGraph,
+    ParameterRef,
+    Value,
+    ValueRef,
+)
+from intradp_ros.graph.rewrite import rebuild
 
 
 def in_double(graph: OperatorGraph) -> OperatorGraph:
-    """Return the graph with float64 in place of every other floating point dtype."""
+    """
+    Return the graph with float64 in place of every other floating point dtype.
+
+    Where an operator makes floats of something else (a quotient of integers,
+    say), of a dtype that nobody names, its result is converted.
+    """
+    graph = _name_dtypes(graph)
     return replace(
         graph,
         values=tuple(replace(value, dtype=_wide(value.dtype)) for value in graph.values),
@@ -27,6 +42,36 @@ def in_double(graph: OperatorGraph) -> OperatorGraph:
 def double_inputs(inputs: Iterable[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """Return inputs for such a graph; integers stay as they are."""
     return tuple(_wide(tensor) for tensor in inputs)
+
+
+def _name_dtypes(graph: OperatorGraph) -> OperatorGraph:
+    """Convert each result whose floating point dtype is the default one to that dtype."""
+    values, operators = [], []
+    for operator in graph.operators:
+        made = [v for v in operator.outputs if v is not None] if _unnamed(graph, operator) else []
+        renamed = {}
+        conversions = []
+        for value in (graph.values[v] for v in made if graph.values[v].dtype.is_floating_point):
+            number = len(graph.values) + len(values)
+            values.append(replace(value, id=number, name=f'{value.name}.default'))
+            renamed[value.id] = number
+            conversions.append(_conversion(values[-1], value))
+        outputs = tuple(v if v is None else renamed.get(v, v) for v in operator.outputs)
+        operators += [replace(operator, outputs=outputs), *conversions]
+    return rebuild(graph, operators=operators, values=values) if values else graph
+
+
+def _unnamed(graph: OperatorGraph, operator: Operator) -> bool:
+    """Tell whether neither an argument's dtype nor an operand's is a floating point one."""
+    refs = iter_refs((operator.args, operator.kwargs), (ValueRef, ParameterRef))
+    named = iter_refs((operator.args, operator.kwargs), torch.dtype)
+    return not any(dtype.is_floating_point or dtype.is_complex
+                   for dtype in (*named, *(type_of(graph, ref)[1] for ref in refs)))
+
+
+def _conversion(source: Value, result: Value) -> Operator:
+    return Operator(0, result.name, 'aten._to_copy.default', (ValueRef(source.id),),
+                    {'dtype': result.dtype}, (result.id,))
 
 
 def _wide(item: Any) -> Any:
