@@ -111,7 +111,8 @@ def profile_from_recording(split: SplitGraph, digest: str, recording: Recording,
             f'the recording of {recording.model} is of another architecture than '
             f'{split.graph.name!r}: {lost / whole:.0%} of its time belong to operators that '
             f'are not there')
-    timings = tuple(_timing(op, s, FIXED[device]) for op, s in zip(split.operators, seconds))
+    timings = tuple(timing_by_rows(op, s, FIXED[device])
+                    for op, s in zip(split.operators, seconds))
     return Profile(digest, split.axis, recording.devices[device], 1, timings, sum(seconds))
 
 
@@ -142,8 +143,8 @@ def _matches(theirs: Sequence[object], ours: Sequence[object]) -> dict[int, int]
     return {b.a + k: b.b + k for b in blocks for k in range(b.size)}
 
 
-def _timing(op: LocalOperator, seconds: float, fixed: float) -> OperatorTiming:
-    """Return a fixed part (at most half of the time) and the rest by rows."""
+def timing_by_rows(op: LocalOperator, seconds: float, fixed: float) -> OperatorTiming:
+    """Return the timing of an operator: a fixed part (at most half), and the rest by rows."""
     if op.rows == 1:
         return OperatorTiming((1,), (seconds,))
     fixed = min(fixed, seconds / 2)

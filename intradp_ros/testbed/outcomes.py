@@ -1,0 +1,108 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Where our system wins and loses, held against what it was meant to reach.
+
+The targets are fixed beforehand; nothing here knows how a figure came about.
+Where one is missed, the lower bound says whether any schedule could have
+reached it.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from intradp_ros.planning.baselines import LOCAL, OFFLOAD
+from intradp_ros.testbed.results import Case, FLOAT32, SENSOR, SHARED
+
+#: By how much of their latency the baselines with float32 inputs should be undercut.
+PUBLISHED = 0.40
+#: The same against baselines that have our inputs: dense outputs, and others that are close.
+DENSE, CLOSE = 0.30, 0.10
+#: Others count where local and offload are within this factor of each other.
+NEAR = 2.0
+#: Two runs of the same system differ by up to this part; less is not called slower.
+SAME = 0.02
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """
+    One target for one workload on one trace.
+
+    `gain` is the part of the latency of `other`, the fastest of the other
+    systems, that ours saves; `wanted` what it should be; `possible` what it
+    would be if ours reached the lower bound.
+    """
+
+    target: str
+    workload: str
+    trace: str
+    inputs: str
+    ours_ms: float
+    other: str
+    other_ms: float
+    gain: float
+    wanted: float
+    met: bool
+    bound_ms: float
+    possible: float
+    text: str
+
+
+def outcomes(cases: Iterable[Case]) -> tuple[Mapping[str, Any], ...]:
+    """Return an `Outcome` as plain data for each target of each workload and trace that ran."""
+    known = {(c.workload, c.trace, c.inputs): c for c in cases if SHARED in c.systems}
+    found: list[Outcome] = []
+    for (workload, trace, inputs), case in known.items():
+        found += _same_inputs(case)
+        published = known.get((workload, trace, FLOAT32))
+        if inputs == SENSOR and published:
+            found += _against('baselines with float32 inputs', case, published, PUBLISHED)
+    return tuple(asdict(outcome) for outcome in found)
+
+
+def _same_inputs(case: Case) -> Iterator[Outcome]:
+    """Yield how a case stands against baselines with the same inputs."""
+    yield from _against('never slower with the same inputs', case, case, -SAME)
+    if case.dense:
+        yield from _against('dense outputs, same inputs', case, case, DENSE)
+    elif _near(case):
+        yield from _against('local and offload close, same inputs', case, case, CLOSE)
+
+
+def _near(case: Case) -> bool:
+    if not {LOCAL, OFFLOAD} <= case.systems.keys():
+        return False
+    times = [case.systems[name]['mean_ms'] for name in (LOCAL, OFFLOAD)]
+    return bool(max(times) <= NEAR * min(times))
+
+
+def _against(target: str, case: Case, baselines: Case, wanted: float) -> Iterator[Outcome]:
+    others = {name: float(row['mean_ms']) for name, row in baselines.systems.items()
+              if name != SHARED}
+    if not others:
+        return
+    other = min(others, key=lambda name: others[name])
+    ours = float(case.systems[SHARED]['mean_ms'])
+    gain, possible = 1 - ours / others[other], 1 - case.bound_ms / others[other]
+    met = gain >= wanted
+    yield Outcome(target, case.workload, case.trace, case.inputs, ours, other, others[other],
+                  gain, wanted, met, case.bound_ms, possible,
+                  _text(case, other, others[other], gain, wanted, possible, met))
+
+
+def _text(case: Case, other: str, other_ms: float, gain: float, wanted: float, possible: float,
+          met: bool) -> str:
+    ours = float(case.systems[SHARED]['mean_ms'])
+    begin = (f'{case.title}, {case.trace}: {ours:.1f} ms, {abs(gain):.0%} '
+             f'{"less" if gain >= 0 else "more"} than {other} ({other_ms:.1f} ms)')
+    if met:
+        return f'{begin}.'
+    bound = f'the lower bound on any schedule is {case.bound_ms:.1f} ms'
+    if possible < wanted:
+        return f'{begin}; {bound}, so {wanted:.0%} less cannot be reached at all.'
+    return (f'{begin}; {bound} ({possible:.0%} less), which leaves out halos and fixed costs: '
+            f'ours is {ours / case.bound_ms:.2f} times that.')

@@ -1,0 +1,40 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""The systems that are compared: which strategy of which book each one is."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from intradp_ros.planning.baselines import DSCCS, LOCAL, LOSS, OFFLOAD, SPSO_GA
+from intradp_ros.testbed.results import INTRA_DP, SHARED
+from intradp_ros.testbed.trial import Phase
+
+BOOK, INTRA_DP_BOOK = 'book.json', 'intra-dp.json'
+#: Emulated devices that wait for nobody take the same time for every frame: a few tell all.
+ALONE_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class System:
+    """A strategy of a book; `linked` unless it never uses the link."""
+
+    book: str
+    strategy: str
+    linked: bool = True
+
+
+SYSTEMS = {
+    LOCAL: System(BOOK, LOCAL, linked=False), OFFLOAD: System(BOOK, OFFLOAD),
+    DSCCS: System(BOOK, DSCCS), SPSO_GA: System(BOOK, SPSO_GA),
+    INTRA_DP: System(INTRA_DP_BOOK, LOSS), SHARED: System(BOOK, LOSS)}
+
+
+def phases(names: Sequence[str], books: Path, seconds: float) -> tuple[Phase, ...]:
+    """Return what a robot shall do to compare systems, with the books of a folder."""
+    return tuple(
+        Phase(name, str((books / SYSTEMS[name].book).resolve()), SYSTEMS[name].strategy,
+              seconds if SYSTEMS[name].linked else min(seconds, ALONE_SECONDS))
+        for name in names)
