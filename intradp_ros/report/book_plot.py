@@ -11,12 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from intradp_ros.report.palette import colours, GREY, INK, STRATEGIES
+from intradp_ros.report.palette import colours, GREY, GRID, INK, STRATEGIES
 
 Curve = Sequence[tuple[float, float]]
 
 MARKERS = {'local': 's', 'offload': '^', 'cut': 'D', 'dsccs': 'P', 'spso-ga': 'X',
-           'shared': 'o', 'bound': ''}
+           'intra-dp': 'v', 'shared': 'o', 'bound': ''}
 # The strategy that is to win lies under the others, wider, so that equal curves show both.
 _UNDER = 'shared'
 
@@ -66,15 +66,15 @@ def _scale(axes: Axes) -> None:
         axis.set_major_formatter(plain)
         axis.set_minor_locator(NullLocator())
         axis.set_minor_formatter(NullFormatter())
-    axes.grid(color='#E5E7EA', linewidth=0.8)
+    axes.grid(color=GRID, linewidth=0.8)
     for side in ('top', 'right'):
         axes.spines[side].set_visible(False)
 
 
-def draw_book(curves: Mapping[str, Curve], path: Path, title: str,
-              chosen: tuple[float, float] | None = None) -> None:
+def book_figure(curves: Mapping[str, Curve], title: str,
+                chosen: tuple[float, float] | None = None) -> Figure:
     """
-    Write latency over bandwidth as a PNG (or what the suffix of `path` says).
+    Return a figure of latency over bandwidth.
 
     :param curves: by strategy, points of (Mbit/s, milliseconds), all above 0; a lower bound
         goes by the name of ``bound``.
@@ -98,4 +98,10 @@ def draw_book(curves: Mapping[str, Curve], path: Path, title: str,
     axes.set_xlabel('bandwidth (Mbit/s)')
     axes.set_ylabel('predicted latency (ms)')
     figure.legend(loc='outside lower center', ncols=len(curves), frameon=False)
-    figure.savefig(path)
+    return figure
+
+
+def draw_book(curves: Mapping[str, Curve], path: Path, title: str,
+              chosen: tuple[float, float] | None = None) -> None:
+    """Write `book_figure` as a PNG (or what the suffix of `path` says)."""
+    book_figure(curves, title, chosen).savefig(path)

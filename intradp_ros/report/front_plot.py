@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from intradp_ros.report.book_plot import MARKERS
-from intradp_ros.report.palette import colours, INK, STRATEGIES
+from intradp_ros.report.palette import colours, GRID, INK, STRATEGIES
 
 Point = tuple[float, float]
 
@@ -56,7 +56,7 @@ def draw_front(front: Sequence[Point], systems: Mapping[str, Point], path: Path,
     axes.set_ylim(0, 1.12 * max(joules for _, joules in points))
     _draw_front(axes, front)
     _draw_systems(axes, systems)
-    axes.grid(color='#E5E7EA', linewidth=0.8)
+    axes.grid(color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     for side in ('top', 'right'):
         axes.spines[side].set_visible(False)

@@ -10,13 +10,14 @@ from matplotlib.colors import to_rgb
 
 BLUE, GREEN, ORANGE, RED = '#0072B2', '#009E73', '#E69F00', '#D55E00'
 PURPLE, SKY, BROWN = '#CC79A7', '#56B4E9', '#8C6D31'
-GREY, DARK_GREY, INK = '#D5D8DB', '#7F7F7F', '#222222'
+GREY, DARK_GREY, INK, GRID = '#D5D8DB', '#7F7F7F', '#222222', '#E5E7EA'
+_DARK_LETTERS = '#1A1A1A'  # on a bar; unlike ink they stay dark on a dark page
 
 # What happens on the robot is blue wherever it is drawn, and so on.
 LANES = {'robot': BLUE, 'uplink': ORANGE, 'server': GREEN, 'downlink': RED}
 STRATEGIES = {'local': BLUE, 'offload': GREEN, 'cut': ORANGE, 'dsccs': PURPLE,
-              'spso-ga': SKY, 'shared': RED, 'bound': DARK_GREY}
-_OTHERS = (BROWN, DARK_GREY, PURPLE, SKY)
+              'spso-ga': SKY, 'intra-dp': BROWN, 'shared': RED, 'bound': DARK_GREY}
+_OTHERS = (DARK_GREY, BROWN, PURPLE, SKY)
 
 
 def colours(names: Iterable[str], known: Mapping[str, str]) -> dict[str, str]:
@@ -30,4 +31,4 @@ def colours(names: Iterable[str], known: Mapping[str, str]) -> dict[str, str]:
 def ink_on(colour: str) -> str:
     """Return the text colour, dark or white, that is easier to read on `colour`."""
     red, green, blue = to_rgb(colour)
-    return INK if 0.299 * red + 0.587 * green + 0.114 * blue > 0.55 else 'white'
+    return _DARK_LETTERS if 0.299 * red + 0.587 * green + 0.114 * blue > 0.55 else 'white'

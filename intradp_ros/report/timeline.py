@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.text import Text
 
-from intradp_ros.report.palette import colours, GREY, INK, ink_on, LANES, PURPLE, SKY
+from intradp_ros.report.palette import colours, GREY, GRID, INK, ink_on, LANES, PURPLE, SKY
 from intradp_ros.report.spans import both, Interval, length, SpanLike, tracks, union
 
 MOVING = frozenset({'transfer', 'send', 'receive'})
@@ -112,7 +112,7 @@ def _decorate(axes: Axes, labels: Sequence[str], milliseconds: float) -> None:
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.set_xlim(0, milliseconds)
     axes.set_xlabel('time since the inference began (ms)')
-    axes.grid(axis='x', color='#E5E7EA', linewidth=0.8, zorder=0)
+    axes.grid(axis='x', color=GRID, linewidth=0.8, zorder=0)
     axes.tick_params(axis='y', length=0)
     for side in ('top', 'right', 'left'):
         axes.spines[side].set_visible(False)
@@ -135,9 +135,9 @@ def _legend(spans: Sequence[SpanLike], lane_colours: dict[str, str],
     return keys
 
 
-def draw_timeline(spans: Sequence[SpanLike], path: Path, title: str) -> None:
+def timeline_figure(spans: Sequence[SpanLike], title: str) -> Figure:
     """
-    Write the timeline of one inference as a PNG (or what the suffix of `path` says).
+    Return a figure of the timeline of one inference.
 
     :param spans: times in seconds, all on one clock; any of them may be the zero.
     :param title: model and mode, say; the totals are put under it.
@@ -164,4 +164,9 @@ def draw_timeline(spans: Sequence[SpanLike], path: Path, title: str) -> None:
                   frameon=False, fontsize=8)
     figure.draw_without_rendering()  # decides how much room the names have
     bars.fit()
-    figure.savefig(path)
+    return figure
+
+
+def draw_timeline(spans: Sequence[SpanLike], path: Path, title: str) -> None:
+    """Write `timeline_figure` as a PNG (or what the suffix of `path` says)."""
+    timeline_figure(spans, title).savefig(path)

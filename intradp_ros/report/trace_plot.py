@@ -9,14 +9,18 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from intradp_ros.report.palette import colours, DARK_GREY, STRATEGIES
+from intradp_ros.report.palette import colours, DARK_GREY, GRID, STRATEGIES
 
 Curve = Sequence[tuple[float, float]]
 
 
-def draw_trace(rate: Curve, latencies: Mapping[str, Curve], path: Path, title: str) -> None:
+#: Curves of more points have no markers: they would hide each other.
+_MARKED = 60
+
+
+def trace_figure(rate: Curve, latencies: Mapping[str, Curve], title: str) -> Figure:
     """
-    Write two plots above each other as a PNG (or what the suffix of `path` says).
+    Return a figure of two plots above each other: the link, and the systems on it.
 
     :param rate: points of (seconds, Mbit/s) that the link was set to.
     :param latencies: by system, points of (seconds, milliseconds), one for each inference.
@@ -31,15 +35,20 @@ def draw_trace(rate: Curve, latencies: Mapping[str, Curve], path: Path, title: s
     for name, colour in colours(latencies, STRATEGIES).items():
         points = latencies[name]
         below.plot([t for t, _ in points], [ms for _, ms in points], label=name, color=colour,
-                   linewidth=1.2, marker='.', markersize=3)
+                   linewidth=1.2, marker='.' if len(points) <= _MARKED else '', markersize=3)
     below.set_ylabel('latency of an inference, ms')
     below.set_xlabel('seconds from the beginning of the trace')
     below.set_ylim(bottom=0)
-    below.legend(frameon=False, ncols=len(latencies), loc='upper left', fontsize=9)
+    figure.legend(loc='outside lower center', ncols=len(latencies), frameon=False, fontsize=9)
     for axes in (above, below):
-        axes.grid(color='#E5E7EA', linewidth=0.8)
+        axes.grid(color=GRID, linewidth=0.8)
         axes.set_axisbelow(True)
         for side in ('top', 'right'):
             axes.spines[side].set_visible(False)
+    return figure
+
+
+def draw_trace(rate: Curve, latencies: Mapping[str, Curve], path: Path, title: str) -> None:
+    """Write `trace_figure` as a PNG (or what the suffix of `path` says)."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
+    trace_figure(rate, latencies, title).savefig(path, dpi=130)

@@ -1,0 +1,101 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What figures of a run mean, in plain words: who wins by how much, and what was left to win."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Rows = Mapping[str, Mapping[str, Any]]
+OURS = 'shared'
+#: A difference below this part is called none: two runs differ by as much.
+SAME = 0.03
+#: A median prediction error above this is worth a sentence.
+FAR_OFF = 0.15
+
+
+def milliseconds(value: float) -> str:
+    """Return a time with three significant digits."""
+    return f'{value:.0f} ms' if value >= 99.5 else f'{value:.1f} ms'
+
+
+def percent(share: float) -> str:
+    """Return a share from 0 to 1 as a whole percentage."""
+    return f'{100 * share:.0f} %'
+
+
+def best_other(rows: Rows) -> str | None:
+    """Return the fastest system beside ours; None if there is none."""
+    others = {name: row['mean_ms'] for name, row in rows.items() if name != OURS}
+    return min(others, key=lambda name: others[name], default=None)
+
+
+def gain(rows: Rows) -> float | None:
+    """Return by which part ours is faster than the best other (negative: slower), or None."""
+    other = best_other(rows)
+    if OURS not in rows or other is None:
+        return None
+    return 1 - float(rows[OURS]['mean_ms']) / float(rows[other]['mean_ms'])
+
+
+def headline(rows: Rows) -> str:
+    """Return the sentence that says who wins."""
+    difference, other = gain(rows), best_other(rows)
+    if difference is None or other is None:
+        name = next(iter(rows))
+        return f'{name} takes {milliseconds(rows[name]["mean_ms"])} an inference in the mean.'
+    ours, best = (milliseconds(rows[name]['mean_ms']) for name in (OURS, other))
+    if abs(difference) < SAME:
+        return f'No difference: sharing takes {ours} an inference, {other} {best}.'
+    if difference > 0:
+        return (f'Sharing wins: {ours} an inference, {percent(difference)} less than {other}, '
+                f'the best of the others ({best}).')
+    return (f'Sharing loses: {ours} an inference, {percent(-difference)} more than {other} '
+            f'({best}).')
+
+
+def remarks(rows: Rows, bound_ms: float | None) -> list[str]:
+    """Return further sentences: the bound, energy, predictions that missed, outages."""
+    found = [*_bound(rows, bound_ms), *_energy(rows)]
+    ours = rows.get(OURS)
+    if ours:
+        found += _prediction(ours) + _recovery(ours)
+    return found
+
+
+def _bound(rows: Rows, bound_ms: float | None) -> list[str]:
+    if bound_ms is None or not bound_ms > 0:
+        return []
+    times = ', '.join(f'{name} {rows[name]["mean_ms"] / bound_ms:.2f}'
+                      for name in sorted(rows, key=lambda name: float(rows[name]['mean_ms'])))
+    return [f'No schedule can take less than {milliseconds(bound_ms)} in the mean on this link '
+            f'and these devices. Times that bound: {times}.']
+
+
+def _energy(rows: Rows) -> list[str]:
+    if len(rows) < 2 or OURS not in rows:
+        return []
+    least = min(rows, key=lambda name: float(rows[name]['energy_j']))
+    joules = rows[OURS]['energy_j']
+    if least == OURS:
+        return [f'It also costs the robot the least energy: {joules:.2f} J an inference '
+                '(modelled).']
+    return [f'The robot spends {joules:.2f} J an inference when it shares; {least} is the most '
+            f'frugal with {rows[least]["energy_j"]:.2f} J (modelled).']
+
+
+def _prediction(ours: Mapping[str, Any]) -> list[str]:
+    error = ours['error_median']
+    if error is None or error <= FAR_OFF:
+        return []
+    return [f'Take these figures with care: shared inferences took {percent(error)} more or less '
+            'than the schedule book had predicted (median), so either the link or the machine '
+            'that emulated the devices was not what was planned for.']
+
+
+def _recovery(ours: Mapping[str, Any]) -> list[str]:
+    if not ours['recovered']:
+        return []
+    return [f'{ours["recovered"]} of {ours["frames"]} shared inferences were finished by the '
+            'robot alone because the link or the server was silent; none was lost.']

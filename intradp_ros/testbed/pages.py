@@ -1,0 +1,127 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""From the files that a run left to a page that a person wants to read."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+import json
+from pathlib import Path
+import platform
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+
+from intradp_ros.execution.timeline import Event
+from intradp_ros.link.trace import LinkTrace, read_trace
+from intradp_ros.planning.book import ScheduleBook
+from intradp_ros.profiling.profile import Profile
+from intradp_ros.report.case_page import case_page, CaseFacts, Curve
+from intradp_ros.testbed.trial import load_seen, Seen, Trial
+
+PAGE = 'report.html'
+
+
+def write_case_page(folder: Path, title: str, home: str = '') -> Path:
+    """
+    Write the page of a case from what is in its folder, and return its path.
+
+    Parameters
+    ----------
+    folder :
+        Has ``report.json``, ``trial.json``, ``seen.json`` and ``trace.csv``, and what the
+        trial names: books and profiles.
+    title :
+        Says what ran.
+    home :
+        Address of the page of all cases, if there is one.
+
+    Raises
+    ------
+    OSError, ValueError
+        If a file is missing or not what it should be.
+
+    """
+    report = json.loads((folder / 'report.json').read_text())
+    trial = Trial.load(folder / 'trial.json')
+    path = folder / PAGE
+    path.write_text(case_page(case_facts(
+        report, trial, load_seen(folder / 'seen.json'), read_trace(folder / 'trace.csv'), title,
+        home)))
+    return path
+
+
+def case_facts(report: Mapping[str, Any], trial: Trial, seen: Sequence[Seen], trace: LinkTrace,
+               title: str, home: str = '') -> CaseFacts:
+    """Return what the page of a case tells."""
+    seconds = max(phase.seconds for phase in trial.phases)
+    link = [(t, mbps) for t, mbps in trace.resampled() if t <= seconds]
+    bounds = [(mbps, ms) for mbps, ms in report['bounds_ms']]
+    profiles = {side: Profile.from_json(Path(path).read_text())
+                for side, path in trial.profiles.items()}
+    return CaseFacts(
+        title, _subtitle(profiles, link), report['systems'],
+        {s.system: [(t, 1e3 * latency) for t, latency in zip(s.at, s.latency)] for s in seen},
+        link, {**_predicted(trial), **({'bound': bounds} if bounds else {})},
+        {s.system: [Event.from_list(event) for event in s.timeline] for s in seen},
+        measured(report, trial, profiles, link), mean_bound(bounds, link),
+        report.get('exactness') or {}, profiles['robot'].power.source.removeprefix('modelled: '),
+        home)
+
+
+def mean_bound(bounds: Curve, link: Curve) -> float | None:
+    """
+    Return the mean of the lower bound over a link's rates, None without any.
+
+    Each rate lasts equally long.  As many inferences fit into it as the bound at that rate
+    allows, so the mean is the harmonic one.  Between two rates of the curve the bound follows
+    a power law; outside it keeps the value of the end.
+    """
+    rates = [mbps for _, mbps in link if mbps > 0]
+    if not bounds or not rates:
+        return None
+    known = sorted(bounds)
+    at = np.exp(np.interp(np.log(rates), np.log([mbps for mbps, _ in known]),
+                          np.log([ms for _, ms in known])))
+    return float(1 / np.mean(1 / at))
+
+
+def _predicted(trial: Trial) -> dict[str, Curve]:
+    """Return what the books say of each system, by bandwidth."""
+    books = {path: ScheduleBook.load(Path(path)) for path in {p.book for p in trial.phases}}
+    return {phase.system: [(e.mbps, 1e3 * e.predicted) for e in books[phase.book].entries
+                           if e.strategy == phase.strategy] for phase in trial.phases}
+
+
+def _subtitle(profiles: Mapping[str, Profile], link: Curve) -> str:
+    rates = [mbps for _, mbps in link]
+    alone = ', '.join(f'{side} alone {1e3 * profile.whole_seconds:.3g} ms'
+                      for side, profile in profiles.items())
+    return (f'{alone}; link {fmean(rates):.3g} Mbit/s in the mean '
+            f'({min(rates):.3g} to {max(rates):.3g})')
+
+
+def measured(report: Mapping[str, Any], trial: Trial, profiles: Mapping[str, Profile],
+             link: Curve) -> list[tuple[str, str]]:
+    """Return how the run was made, as terms and texts."""
+    rates = [mbps for _, mbps in link]
+    devices = [(side, f'emulated from a profile of {profile.device}: an operator takes the '
+                      'time of the profile and computes nothing')
+               for side, profile in profiles.items()]
+    return [
+        *devices,
+        ('link', f'real bytes between two network namespaces, the rate of each way shaped in '
+                 f'steps of 0.1 s: {fmean(rates):.3g} Mbit/s in the mean, from {min(rates):.3g} '
+                 f'to {max(rates):.3g}'),
+        ('transport', f'DDS (Fast DDS, {report["transport"]}), chunks of {trial.chunk_bytes} '
+                      'bytes, nothing compressed; robot and server are two processes'),
+        ('bandwidth', f'measured at the receiver and predicted ({trial.predictor}) as on a '
+                      'robot; schedules are chosen by it'),
+        ('each system', f'{max(p.seconds for p in trial.phases):g} s, from the beginning of the '
+                        'trace, one inference after the other'),
+        ('not emulated', 'delay, jitter and loss of a real radio; what the network stack costs '
+                         "the robot's processor"),
+        ('versions', f'torch {torch.__version__}, Python {platform.python_version()}, '
+                     f'{platform.system()} {platform.release()}')]
