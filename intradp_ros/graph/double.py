@@ -46,7 +46,8 @@ def double_inputs(inputs: Iterable[torch.Tensor]) -> tuple[torch.Tensor, ...]:
 
 def _name_dtypes(graph: OperatorGraph) -> OperatorGraph:
     """Convert each result whose floating point dtype is the default one to that dtype."""
-    values, operators = [], []
+    values: list[Value] = []
+    operators: list[Operator] = []
     for operator in graph.operators:
         made = [v for v in operator.outputs if v is not None] if _unnamed(graph, operator) else []
         renamed = {}

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -29,6 +30,17 @@ def cropped(kernel: Kernel, dim: int, start: int, rows: int, produced: int) -> K
     if start == 0 and rows == produced:
         return kernel
     return lambda x: kernel(x).narrow(dim, start, rows)
+
+
+def kept(kernel: Kernel, dim: int, start: int, rows: int) -> Kernel:
+    """Keep `rows` rows from `start` on of every result, along `dim`."""
+    def narrowed(x: Sequence[torch.Tensor]) -> Any:
+        results = kernel(x)
+        if isinstance(results, torch.Tensor):
+            return results.narrow(dim, start, rows)
+        return tuple(result.narrow(dim, start, rows) for result in results)
+
+    return narrowed
 
 
 def unread(kernel: Kernel, nothing: torch.Tensor) -> Kernel:

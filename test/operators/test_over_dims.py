@@ -11,6 +11,7 @@ from single_operator import (
     check_folded,
     check_global,
     check_local,
+    check_yields_rows,
     Parameter,
     Single,
 )
@@ -58,6 +59,8 @@ def test_work_along_channels_is_local_elsewhere(name: str, rest: tuple[Any, ...]
     reduces = name.startswith(('mean', 'sum', 'a', 'm', 'prod', 'logsumexp', 'linalg'))
     if reduces and not name.startswith(('arg', 'median', 'mode')):
         check_folded(single, 1)
+    elif name.startswith(('cum', 'logcum', 'sort')):
+        assert check_yields_rows(single, 1).rows == 4
     else:
         check_global(single, 1)
 
@@ -66,6 +69,21 @@ def test_work_along_channels_is_local_elsewhere(name: str, rest: tuple[Any, ...]
 def test_indices_within_other_dimensions_are_exact(name: str) -> None:
     rest = (2, 1) if name == 'topk.default' else (1,)
     check_local(Single(name, tensor(1, 4, 7, 5), *rest, read=(0, 1)), 2)
+
+
+def test_any_rows_of_both_results_of_a_sort_may_be_kept() -> None:
+    check_yields_rows(Single('sort.default', tensor(1, 4, 7, 5), 2, read=(0, 1)), 2)
+
+
+@pytest.mark.parametrize(('name', 'dims'), [
+    ('fft_fft', (-1,)), ('fft_rfft2', (None, [1, 3])), ('fft_ifftn', (None, [3])),
+    ('fft_fftshift', ([3],))])
+def test_fourier_transforms_of_other_dimensions_are_local(
+        name: str, dims: tuple[Any, ...]) -> None:
+    rest = dims if dims[0] is None or name == 'fft_fftshift' else (None, *dims)
+    single = Single(f'{name}.default', tensor(1, 4, 7, 5), *rest)
+    check_local(single, 2)
+    assert check_yields_rows(single, 3).rows == (3 if name == 'fft_rfft2' else 5)
 
 
 @pytest.mark.parametrize('name', ['var', 'std', 'var_mean'])

@@ -13,6 +13,7 @@ from intradp_ros.operators.aligned import operands_of
 from intradp_ros.operators.copies import chosen_rows
 from intradp_ros.operators.labelled import Label, labelled_split, trailing
 from intradp_ros.operators.local_operator import Kind
+from intradp_ros.operators.rules.any_rows import split_any_rows
 from intradp_ros.operators.site import follow, normal_dim, Operand, Rule, rules, Site, Split
 
 _MASKS = (torch.bool, torch.uint8)
@@ -34,14 +35,20 @@ def split_index(site: Site) -> Split | None:
 
 
 def split_index_put(site: Site) -> Split | None:
-    """Split a write to indexed places along the dimensions that are not indexed."""
+    """
+    Split a write to indexed places along the dimensions that are not indexed.
+
+    Where many values are written to a grid (points, say), all of them are
+    needed for any rows of the longest dimension that is indexed.
+    """
     chosen = _indices(site)
     if chosen is None:
         return None
     target, lines, source = _indexed(site, chosen)
     rank = len(site.shape(site.call.argument('values')))
-    return labelled_split(
+    split = labelled_split(
         site, [target, *lines, source[len(source) - rank:]], _labels(len(target), chosen, 'out'))
+    return split or split_any_rows(site, max(chosen, key=site.output_shape.__getitem__))
 
 
 def split_gather(site: Site) -> Split | None:
@@ -56,22 +63,24 @@ def split_gather(site: Site) -> Split | None:
 
 
 def split_scatter(site: Site) -> Split | None:
-    """Split a write to indexed places of one dimension along the other dimensions."""
+    """Split a write to indexed places of one dimension along the others; it yields any rows."""
     rank, dims = _rank_and_dim(site)
     given = operands_of(site)[1:]
     written = _labels(rank, dims, 'written')
     terms = [written if len(site.shape(x)) == rank else [] for x in given]
-    return labelled_split(
+    split = labelled_split(
         site, [_labels(rank, dims, 'in'), *terms], _labels(rank, dims, 'out'))
+    return split or split_any_rows(site, dims[0])
 
 
 def split_index_write(site: Site) -> Split | None:
-    """Split a write of slices to places of one dimension along the other dimensions."""
+    """Split a write of slices to places of one dimension along the others; it yields any rows."""
     rank, dims = _rank_and_dim(site)
     written = operands_of(site)[2:]
     terms = [_labels(rank, dims, 'written') if site.shape(x) else [] for x in written]
-    return labelled_split(
+    split = labelled_split(
         site, [_labels(rank, dims, 'in'), ['index'], *terms], _labels(rank, dims, 'out'))
+    return split or split_any_rows(site, dims[0])
 
 
 def split_embedding(site: Site) -> Split | None:

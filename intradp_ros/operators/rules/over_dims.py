@@ -5,11 +5,21 @@
 from __future__ import annotations
 
 from intradp_ros.operators.local_operator import Kind
+from intradp_ros.operators.rules.any_rows import split_any_rows
 from intradp_ros.operators.site import follow, normal_dim, Rule, rules, Site, Split
 
 
+def split_scan(site: Site) -> Split | None:
+    """Split an operator along the dimensions it does not work along; else it yields any rows."""
+    lead = site.lead()
+    if lead is None:
+        return None
+    return split_any_rows(site, lead[1]) if lead[1] in _dims(site) else follow(
+        site, Kind.ROW, lead[1])
+
+
 def split_along(site: Site) -> Split | None:
-    """Split an operator that keeps the dimensions it works along (softmax, cumsum, top k)."""
+    """Split an operator that keeps the dimensions it works along (softmax, GLU, top k)."""
     lead = site.lead()
     if lead is None or lead[1] in _dims(site):
         return None
@@ -49,19 +59,42 @@ def _dims(site: Site) -> set[int]:
 
 
 RULES: dict[str, Rule] = {
-    **rules(split_along, (
-        'aten._log_softmax.default',
-        'aten._softmax.default',
+    **rules(split_scan, (
+        'aten._fft_c2c.default',
+        'aten._fft_c2r.default',
+        'aten._fft_r2c.default',
         'aten.argsort.default',
+        'aten.argsort.stable',
         'aten.cummax.default',
         'aten.cummin.default',
         'aten.cumprod.default',
         'aten.cumsum.default',
+        'aten.fft_fft.default',
+        'aten.fft_fft2.default',
+        'aten.fft_fftn.default',
+        'aten.fft_fftshift.default',
+        'aten.fft_hfft.default',
+        'aten.fft_ifft.default',
+        'aten.fft_ifft2.default',
+        'aten.fft_ifftn.default',
+        'aten.fft_ifftshift.default',
+        'aten.fft_ihfft.default',
+        'aten.fft_irfft.default',
+        'aten.fft_irfft2.default',
+        'aten.fft_irfftn.default',
+        'aten.fft_rfft.default',
+        'aten.fft_rfft2.default',
+        'aten.fft_rfftn.default',
+        'aten.logcumsumexp.default',
+        'aten.sort.default',
+        'aten.sort.stable',
+    )),
+    **rules(split_along, (
+        'aten._log_softmax.default',
+        'aten._softmax.default',
         'aten.glu.default',
         'aten.log_softmax.int',
-        'aten.logcumsumexp.default',
         'aten.softmax.int',
-        'aten.sort.default',
         'aten.topk.default',
     )),
     **rules(split_reduction, (
