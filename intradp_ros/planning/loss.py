@@ -48,17 +48,20 @@ def candidate_stops(cost: CostModel, count: int = 6) -> list[int]:
     return sorted((stops | {meeting, len(split.operators)}) - {0})
 
 
-def crossing_bytes(split: SplitGraph) -> npt.NDArray[np.int64]:
+def crossing_bytes(split: SplitGraph, outputs: bool = False) -> npt.NDArray[np.int64]:
     """
     Return the bytes that later operators read, after each operator, shape (operators,).
 
-    A value counts from its producer to its last reader.
+    A value counts from its producer to its last reader; with `outputs`, the
+    graph's outputs count on to the end.
     """
     graph = split.graph
     alive = np.zeros(len(graph.operators) + 1, dtype=np.int64)
     for value in graph.values:
         first = graph.producer.get(value.id, 0)
         last = max(graph.consumers[value.id], default=first)
+        if outputs and value.id in graph.output_values:
+            last = len(graph.operators)
         alive[first] += value.nbytes
         alive[last] -= value.nbytes
     return np.cumsum(alive)[:-1]

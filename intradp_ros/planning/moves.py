@@ -4,12 +4,13 @@
 """Small changes of a partition, drawn at random: the neighbourhood in which the search moves."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 import math
 from random import Random
 
 import numpy as np
+import numpy.typing as npt
 
 from intradp_ros.operators.local_operator import SplitGraph
 from intradp_ros.planning.cost import CostModel
@@ -28,18 +29,20 @@ def places(cost: CostModel, most: int = 64) -> tuple[int, ...]:
     Return where stages may end, ascending, the end of the graph last.
 
     An operator is a good last one of a stage if fewer bytes are alive behind
-    it than before it and not more than behind the next one, or if the next
-    one is not split while it is itself.  Of more than `most` such places
-    those are kept behind which the fewest bytes are alive, in each of so many
-    parts of equal work.  In a small graph every operator is good.
+    it than before it and not more than behind the next one, whether or not
+    outputs count on to the end; if its own outputs are a neck, as in front of
+    an upsampling; or if the next one is not split while it is itself.  Of
+    more than `most` such places those are kept behind which the fewest bytes
+    are alive, in each of so many parts of equal work.  In a small graph every
+    operator is good.
     """
     split = cost.split
-    alive = crossing_bytes(split)
     count = len(split.operators)
     if count <= SMALL:
         return tuple(range(1, count + 1))
-    good = [i + 1 for i in range(count - 1) if _meets(split, i + 1) or (
-        alive[i] <= alive[i + 1] and (i == 0 or alive[i] < alive[i - 1]))]
+    alive, kept = crossing_bytes(split), crossing_bytes(split, outputs=True)
+    good = [i + 1 for i in range(count - 1)
+            if _meets(split, i + 1) or _dips(alive, i) or _dips(kept, i) or _neck(split, i)]
     if len(good) > most:
         work = np.cumsum(sum(np.array([t[-1] for t in cost.seconds[side]]) for side in SIDES))
         part = (work * most / work[-1]).astype(int)
@@ -48,6 +51,25 @@ def places(cost: CostModel, most: int = 64) -> tuple[int, ...]:
             best.setdefault(int(part[stop - 1]), stop)
         good = sorted(best.values())
     return (*good, count)
+
+
+def _dips(alive: npt.NDArray[np.int64], i: int) -> bool:
+    """Tell whether fewer bytes are alive than before, and not more than next."""
+    return bool(alive[i] <= alive[i + 1] and (i == 0 or alive[i] < alive[i - 1]))
+
+
+def _neck(split: SplitGraph, index: int) -> bool:
+    """Tell whether an operator makes fewer bytes than it reads, and than is made of them."""
+    graph = split.graph
+    made = [v for v in graph.operators[index].outputs if v is not None]
+    later = [v for value in made for reader in graph.consumers[value]
+             for v in graph.operators[reader].outputs if v is not None]
+    size = _bytes(split, made)
+    return size < _bytes(split, graph.operators[index].inputs) and size < _bytes(split, later)
+
+
+def _bytes(split: SplitGraph, values: Iterable[int]) -> int:
+    return sum(split.graph.values[v].nbytes for v in set(values))
 
 
 def _meets(split: SplitGraph, index: int) -> bool:

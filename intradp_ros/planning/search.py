@@ -16,6 +16,7 @@ from itertools import combinations, product
 import math
 from random import Random
 
+from intradp_ros.planning.baselines.dsccs import min_cut
 from intradp_ros.planning.cost import CostModel, LinkModel
 from intradp_ros.planning.energy import latency, Objective
 from intradp_ros.planning.judge import Judge, Judged
@@ -32,6 +33,8 @@ HOT, COLD = 0.02, 3e-4
 FIRST, FIRST_PART = 3, 0.15
 #: What differential evolution may judge beforehand, as a part of the budget.
 EVOLVED_PART = 0.35
+#: Parts of the transfers that are taken to hide behind computing when placements are sought.
+HIDDEN = (0.0, 0.5, 0.8)
 _SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 0.9)
 _STAIRS = ((0.2, 0.2, 1.0), (0.3, 0.15, 1.0), (0.4, 0.2, 0.0), (0.25, 0.0, 0.9), (0.5, 0.3, 0.5))
 _FED = Pace(by_input=True)
@@ -47,7 +50,8 @@ def search(cost: CostModel, link: LinkModel, *, seed: int = 0, budget: int | Non
     evolved = de(cost, link, seed=seed, budget=int(EVOLVED_PART * budget), objective=objective,
                  begin=begin, stop=stop)
     found = [trial(partition)
-             for partition in (*begin, evolved.partition, *plain_partitions(stops))
+             for partition in (*begin, evolved.partition, *placements(cost, link),
+                               *plain_partitions(stops))
              if not trial.over]
     annealing = _Annealing(trial, Random(seed), stops)
     first = [annealing.run(start, HOT, 3 * COLD, int(FIRST_PART * budget))
@@ -80,6 +84,18 @@ def plain_partitions(stops: Sequence[int]) -> Iterator[Partition]:
     for (first, second), (a, b, c) in product(combinations(few, 2), _STAIRS):
         yield Partition((Stage(first, a, 4, 8, server_pace=_FED), Stage(second, b, 2, 4),
                          Stage(count, c, 2, 2)))
+
+
+def placements(cost: CostModel, link: LinkModel) -> Iterator[Partition]:
+    """Return what minimum cuts find if values may go back and forth, whole and in bands."""
+    for hidden in HIDDEN:
+        whole = min_cut(cost, link, returns=True, hidden=hidden)
+        yield whole
+        for bands in (4, 8):
+            yield replace(whole, stages=tuple(
+                replace(s, robot_bands=bands, server_bands=bands, server_pace=_FED)
+                if s.stop - start > 1 else s
+                for start, s in zip((0, *(s.stop for s in whole.stages)), whole.stages)))
 
 
 def _score(judged: Judged) -> float:

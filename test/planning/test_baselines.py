@@ -44,37 +44,40 @@ def played(cost: CostModel, partition: Partition, link: LinkModel = LINK) -> Sim
 
 
 def one_after_another(split: SplitGraph, cost: CostModel, on_server: tuple[bool, ...],
-                      link: LinkModel) -> float:
-    """Return robot time + transfers + server time; infinite if rows go back and forth."""
+                      link: LinkModel, returns: bool = False) -> float:
+    """Return robot time + transfers + server time; infinite if rows wrongly go back."""
     def crossing(value: int, rate: float) -> float:
         return split.graph.values[value].nbytes / rate + link.overhead + link.delay
 
     producer, total = split.graph.producer, 0.0
     for op, server in zip(split.operators, on_server):
         total += cost.seconds[SERVER if server else ROBOT][op.operator.id][-1]
-        if any(on_server[producer[v]] and not server
-               for v in op.operator.inputs if v in producer):
+        if not returns and any(on_server[producer[v]] and not server
+                               for v in op.operator.inputs if v in producer):
             return float('inf')
     for value, readers in split.graph.consumers.items():
         here = value in producer and on_server[producer[value]]
         if not here and any(on_server[i] for i in readers):
             total += crossing(value, link.up)
-        if here and value in split.graph.output_values:
+        if here and (value in split.graph.output_values
+                     or any(not on_server[i] for i in readers)):
             total += crossing(value, link.down)
     return total
 
 
-@given(st.integers(0, 10**6), st.integers(1, 8), st.floats(1e3, 1e7))
-@settings(max_examples=40, deadline=None)
-def test_the_minimum_cut_is_the_best_of_all_cuts(seed: int, count: int, rate: float) -> None:
+@given(st.integers(0, 10**6), st.integers(1, 8), st.floats(1e3, 1e7), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_the_minimum_cut_is_the_best_of_all_cuts(seed: int, count: int, rate: float,
+                                                 returns: bool) -> None:
     cost = random_cost(seed, count)
     link = LinkModel(rate, 2 * rate, 1e-3, 2e-4)
-    found = min_cut(cost, link)
+    found = min_cut(cost, link, returns=returns)
     on_server = tuple(stage.share == 0 for start, stage in zip(
         (0, *(s.stop for s in found.stages)), found.stages) for _ in range(start, stage.stop))
-    best = min(one_after_another(cost.split, cost, choice, link)
+    best = min(one_after_another(cost.split, cost, choice, link, returns)
                for choice in product((False, True), repeat=count))
-    assert one_after_another(cost.split, cost, on_server, link) == pytest.approx(best, abs=1e-8)
+    assert one_after_another(cost.split, cost, on_server, link, returns) == pytest.approx(
+        best, abs=1e-8)
 
 
 @given(st.integers(0, 10**6), st.integers(1, 10), st.booleans(), st.data())

@@ -10,11 +10,16 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 from synthetic import random_split_graph
+import torch
+from torch import nn
 
+from intradp_ros.graph.capture import capture
+from intradp_ros.operators.split_graph import split_graph
 from intradp_ros.planning.baselines import best_cut, best_local, best_offload
 from intradp_ros.planning.cost import CostModel, LinkModel
 from intradp_ros.planning.energy import EnergyUnderDeadline
 from intradp_ros.planning.judge import Judge
+from intradp_ros.planning.moves import places
 from intradp_ros.planning.partition import Partition, Stage
 from intradp_ros.planning.schedule import ROBOT, SERVER
 from intradp_ros.planning.solvers import Solver, SOLVERS
@@ -74,6 +79,37 @@ def test_tells_how_far_it_is_and_stops_when_told(solver: Solver) -> None:
     assert told and told[-1] == (500, 500) and told == sorted(told)
     early = solver(cost_of(2), LINK, budget=10**9, stop=lambda: True)
     assert found.latency <= early.latency < 1.0
+
+
+class TwoHeads(nn.Module):
+    """Small maps that are made large for the output, as in segmentation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trunk = nn.Conv2d(3, 24, 3, padding=1)
+        self.heads = nn.ModuleList(nn.Conv2d(24, 2, 1) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+        """Take ``1x3x48x48``, return twice ``1x2x192x192``."""
+        found = self.trunk(x)
+        return [nn.functional.interpolate(head(found), scale_factor=4.0) for head in self.heads]
+
+
+def test_the_robot_enlarges_what_the_server_finds() -> None:
+    split = split_graph(capture(TwoHeads().eval(), (torch.zeros(1, 3, 48, 48),)))
+    cost = CostModel(split, {side: tuple(
+        np.arange(op.rows + 1) / op.rows * (seconds if 'conv' in op.operator.name else 1e-3)
+        for op in split.operators) for side, seconds in ((ROBOT, 1.0), (SERVER, 0.02))})
+    link = LinkModel.symmetric(4.0)
+    made = {op.operator.name: op.operator.id + 1 for op in split.operators}
+    heads = [stop for name, stop in made.items() if name in ('conv2d_1', 'conv2d_2')]
+    assert set(heads) <= set(places(cost))
+    whole = sum(split.graph.values[v].nbytes for v in (split.graph.inputs[0], *(
+        v for stop in heads for v in split.operators[stop - 1].operator.outputs if v is not None)))
+    found = SOLVERS['search'](cost, link)
+    assert found.latency < whole / link.up + 0.1
+    assert found.latency < 0.6 * min(best(cost, link).latency for best in (
+        best_local, best_offload, best_cut))
 
 
 def test_the_search_saves_energy_if_that_is_asked_for() -> None:

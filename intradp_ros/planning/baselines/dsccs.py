@@ -12,6 +12,8 @@ server's time is least.  That is a minimum cut, since nothing overlaps.
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
@@ -39,6 +41,20 @@ class _Network:
         capacity = _NEVER if seconds is None else round(_UNITS * seconds / self.total)
         self.edges[start, stop] = min(_NEVER, self.edges.get((start, stop), 0) + capacity)
 
+    def cross(self, made: int, sent: int, readers: Sequence[int], seconds: float) -> None:
+        """Let a value cross once, by a node of its own, if robot makes and server reads it."""
+        if readers:
+            self.add(made, sent, seconds)
+        for reader in readers:
+            self.add(sent, reader, None)
+
+    def come_back(self, made: int, sent: int, readers: Sequence[int], seconds: float) -> None:
+        """Let a value cross once if server makes and robot reads it."""
+        if readers:
+            self.add(sent, made, seconds)
+        for reader in readers:
+            self.add(reader, sent, None)
+
     def robot_side(self, nodes: int) -> npt.NDArray[np.bool_]:
         """Return which nodes are on the source's side of a minimum cut."""
         starts, stops = zip(*self.edges)
@@ -52,32 +68,37 @@ class _Network:
         return found
 
 
-def min_cut(cost: CostModel, link: LinkModel) -> Partition:
+def min_cut(cost: CostModel, link: LinkModel, *, returns: bool = False,
+            hidden: float = 0.0) -> Partition:
     """
     Return the partition of least robot time + transfers + server time, one after another.
 
     Values cross once however many operators read them, nothing goes back to
-    the robot but the outputs.
+    the robot but the outputs.  With `returns` values may go back as well, so
+    that the robot does again what makes much of little, an upsampling say.
+    `hidden` is the part of the transfers that is taken to cost nothing.
     """
     split = cost.split
     count = len(split.operators)
     network = _Network(sum(float(table[-1]) for table in cost.seconds[ROBOT]) or 1.0)
-    back = _seconds_back(cost, link)
     for index in range(count):
-        node = 2 + index
-        network.add(_SOURCE, node, float(cost.seconds[SERVER][index][-1]) + back[index])
-        network.add(node, _SINK, float(cost.seconds[ROBOT][index][-1]))
+        network.add(_SOURCE, 2 + index, float(cost.seconds[SERVER][index][-1]))
+        network.add(2 + index, _SINK, float(cost.seconds[ROBOT][index][-1]))
     for value, readers in split.graph.consumers.items():
-        if not readers:
-            continue
         producer = split.graph.producer.get(value)
-        start, sent = _SOURCE if producer is None else 2 + producer, 2 + count + value
-        network.add(start, sent, _seconds(cost, value, link.up, link))
-        for reader in readers:
-            network.add(sent, 2 + reader, None)
-            if producer is not None:
-                network.add(2 + reader, 2 + producer, None)
-    robot = network.robot_side(2 + count + len(split.rows))
+        made = _SOURCE if producer is None else 2 + producer
+        nodes = [2 + reader for reader in readers]
+        up, down = ((1 - hidden) * _seconds(cost, value, rate, link)
+                    for rate in (link.up, link.down))
+        network.cross(made, 2 + count + value, nodes, up)
+        if producer is None:
+            continue
+        wanted = [_SOURCE] if value in split.graph.output_values else []
+        network.come_back(made, 2 + count + len(split.rows) + value,
+                          wanted + nodes * returns, down)
+        for node in nodes * (not returns):
+            network.add(node, made, None)
+    robot = network.robot_side(2 + count + 2 * len(split.rows))
     return placed(~robot[2:2 + count])
 
 
@@ -85,13 +106,3 @@ def _seconds(cost: CostModel, value: int, rate: float, link: LinkModel) -> float
     nbytes = crossing_bytes(cost, value, cost.split.rows[value])
     return nbytes / rate + link.overhead + link.delay
 
-
-def _seconds_back(cost: CostModel, link: LinkModel) -> npt.NDArray[np.float64]:
-    """Return what it takes to bring an operator's outputs back, if they are the graph's."""
-    split = cost.split
-    back = np.zeros(len(split.operators))
-    for value in set(split.graph.output_values):
-        producer = split.graph.producer.get(value)
-        if producer is not None:
-            back[producer] += _seconds(cost, value, link.down, link)
-    return back
