@@ -27,7 +27,8 @@ COMMANDS = {
     'profile': ('profile_model', 'measure how long the operators take on this machine'),
     'plan': ('plan_model', 'compute the schedule book for a robot and a server'),
     'run': ('run_model', 'share inferences in this process, over a link of a given bandwidth'),
-    'bench': ('bench', 'compare systems on emulated devices, over DDS and a replayed link'),
+    'bench': ('bench', 'compare systems on emulated devices, over DDS and a replayed link; the '
+                       "paper's evaluation"),
     'demo': ('demo', 'robot, server and planner as ROS 2 nodes on a real video'),
 }
 
@@ -51,7 +52,7 @@ BAD_RESULT, CANNOT, INTERRUPTED = 1, 2, 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = _spelled_out(list(sys.argv[1:] if argv is None else argv))
     args = _parser(arguments).parse_args(arguments)
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # MODEL may name a module of the working directory
@@ -66,6 +67,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f'intradp {args.command}: interrupted', file=sys.stderr)
         return INTERRUPTED
+
+
+def _spelled_out(arguments: list[str]) -> list[str]:
+    """Return the arguments with what ``bench MODEL`` is short for."""
+    if arguments[:1] != ['bench']:
+        return arguments
+    return ['bench', *importlib.import_module('intradp_ros.cli.bench').spelled_out(arguments[1:])]
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:

@@ -55,6 +55,12 @@ class Output:
             yield
 
     @contextmanager
+    def steps(self) -> Iterator[Callable[[str], None]]:
+        """Say what is going on; what is yielded takes the text of each step."""
+        with self.progress_console.status('') as status:
+            yield lambda text: status.update(text)
+
+    @contextmanager
     def progress(self, text: str) -> Iterator[Advance]:
         """Show a bar; what is yielded takes the count of steps done, and of all."""
         bar = Progress(TextColumn('{task.description}'), BarColumn(), MofNCompleteColumn(),

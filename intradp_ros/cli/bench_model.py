@@ -1,0 +1,181 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""``intradp bench MODEL``: what sharing would give a model on a robot, a server, a link."""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from intradp_ros.cli.errors import CommandError
+from intradp_ros.cli.output import add_json, Advance, Output, output, percent, size, table
+from intradp_ros.cli.plan_model import add_link
+from intradp_ros.cli.planning import Grid, make_plan, Plan, SYSTEMS
+from intradp_ros.cli.profiles import read_profile
+from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
+from intradp_ros.emulation.network import NetworkError
+from intradp_ros.emulation.processes import ChildError
+from intradp_ros.graph.serialise import save_graph
+from intradp_ros.link.trace import constant, LinkTrace, read_trace
+from intradp_ros.planning.schedule import ROBOT, SERVER
+from intradp_ros.profiling.recorded import profile_from_recording, read_recording
+from intradp_ros.testbed.case import CaseRun, SEEN
+from intradp_ros.testbed.devices import without_compression
+from intradp_ros.testbed.exactness import BUDGET
+from intradp_ros.testbed.trial import load_seen, Phase, Trial
+
+DESCRIPTION = f"""\
+Measure what each system makes of a model on a robot, a server and a link that are not here.
+
+Robot and server are two processes with a real session over DDS and a shaped link between them
+(two network namespaces: Linux, as root).  Their devices are emulated: an operator takes the time
+of its profile and computes nothing, while messages of the right size cross the link.  So the
+latencies are those of the profiles' hardware.  Energy is modelled.  Results are in the folder
+that --out names.
+
+{MODEL_HELP}"""
+
+EPILOG = """\
+examples:
+  intradp profile mymodel:make --input 1x3x480x640 -o robot.json     (on the robot)
+  intradp profile mymodel:make --input 1x3x480x640 -o server.json    (on the server)
+  intradp bench mymodel:make --input 1x3x480x640 --robot-profile robot.json \\
+      --server-profile server.json --link wifi.csv --seconds 60"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of the subcommand."""
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    add_model(parser)
+    for side in (ROBOT, SERVER):
+        parser.add_argument(f'--{side}-profile', type=Path, metavar='FILE',
+                            help=f"the {side}'s profile, from `intradp profile -o` there")
+    parser.add_argument('--recording', type=Path, metavar='FILE',
+                        help='operator times of both devices that were recorded for the same '
+                             'architecture, instead of the two profiles')
+    parser.add_argument('--link', required=True, type=link, metavar='TRACE.csv|MBPS',
+                        help='a trace with the columns t_seconds and Mbps, replayed in its '
+                             'order, or a rate that does not change')
+    add_link(parser, delay=1.0, overhead=0.5)
+    parser.add_argument('--systems', nargs='+', choices=list(SYSTEMS), default=list(SYSTEMS),
+                        help='which to compare (default: all)')
+    parser.add_argument('--seconds', type=float, default=20.0,
+                        help='how long each system runs, from the beginning of the trace '
+                             '(default %(default)g)')
+    parser.add_argument('--check', type=float, default=BUDGET, metavar='SECONDS',
+                        help='how long to check afterwards, on real values, that the schedules '
+                             'that ran are exact (default %(default)g)')
+    parser.add_argument('--transport', choices=['auto', 'udp', 'large_data', 'default'],
+                        default='auto', help='DDS transport profile')
+    parser.add_argument('--out', type=Path, default=Path('out/bench'), help='folder to write to')
+    add_json(parser)
+
+
+def link(text: str) -> LinkTrace:
+    """Read a rate in Mbit/s or the name of a trace file, for argparse."""
+    try:
+        return constant(float(text)) if _is_number(text) else read_trace(Path(text))
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the subcommand."""
+    if not args.seconds > 0:
+        raise CommandError(f'--seconds must be above 0, got {args.seconds:g}')
+    with output(args.json) as out:
+        subject = load_subject(args, out)
+        args.out.mkdir(parents=True, exist_ok=True)
+        plan = _plan(args, subject, out)
+        case = CaseRun(args.out, subject.name, _trial(args, plan), args.link, args.seconds,
+                       plan.book.bounds)
+        try:
+            with out.progress('running') as advance:
+                report = case.measure(args.transport, _counting(advance, len(args.systems)))
+        except (ChildError, NetworkError) as error:
+            raise CommandError(str(error)) from error
+        with out.status('checking that what ran is exact'):
+            report = case.check(report, load_seen(args.out / SEEN), args.check)
+        case.page()
+        out.show(_table(subject.name, report['systems']),
+                 f'Wrote {args.out}/report.html, report.json and trace.png')
+        out.result(report)
+    return 0
+
+
+def _counting(advance: Advance, count: int) -> Callable[[str], None]:
+    """Return what counts the systems that have begun."""
+    begun: list[str] = []
+
+    def notify(system: str) -> None:
+        advance(len(begun), count)
+        begun.append(system)
+
+    return notify
+
+
+def _plan(args: argparse.Namespace, subject: Subject, out: Output) -> Plan:
+    """Plan for the bandwidths of the trace."""
+    profiles = {side: without_compression(_profile(args, side, subject))
+                for side in (ROBOT, SERVER)}
+    for side, profile in profiles.items():
+        (args.out / f'{side}.json').write_text(profile.to_json())
+    rates = [mbps for mbps in args.link.mbps if mbps > 0]
+    if not rates:
+        raise CommandError('the link never carries anything: every rate is 0')
+    low, high = 0.7 * min(rates), max(rates)
+    points = 4 if high < 2 * low else 16
+    return make_plan(subject, profiles, Grid(low, high, points), out, delay=args.delay / 1e3,
+                     overhead=args.overhead / 1e3, seed=args.seed)
+
+
+def _profile(args: argparse.Namespace, side: str, subject: Subject) -> Any:
+    path = getattr(args, f'{side}_profile')
+    if args.recording:
+        if path:
+            raise CommandError('give either --recording or the two profiles, not both')
+        try:
+            return profile_from_recording(subject.shared.split, subject.shared.digest,
+                                          read_recording(args.recording), side)
+        except ValueError as error:
+            raise CommandError(str(error)) from error
+    if path is None:
+        raise CommandError(f'--{side}-profile is missing: make it on the {side} with '
+                           '`intradp profile -o`')
+    return read_profile(path, subject)
+
+
+def _trial(args: argparse.Namespace, plan: Plan) -> Trial:
+    """Write what the processes need, and say what they shall do."""
+    archive, book = args.out / 'model.graph', args.out / 'book.json'
+    save_graph(plan.subject.graph, archive)
+    plan.book.save(book)
+    phases = tuple(Phase(name, str(book.resolve()), SYSTEMS[name], args.seconds)
+                   for name in args.systems)
+    return Trial(str(archive.resolve()), plan.cost.split.axis,
+                 {side: str((args.out / f'{side}.json').resolve()) for side in (ROBOT, SERVER)},
+                 phases, str((args.out / SEEN).resolve()))
+
+
+def _table(name: str, rows: Mapping[str, Mapping[str, Any]]) -> Any:
+    result = table(f'{name}, emulated devices', 'system', 'frames', 'mean ms', 'std', 'p95',
+                   'predicted', 'error', 'waiting', 'up', 'down', 'J')
+    best = min(rows, key=lambda system: rows[system]['mean_ms'])
+    for system, row in rows.items():
+        error = '-' if row['error_median'] is None else percent(row['error_median'])
+        result.add_row(
+            system, str(row['frames']), f'{row["mean_ms"]:.1f}', f'{row["std_ms"]:.1f}',
+            f'{row["p95_ms"]:.1f}', f'{row["predicted_ms"]:.1f}', error,
+            percent(row['waiting_share']), size(row['bytes_up']), size(row['bytes_down']),
+            f'{row["energy_j"]:.2f}', style='bold' if system == best else None)
+    return result

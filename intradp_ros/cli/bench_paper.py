@@ -1,0 +1,175 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""``intradp bench paper``: the paper's evaluation, regenerated."""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+import os
+from pathlib import Path
+import time
+from typing import Any
+
+from intradp_ros.cli.errors import CommandError
+from intradp_ros.cli.output import add_json, Output, output, percent, table
+from intradp_ros.emulation.network import NetworkError
+from intradp_ros.emulation.processes import ChildError
+from intradp_ros.testbed.paper import (
+    Evaluation,
+    finished,
+    PAPER,
+    PLANS,
+    results_of,
+    run_cases,
+    seconds_of,
+    smoke,
+)
+from intradp_ros.testbed.preparation import name_of, prepare_all
+from intradp_ros.testbed.results import Case, INPUTS, Results
+from intradp_ros.testbed.systems import SYSTEMS
+from intradp_ros.testbed.traces import TRACES
+from intradp_ros.testbed.workloads import Workload, WORKLOADS
+
+DESCRIPTION = """\
+Run the paper's evaluation on this machine: every network, on both recorded links, by all systems.
+
+Robot and server are two processes with real sessions over DDS and a shaped link (network
+namespaces: Linux, as root) that replays a stretch of what was recorded indoors or outdoors.
+Devices are emulated from the operator times that the paper's authors logged, or, for networks
+that they did not run, from costs fitted to those.  Nothing else should run meanwhile.
+
+  local, offload   everything on the robot; everything on the server
+  dsccs, spso-ga   the paper's baselines: whole layers on either side
+  intra-dp         the paper's system: LOSS by differential evolution
+  shared           ours
+
+Inputs are float32 as in the paper, and what a sensor gives (bytes, bits), for all systems alike.
+Plans are made first and kept; cases that have been run are kept, too, so that a run that was
+broken off goes on.  Results are in paper.json and a folder for each case."""
+
+EPILOG = """\
+examples:
+  intradp bench paper --smoke
+  intradp bench paper --plan-only
+  intradp bench paper --out out/bench
+  intradp bench paper --workloads vgg19-bn segmenter --traces outdoors --seconds 20"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of the subcommand."""
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    parser.add_argument('--smoke', action='store_true',
+                        help='one small network for a few seconds, whatever else is asked for')
+    for name, known, what in (('workloads', WORKLOADS, 'networks'), ('traces', TRACES, 'links'),
+                              ('systems', SYSTEMS, 'systems'), ('inputs', INPUTS, 'inputs')):
+        parser.add_argument(f'--{name}', nargs='+', choices=list(known), default=list(known),
+                            metavar=name[:-1].upper(),
+                            help=f'{what} to run, of {", ".join(known)} (default: all)')
+    parser.add_argument('--seconds', type=float,
+                        help='how long each system runs in each case (default 8, smoke 2)')
+    parser.add_argument('--check', type=float, default=5.0, metavar='SECONDS',
+                        help='how long to check after each case, on real values, that the '
+                             'schedules that ran are exact (default %(default)g; 0: not at all)')
+    parser.add_argument('--transport', choices=['auto', 'udp', 'large_data', 'default'],
+                        default='auto', help='DDS transport profile')
+    parser.add_argument('--plan-only', action='store_true', help='make plans, run nothing')
+    parser.add_argument('--again', action='store_true',
+                        help='run cases again that have been run; plans are kept')
+    parser.add_argument('--out', type=Path, default=Path('out/bench'), help='folder to write to')
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the subcommand."""
+    evaluation = _evaluation(args)
+    with output(args.json) as out:
+        _prepare(evaluation, args.out / PLANS, out)
+        if args.plan_only:
+            out.show(f'plans are in {args.out / PLANS}')
+            out.result({'plans': str(args.out / PLANS)})
+            return 0
+        results = _run(evaluation, args, out)
+        _show(results, out)
+        out.show(f'Wrote {args.out / PAPER}')
+        out.result({'cases': len(results.cases), 'tables': results.tables,
+                    'outcomes': results.outcomes})
+    return 0
+
+
+def _evaluation(args: argparse.Namespace) -> Evaluation:
+    if args.seconds is not None and not args.seconds > 0:
+        raise CommandError(f'--seconds must be above 0, got {args.seconds:g}')
+    if not args.check >= 0:
+        raise CommandError(f'--check must not be below 0, got {args.check:g}')
+    chosen = smoke() if args.smoke else Evaluation(
+        tuple(WORKLOADS[key] for key in args.workloads), tuple(args.inputs), tuple(args.traces),
+        tuple(args.systems))
+    return replace(chosen, seconds=args.seconds or chosen.seconds, check=args.check,
+                   transport=args.transport)
+
+
+def _prepare(evaluation: Evaluation, folder: Path, out: Output) -> None:
+    wanted = evaluation.wanted
+    with out.progress('planning') as advance:
+        advance(0, len(wanted))
+        prepare_all(wanted, folder, evaluation.planning,
+                    lambda done, name: advance(done, len(wanted)), len(os.sched_getaffinity(0)))
+
+
+def _run(evaluation: Evaluation, args: argparse.Namespace, out: Output) -> Results:
+    """Run all cases and keep the results after each, so that they can be looked at meanwhile."""
+    cases: list[Case] = []
+    known = 0 if args.again else len(finished(evaluation, args.out))
+    with out.steps() as describe:
+        tell = _teller(evaluation, cases, known, describe)
+        try:
+            for case in run_cases(evaluation, args.out, args.again, tell):
+                cases.append(case)
+                results = results_of(cases)
+                results.save(args.out / PAPER)
+        except (ChildError, NetworkError) as error:
+            raise CommandError(str(error)) from error
+    return results
+
+
+def _teller(evaluation: Evaluation, done: Sequence[Case], known: int,
+            describe: Callable[[str], None]) -> Callable[[Workload, str, str, str], None]:
+    """Return what says which system runs, and about how long all that is left will take."""
+    begin, total = time.monotonic(), len(evaluation.cases)
+    guess = seconds_of(evaluation, 1)
+
+    def tell(workload: Workload, inputs: str, trace: str, system: str) -> None:
+        ran = max(0, len(done) - known)
+        each = (time.monotonic() - begin) / ran if ran else guess
+        left = each * (total - len(done)) / 60
+        describe(f'{len(done) + 1}/{total} {name_of(workload, inputs)} {trace}: {system} '
+                 f'(about {left:.0f} minutes left)')
+
+    return tell
+
+
+def _show(results: Results, out: Output) -> None:
+    systems = list(dict.fromkeys(name for case in results.cases for name in case.systems))
+    times = table('mean milliseconds of an inference (standard deviation), emulated devices',
+                  'network', 'inputs', 'link', *systems, 'bound', left=3)
+    for case in results.cases:
+        best = min(case.systems, key=lambda name: case.systems[name]['mean_ms'])
+        times.add_row(case.title, case.inputs, case.trace,
+                      *(_cell(case.systems.get(name), name == best) for name in systems),
+                      f'{case.bound_ms:.1f}')
+    out.show(times)
+    targets = table('targets', 'target', 'met', 'of', 'mean gain')
+    for target in dict.fromkeys(row['target'] for row in results.outcomes):
+        rows = [row for row in results.outcomes if row['target'] == target]
+        targets.add_row(target, str(sum(row['met'] for row in rows)), str(len(rows)),
+                        percent(sum(row['gain'] for row in rows) / len(rows)))
+    out.show(targets, *(f'missed: {row["text"]}' for row in results.outcomes if not row['met']))
+
+
+def _cell(row: Mapping[str, Any] | None, best: bool) -> str:
+    if row is None:
+        return '-'
+    text = f'{row["mean_ms"]:.1f} ({row["std_ms"]:.1f})'
+    return f'[bold]{text}[/bold]' if best else text

@@ -1,0 +1,197 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The paper's evaluation: every workload, with every kind of input, on every trace, by all systems.
+
+What was run is kept with what it depends on, so that a run that was broken
+off goes on where it was.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
+import hashlib
+import json
+from pathlib import Path
+import platform
+from typing import Any
+
+import torch
+
+from intradp_ros import __version__
+from intradp_ros.link.trace import LinkTrace
+from intradp_ros.planning.baselines import LOCAL, OFFLOAD
+from intradp_ros.planning.schedule import SIDES
+from intradp_ros.profiling.device import device_name
+from intradp_ros.report.tables import write_json
+from intradp_ros.testbed.case import CaseRun, SEEN
+from intradp_ros.testbed.outcomes import outcomes
+from intradp_ros.testbed.paper_tables import tables
+from intradp_ros.testbed.preparation import MODEL, name_of, Planning, Prepared, prepared
+from intradp_ros.testbed.results import Case, INPUTS, INTRA_DP, Results, SENSOR, SHARED
+from intradp_ros.testbed.systems import phases, SYSTEMS
+from intradp_ros.testbed.traces import mean_over, shipped_trace, spread, TRACES, typical_stretch
+from intradp_ros.testbed.trial import load_seen, Trial
+from intradp_ros.testbed.workloads import SMOKE, Workload, WORKLOADS
+
+PLANS, PAPER, CASE = 'plans', 'paper.json', 'case.json'
+#: Seconds around the systems of a case: processes start, sessions begin, books are agreed on.
+AROUND = 15.0
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """
+    What is run.
+
+    `seconds` is how long each system runs, `check` for how long each case is
+    checked for exactness afterwards.
+    """
+
+    workloads: tuple[Workload, ...] = tuple(WORKLOADS.values())
+    inputs: tuple[str, ...] = INPUTS
+    traces: tuple[str, ...] = tuple(TRACES)
+    systems: tuple[str, ...] = tuple(SYSTEMS)
+    seconds: float = 8.0
+    check: float = 5.0
+    points: int = 12
+    transport: str = 'auto'
+
+    @cached_property
+    def links(self) -> dict[str, LinkTrace]:
+        """Stretches of the traces that are replayed."""
+        return {name: typical_stretch(shipped_trace(name), self.seconds) for name in self.traces}
+
+    @cached_property
+    def planning(self) -> Planning:
+        """For which links plans are made: all rates of all recordings, whichever are replayed."""
+        rates = [mbps for name in TRACES for mbps in shipped_trace(name).mbps]
+        return Planning(0.7 * min(rates), max(rates), self.points, 1e-3, 0.5e-3)
+
+    @property
+    def wanted(self) -> tuple[tuple[Workload, str], ...]:
+        """Workloads with kinds of input."""
+        return tuple((w, inputs) for w in self.workloads for inputs in self.inputs)
+
+    @property
+    def cases(self) -> tuple[tuple[Workload, str, str], ...]:
+        """Workloads with kinds of input and traces, in the order in which they run."""
+        return tuple((*pair, trace) for pair in self.wanted for trace in self.traces)
+
+
+def smoke(seconds: float = 2.0) -> Evaluation:
+    """Return a quick look whether all works: one small network, one trace, four systems."""
+    systems = (LOCAL, OFFLOAD, INTRA_DP, SHARED)
+    return Evaluation((SMOKE,), (SENSOR,), ('indoors',), systems, seconds, points=3)
+
+
+def seconds_of(evaluation: Evaluation, cases: int) -> float:
+    """Return about how long so many cases take."""
+    each = sum(p.seconds for p in phases(evaluation.systems, Path(), evaluation.seconds))
+    return cases * (each + AROUND + evaluation.check)
+
+
+def finished(evaluation: Evaluation, folder: Path) -> list[Case]:
+    """Return the cases of an evaluation that a folder has the results of, in their order."""
+    found = (_finished(evaluation, folder, *case) for case in evaluation.cases)
+    return [case for case in found if case is not None]
+
+
+def _finished(evaluation: Evaluation, folder: Path, workload: Workload, inputs: str, trace: str,
+              ) -> Case | None:
+    ready = prepared(workload, inputs, folder / PLANS, evaluation.planning)
+    try:
+        data = json.loads((folder / _place(workload, inputs, trace) / CASE).read_text())
+        if ready is None or data['key'] != _key(evaluation, ready, trace):
+            return None
+        return Case.from_dict(data['case'])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _place(workload: Workload, inputs: str, trace: str) -> str:
+    return f'{name_of(workload, inputs)}-{trace}'
+
+
+def _key(evaluation: Evaluation, ready: Prepared, trace: str) -> str:
+    """Return what a case depends on, as a short name."""
+    text = repr((__version__, ready, trace, evaluation.links[trace], evaluation.systems,
+                 evaluation.seconds, evaluation.check, evaluation.transport))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def run_cases(evaluation: Evaluation, folder: Path, again: bool,
+              notify: Callable[[Workload, str, str, str], None]) -> Iterator[Case]:
+    """
+    Yield cases as they end; those that ran before are skipped unless `again`.
+
+    Everything must be prepared in the folder.  `notify` gets workload,
+    inputs, trace and system as they begin.
+
+    Raises
+    ------
+    NetworkError, ChildError
+        If this machine cannot provide the link, or a process fails.
+
+    """
+    for workload, inputs, trace in evaluation.cases:
+        before = None if again else _finished(evaluation, folder, workload, inputs, trace)
+        if before is not None:
+            yield before
+            continue
+
+        def begun(system: str, what: tuple[Workload, str, str] = (workload, inputs, trace),
+                  ) -> None:
+            notify(*what, system)
+
+        yield _run(evaluation, folder, workload, inputs, trace, begun)
+
+
+def _run(evaluation: Evaluation, folder: Path, workload: Workload, inputs: str, trace: str,
+         begun: Callable[[str], None]) -> Case:
+    ready = prepared(workload, inputs, folder / PLANS, evaluation.planning)
+    if ready is None:
+        raise ValueError(f'{name_of(workload, inputs)} is not prepared in {folder / PLANS}: '
+                         'call prepare_all first')
+    run = _case_run(evaluation, folder / _place(workload, inputs, trace), workload, ready, trace)
+    report = run.measure(evaluation.transport, begun)
+    if evaluation.check > 0:
+        begun('check')
+        report = run.check(report, load_seen(run.folder / SEEN), evaluation.check)
+    case = _case(workload, inputs, trace, ready, run, report)
+    write_json(run.folder / CASE, {'key': _key(evaluation, ready, trace), 'case': asdict(case)})
+    return case
+
+
+def _case_run(evaluation: Evaluation, folder: Path, workload: Workload, ready: Prepared,
+              trace: str) -> CaseRun:
+    trial = Trial(
+        str((ready.folder / MODEL).resolve()), ready.axis,
+        {side: str(ready.profile(side).resolve()) for side in SIDES},
+        phases(evaluation.systems, ready.folder, evaluation.seconds),
+        str((folder / SEEN).resolve()))
+    return CaseRun(folder, f'{workload.title}, {trace}', trial, evaluation.links[trace],
+                   evaluation.seconds, ready.book.bounds)
+
+
+def _case(workload: Workload, inputs: str, trace: str, ready: Prepared, run: CaseRun,
+          report: dict[str, Any]) -> Case:
+    mean, deviation = spread(run.trace)
+    book = ready.book
+    bounds = tuple((mbps, 1e3 * bound) for mbps, bound in book.bounds)
+    return Case(
+        workload.key, workload.title, workload.dense, inputs, workload.input_text(inputs), trace,
+        run.seconds, ready.devices, bool(workload.recording), ready.whole_ms,
+        {'delay_ms': 1e3 * book.delay, 'overhead_ms': 1e3 * book.overhead, 'mean_mbps': mean,
+         'std_mbps': deviation, 'transport': report['transport']},
+        report['systems'], bounds, mean_over(run.trace, bounds), run.folder.name)
+
+
+def results_of(cases: list[Case]) -> Results:
+    """Return tables and outcomes of cases."""
+    return Results(tuple(cases), tables(cases), outcomes(cases), {
+        'processor': device_name(), 'system': f'{platform.system()} {platform.release()}',
+        'python': platform.python_version(), 'torch': torch.__version__,
+        'intradp_ros': __version__})
