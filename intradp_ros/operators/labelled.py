@@ -17,7 +17,7 @@ Term = Sequence[Label]
 
 def labelled_split(
         site: Site, terms: Sequence[Term], result: Term, free: Label | None = None,
-) -> Split | None:
+        avoid: Label | None = None) -> Split | None:
     """
     Split an operator along a label that one of its split operands shares with the result.
 
@@ -28,19 +28,21 @@ def labelled_split(
     that are not in the result are those worked along.
 
     Of several operands that are split along different labels the largest one
-    leads.  If all are split along labels worked along, the operator is
-    global; its output is cut along `free`, or stays unsplit where that is
-    None.  Return None in that case, or if there is an operand without labels.
+    leads, but one that is split along `avoid` only if all are.  If all are
+    split along labels worked along, the operator is global; its output is cut
+    along `free`, or stays unsplit where that is None.  Return None in that
+    case, or if there is an operand without labels.
     """
     operands = operands_of(site)
     if len(operands) != len(terms):
         return None
     split = [
-        (prod(site.shape(x)), -k, term[dim]) for k, (x, term) in enumerate(zip(operands, terms))
+        (term[dim] != avoid, prod(site.shape(x)), -k, term[dim])
+        for k, (x, term) in enumerate(zip(operands, terms))
         if (dim := site.split_dim(x)) is not None]
-    kept = [entry for entry in split if entry[2] in result]
+    kept = [entry for entry in split if entry[-1] in result]
     if kept:
-        return split_label(site, terms, result, max(kept)[2])
+        return split_label(site, terms, result, max(kept)[-1])
     return split_label(site, terms, result, free, Kind.GLOBAL) if split and free else None
 
 

@@ -15,8 +15,11 @@ from single_operator import (
 )
 import torch
 
+from intradp_ros.graph.capture import capture
 from intradp_ros.operators.local_operator import Kind
 from intradp_ros.operators.region import Region
+from intradp_ros.operators.split_graph import split_graph
+from intradp_ros.operators.verify import verify
 
 
 def tensor(*shape: int) -> torch.Tensor:
@@ -98,3 +101,21 @@ def test_products_with_vectors_are_local() -> None:
     check_local(Single('matmul.default', tensor(2, 7, 4), Parameter(tensor(4))), 1)
     check_local(Single('outer.default', tensor(7), tensor(5)), 0)
     check_local(Single('outer.default', Parameter(tensor(7)), tensor(5)), 0)
+
+
+@pytest.mark.parametrize('dim', [2, 3])
+def test_attention_written_out_keeps_the_rows_that_its_softmax_leaves(dim: int) -> None:
+    class Attention(torch.nn.Module):
+        """Every second row asks all rows; the softmax runs along `dim`."""
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            queries = x[:, :, ::2]
+            scores = torch.matmul(queries, x.transpose(2, 3)) * 0.5 + 1
+            return torch.matmul(scores.softmax(dim), x)
+
+    x = tensor(1, 2, 16, 4)
+    split = split_graph(capture(Attention(), (x,)), 2)
+    (softmax,) = (op for op in split.operators if op.operator.target == 'aten.softmax.int')
+    assert softmax.rows == {3: 8, 2: 16}[dim]
+    report = verify(split, [x], 3)
+    assert report.exact, report.worst

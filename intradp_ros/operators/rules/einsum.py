@@ -9,15 +9,22 @@ from collections.abc import Sequence
 
 from intradp_ros.operators.aligned import operands_of
 from intradp_ros.operators.labelled import Label, labelled_split, trailing
+from intradp_ros.operators.rules.ahead import softmax_dim
 from intradp_ros.operators.site import Rule, Site, Split
 
 _ELLIPSIS = '...'
 
 
 def split_einsum(site: Site) -> Split | None:
-    """Split an Einstein sum along a label of its result; one that is summed over is global."""
+    """
+    Split an Einstein sum along a label of its result; one that is summed over is global.
+
+    Of several labels it is not one that a softmax works along.
+    """
     ranks = [len(site.shape(operand)) for operand in operands_of(site)]
-    return labelled_split(site, *read_equation(site.call.argument('equation'), ranks))
+    terms, result = read_equation(site.call.argument('equation'), ranks)
+    worked = softmax_dim(site)
+    return labelled_split(site, terms, result, avoid=None if worked is None else result[worked])
 
 
 def read_equation(

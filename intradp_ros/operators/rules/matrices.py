@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from intradp_ros.operators.aligned import operands_of
 from intradp_ros.operators.labelled import Label, labelled_split, Term, trailing
+from intradp_ros.operators.rules.ahead import softmax_dim
 from intradp_ros.operators.site import Rule, rules, Site, Split
 
 
@@ -28,12 +29,15 @@ def split_product(site: Site) -> Split | None:
     Split a product of two matrices, vectors or batches, perhaps with something added first.
 
     The first operand that is split along a dimension of the result leads; the
-    others are cut where they line up with it, and needed whole otherwise.
+    others are cut where they line up with it, and needed whole otherwise.  It
+    is not one that a softmax works along if there is another.
     """
     *added, left, right = operands_of(site)
     terms, result = product_terms(len(site.shape(left)), len(site.shape(right)))
     added_terms = [result[len(result) - len(site.shape(x)):] for x in added]
-    return labelled_split(site, [*added_terms, *terms], result)
+    worked = softmax_dim(site)
+    return labelled_split(site, [*added_terms, *terms], result,
+                          avoid=None if worked is None else result[worked])
 
 
 def product_terms(left: int, right: int) -> tuple[list[Term], list[Label]]:
