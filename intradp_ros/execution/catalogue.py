@@ -12,6 +12,7 @@ import torch
 
 from intradp_ros.execution.model import share_graph, share_module, SharedModel
 from intradp_ros.graph.serialise import load_graph
+from intradp_ros.profiling.device import release_memory
 
 
 class ModelSpecError(ValueError):
@@ -71,7 +72,12 @@ class ModelSpec:
                              generator=generator).to(self.dtype)
 
     def load(self, axis: int | None = None) -> SharedModel:
-        """Load the model and make it ready for sharing."""
+        """Load the model, make it ready for sharing, and release what that took."""
+        model = self._loaded(axis)
+        release_memory()
+        return model
+
+    def _loaded(self, axis: int | None) -> SharedModel:
         if not self.is_archive:
             return share_module(self.module(), (self.example(),), axis)
         try:

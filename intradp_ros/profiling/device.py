@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 from pathlib import Path
 import platform
@@ -30,6 +31,21 @@ def prepare_process(threads: int = 1) -> None:
         libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
         libc.mallopt(M_MMAP_THRESHOLD, 2**30)
     except (OSError, AttributeError):  # not glibc: times are only less steady
+        return
+
+
+def release_memory() -> None:
+    """
+    Give memory that nothing uses back to the system.
+
+    A prepared process keeps what it freed, so that inferences need no new
+    pages; after capture, profiling or compiling that is far more than an
+    inference ever uses.
+    """
+    gc.collect()
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (OSError, AttributeError):  # not glibc
         return
 
 

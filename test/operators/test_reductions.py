@@ -17,6 +17,7 @@ import torch
 from intradp_ros.graph.interpreter import run_graph
 from intradp_ros.graph.operator_graph import Operator, Value, ValueRef
 from intradp_ros.operators.local_operator import Kind, SplitGraph
+from intradp_ros.operators.reductions import contractions
 from intradp_ros.operators.region import Region
 from intradp_ros.operators.verify import run_part
 
@@ -164,6 +165,14 @@ def test_flattened_rows_into_a_linear_layer(cuts: list[int], seed: int, batch: b
         check(flat, axis, cuts)
         split = flat.split(axis)
         assert [local.kind for local in split.operators] == [Kind.ROW, Kind.GLOBAL]
+
+
+def test_weights_too_large_to_be_laid_out_anew_give_the_same(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contractions, 'COPIED_BYTES', 0)
+    flat = Flat(tensor(2, 3, 9, 4, seed=1), Parameter(tensor(5, 108)), Parameter(tensor(5)))
+    for axis in (2, 3):
+        check(flat, axis, [2, 3])
 
 
 class Flat(Single):

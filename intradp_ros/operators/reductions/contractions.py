@@ -9,7 +9,7 @@ keys times values in linear attention.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 from typing import Any
@@ -26,6 +26,9 @@ from intradp_ros.operators.reductions.library import operator, target
 from intradp_ros.operators.reductions.partial import RECORD_DIM
 from intradp_ros.operators.region import Region, RowMap
 from intradp_ros.operators.site import Operand, Rule, Site, Split
+
+COPIED_BYTES = 64 * 2**20
+"""Weights up to this size are laid out anew for products with some rows."""
 
 _RESHAPES = frozenset((
     'aten.view.default', 'aten._unsafe_view.default', 'aten.reshape.default',
@@ -107,11 +110,26 @@ def split_partial_linear(site: Site) -> Split | None:
         if packed.before == 1:
             columns = cut_rows(whole, 1, *(row * packed.after for row in region))
             return lambda x: partial_linear(x[0], columns, first, dim)
+        if whole.nbytes > COPIED_BYTES:
+            return partial(_product_beside_zeros, weight=whole, first=first, dim=dim,
+                           pads=_around(region, rows, len(shape) - dim))
         by_row = packed.of(whole)[region.start:region.stop].transpose(1, 2)
         return lambda x: _product_by_rows(x[0], by_row, first, dim)
 
     return Split(Kind.ROW, RECORD_DIM, rows, site.maps(RowMap.identity(rows), rows), bind,
                  folded=True)
+
+
+def _around(region: Region, rows: int, place: int) -> list[int]:
+    """Return how to pad rows to all of them, along a dimension counted from the last (1)."""
+    return [*[0, 0] * (place - 1), region.start, rows - region.stop]
+
+
+def _product_beside_zeros(
+        x: Sequence[torch.Tensor], weight: torch.Tensor, first: int, dim: int,
+        pads: list[int]) -> torch.Tensor:
+    """Multiply by all weights: twice the time for half the rows, but no second copy of them."""
+    return partial_linear(torch.constant_pad_nd(x[0], pads), weight, first, dim)
 
 
 def _product_by_rows(
@@ -126,7 +144,8 @@ class _Packed:
 
     The columns of some rows are strewn over the weights, which makes a product
     with them several times slower than their share of the whole one.  One copy
-    serves all regions, as long as any kernel of a region lives.
+    serves all regions, as long as any kernel of a region lives.  Weights too
+    large to be kept twice are not laid out anew.
     """
 
     def __init__(self, before: int, rows: int, after: int) -> None:
