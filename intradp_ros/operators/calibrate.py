@@ -57,16 +57,17 @@ def reactions(model: nn.Module, example: Sequence[torch.Tensor]) -> list[float |
     """
     Return how far each output tensor moves with another input; None if it is no float.
 
-    The second input is the first one mirrored along its last dimension.  The
-    largest change of an element counts, in units of the output's spread
-    (largest minus smallest element).
+    The input is mirrored along its last dimension, or, where all of it counts
+    but not the order (points of a cloud), turned into its negative.  The
+    larger change of an element counts, in units of the output's spread
+    (largest minus smallest element, or the magnitude of its only one).
     """
     model.eval()
-    mirrored = [x.flip(-1) if x.dim() else x for x in example]
-    before, after = pytree.tree_leaves(model(*example)), pytree.tree_leaves(model(*mirrored))
+    before = _tensors(model(*example))
+    others = [_tensors(model(*map(change, example))) for change in (_mirrored, _negative)]
     return [
-        _change(a, b) if a.is_floating_point() else None
-        for a, b in zip(before, after) if isinstance(a, torch.Tensor)]
+        max(_change(a, b) for b in moved) if a.is_floating_point() else None
+        for a, *moved in zip(before, *others)]
 
 
 def depends_on_input(
@@ -75,10 +76,30 @@ def depends_on_input(
     return all(r is None or r > least for r in reactions(model, example))
 
 
+def _tensors(results: Any) -> list[torch.Tensor]:
+    return [x for x in pytree.tree_leaves(results) if isinstance(x, torch.Tensor)]
+
+
+def _mirrored(x: torch.Tensor) -> torch.Tensor:
+    if not x.dim():
+        return x
+    return x.index_select(-1, torch.arange(x.shape[-1]).flip(0))  # flip lacks some dtypes
+
+
+def _negative(x: torch.Tensor) -> torch.Tensor:
+    """Return numbers of the same range, as a photograph's negative has."""
+    if x.dtype == torch.bool:
+        return ~x
+    if x.is_complex() or not x.numel():
+        return -x
+    wide = x if x.is_floating_point() else x.to(torch.int64)
+    return (wide.min() + wide.max() - wide).to(x.dtype)
+
+
 def _change(a: torch.Tensor, b: torch.Tensor) -> float:
     if a.shape != b.shape:
         return float('inf')
-    spread = (a.max() - a.min()).item() if a.numel() else 0.0
+    spread = (a.max() - a.min() if a.numel() > 1 else a.abs().sum()).item()
     return (a - b).abs().max().item() / spread if spread > 0 else 0.0
 
 

@@ -27,7 +27,7 @@ class OutputError:
 
     `absolute` is the largest difference of an element (infinite where one
     side alone is not a number), `spread` the largest minus the smallest
-    finite element of the unsplit output.
+    finite element of the unsplit output, or the magnitude of its only one.
     """
 
     name: str
@@ -178,7 +178,12 @@ def output_error(name: str, given: torch.Tensor, expected: torch.Tensor) -> Outp
     difference = (given.double() - exact).abs()
     same = (given == expected) | (given.isnan() & expected.isnan())
     difference = difference.masked_fill(same, 0.0).nan_to_num(nan=float('inf'))
-    finite = exact[exact.isfinite()]
-    spread = (finite.max() - finite.min()).item() if finite.numel() else 0.0
+    spread = _spread(exact[exact.isfinite()])
     absolute = difference.max().item() if difference.numel() else 0.0
     return OutputError(name, expected.dtype, absolute, spread)
+
+
+def _spread(finite: torch.Tensor) -> float:
+    if finite.numel() < 2:
+        return finite.abs().sum().item()
+    return (finite.max() - finite.min()).item()

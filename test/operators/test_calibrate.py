@@ -7,7 +7,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from intradp_ros.operators.calibrate import calibrate, depends_on_input
+from intradp_ros.operators.calibrate import calibrate, depends_on_input, reactions
 
 X = torch.rand(1, 3, 16, 16, generator=torch.Generator().manual_seed(0))
 
@@ -57,6 +57,25 @@ def test_layer_that_ignores_its_input_is_found() -> None:
             return x * 2, torch.arange(4.0) + 0 * x.sum()
 
     assert not depends_on_input(Constant(), (X,))
+
+
+def test_models_that_do_not_mind_the_order_are_no_constants() -> None:
+    class Cloud(nn.Module):
+        def forward(self, points: torch.Tensor) -> torch.Tensor:
+            return points.double().sum(-1)
+
+    assert depends_on_input(Cloud(), (X,))
+    for dtype in (torch.uint8, torch.uint16, torch.bool):
+        assert depends_on_input(Cloud(), ((X > 0.7).to(dtype),))
+
+
+def test_single_numbers_react_in_units_of_their_magnitude() -> None:
+    class Angle(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return 10 + x[..., :1].mean().view(1, 1)
+
+    (reaction,) = reactions(Angle(), (X,))
+    assert reaction is not None and 1e-3 < reaction < 0.1
 
 
 def test_modules_without_tensor_results_are_left_alone() -> None:

@@ -91,6 +91,12 @@ def test_error_is_relative_to_the_spread() -> None:
     assert not error.exact
 
 
+def test_error_of_a_single_number_is_relative_to_its_magnitude() -> None:
+    angle = torch.tensor([[20.0]])
+    assert output_error('angle', angle * (1 + 1e-6), angle).exact
+    assert not output_error('angle', angle * (1 + 1e-3), angle).exact
+
+
 def test_one_sided_nan_is_infinitely_wrong_and_shared_nan_is_right() -> None:
     expected = torch.tensor([1.0, math.nan, math.inf, 3.0])
     assert output_error('y', expected.clone(), expected).absolute == 0.0
