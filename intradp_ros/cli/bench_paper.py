@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 import os
 from pathlib import Path
 import time
@@ -22,7 +23,7 @@ from intradp_ros.testbed.paper import (
     PAPER,
     PLANS,
     results_of,
-    run_cases,
+    run_case,
     seconds_of,
     smoke,
 )
@@ -30,7 +31,7 @@ from intradp_ros.testbed.preparation import name_of, prepare_all
 from intradp_ros.testbed.results import Case, INPUTS, Results
 from intradp_ros.testbed.systems import SYSTEMS
 from intradp_ros.testbed.traces import TRACES
-from intradp_ros.testbed.workloads import Workload, WORKLOADS
+from intradp_ros.testbed.workloads import WORKLOADS
 
 DESCRIPTION = """\
 Run the paper's evaluation on this machine: every network, on both recorded links, by all systems.
@@ -119,35 +120,48 @@ def _prepare(evaluation: Evaluation, folder: Path, out: Output) -> None:
 
 
 def _run(evaluation: Evaluation, args: argparse.Namespace, out: Output) -> Results:
-    """Run all cases and keep the results after each, so that they can be looked at meanwhile."""
-    cases: list[Case] = []
-    known = 0 if args.again else len(finished(evaluation, args.out))
+    """
+    Run what has not been run and keep all results after each case.
+
+    A case that fails is told and left out, so that the others run.
+    """
+    known = {} if args.again else {
+        wanted: case for wanted in evaluation.cases
+        if (case := finished(evaluation, args.out, *wanted)) is not None}
+    missing, begin = [w for w in evaluation.cases if w not in known], time.monotonic()
     with out.steps() as describe:
-        tell = _teller(evaluation, cases, known, describe)
-        try:
-            for case in run_cases(evaluation, args.out, args.again, tell):
-                cases.append(case)
-                results = results_of(cases)
-                results.save(args.out / PAPER)
-        except (ChildError, NetworkError) as error:
-            raise CommandError(str(error)) from error
+        for count, (workload, inputs, trace) in enumerate(missing):
+            tell = partial(_tell, describe, f'{name_of(workload, inputs)} {trace}',
+                           f'{count + 1}/{len(missing)}', _left(evaluation, begin, count, missing))
+            try:
+                known[workload, inputs, trace] = run_case(
+                    evaluation, args.out, workload, inputs, trace, tell)
+                _kept(evaluation, known, args.out)
+            except ChildError as error:
+                out.warn(f'{name_of(workload, inputs)} {trace} failed: {error}')
+            except NetworkError as error:
+                raise CommandError(str(error)) from error
+    if not known:
+        raise CommandError('no case could be run')
+    return _kept(evaluation, known, args.out)
+
+
+def _kept(evaluation: Evaluation, known: Mapping[Any, Case], folder: Path) -> Results:
+    """Write the results of all cases that are known, in their order, and return them."""
+    results = results_of([known[wanted] for wanted in evaluation.cases if wanted in known])
+    results.save(folder / PAPER)
     return results
 
 
-def _teller(evaluation: Evaluation, done: Sequence[Case], known: int,
-            describe: Callable[[str], None]) -> Callable[[Workload, str, str, str], None]:
-    """Return what says which system runs, and about how long all that is left will take."""
-    begin, total = time.monotonic(), len(evaluation.cases)
-    guess = seconds_of(evaluation, 1)
+def _left(evaluation: Evaluation, begin: float, done: int, missing: Sequence[object]) -> float:
+    """Return about how many minutes the cases that are left will take."""
+    each = (time.monotonic() - begin) / done if done else seconds_of(evaluation, 1)
+    return each * (len(missing) - done) / 60
 
-    def tell(workload: Workload, inputs: str, trace: str, system: str) -> None:
-        ran = max(0, len(done) - known)
-        each = (time.monotonic() - begin) / ran if ran else guess
-        left = each * (total - len(done)) / 60
-        describe(f'{len(done) + 1}/{total} {name_of(workload, inputs)} {trace}: {system} '
-                 f'(about {left:.0f} minutes left)')
 
-    return tell
+def _tell(describe: Callable[[str], None], case: str, place: str, left: float, system: str,
+          ) -> None:
+    describe(f'{place} {case}: {system} (about {left:.0f} minutes left)')
 
 
 def _show(results: Results, out: Output) -> None:

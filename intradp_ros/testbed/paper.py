@@ -9,7 +9,6 @@ off goes on where it was.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
 import hashlib
@@ -27,6 +26,7 @@ from intradp_ros.planning.schedule import SIDES
 from intradp_ros.profiling.device import device_name
 from intradp_ros.report.tables import write_json
 from intradp_ros.testbed.case import CaseRun, SEEN
+from intradp_ros.testbed.experiment import Notify
 from intradp_ros.testbed.outcomes import outcomes
 from intradp_ros.testbed.paper_tables import tables
 from intradp_ros.testbed.preparation import MODEL, name_of, Planning, Prepared, prepared
@@ -36,7 +36,7 @@ from intradp_ros.testbed.traces import mean_over, shipped_trace, spread, TRACES,
 from intradp_ros.testbed.trial import load_seen, Trial
 from intradp_ros.testbed.workloads import SMOKE, Workload, WORKLOADS
 
-PLANS, PAPER, CASE = 'plans', 'paper.json', 'case.json'
+PLANS, PAPER, CASE, INDEX = 'plans', 'paper.json', 'case.json', 'index.html'
 #: Seconds around the systems of a case: processes start, sessions begin, books are agreed on.
 AROUND = 15.0
 
@@ -93,14 +93,9 @@ def seconds_of(evaluation: Evaluation, cases: int) -> float:
     return cases * (each + AROUND + evaluation.check)
 
 
-def finished(evaluation: Evaluation, folder: Path) -> list[Case]:
-    """Return the cases of an evaluation that a folder has the results of, in their order."""
-    found = (_finished(evaluation, folder, *case) for case in evaluation.cases)
-    return [case for case in found if case is not None]
-
-
-def _finished(evaluation: Evaluation, folder: Path, workload: Workload, inputs: str, trace: str,
-              ) -> Case | None:
+def finished(evaluation: Evaluation, folder: Path, workload: Workload, inputs: str, trace: str,
+             ) -> Case | None:
+    """Return a case that was run in a folder before, None if there is none or it is of old."""
     ready = prepared(workload, inputs, folder / PLANS, evaluation.planning)
     try:
         data = json.loads((folder / _place(workload, inputs, trace) / CASE).read_text())
@@ -122,45 +117,32 @@ def _key(evaluation: Evaluation, ready: Prepared, trace: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def run_cases(evaluation: Evaluation, folder: Path, again: bool,
-              notify: Callable[[Workload, str, str, str], None]) -> Iterator[Case]:
+def run_case(evaluation: Evaluation, folder: Path, workload: Workload, inputs: str, trace: str,
+             notify: Notify) -> Case:
     """
-    Yield cases as they end; those that ran before are skipped unless `again`.
+    Run a case, whose workload must have been prepared in the folder, and keep it there.
 
-    Everything must be prepared in the folder.  `notify` gets workload,
-    inputs, trace and system as they begin.
+    `notify` gets the name of each system as it begins, and ``check``.
 
     Raises
     ------
     NetworkError, ChildError
         If this machine cannot provide the link, or a process fails.
+    ValueError
+        If the workload was not prepared for this evaluation.
 
     """
-    for workload, inputs, trace in evaluation.cases:
-        before = None if again else _finished(evaluation, folder, workload, inputs, trace)
-        if before is not None:
-            yield before
-            continue
-
-        def begun(system: str, what: tuple[Workload, str, str] = (workload, inputs, trace),
-                  ) -> None:
-            notify(*what, system)
-
-        yield _run(evaluation, folder, workload, inputs, trace, begun)
-
-
-def _run(evaluation: Evaluation, folder: Path, workload: Workload, inputs: str, trace: str,
-         begun: Callable[[str], None]) -> Case:
     ready = prepared(workload, inputs, folder / PLANS, evaluation.planning)
     if ready is None:
         raise ValueError(f'{name_of(workload, inputs)} is not prepared in {folder / PLANS}: '
                          'call prepare_all first')
     run = _case_run(evaluation, folder / _place(workload, inputs, trace), workload, ready, trace)
-    report = run.measure(evaluation.transport, begun)
+    report = run.measure(evaluation.transport, notify)
     if evaluation.check > 0:
-        begun('check')
+        notify('check')
         report = run.check(report, load_seen(run.folder / SEEN), evaluation.check)
     case = _case(workload, inputs, trace, ready, run, report)
+    run.page(f'../{INDEX}')
     write_json(run.folder / CASE, {'key': _key(evaluation, ready, trace), 'case': asdict(case)})
     return case
 

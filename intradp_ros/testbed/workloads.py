@@ -98,5 +98,6 @@ WORKLOADS: dict[str, Workload] = {w.key: w for w in (
     Workload('detector', 'detector, 640x640', 'yolo:detector_s', (1, 3, 640, 640), True),
     Workload('segmenter', 'segmentation, 1024x512', 'dense:segmenter', (1, 3, 512, 1024), True),
     Workload('depth', 'monocular depth, 640x480', 'dense:depth', (1, 3, 480, 640), True))}
-#: For a quick look whether all works.
-SMOKE = Workload('smoke', 'monocular depth, 256x192', 'dense:depth', (1, 3, 192, 256), True)
+#: For a quick look whether all works; on devices between which sharing pays.
+SMOKE = Workload('smoke', 'monocular depth, 256x192, imagined devices', 'dense:depth',
+                 (1, 3, 192, 256), True, whole_ms=(120.0, 8.0))
