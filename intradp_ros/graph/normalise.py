@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from intradp_ros.graph.batch_norm import fold_batch_norms
 from intradp_ros.graph.constants import fold_constants
+from intradp_ros.graph.convolutions import name_convolutions
 from intradp_ros.graph.expansions import leave_out_expansions
 from intradp_ros.graph.no_operations import (
     convert_by_dtype,
@@ -17,8 +18,8 @@ from intradp_ros.graph.pieces import separate_pieces
 from intradp_ros.graph.view_chains import shorten_view_chains
 
 PASSES = (
-    reshape_views, convert_by_dtype, separate_pieces, drop_no_operations, fold_constants,
-    fold_batch_norms, leave_out_expansions, shorten_view_chains)
+    reshape_views, convert_by_dtype, name_convolutions, separate_pieces, drop_no_operations,
+    fold_constants, fold_batch_norms, leave_out_expansions, shorten_view_chains)
 
 
 def normalise(graph: OperatorGraph) -> OperatorGraph:

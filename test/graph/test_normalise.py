@@ -161,6 +161,17 @@ def test_dead_operators_results_and_parameters_go() -> None:
     assert len(graph.inputs) == 2
 
 
+@pytest.mark.parametrize('dims', [1, 2, 3])
+def test_convolutions_of_traced_models_get_their_names(dims: int) -> None:
+    forth = getattr(nn, f'Conv{dims}d')(2, 4, 3, stride=2, padding=1, bias=False)
+    back = getattr(nn, f'ConvTranspose{dims}d')(4, 6, 3, 2, 1, output_padding=1, groups=2)
+    x = torch.randn(1, 2, *[8, 6, 4][:dims])
+    model = nn.Sequential(torch.jit.trace(nn.Sequential(forth, nn.ReLU(), back), x))
+    graph = capture(model, x)
+    assert kinds(graph) == [f'conv{dims}d', 'relu', f'conv_transpose{dims}d']
+    assert worst_difference(graph, model, x) == 0
+
+
 def hand_made(*operators: Operator, outputs: tuple[Any, ...]) -> OperatorGraph:
     count = 1 + sum(v is not None for op in operators for v in op.outputs)
     values = tuple(Value(k, f'v{k}', (2, 3), torch.float32) for k in range(count))
