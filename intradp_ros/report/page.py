@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+from markupsafe import Markup
 
-from intradp_ros.report.statements import percent
+from intradp_ros.report.statements import percent, SAME
 
 _MISSING = '–'
 
 
-def _number(value: float | None, digits: int = 3) -> str:
+def number_text(value: float | None, digits: int = 3) -> str:
     """Return a number with so many significant digits, but no fewer than its whole ones."""
     if value is None:
         return _MISSING
@@ -30,12 +31,22 @@ def size_text(count: float | None) -> str:
         return _MISSING
     for unit, size in (('MB', 1e6), ('kB', 1e3)):
         if count >= size:
-            return f'{_number(count / size)} {unit}'
+            return f'{number_text(count / size)} {unit}'
     return f'{count:.0f} B'
 
 
 def _share(value: float | None) -> str:
     return _MISSING if value is None else percent(value)
+
+
+def _change(gain: float | None) -> str:
+    """Return in words how much less or more something takes."""
+    if gain is None:
+        return _MISSING
+    if abs(gain) < SAME:
+        return 'as long'
+    kind, word = ('good', 'less') if gain > 0 else ('bad', 'more')
+    return Markup('<span class="{}">{} {}</span>').format(kind, percent(abs(gain)), word)
 
 
 def difference_text(value: float | None) -> str:
@@ -58,6 +69,6 @@ def render(template: str, **facts: Any) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).with_name('templates')), autoescape=True,
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(number=_number, bytes=size_text, share=_share,
-                               difference=difference_text)
+    environment.filters.update(number=number_text, bytes=size_text, share=_share,
+                               change=_change, difference=difference_text)
     return environment.get_template(template).render(**facts)

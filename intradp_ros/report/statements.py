@@ -10,7 +10,7 @@ from typing import Any
 Rows = Mapping[str, Mapping[str, Any]]
 OURS = 'shared'
 #: A difference below this part is called none: two runs differ by as much.
-SAME = 0.03
+SAME = 0.02
 #: A median prediction error above this is worth a sentence.
 FAR_OFF = 0.15
 

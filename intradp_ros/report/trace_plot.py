@@ -10,6 +10,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from intradp_ros.report.palette import colours, DARK_GREY, GRID, STRATEGIES
+from intradp_ros.report.statements import OURS
 
 Curve = Sequence[tuple[float, float]]
 
@@ -33,9 +34,10 @@ def trace_figure(rate: Curve, latencies: Mapping[str, Curve], title: str) -> Fig
     above.set_ylim(bottom=0)
     above.set_title(title, loc='left', fontsize=11)
     for name, colour in colours(latencies, STRATEGIES).items():
-        points = latencies[name]
+        points, ours = latencies[name], name == OURS
         below.plot([t for t, _ in points], [ms for _, ms in points], label=name, color=colour,
-                   linewidth=1.2, marker='.' if len(points) <= _MARKED else '', markersize=3)
+                   linewidth=2.0 if ours else 1.0, zorder=4 if ours else 3,
+                   marker='.' if len(points) <= _MARKED else '', markersize=3)
     below.set_ylabel('latency of an inference, ms')
     below.set_xlabel('seconds from the beginning of the trace')
     below.set_ylim(bottom=0)

@@ -11,7 +11,6 @@ import platform
 from statistics import fmean
 from typing import Any
 
-import numpy as np
 import torch
 
 from intradp_ros.execution.timeline import Event
@@ -19,6 +18,7 @@ from intradp_ros.link.trace import LinkTrace, read_trace
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.report.case_page import case_page, CaseFacts, Curve
+from intradp_ros.testbed.traces import mean_over
 from intradp_ros.testbed.trial import load_seen, Seen, Trial
 
 PAGE = 'report.html'
@@ -57,7 +57,7 @@ def case_facts(report: Mapping[str, Any], trial: Trial, seen: Sequence[Seen], tr
                title: str, home: str = '') -> CaseFacts:
     """Return what the page of a case tells."""
     seconds = max(phase.seconds for phase in trial.phases)
-    link = [(t, mbps) for t, mbps in trace.resampled() if t <= seconds]
+    link = list(_shown(trace, seconds))
     bounds = [(mbps, ms) for mbps, ms in report['bounds_ms']]
     profiles = {side: Profile.from_json(Path(path).read_text())
                 for side, path in trial.profiles.items()}
@@ -66,26 +66,17 @@ def case_facts(report: Mapping[str, Any], trial: Trial, seen: Sequence[Seen], tr
         {s.system: [(t, 1e3 * latency) for t, latency in zip(s.at, s.latency)] for s in seen},
         link, {**_predicted(trial), **({'bound': bounds} if bounds else {})},
         {s.system: [Event.from_list(event) for event in s.timeline] for s in seen},
-        measured(report, trial, profiles, link), mean_bound(bounds, link),
+        measured(report, trial, profiles, link),
+        mean_over(_shown(trace, seconds), sorted(bounds)) if bounds else None,
         report.get('exactness') or {}, profiles['robot'].power.source.removeprefix('modelled: '),
         home)
 
 
-def mean_bound(bounds: Curve, link: Curve) -> float | None:
-    """
-    Return the mean of the lower bound over a link's rates, None without any.
-
-    Each rate lasts equally long.  As many inferences fit into it as the bound at that rate
-    allows, so the mean is the harmonic one.  Between two rates of the curve the bound follows
-    a power law; outside it keeps the value of the end.
-    """
-    rates = [mbps for _, mbps in link if mbps > 0]
-    if not bounds or not rates:
-        return None
-    known = sorted(bounds)
-    at = np.exp(np.interp(np.log(rates), np.log([mbps for mbps, _ in known]),
-                          np.log([ms for _, ms in known])))
-    return float(1 / np.mean(1 / at))
+def _shown(trace: LinkTrace, seconds: float) -> LinkTrace:
+    """Return what a run saw of a trace, at every step that it was replayed in."""
+    fine = trace.resampled()
+    count = max(1, sum(t < seconds for t in fine.times))
+    return LinkTrace(fine.times[:count], fine.mbps[:count])
 
 
 def _predicted(trial: Trial) -> dict[str, Curve]:
@@ -119,8 +110,8 @@ def measured(report: Mapping[str, Any], trial: Trial, profiles: Mapping[str, Pro
                       'bytes, nothing compressed; robot and server are two processes'),
         ('bandwidth', f'measured at the receiver and predicted ({trial.predictor}) as on a '
                       'robot; schedules are chosen by it'),
-        ('each system', f'{max(p.seconds for p in trial.phases):g} s, from the beginning of the '
-                        'trace, one inference after the other'),
+        ('each system', f'up to {max(p.seconds for p in trial.phases):g} s, from the beginning of '
+                        'the trace, one inference after the other'),
         ('not emulated', 'delay, jitter and loss of a real radio; what the network stack costs '
                          "the robot's processor"),
         ('versions', f'torch {torch.__version__}, Python {platform.python_version()}, '
