@@ -27,6 +27,7 @@ from intradp_ros.testbed.paper import (
     seconds_of,
     smoke,
 )
+from intradp_ros.testbed.paper_page import INDEX, write_index
 from intradp_ros.testbed.preparation import name_of, prepare_all
 from intradp_ros.testbed.results import Case, INPUTS, Results
 from intradp_ros.testbed.systems import SYSTEMS
@@ -93,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
             return 0
         results = _run(evaluation, args, out)
         _show(results, out)
-        out.show(f'Wrote {args.out / PAPER}')
+        out.show(f'Wrote {args.out / INDEX} and {PAPER}')
         out.result({'cases': len(results.cases), 'tables': results.tables,
                     'outcomes': results.outcomes})
     return 0
@@ -147,9 +148,10 @@ def _run(evaluation: Evaluation, args: argparse.Namespace, out: Output) -> Resul
 
 
 def _kept(evaluation: Evaluation, known: Mapping[Any, Case], folder: Path) -> Results:
-    """Write the results of all cases that are known, in their order, and return them."""
+    """Write results and page of all cases that are known, in their order; return the results."""
     results = results_of([known[wanted] for wanted in evaluation.cases if wanted in known])
     results.save(folder / PAPER)
+    write_index(folder, results)
     return results
 
 

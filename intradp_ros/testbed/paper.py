@@ -28,6 +28,7 @@ from intradp_ros.report.tables import write_json
 from intradp_ros.testbed.case import CaseRun, SEEN
 from intradp_ros.testbed.experiment import Notify
 from intradp_ros.testbed.outcomes import outcomes
+from intradp_ros.testbed.paper_page import INDEX
 from intradp_ros.testbed.paper_tables import tables
 from intradp_ros.testbed.preparation import MODEL, name_of, Planning, Prepared, prepared
 from intradp_ros.testbed.results import Case, INPUTS, INTRA_DP, Results, SENSOR, SHARED
@@ -36,7 +37,7 @@ from intradp_ros.testbed.traces import mean_over, shipped_trace, spread, TRACES,
 from intradp_ros.testbed.trial import load_seen, Trial
 from intradp_ros.testbed.workloads import SMOKE, Workload, WORKLOADS
 
-PLANS, PAPER, CASE, INDEX = 'plans', 'paper.json', 'case.json', 'index.html'
+PLANS, PAPER, CASE = 'plans', 'paper.json', 'case.json'
 #: Seconds around the systems of a case: processes start, sessions begin, books are agreed on.
 AROUND = 15.0
 
