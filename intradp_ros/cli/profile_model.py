@@ -11,9 +11,10 @@ from pathlib import Path
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, percent, table
 from intradp_ros.cli.profiles import own_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
+from intradp_ros.dds.moving import with_moving
 from intradp_ros.operators.flops import operator_flops
 from intradp_ros.profiling.cache import cache_path, example_key
-from intradp_ros.profiling.profile import OperatorTiming, Profile
+from intradp_ros.profiling.profile import CHUNK_BYTES, OperatorTiming, Profile
 
 DESCRIPTION = f"""\
 Measure how long every operator takes on this machine, for all of its rows and for a half, a
@@ -49,6 +50,8 @@ def run(args: argparse.Namespace) -> int:
     with output(args.json) as out:
         subject = load_subject(args, out)
         profile = own_profile(subject, out, args.fresh)
+        with out.status('measuring what moving bytes costs'):
+            profile = with_moving(profile)
         if args.output:
             args.output.parent.mkdir(parents=True, exist_ok=True)
             args.output.write_text(profile.to_json() + '\n')
@@ -77,7 +80,19 @@ def _show(subject: Subject, profile: Profile, top: int, out: Output) -> None:
         f'[bold]{milliseconds(profile.whole_seconds)} ms[/bold] for all {len(profile.timings)} '
         f'operators in turn, {milliseconds(total)} ms as the sum of single ones\n'
         f'device  {profile.device}\n'
+        f'{_moving(profile)}\n'
         f'kept in {kept}'))
+
+
+def _moving(profile: Profile) -> str:
+    """Say what moving bytes takes from operators."""
+    if not profile.crowded:
+        return f'{profile.cores} cores, so moving bytes takes no time from operators'
+    moving = profile.moving
+    send, receive = (chunk + byte * CHUNK_BYTES for chunk, byte in (
+        (moving.send_chunk, moving.send_byte), (moving.receive_chunk, moving.receive_byte)))
+    return (f'no core beside those that compute: sending {CHUNK_BYTES / 1e3:g} kB takes '
+            f'{milliseconds(send)} ms from operators, receiving {milliseconds(receive)} ms')
 
 
 def _half(timing: OperatorTiming) -> str:

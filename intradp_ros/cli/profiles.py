@@ -59,4 +59,5 @@ def slowed(profile: Profile, factor: float) -> Profile:
                     for t in profile.timings)
     return replace(profile, device=f'scaled, not measured: {factor:g} x the times of '
                    f'{profile.device}', timings=timings,
-                   whole_seconds=profile.whole_seconds * factor)
+                   whole_seconds=profile.whole_seconds * factor,
+                   moving=profile.moving.scaled(factor))

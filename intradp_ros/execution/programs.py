@@ -22,11 +22,16 @@ Stages = tuple[Stage, ...]
 
 @dataclass(frozen=True)
 class Compiled:
-    """A schedule with one side's program for it, and the seconds its compute should take."""
+    """
+    A schedule with one side's program for it, and the seconds its compute should take.
+
+    `moving` are those that moving bytes may add.
+    """
 
     schedule: Schedule
     program: Program
     seconds: float = 0.0
+    moving: float = 0.0
 
 
 class ProgramShelf:
@@ -63,7 +68,8 @@ class ProgramShelf:
     def ran(self, compiled: Compiled, events: Iterable[Event], complete: bool = True) -> None:
         """Let the watch know what this side's compute took in one inference."""
         if self.watch:
-            self.watch.ran(total(events, self.side, 'compute'), compiled.seconds, complete)
+            self.watch.ran(total(events, self.side, 'compute'), compiled.seconds, complete,
+                           compiled.moving)
 
     def prepare(self, book: ScheduleBook) -> None:
         """Compile every schedule of a book, and forget those of other books."""
@@ -78,5 +84,8 @@ class ProgramShelf:
             self._programs[partition.stages] = compile_program(
                 self.model.split, schedule, self.side, self.model.parameters,
                 delivers=self.side == ROBOT)
-        seconds = self.watch.expected(schedule.programs[self.side]) if self.watch else 0.0
-        return Compiled(schedule, self._programs[partition.stages], seconds)
+        if self.watch is None:
+            return Compiled(schedule, self._programs[partition.stages])
+        return Compiled(schedule, self._programs[partition.stages],
+                        self.watch.expected(schedule.programs[self.side]),
+                        self.watch.moving(self.model.split, schedule, self.side))

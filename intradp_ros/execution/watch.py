@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import time
 
 from intradp_ros.operators.local_operator import SplitGraph
-from intradp_ros.planning.schedule import Compute, Step
+from intradp_ros.planning.schedule import Compute, Schedule, Step
 from intradp_ros.profiling.drift import DriftMeter, slowed
 from intradp_ros.profiling.profile import Profile
 
@@ -47,12 +47,26 @@ class DriftWatch:
         return sum(float(self._tables[s.operator][s.region.rows])
                    for s in steps if isinstance(s, Compute))
 
-    def ran(self, measured: float, expected: float, complete: bool = True) -> None:
+    def moving(self, split: SplitGraph, schedule: Schedule, side: str) -> float:
+        """Return the seconds that moving the rows of a schedule may take from its operators."""
+        if not self._profile.crowded:
+            return 0.0
+        cost, seconds = self._profile.moving, 0.0
+        for t in schedule.transfers:
+            one_way = cost.sending if t.source == side else cost.receiving
+            seconds += one_way(split.nbytes(t.value, t.region.rows))
+        return seconds
+
+    def ran(self, measured: float, expected: float, complete: bool = True,
+            moving: float = 0.0) -> None:
         """
         Take the seconds that an inference's compute took and should have taken.
 
-        One that was broken off says only something if it took too long already.
+        What it took longer is explained by up to `moving` seconds; how much
+        of these fell into waiting is not known.  One that was broken off
+        says only something if it took too long already.
         """
+        measured = max(measured - moving, min(measured, expected))
         if expected < LEAST_PART * self._profile.whole_seconds or (
                 not complete and measured <= expected) or time.monotonic() < self._silent_until:
             return

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from intradp_ros.dds.moving import with_moving
 from intradp_ros.execution.model import SharedModel
 from intradp_ros.graph.serialise import graph_from_json, graph_to_json
 from intradp_ros.msg import OperatorProfile
@@ -37,7 +38,7 @@ def profile_model(model: SharedModel, inputs: Sequence[torch.Tensor],
 
     profile = cached_profile(model.digest, model.split.axis, measure, example=example)
     release_memory()
-    return profile
+    return with_moving(profile)
 
 
 class _Progress:

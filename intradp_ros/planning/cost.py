@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from intradp_ros.operators.local_operator import SplitGraph
-from intradp_ros.profiling.profile import Profile
+from intradp_ros.profiling.profile import MovingCost, Profile
 from intradp_ros.wire.codecs.registry import CODECS
 
 Floats = npt.NDArray[np.float64]
@@ -62,11 +62,14 @@ class CostModel:
     ``seconds[device][operator]`` is an array indexed by the count of rows,
     0 to all.  ``wire[value, encoding]`` says what encodings do; of those
     that are not there it is not known, and rows are charged as plain ones.
+    ``moving[device]`` says what moving bytes takes from the operators of a
+    device without a free core; encoding and decoding take from them too.
     """
 
     split: SplitGraph
     seconds: Mapping[str, tuple[Floats, ...]]
     wire: Mapping[tuple[int, str], WireCost] = field(default_factory=dict)
+    moving: Mapping[str, MovingCost] = field(default_factory=dict)
 
     def scaled(self, factors: Mapping[str, float]) -> CostModel:
         """Return the model of devices that are slower by some factors (loaded, throttled)."""
@@ -97,7 +100,8 @@ class CostModel:
         return cls(split, {
             device: tuple(timing.table(op.rows) * profile.scale
                           for timing, op in zip(profile.timings, split.operators))
-            for device, profile in profiles.items()}, wire_costs(profiles))
+            for device, profile in profiles.items()}, wire_costs(profiles),
+            {device: profile.moving for device, profile in profiles.items() if profile.crowded})
 
 
 def wire_costs(profiles: Mapping[str, Profile]) -> dict[tuple[int, str], WireCost]:

@@ -135,6 +135,11 @@ class Toll(NamedTuple):
     per second, `overhead` seconds for each transfer, and `delay` seconds
     until it arrives.  By value: which part of its bytes cross (`ratio`).  By
     value of each source: seconds of encoding and decoding for a plain byte.
+
+    What takes time from operators, where a side has no free core: seconds
+    of `send` at the source and `receive` at the target, two for each source
+    (for a chunk of `chunk` bytes and for a byte), and whether encoding and
+    decoding do (1 or 0).
     """
 
     x: Numbers
@@ -146,6 +151,11 @@ class Toll(NamedTuple):
     ratio: int
     encode: int
     decode: int
+    send: int
+    receive: int
+    encodes: int
+    decodes: int
+    chunk: int
 
 
 class Charges(NamedTuple):
@@ -154,7 +164,8 @@ class Charges(NamedTuple):
 
     An operator takes ``compute[side * total + at[operator] + rows]``.  A
     transfer takes `encode` before it takes `occupy` of its `lane`, and is
-    there `later`; meanwhile its devices go on.  Its bytes are only counted.
+    there `later`; meanwhile its devices go on, but for the seconds that they
+    `send` and `receive`.  Its bytes are only counted.
     """
 
     x: Numbers
@@ -167,6 +178,8 @@ class Charges(NamedTuple):
     encode: int
     occupy: int
     later: int
+    send: int
+    receive: int
 
 
 class Programs(NamedTuple):

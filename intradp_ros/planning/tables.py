@@ -16,9 +16,10 @@ from intradp_ros.planning.cost import CostModel, LinkModel, WireCost
 from intradp_ros.planning.partition import Encodings, Partition
 from intradp_ros.planning.records import Charges, Clock, Layout, pack, Tables, Toll, Work
 from intradp_ros.planning.schedule import SIDES
+from intradp_ros.profiling.profile import CHUNK_BYTES, MovingCost
 from intradp_ros.wire.codecs.names import NONE
 
-_PLAIN = WireCost()
+_PLAIN, _FREE = WireCost(), MovingCost()
 
 
 def tables_of(split: SplitGraph) -> Tables:
@@ -122,13 +123,20 @@ def toll_of(cost: CostModel, link: LinkModel, encodings: Encodings) -> Toll:
     """Return what crossing a link costs if values cross in some encodings."""
     chosen = dict(encodings)
     wires = [cost.wire.get((v, chosen.get(v, NONE)), _PLAIN) for v in range(len(cost.split.rows))]
+    taken = [cost.moving.get(side, _FREE) for side in SIDES]
     return pack(Toll, {'lane': [0, 0 if link.shared else 1]}, {
         'rate': [link.up, link.down],
         'overhead': [link.overhead] * 2,
         'delay': [link.delay] * 2,
         'ratio': [wire.ratio for wire in wires],
         'encode': [wire.encode.get(side, 0.0) for side in SIDES for wire in wires],
-        'decode': [wire.decode.get(side, 0.0) for side in SIDES[::-1] for wire in wires]})
+        'decode': [wire.decode.get(side, 0.0) for side in SIDES[::-1] for wire in wires],
+        'send': [seconds for moving in taken for seconds in (
+            moving.send_chunk, moving.send_byte)],
+        'receive': [seconds for moving in taken[::-1] for seconds in (
+            moving.receive_chunk, moving.receive_byte)],
+        'encodes': [float(side in cost.moving) for side in SIDES],
+        'decodes': [float(side in cost.moving) for side in SIDES[::-1]]}, chunk=CHUNK_BYTES)
 
 
 def charges_for(cost: CostModel, transfers: int) -> Charges:
@@ -138,6 +146,7 @@ def charges_for(cost: CostModel, transfers: int) -> Charges:
     room = [0] * transfers
     return pack(Charges, {'at': _starts(map(len, tables)), 'lane': room, 'bytes': room}, {
         'compute': seconds.tolist(), 'encode': room, 'occupy': room, 'later': room,
+        'send': room, 'receive': room,
     }, total=len(seconds) // 2)
 
 

@@ -57,6 +57,13 @@ def device_name() -> str:
     return ', '.join(part for part in parts if part)
 
 
+def available_cores() -> int:
+    """Return how many processor cores this process may use."""
+    if hasattr(os, 'sched_getaffinity'):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def _cpu_model() -> str:
     try:
         lines = Path('/proc/cpuinfo').read_text().splitlines()

@@ -54,4 +54,5 @@ class DriftMeter:
 def slowed(profile: Profile, factor: float) -> Profile:
     """Return the profile of a device that takes `factor` times as long for everything."""
     return replace(profile, scale=profile.scale * factor,
-                   whole_seconds=profile.whole_seconds * factor)
+                   whole_seconds=profile.whole_seconds * factor,
+                   moving=profile.moving.scaled(factor))

@@ -16,15 +16,14 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from intradp_ros.profiling.profile import EncodingTiming
+from intradp_ros.profiling.profile import CHUNK_BYTES, EncodingTiming
 from intradp_ros.wire.codecs.codec import Codec
 from intradp_ros.wire.codecs.names import BITS
 from intradp_ros.wire.codecs.patterns import Bytes
 from intradp_ros.wire.codecs.registry import available, CODECS, most_elements
 from intradp_ros.wire.tensors import tensor_bytes
 
-#: Bytes of a chunk on the wire, and how many chunks of a value are tried.
-CHUNK_BYTES = 30_000
+#: How many chunks of a value are tried.
 SAMPLES = 6
 Result = TypeVar('Result')
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 import json
 from typing import Any, TypeVar
 
@@ -16,6 +16,8 @@ from intradp_ros.operators.tuning import Tuning
 
 T = TypeVar('T', float, npt.NDArray[np.float64])
 
+#: Most bytes of a chunk, as channels cut by default.
+CHUNK_BYTES = 30_000
 #: Raised whenever a profile of the old kind would be misread.
 FORMAT = 2
 
@@ -97,6 +99,33 @@ class EncodingTiming:
     decode: float
 
 
+@dataclass(frozen=True, slots=True)
+class MovingCost:
+    """
+    Processor seconds that moving rows costs a side, beside encoding and decoding.
+
+    For each chunk of up to `CHUNK_BYTES` and each of its bytes, sent (with
+    what its acknowledgement costs) and received.
+    """
+
+    send_chunk: float = 0.0
+    send_byte: float = 0.0
+    receive_chunk: float = 0.0
+    receive_byte: float = 0.0
+
+    def sending(self, nbytes: int) -> float:
+        """Return seconds of sending a transfer that crosses plain."""
+        return _chunks(nbytes) * self.send_chunk + nbytes * self.send_byte
+
+    def receiving(self, nbytes: int) -> float:
+        """Return seconds of receiving a transfer that crosses plain."""
+        return _chunks(nbytes) * self.receive_chunk + nbytes * self.receive_byte
+
+    def scaled(self, factor: float) -> MovingCost:
+        """Return what it costs a device that takes `factor` times as long."""
+        return MovingCost(*(factor * seconds for seconds in astuple(self)))
+
+
 @dataclass(frozen=True)
 class Profile:
     """
@@ -109,6 +138,10 @@ class Profile:
 
     The times are those of the kernels that `tuning` names: inferences must
     run by the same.
+
+    `cores` are those that the process could use: if they are no more than
+    its threads, then what moves bytes (`moving`) makes operators wait.  0, or
+    costs of 0, where that was not measured.
     """
 
     digest: str
@@ -121,6 +154,13 @@ class Profile:
     power: PowerStates = XAVIER_NX
     encodings: tuple[Mapping[str, EncodingTiming], ...] = ()
     tuning: Tuning = field(default_factory=Tuning)
+    cores: int = 0
+    moving: MovingCost = MovingCost()
+
+    @property
+    def crowded(self) -> bool:
+        """Tell whether what moves bytes has no core of its own."""
+        return 0 < self.cores <= self.threads
 
     def to_json(self) -> str:
         """Return the profile as JSON text."""
@@ -152,7 +192,8 @@ class Profile:
                       int(data['threads']), timings,
                       float(data['whole_seconds']), float(data['scale']),
                       PowerStates(**data['power']),
-                      tuple(_encodings(e) for e in data['encodings']), _tuning(data['tuning']))
+                      tuple(_encodings(e) for e in data['encodings']), _tuning(data['tuning']),
+                      int(data.get('cores', 0)), _moving(data.get('moving', {})))
         if not (profile.whole_seconds > 0 and profile.scale > 0):
             raise ValueError('not a profile: times must be positive')
         return profile
@@ -161,6 +202,17 @@ class Profile:
 def _tuning(data: Mapping[str, Any]) -> Tuning:
     variants = {str(name): str(variant) for name, variant in data['variants'].items()}
     return Tuning(bool(data['channels_last']), variants)
+
+
+def _chunks(nbytes: int) -> int:
+    return max(1, -(-nbytes // CHUNK_BYTES))
+
+
+def _moving(data: Mapping[str, Any]) -> MovingCost:
+    moving = MovingCost(**{str(name): float(seconds) for name, seconds in data.items()})
+    if not all(0 <= seconds < float('inf') for seconds in astuple(moving)):
+        raise ValueError(f'not a profile: bad cost of moving bytes: {moving}')
+    return moving
 
 
 def _timing(data: Mapping[str, Any]) -> OperatorTiming:

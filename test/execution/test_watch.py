@@ -4,6 +4,9 @@
 """A side that is slower than its profile says so; one that keeps to it does not."""
 from __future__ import annotations
 
+from dataclasses import replace
+import math
+
 import pytest
 from sharing import ENDLESS, FixedRate, hand_made_book, TIMEOUT
 from small_models import seeded, UNet
@@ -19,7 +22,7 @@ from intradp_ros.planning.lowering import lower
 from intradp_ros.planning.partition import offload
 from intradp_ros.planning.schedule import SERVER
 from intradp_ros.profiling.drift import DriftMeter
-from intradp_ros.profiling.profile import OperatorTiming, Profile
+from intradp_ros.profiling.profile import CHUNK_BYTES, MovingCost, OperatorTiming, Profile
 
 HEIGHT, WIDTH, WINDOW, ROW_SECONDS = 48, 64, 4, 2e-5
 
@@ -72,6 +75,27 @@ def test_what_a_program_should_take(model: SharedModel, profile: Profile) -> Non
     schedule = lower(model.split, offload(len(model.split.operators)))
     expected = watch(model, profile, []).expected(schedule.programs[SERVER])
     assert expected == pytest.approx(profile.whole_seconds)
+
+
+def test_moving_bytes_explains_some_of_what_takes_longer(
+        model: SharedModel, profile: Profile) -> None:
+    crowded = replace(profile, cores=1, moving=MovingCost(send_chunk=1.0, receive_chunk=2.0))
+    schedule = lower(model.split, offload(len(model.split.operators)))
+    up, down = 3 * HEIGHT * WIDTH * 4, sum(
+        model.split.graph.values[v].nbytes for v in set(model.split.graph.output_values))
+    chunks_up, chunks_down = (math.ceil(nbytes / CHUNK_BYTES) for nbytes in (up, down))
+    told: list[Profile] = []
+    seen, whole = watch(model, crowded, told), profile.whole_seconds
+    moving = seen.moving(model.split, schedule, SERVER)
+    assert moving == pytest.approx(2 * chunks_up + chunks_down)
+    assert watch(model, profile, []).moving(model.split, schedule, SERVER) == 0.0
+    for measured in (whole, whole + 0.5 * moving, whole + moving):
+        for _ in range(2 * WINDOW):
+            seen.ran(measured, whole, moving=moving)
+    assert told == []
+    for _ in range(2 * WINDOW):
+        seen.ran(4 * whole + moving, whole, moving=moving)
+    assert len(told) == 1
 
 
 def test_what_was_broken_off_counts_only_when_it_was_late(

@@ -4,6 +4,7 @@
 """No schedule is faster than the lower bound, and some are as fast."""
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 from hypothesis import given, settings
@@ -20,8 +21,9 @@ from intradp_ros.planning.lowering import lower
 from intradp_ros.planning.meetings import find_meetings
 from intradp_ros.planning.partition import local, offload, Pace, Partition, Stage
 from intradp_ros.planning.reading import lines_under, needed_rows, operator_rows
-from intradp_ros.planning.schedule import ROBOT, SERVER
+from intradp_ros.planning.schedule import ROBOT, SERVER, SIDES
 from intradp_ros.planning.simulator import simulate
+from intradp_ros.profiling.profile import MovingCost
 
 
 def random_cost(split: SplitGraph, seed: int, server: float) -> CostModel:
@@ -66,8 +68,10 @@ def test_no_schedule_is_below_the_bound(seed: int, count: int, rows: int, server
     link = LinkModel(up * mbps * 125e3, mbps * 125e3, delay, delay / 10, shared)
     bound = lower_bound(cost, link)
     tried = [data.draw(partitions(count)) for _ in range(8)]
+    crowded = replace(cost, moving=dict.fromkeys(SIDES, MovingCost(1e-4, 1e-6, 1e-4, 1e-6)))
     for partition in (local(count), offload(count), *tried):
         assert latency(cost, link, partition) >= bound
+        assert latency(crowded, link, partition) >= bound
 
 
 @given(st.integers(0, 10**6))

@@ -19,6 +19,7 @@ from intradp_ros.planning.lowering import lower
 from intradp_ros.planning.partition import local, Pace, Partition, Stage
 from intradp_ros.planning.schedule import ROBOT, SERVER
 from intradp_ros.planning.simulator import simulate
+from intradp_ros.profiling.profile import MovingCost
 
 
 @st.composite
@@ -40,7 +41,9 @@ def cases(draw: st.DrawFn) -> tuple[CostModel, LinkModel, Partition]:
     stages = tuple(Stage(stop, draw(share), draw(bands), draw(bands), draw(pace), draw(pace))
                    for stop in stops)
     encodings = draw(st.sampled_from([(), ((0, 'zstd'),)]))
-    return CostModel(split, seconds, wire), link, Partition(stages, encodings)
+    moving = draw(st.dictionaries(st.sampled_from([ROBOT, SERVER]), st.just(
+        MovingCost(1e-4, 2e-8, 3e-4, 4e-8))))
+    return CostModel(split, seconds, wire, moving), link, Partition(stages, encodings)
 
 
 @pytest.fixture

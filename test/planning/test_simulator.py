@@ -4,6 +4,8 @@
 """The simulator against hand-computed cases, and as judge of every strategy."""
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import numpy as np
@@ -13,13 +15,15 @@ from synthetic import random_split_graph
 from intradp_ros.operators.local_operator import SplitGraph
 from intradp_ros.planning.baselines import best_cut, best_local, best_offload, LOSS, STRATEGIES
 from intradp_ros.planning.book import ScheduleBook
-from intradp_ros.planning.cost import CostModel, LinkModel
+from intradp_ros.planning.cost import CostModel, LinkModel, WireCost
 from intradp_ros.planning.judge import Judge
 from intradp_ros.planning.lowering import lower
 from intradp_ros.planning.make_book import make_book
 from intradp_ros.planning.partition import cut, local, offload, Partition, Stage
-from intradp_ros.planning.schedule import Receive, ROBOT, Schedule, SERVER
+from intradp_ros.planning.schedule import Receive, ROBOT, Schedule, SERVER, SIDES
 from intradp_ros.planning.simulator import DeadlockError, simulate
+from intradp_ros.profiling.profile import MovingCost
+from intradp_ros.wire.codecs.names import NONE
 
 
 def flat_cost(split: SplitGraph, robot: float = 4e-3, server: float = 1e-3) -> CostModel:
@@ -43,6 +47,34 @@ def test_offload_takes_input_compute_and_output_one_after_another() -> None:
     up, down = (split.graph.values[v].nbytes for v in (0, 1))
     assert (result.bytes_up, result.bytes_down) == (up, down)
     assert result.latency == pytest.approx(up / 1e4 + 1e-3 * 1.1 + down / 2e4 + 2 * 3e-3)
+
+
+def test_moving_bytes_takes_from_operators_unless_the_device_waits_anyway() -> None:
+    split = random_split_graph(5, operators=1)
+    free, moving = flat_cost(split), MovingCost(1e-4, 1e-6, 2e-4, 2e-6)
+    slow = LinkModel(up=1e4, down=2e4, delay=2e-3, overhead=1e-3)
+    waiting = simulate(lower(split, offload(1)), free, slow)
+    for side in (ROBOT, SERVER):
+        crowded = replace(free, moving={side: moving})
+        assert simulate(lower(split, offload(1)), crowded, slow) == waiting
+    fast, halves = LinkModel(1e12, 1e12), lower(split, Partition((Stage(1, 0.5),)))
+    computing = simulate(halves, free, fast)
+    slower = simulate(halves, replace(free, moving={ROBOT: moving}), fast)
+    assert slower.busy == computing.busy
+    assert slower.latency == pytest.approx(
+        computing.latency + 3e-4 + 1e-6 * slower.bytes_up + 2e-6 * slower.bytes_down)
+
+
+def test_encoding_takes_from_operators_where_no_core_is_free() -> None:
+    split = random_split_graph(5, operators=1)
+    free = replace(flat_cost(split), wire={
+        (v, NONE): WireCost(0.5, dict.fromkeys(SIDES, 1e-6), dict.fromkeys(SIDES, 2e-6))
+        for v in range(2)})
+    halves, fast = lower(split, Partition((Stage(1, 0.5),))), LinkModel(1e12, 1e12)
+    computing = simulate(halves, free, fast)
+    slower = simulate(halves, replace(free, moving={ROBOT: MovingCost()}), fast)
+    assert slower.latency == pytest.approx(
+        computing.latency + 2 * (1e-6 * slower.bytes_up + 2e-6 * slower.bytes_down))
 
 
 def test_programs_that_wait_for_each_other_are_told() -> None:

@@ -23,13 +23,21 @@ def charge(t: Tables, toll: Toll, charges: Charges, transfer: int, value: int, r
     """Fill what one transfer costs."""
     plain, at = plain_bytes(t, value, rows), source * t.values + value
     nbytes = round(plain * toll.y[toll.ratio + value])
+    encode, decode = plain * toll.y[toll.encode + at], plain * toll.y[toll.decode + at]
+    chunks = max(1, -(-plain // toll.chunk))
     charges.x[charges.lane + transfer] = toll.x[toll.lane + source]
     charges.x[charges.bytes + transfer] = nbytes
-    charges.y[charges.encode + transfer] = plain * toll.y[toll.encode + at]
+    charges.y[charges.encode + transfer] = encode
     charges.y[charges.occupy + transfer] = (
         toll.y[toll.overhead + source] + nbytes / toll.y[toll.rate + source])
-    charges.y[charges.later + transfer] = (
-        toll.y[toll.delay + source] + plain * toll.y[toll.decode + at])
+    charges.y[charges.later + transfer] = toll.y[toll.delay + source] + decode
+    send, receive = toll.send + 2 * source, toll.receive + 2 * source
+    charges.y[charges.send + transfer] = (
+        chunks * toll.y[send] + nbytes * toll.y[send + 1]
+        + encode * toll.y[toll.encodes + source])
+    charges.y[charges.receive + transfer] = (
+        chunks * toll.y[receive] + nbytes * toll.y[receive + 1]
+        + decode * toll.y[toll.decodes + source])
 
 
 def write(t: Tables, p: Layout, w: Work) -> None:

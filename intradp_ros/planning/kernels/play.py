@@ -47,15 +47,15 @@ def _go_on(programs: Programs, charges: Charges, clock: Clock, device: int) -> N
     if programs.x[programs.kind + place] == COMPUTE:
         at = charges.x[charges.at + index] + programs.x[programs.rows + place]
         taken = charges.y[charges.compute + device * charges.total + at]
+        clock.y[clock.busy + device] += taken
     elif programs.x[programs.kind + place] == SEND:
-        taken = 0.0
+        taken = charges.y[charges.send + index]
         _enter(charges, clock, device, index, now)
-    else:
+    else:  # what has come while the device computed has made it slower; or it waits
         taken = 0.0
-        now = max(now, clock.y[clock.arrived + index])
+        now = max(now + charges.y[charges.receive + index], clock.y[clock.arrived + index])
     clock.y[clock.began + place], clock.y[clock.ended + place] = now, now + taken
     clock.y[clock.now + device] = now + taken
-    clock.y[clock.busy + device] += taken
 
 
 def _enter(charges: Charges, clock: Clock, device: int, transfer: int, now: float) -> None:

@@ -1,0 +1,117 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What moving bytes costs this device's processor, measured over DDS between two processes.
+
+Threads that cut, publish, receive, acknowledge and put together take the
+processor from operators where it has no core to spare.  Processor seconds
+are counted, so that it matters little what else runs; they are those of the
+transport that the environment names, over the machine's own loopback.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+import hashlib
+import json
+import logging
+import os
+from pathlib import Path
+import secrets
+import signal
+import subprocess
+import sys
+
+from intradp_ros.dds.transport import transport_in_use
+from intradp_ros.profiling.cache import cache_folder
+from intradp_ros.profiling.device import available_cores, device_name
+from intradp_ros.profiling.profile import CHUNK_BYTES, MovingCost, Profile
+
+#: Bytes of the chunks that are sent.
+SIZES = (CHUNK_BYTES, 1000)
+SIDES = ('server', 'robot')
+TIMEOUT = 90.0
+# Like ``python -m``, but the working directory is not searched for this package.
+_RUN = ('import runpy, sys; sys.path[:] = [path for path in sys.path if path]; '
+        'runpy.run_module("intradp_ros.dds.moving_side", run_name="__main__", alter_sys=True)')
+_LOG = logging.getLogger(__name__)
+
+
+class MovingError(RuntimeError):
+    """It could not be measured; the text says what a process said last."""
+
+
+def with_moving(profile: Profile, folder: Path | None = None) -> Profile:
+    """
+    Return a profile of this device that knows its cores, and what moving bytes takes from them.
+
+    Measured only where there is no core beside those that compute.
+    """
+    known = replace(profile, cores=available_cores())
+    return replace(known, moving=moving_cost(folder)) if known.crowded else known
+
+
+def moving_cost(folder: Path | None = None) -> MovingCost:
+    """
+    Return what moving bytes costs this device, measuring it only the first time.
+
+    Where it cannot be measured it counts as nothing, with a warning.
+    """
+    device = f'{device_name()} {transport_in_use().name}'
+    key = hashlib.sha256(device.encode()).hexdigest()[:12]
+    path = (folder or cache_folder() / 'profiles') / f'moving-{key}.json'
+    with suppress(OSError, ValueError, TypeError):  # none yet, or a damaged one: measure
+        return MovingCost(**json.loads(path.read_text()))
+    try:
+        cost = measure_moving(TIMEOUT)
+    except MovingError as error:
+        _LOG.warning('what moving bytes costs is not known, and counts as nothing: %s', error)
+        return MovingCost()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(asdict(cost)))
+    return cost
+
+
+def measure_moving(timeout: float = TIMEOUT) -> MovingCost:
+    """
+    Send chunks of two sizes from one process to another and count their processor seconds.
+
+    Raises
+    ------
+    MovingError
+        If nothing arrives, or a process fails or takes longer than `timeout` (seconds).
+
+    """
+    name = f'moving_{secrets.token_hex(6)}'
+    children = [subprocess.Popen(
+        [sys.executable, '-c', _RUN, side, name], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL, text=True, start_new_session=True) for side in SIDES]
+    try:
+        received, sent = (_said(child, timeout) for child in children)
+    finally:
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.communicate()
+    return _cost(sent, received)
+
+
+def _said(child: subprocess.Popen[str], timeout: float) -> list[float]:
+    try:
+        said, errors = child.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        raise MovingError(f'nothing was measured within {timeout:g} s') from None
+    if child.returncode:
+        raise MovingError(errors.strip().rpartition('\n')[2]
+                          or f'a process ended with {child.returncode}')
+    return [float(seconds) for seconds in json.loads(said.strip().rpartition('\n')[2])]
+
+
+def _cost(sent: Sequence[float], received: Sequence[float]) -> MovingCost:
+    """Return what a chunk and a byte cost, from chunks of two sizes."""
+    large, small = SIZES
+    bytes_ = [max(0.0, (a - b) / (large - small)) for a, b in (sent, received)]
+    chunk = [max(0.0, b - each * small) for each, (_, b) in zip(bytes_, (sent, received))]
+    return MovingCost(chunk[0], bytes_[0], chunk[1], bytes_[1])

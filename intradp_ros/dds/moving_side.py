@@ -1,0 +1,152 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+One of the two processes that measure what moving bytes costs; `moving.py` starts them.
+
+As ``python -m intradp_ros.dds.moving_side robot NAME`` it sends bursts of
+chunks, and as ``server NAME`` it receives them and says when all of a burst
+are there.  Either prints, as JSON, its processor seconds for a chunk of each
+size.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+import json
+import sys
+import threading
+import time
+
+import torch
+
+from intradp_ros.dds.channel import DdsChannel
+from intradp_ros.dds.moving import SIZES
+from intradp_ros.dds.standalone import standalone_context
+from intradp_ros.operators.region import Region
+from intradp_ros.profiling.device import prepare_process
+from intradp_ros.profiling.profile import CHUNK_BYTES
+from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
+from intradp_ros.wire.cutting import split
+from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame
+
+#: Bursts of chunks of each size: the first ones warm up, of the others the cheapest count.
+ROUNDS, COUNT = 4, 50
+#: Seconds between chunks: as over a link, they are received one by one.
+PAUSE = 0.004
+PATIENCE = 15.0
+_SESSION = 1
+
+
+def bursts() -> Iterator[tuple[int, int]]:
+    """Yield all bursts by number, from 1, with the bytes of a chunk."""
+    yield from enumerate(SIZES * ROUNDS, 1)
+
+
+def expected(size: int) -> ExpectedTransfer:
+    """Return what each transfer of a burst is: one chunk of that many bytes."""
+    return ExpectedTransfer(0, Region(0, 1), torch.uint8, (size,))
+
+
+class Finished:
+    """Tells when the other side has said that it has all of a burst."""
+
+    def __init__(self) -> None:
+        self._newest = -1
+        self._changed = threading.Condition()
+
+    def take(self, frame: Frame) -> None:
+        """Take what the other side says."""
+        with self._changed:
+            self._newest = max(self._newest, frame.inference)
+            self._changed.notify()
+
+    def wait(self, burst: int, timeout: float) -> bool:
+        """Wait until it has; return whether it has said so in time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._newest >= burst, timeout)
+
+
+def send(channel: DdsChannel) -> list[float]:
+    """Send all bursts; return the processor seconds of each chunk, by size."""
+    finished = Finished()
+    channel.listen(finished.take)
+    end = time.monotonic() + PATIENCE
+    while not finished.wait(0, 0.1):
+        channel.send(Control(ControlKind.PING, _SESSION))
+        if time.monotonic() > end:
+            raise TimeoutError('no answer over DDS on this machine')
+    return _least([_send_burst(channel, finished, number, size) for number, size in bursts()])
+
+
+def _send_burst(channel: DdsChannel, finished: Finished, number: int, size: int) -> float:
+    tensor = torch.randint(0, 256, (size,), dtype=torch.uint8)
+    start = time.process_time()
+    for transfer in range(COUNT):
+        for chunk in split(tensor, session=_SESSION, epoch=0, inference=number, schedule=0,
+                           transfer=transfer, value=0, region=Region(0, 1),
+                           chunk_bytes=CHUNK_BYTES):
+            channel.send(chunk)
+        time.sleep(PAUSE)
+    if not finished.wait(number, PATIENCE):
+        raise TimeoutError('chunks were lost on this machine')
+    return (time.process_time() - start) / COUNT
+
+
+class Receiver:
+    """Puts chunks together and measures the processor seconds of each burst."""
+
+    def __init__(self, channel: DdsChannel) -> None:
+        self.seconds: list[float] = []
+        self.done = threading.Event()
+        self._channel, self._sizes = channel, dict(bursts())
+        self._reassembler = Reassembler(lambda chunk: expected(self._sizes[chunk.inference]))
+        self._start, self._count = 0.0, 0
+
+    def take(self, frame: Frame) -> None:
+        """Answer a greeting; count a chunk, and say when it was the last one of its burst."""
+        if isinstance(frame, Chunk):
+            if self._reassembler.add(frame) is None:
+                return
+            self._count += 1
+            if self._count < COUNT:
+                return
+            self._finish(frame.inference)
+        else:
+            self._channel.send(Control(ControlKind.PONG, _SESSION))
+        self._start, self._count = time.process_time(), 0
+
+    def _finish(self, burst: int) -> None:
+        self.seconds.append((time.process_time() - self._start) / COUNT)
+        self._channel.send(Control(ControlKind.PONG, _SESSION, inference=burst))
+        if burst == len(self._sizes):
+            self.done.set()
+
+
+def receive(channel: DdsChannel) -> list[float]:
+    """Receive all bursts; return the processor seconds of each chunk, by size."""
+    receiver = Receiver(channel)
+    channel.listen(receiver.take)
+    if not receiver.done.wait(4 * PATIENCE):
+        raise TimeoutError('chunks were lost on this machine')
+    return _least(receiver.seconds)
+
+
+def _least(seconds: list[float]) -> list[float]:
+    """Return the least of each size, without the first bursts."""
+    return [min(seconds[k + len(SIZES)::len(SIZES)]) for k in range(len(SIZES))]
+
+
+def main() -> None:
+    """Run the side that the command line names."""
+    side, name = sys.argv[1:]
+    prepare_process()
+    with standalone_context() as context:
+        channel = DdsChannel(context, name, side)
+        try:
+            print(json.dumps((send if side == 'robot' else receive)(channel)), flush=True)
+        finally:
+            channel.close()
+
+
+if __name__ == '__main__':
+    main()
