@@ -106,7 +106,7 @@ class ShapedLink:
         """Join the sides again after `cut`; rates and addresses are as before."""
         run('ip', '-n', *self._far(), 'up')
         if not self.settings.has_access_point:
-            _bring_up(self.namespaces['server'])  # a device that was down has lost its routes
+            _bring_up(self.namespaces, 'server')  # a device that was down has lost its routes
 
     def _far(self) -> tuple[str, ...]:
         if self.settings.has_access_point:
@@ -114,10 +114,23 @@ class ShapedLink:
         return self.namespaces['server'], 'link', 'set', DEVICE
 
 
-def _bring_up(namespace: str) -> None:
-    """Take the device up and let it carry multicast, which DDS discovery needs."""
-    run('ip', '-n', namespace, 'link', 'set', DEVICE, 'up')
-    run('ip', '-n', namespace, 'route', 'replace', MULTICAST, 'dev', DEVICE)
+def _hardware_address(side: str) -> str:
+    return f'02:00:0a:4d:00:{SIDES.index(side) + 1:02x}'
+
+
+def _bring_up(namespaces: Mapping[str, str], side: str) -> None:
+    """
+    Take a side's device up and let it carry multicast, which DDS discovery needs.
+
+    It is told the other side's hardware address: the system forgets it when a
+    cable is pulled, and asks for it only once a second.
+    """
+    other = next(name for name in SIDES if name != side)
+    run('ip', '-n', namespaces[side], '-batch', '-', given=(
+        f'link set {DEVICE} up\n'
+        f'route replace {MULTICAST} dev {DEVICE}\n'
+        f'neighbour replace {ADDRESSES[other]} lladdr {_hardware_address(other)} '
+        f'nud permanent dev {DEVICE}\n'))
 
 
 def _join(one: tuple[str, str], other: tuple[str, str]) -> None:
@@ -141,8 +154,9 @@ def _set_up(link: ShapedLink) -> None:
     for side, (name, _) in zip(SIDES, sides):
         run('ip', '-n', name, 'link', 'set', 'lo', 'up', 'multicast', 'on')
         run('ip', '-n', name, 'address', 'add', f'{ADDRESSES[side]}/24', 'dev', DEVICE)
-    for name, _ in sides:
-        _bring_up(name)
+        run('ip', '-n', name, 'link', 'set', DEVICE, 'address', _hardware_address(side))
+    for side in SIDES:
+        _bring_up(link.namespaces, side)
 
 
 def _set_up_access_point(link: ShapedLink) -> None:

@@ -30,6 +30,7 @@ Log = Callable[[str], None]
 HEARTBEAT = 0.1   # seconds between pings
 RETRY = 0.5       # seconds between greetings, and between offers of a book
 LIVELY = 1.0      # seconds that a server may be silent and still count as connected
+SILENCE = 0.25    # seconds without any frame, pings included, that only a dead link explains
 LONGEST_PAUSE = 8.0  # seconds without the server after failures in a row
 PROBE_AFTER = 2.0  # seconds without a measurement after which the link is probed
 PROBE_CHUNKS = 6
@@ -78,6 +79,10 @@ class Connection:
     was restarted no longer knows the session, and everything begins anew.
     `newest` is the last inference begun: a greeting says that all up to it
     are over.  `encodings` are those that both sides have.
+
+    After a failure the server is left alone for a while, longer with every
+    failure in a row; unless nothing was heard of it any more, which was the
+    link's fault: then it is asked again as soon as it answers a ping.
     """
 
     def __init__(self, model: SharedModel, channel: Channel, log: Log) -> None:
@@ -93,7 +98,10 @@ class Connection:
         self.encodings: frozenset[str] = frozenset()
         self._ask_at = self._probed = self._complained = float('-inf')
         self._pause = RETRY
-        self._stop = threading.Event()
+        self._failures = 0  # in a row
+        self._silenced = float('inf')  # when the server fell silent, if that may end a pause
+        self._stopped = False
+        self._wake = threading.Event()
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._keep, name='connection', daemon=True)
 
@@ -103,7 +111,8 @@ class Connection:
 
     def close(self) -> None:
         """Say good-bye and stop."""
-        self._stop.set()
+        self._stopped = True
+        self._wake.set()
         if self.state is not State.ALONE:
             self._send(ControlKind.BYE, {})
         if self._thread.is_alive():
@@ -125,9 +134,9 @@ class Connection:
         if book == self.book:
             return
         self.book, self.epoch = book, self.epoch + 1
-        self._ask_at = float('-inf')
         if self.state is State.READY:
             self._enter(State.GREETED)
+        self._ask_soon()
 
     def wait_ready(self, timeout: float) -> bool:
         """Wait until inferences can be shared; return whether they can."""
@@ -151,10 +160,7 @@ class Connection:
         if frame.kind is ControlKind.PONG:
             self._pong(frame)
         elif frame.kind is ControlKind.WELCOME and self.state in (State.ALONE, State.REFUSED):
-            self._ask_at = float('-inf')
-            self.refusal = ''
-            self.encodings = common_encodings(frame.body.get('encodings'))
-            self._enter(State.GREETED)
+            self._welcomed(frame.body)
         elif frame.kind is ControlKind.REFUSE:
             self._refused(frame.epoch, quoted(frame.body.get('reason', '')))
         elif frame.kind is ControlKind.BOOK_READY and self.state is State.GREETED and \
@@ -174,15 +180,22 @@ class Connection:
 
     def lost(self, reason: str) -> None:
         """Take note that the server failed; each time in a row it is left alone for longer."""
-        if self.state in (State.READY, State.GREETED):
+        if self.state not in (State.READY, State.GREETED):
+            return
+        now = time.monotonic()
+        self._failures += 1
+        self._ask_at = now + self._pause
+        if self._failures == 1 and now - self.heard > SILENCE:
+            self.log(f'sharing paused until the server answers: {reason}')
+            self._silenced = now
+        else:
             self.log(f'sharing paused for {self._pause:.1f} s: {reason}')
-            self._ask_at = time.monotonic() + self._pause
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
-            self._enter(State.ALONE)
+        self._enter(State.ALONE)
 
     def succeeded(self) -> None:
         """Take note that an inference was shared."""
-        self._pause = RETRY
+        self._pause, self._failures = RETRY, 0
 
     def _enter(self, state: State) -> None:
         with self._changed:
@@ -190,6 +203,19 @@ class Connection:
                 self.log(f'session {self.session:#x}: {state.value}')
             self.state = state
             self._changed.notify_all()
+
+    def _welcomed(self, body: Mapping[str, Any]) -> None:
+        self.refusal = ''
+        self.encodings = common_encodings(body.get('encodings'))
+        if self.book and body.get('epoch') == self.epoch:  # the server kept it
+            self._enter(State.READY)
+        else:
+            self._enter(State.GREETED)
+            self._ask_soon()
+
+    def _ask_soon(self) -> None:
+        self._ask_at = float('-inf')
+        self._wake.set()
 
     def _refused(self, epoch: int, reason: str) -> None:
         now = time.monotonic()
@@ -206,17 +232,26 @@ class Connection:
         sent, server = frame.body.get('robot'), frame.body.get('server')
         if isinstance(sent, float) and isinstance(server, float):
             self.clock.update(sent, server, self.heard)
+        if self.heard > self._silenced:
+            self._silenced = float('inf')
+            if self.state is State.ALONE:
+                self._ask_soon()
         if not frame.body.get('known', False) and self.state in (State.READY, State.GREETED):
             self.lost('the server was restarted')
 
     def _keep(self) -> None:
-        while not self._stop.wait(HEARTBEAT):
+        pinged = float('-inf')
+        while not self._stopped:
             now = time.monotonic()
-            self._send(ControlKind.PING, {'robot': now})
+            if now - pinged >= HEARTBEAT:
+                self._send(ControlKind.PING, {'robot': now})
+                pinged = now
             if now >= self._ask_at:
                 self._ask(now)
             if self.state is State.READY:
                 self._probe_if_stale(now)
+            self._wake.wait(max(0.0, pinged + HEARTBEAT - time.monotonic()))
+            self._wake.clear()
 
     def _ask(self, now: float) -> None:
         self._ask_at = now + RETRY

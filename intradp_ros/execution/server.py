@@ -141,10 +141,11 @@ class OffloadServer:
             known = None
         if known is None:
             self._open(frame)
-        self.sessions[frame.session].begin_anew(frame.inference, encodings)
+        session = self.sessions[frame.session]
+        session.begin_anew(frame.inference, encodings)
         self._answer(frame, ControlKind.WELCOME, {
             'protocol': PROTOCOL, 'version': __version__, 'digest': frame.body['digest'],
-            'encodings': sorted(encodings)})
+            'encodings': sorted(encodings), 'epoch': session.book[0] if session.book else 0})
 
     def _refusal(self, frame: Control) -> str | None:
         """Say why a robot is refused, naming what both sides have."""

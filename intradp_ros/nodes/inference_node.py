@@ -52,7 +52,7 @@ from intradp_ros.nodes.worker import Worker
 from intradp_ros.planning.baselines import CUT, LOCAL, LOSS, OFFLOAD
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.profiling.cache import example_key
-from intradp_ros.profiling.device import prepare_process
+from intradp_ros.profiling.device import prepare_process, settle_process
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.wire.frames import Stamp
 
@@ -125,6 +125,7 @@ class InferenceNode(ManagedNode):
 
     def start(self) -> None:
         """Take images."""
+        settle_process()
         self._worker = Worker(self._process, self._failed, self._settings['queue_size'])
         self.until_deactivated.callback(self._stop, self._worker)
         images = self._receiver.subscribe(

@@ -24,7 +24,7 @@ from intradp_ros.nodes.profiles import (
     PROFILE_TOPIC,
     publish_drift,
 )
-from intradp_ros.profiling.device import prepare_process
+from intradp_ros.profiling.device import prepare_process, settle_process
 from intradp_ros.profiling.profile import Profile
 
 
@@ -73,6 +73,7 @@ class OffloadNode(ManagedNode):
 
     def start(self) -> None:
         """Listen to robots."""
+        settle_process()
         channel = DdsChannel(self.context, self._settings['server'], 'server',
                              namespace=self.get_namespace(),
                              chunk_bytes=self._settings['chunk_bytes'])

@@ -29,7 +29,7 @@ from intradp_ros.execution.server import OffloadServer
 from intradp_ros.execution.timeline import Event
 from intradp_ros.link.predictor import make_predictor
 from intradp_ros.planning.book import ScheduleBook
-from intradp_ros.profiling.device import prepare_process
+from intradp_ros.profiling.device import prepare_process, settle_process
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.report.spans import length
 from intradp_ros.testbed.trial import Phase, save_seen, Seen, Trial
@@ -40,8 +40,6 @@ READY_TIMEOUT = 120.0  # seconds for a session, and for a first measurement of t
 WARM_UP = 2
 #: Seconds to wait for the server's report of an inference, before the next one begins.
 REPORT_TIMEOUT = 0.05
-#: Links of the traces have short outages; the systems, not the policy, are compared.
-PATIENCE = PatiencePolicy(silence=1.0, late_factor=4.0, late_slack=0.5)
 
 
 def say(text: str) -> None:
@@ -81,6 +79,7 @@ def serve(trial: Trial) -> None:
     model = load(trial, 'server')
     with channel(trial, 'server') as opened:
         server = OffloadServer(opened, {model.digest: model}, print)
+        settle_process()
         say('serving')
         ended.wait()
         server.close()
@@ -91,7 +90,7 @@ def play(trial: Trial) -> None:
     model = load(trial, 'robot')
     with channel(trial, 'robot') as opened:
         client = RobotClient(model, opened, make_predictor(trial.predictor), print,
-                             patience=PATIENCE)
+                             patience=PatiencePolicy(**trial.patience))
         try:
             seen = [run_phase(client, phase) for phase in trial.phases]
         finally:
@@ -107,6 +106,7 @@ def run_phase(client: RobotClient, phase: Phase) -> Seen:
     wait_ready(client)
     for _ in range(WARM_UP):
         client.infer(inputs, strategy=phase.strategy)
+    settle_process()
     say(f'begin {phase.system}')
     seen, typical, begin = Seen(phase.system), Typical(), time.monotonic()
     while time.monotonic() - begin < phase.seconds or len(seen.at) < phase.frames:

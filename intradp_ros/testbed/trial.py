@@ -10,6 +10,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+#: Links of recorded traces have short outages; systems are compared, not how soon they give up.
+UNHURRIED: Mapping[str, float] = {'silence': 1.0, 'late_factor': 4.0, 'late_slack': 0.5}
+
 
 @dataclass(frozen=True)
 class Phase:
@@ -27,7 +30,8 @@ class Trial:
     """
     Everything that the processes of one workload need.
 
-    `model` is a `ModelSpec` as text; `profiles` are files by side.
+    `model` is a `ModelSpec` as text; `profiles` are files by side, `patience`
+    the settings of a `PatiencePolicy`.
     """
 
     model: str
@@ -38,6 +42,7 @@ class Trial:
     name: str = 'testbed'
     predictor: str = 'cautious'
     chunk_bytes: int = 15000
+    patience: Mapping[str, float] = field(default_factory=lambda: dict(UNHURRIED))
 
     def save(self, path: Path) -> None:
         """Write the trial to a file."""
