@@ -24,7 +24,7 @@ import sys
 import time
 from typing import TypeVar
 
-from costed import Case, recorded_cases, unrecorded_cases
+from costed import Case, FLOAT32, recorded_cases, SENSOR, unrecorded_cases
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.console import Console
@@ -272,7 +272,7 @@ def _draw_case(axes: Axes, name: str, points: Sequence[Point]) -> None:
 def cases_of(args: argparse.Namespace) -> Iterator[Case]:
     """Yield the networks that were asked for."""
     recorded = []
-    for case in recorded_cases(args.profiles, args.nets, args.sizes):
+    for case in recorded_cases(args.profiles, args.nets, args.sizes, args.inputs):
         recorded.append(case)
         yield case
     if args.sizes and not args.nets:
@@ -285,6 +285,8 @@ def parsed() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--profiles', type=Path, required=True, help='folder of recordings')
     parser.add_argument('--nets', nargs='+', default=[], help='only these recordings')
+    parser.add_argument('--inputs', nargs='+', default=(FLOAT32, SENSOR),
+                        choices=(FLOAT32, SENSOR))
     parser.add_argument('--mbps', type=float, nargs='+')
     parser.add_argument('--energy-mbps', type=float, nargs='+', help='where to plan for energy')
     parser.add_argument('--sizes', type=size, nargs='*', metavar='HxW',

@@ -1,0 +1,156 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What guessing the link's rate costs: recorded traces replayed in model time.
+
+For recorded networks and traces: mean and 95th percentile of the latency of
+every system with every predictor, and of our schedules chosen by an oracle
+that knows the rate to come.  Regret is what our mean exceeds the oracle's by.
+"""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+import json
+from pathlib import Path
+from statistics import mean
+
+from costed import Case, FLOAT32, recorded_cases, SENSOR
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+import torch
+
+from intradp_ros.link.predictor import make_predictor, PREDICTORS
+from intradp_ros.link.trace import LinkTrace, read_trace
+from intradp_ros.planning.baselines import LOSS
+from intradp_ros.planning.book import ScheduleBook
+from intradp_ros.planning.make_book import bandwidth_grid, book_of, Setting
+from intradp_ros.testbed.trace_replay import (
+    Air,
+    Curves,
+    mean_and_p95,
+    Oracle,
+    Predicting,
+    replay,
+)
+
+DELAY, OVERHEAD = 2e-3, 0.5e-3
+ORACLE, ANY = 'oracle', '-'
+DEFAULT = ('agrnav', 'densenet121', 'vgg19_bn')
+
+
+@dataclass(frozen=True)
+class Result:
+    """Seconds of a system with a predictor on a trace."""
+
+    case: str
+    trace: str
+    system: str
+    predictor: str
+    mean: float
+    p95: float
+    inferences: int
+
+
+def planned(case: Case) -> tuple[Setting, ScheduleBook]:
+    """Make the book of a network."""
+    setting, grid = Setting(case.cost, DELAY, OVERHEAD), bandwidth_grid()
+    return setting, book_of(setting, case.title, grid, extra=len(grid) // 2)
+
+
+def results_of(case: Case, traces: dict[str, LinkTrace], seconds: float | None,
+               period: float) -> Iterator[Result]:
+    """Replay all traces for one network."""
+    setting, book = planned(case)
+    curves = Curves(setting, book)
+    for name, trace in traces.items():
+        air = Air(trace)
+        choosers = {(LOSS, ORACLE): Oracle(curves, air, book)} | {
+            (strategy, predictor): Predicting(
+                curves, air, book, make_predictor(predictor), strategy)
+            for strategy in book.strategies for predictor in PREDICTORS}
+        for (system, predictor), chooser in choosers.items():
+            runs = replay(curves, air, chooser, until=seconds, period=period)
+            yield Result(case.title, name, system, predictor, *mean_and_p95(runs), len(runs))
+
+
+def regrets(results: Sequence[Result]) -> dict[tuple[str, str, str], float]:
+    """Return by network, trace and predictor what our mean exceeds the oracle's by."""
+    ours = {(r.case, r.trace, r.predictor): r.mean for r in results if r.system == LOSS}
+    return {key: seconds / ours[(*key[:2], ORACLE)] - 1
+            for key, seconds in ours.items() if key[2] != ORACLE}
+
+
+def show(results: Sequence[Result], console: Console) -> None:
+    """Print latencies by network and trace, and the regrets."""
+    table = Table('network', 'trace', 'system', *PREDICTORS, ORACLE,
+                  title='mean / 95th percentile (ms)')
+    known = {(r.case, r.trace, r.system, r.predictor): r for r in results}
+    for case, trace, system in dict.fromkeys(key[:3] for key in known):
+        found = (known.get((case, trace, system, p)) for p in (*PREDICTORS, ORACLE))
+        table.add_row(case, trace, system, *(
+            f'{1e3 * r.mean:.1f} / {1e3 * r.p95:.1f}' if r else ANY for r in found))
+    console.print(table)
+    console.print(regret_table(regrets(results)))
+
+
+def regret_table(found: dict[tuple[str, str, str], float]) -> Table:
+    """Return regrets by network, trace and predictor, and their means."""
+    table = Table('network', 'trace', *PREDICTORS, title='regret against the oracle')
+    for case, trace in dict.fromkeys(key[:2] for key in found):
+        table.add_row(case, trace, *(f'{found[case, trace, p]:.1%}' for p in PREDICTORS))
+    table.add_row('mean', '', *(
+        f'{mean(r for key, r in found.items() if key[2] == p):.1%}' for p in PREDICTORS))
+    return table
+
+
+def draw(results: Sequence[Result], path: Path) -> None:
+    """Draw the regrets of all predictors as dots."""
+    figure = Figure(figsize=(8, 4.8), dpi=150, layout='constrained')
+    axes, found = figure.add_subplot(), regrets(results)
+    pairs = list(dict.fromkeys(key[:2] for key in found))
+    for predictor in PREDICTORS:
+        axes.plot([100 * found[(*pair, predictor)] for pair in pairs], range(len(pairs)),
+                  linestyle='none', marker='o', label=predictor)
+    axes.set_yticks(range(len(pairs)), [' '.join(pair) for pair in pairs], fontsize=7)
+    axes.set_xlabel('regret against an oracle (%)')
+    axes.set_xlim(left=0)
+    axes.legend(frameon=False)
+    figure.savefig(path)
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--profiles', type=Path, required=True, help='folder of recordings')
+    parser.add_argument('--traces', type=Path, required=True,
+                        help='folder of CSV files (t_seconds,Mbps)')
+    parser.add_argument('--nets', nargs='+', default=DEFAULT, help='recordings to take')
+    parser.add_argument('--inputs', nargs='+', default=(FLOAT32, SENSOR),
+                        choices=(FLOAT32, SENSOR))
+    parser.add_argument('--seconds', type=float, help='of each trace; by default all')
+    parser.add_argument('--period', type=float, default=0.0,
+                        help='seconds from one inference to the next, by default none are left')
+    parser.add_argument('--full', action='store_true', help='all recordings')
+    parser.add_argument('--json', type=Path, help='write all results here')
+    parser.add_argument('--plot', type=Path, help='draw the regrets here')
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    traces = {path.stem: read_trace(path) for path in sorted(args.traces.glob('*.csv'))}
+    console, results = Console(width=max(120, Console().width)), []
+    for case in recorded_cases(args.profiles, () if args.full else args.nets, (), args.inputs):
+        results += list(results_of(case, traces, args.seconds, args.period))
+        console.print(f'{case.title} done')
+    show(results, console)
+    if args.json:
+        args.json.write_text(json.dumps([asdict(r) for r in results], indent=1) + '\n')
+    if args.plot:
+        draw(results, args.plot)
+
+
+if __name__ == '__main__':
+    main()
