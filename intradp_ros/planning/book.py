@@ -24,7 +24,7 @@ from intradp_ros.wire.codecs.names import LOSSY
 FORMAT = 'intradp-schedule-book/3'
 MAX_ENTRIES = 1000
 #: A schedule is kept until the bandwidth is outside of its range by this factor.
-HYSTERESIS = 1.15
+HYSTERESIS = 1.05
 
 
 @dataclass(frozen=True, slots=True)
