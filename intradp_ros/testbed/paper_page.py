@@ -13,7 +13,7 @@ from typing import Any
 from intradp_ros.report.case_page import exactness_sentence
 from intradp_ros.report.overview_plot import overview_figure
 from intradp_ros.report.page import number_text, render
-from intradp_ros.report.statements import best_other, gain, percent, SAME
+from intradp_ros.report.statements import best_other, emulation_remarks, gain, percent, SAME
 from intradp_ros.report.svg import inline_svg
 from intradp_ros.testbed.pages import PAGE
 from intradp_ros.testbed.results import Case, FLOAT32, Results, SENSOR, SHARED
@@ -60,10 +60,11 @@ def index_page(results: Results, reports: Sequence[Mapping[str, Any]]) -> str:
     return render(
         'paper.html', subtitle=_subtitle(results.cases), headline=headline(results.cases),
         remarks=[*(f'{t["heading"]}: {t["met"]} of {len(t["rows"])} cases.' for t in targets),
-                 *_prediction(results.cases), *_exactness(reports)],
+                 *_prediction(results.cases), *_exactness(reports),
+                 *emulation_remarks(case.systems for case in results.cases)],
         parts=[_part([c for c in results.cases if c.inputs == kind], kind) for kind in kinds],
         targets=targets, tables=_tables(results.tables, traces),
-        measured=list(results.machine.items()))
+        measured=[*_devices(results.cases), *results.machine.items()])
 
 
 def headline(cases: Sequence[Case]) -> str:
@@ -79,10 +80,20 @@ def headline(cases: Sequence[Case]) -> str:
 
 
 def _subtitle(cases: Sequence[Case]) -> str:
-    networks = len({case.workload for case in cases})
+    count = len({case.workload for case in cases})
     links = '; '.join(f'{c.trace} {c.link["mean_mbps"]:.0f} ± {c.link["std_mbps"]:.0f} Mbit/s'
                       for c in {c.trace: c for c in cases}.values())
-    return f'{networks} networks on emulated devices; links: {links}'
+    return f'{count} network{"s" if count > 1 else ""} on emulated devices; links: {links}'
+
+
+def _devices(cases: Iterable[Case]) -> list[tuple[str, str]]:
+    """Return for each emulated device where its times come from, and for which networks."""
+    networks: dict[tuple[str, str], dict[str, None]] = {}
+    for case in cases:
+        for side, device in case.devices.items():
+            networks.setdefault((side, device), {})[case.title] = None
+    return [(side, f'emulated as {device}, for {"; ".join(titles)}')
+            for (side, device), titles in sorted(networks.items())]
 
 
 def _prediction(cases: Iterable[Case]) -> list[str]:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from intradp_ros.report.statements import headline, remarks
+from intradp_ros.report.statements import emulation_remarks, headline, remarks
 
 
 def row(mean: float, **more: Any) -> dict[str, Any]:
-    return {'mean_ms': mean, 'energy_j': mean / 100, 'error_median': 0.05, 'recovered': 0,
+    return {'mean_ms': mean, 'energy_j': mean / 100, 'error_median': 0.02, 'recovered': 0,
             'frames': 10, **more}
 
 
@@ -32,12 +32,20 @@ def test_a_system_alone_is_compared_with_nothing() -> None:
 
 def test_remarks_tell_the_bound_energy_misses_and_outages() -> None:
     rows = {'offload': row(80.0), 'shared': row(60.0, error_median=0.3, recovered=2)}
-    bound, energy, care, outage = remarks(rows, 40.0)
+    bound, energy, missed, outage = remarks(rows, 40.0)
     assert '40.0 ms' in bound and 'shared 1.50, offload 2.00' in bound
     assert 'least energy: 0.60 J' in energy and 'modelled' in energy
-    assert '30 %' in care and outage.startswith('2 of 10')
+    assert '30 %' in missed and outage.startswith('2 of 10')
 
 
 def test_the_most_frugal_system_is_named() -> None:
     rows = {'offload': row(80.0, energy_j=0.1), 'shared': row(60.0)}
     assert 'offload is the most frugal with 0.10 J' in remarks(rows, None)[0]
+
+
+@pytest.mark.parametrize('error, said', [(0.01, 0), (0.2, 1)])
+def test_devices_that_were_emulated_badly_are_told_of(error: float, said: int) -> None:
+    rows = {'local': row(100.0, error_median=error), 'offload': row(80.0, error_median=0.5)}
+    found = emulation_remarks([rows])
+    assert len(found) == said and all('20 %' in text for text in found)
+    assert set(found) <= set(remarks(rows, None))
