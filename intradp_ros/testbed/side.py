@@ -21,6 +21,7 @@ from intradp_ros.dds.channel import DdsChannel
 from intradp_ros.dds.standalone import standalone_context
 from intradp_ros.emulation.device import DeviceClock, emulated
 from intradp_ros.execution.catalogue import example_inputs, ModelSpec
+from intradp_ros.execution.channel import Channel
 from intradp_ros.execution.model import SharedModel
 from intradp_ros.execution.outcome import Outcome
 from intradp_ros.execution.patience import PatiencePolicy
@@ -73,16 +74,21 @@ def channel(trial: Trial, side: str) -> Iterator[WitnessChannel]:
 
 def serve(trial: Trial) -> None:
     """Serve until a signal ends the process."""
+    model = load(trial, 'server')
+    with channel(trial, 'server') as opened:
+        serve_on(opened, model)
+
+
+def serve_on(opened: Channel, model: SharedModel) -> None:
+    """Serve a model on a channel until a signal ends the process."""
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
-    model = load(trial, 'server')
-    with channel(trial, 'server') as opened:
-        server = OffloadServer(opened, {model.digest: model}, print)
-        settle_process()
-        say('serving')
-        ended.wait()
-        server.close()
+    server = OffloadServer(opened, {model.digest: model}, print)
+    settle_process()
+    say('serving')
+    ended.wait()
+    server.close()
 
 
 def play(trial: Trial) -> None:

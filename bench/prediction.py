@@ -1,0 +1,292 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What schedules take against what the book says, for every schedule of a book.
+
+Robot and server are two processes with a session over DDS and a shaped link
+between them (two network namespaces: Linux, as root).  Every schedule runs
+by itself, at the bandwidth that it was made for.  By default devices are
+emulated: operators take the time of their profiles and compute nothing, so
+that what is tested is the model of programs, link and transport.  With
+``--real`` they compute, on a core each, the robot with narrow vector
+instructions; pictures are a video's.  Run it on a machine that does nothing
+else.
+
+Errors are (measured - predicted) / measured, of the median of a schedule's
+frames.  Schedules that several strategies share are run once.
+"""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+import os
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from matplotlib.figure import Figure
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from intradp_ros.cli.output import Output, output
+from intradp_ros.cli.planning import Grid, make_plan, Plan, SYSTEMS
+from intradp_ros.cli.profiles import own_profile, slowed
+from intradp_ros.cli.subject import captured, Subject
+from intradp_ros.emulation.processes import Command, module_arguments
+from intradp_ros.emulation.slow_device import slow_environment
+from intradp_ros.execution.catalogue import ModelSpec
+from intradp_ros.planning.book import Entry
+from intradp_ros.planning.partition import Partition
+from intradp_ros.planning.schedule import ROBOT, SERVER
+from intradp_ros.profiling.device import prepare_process
+from intradp_ros.profiling.profile import CHUNK_BYTES, Profile
+from intradp_ros.report import images
+from intradp_ros.report.palette import STRATEGIES
+from intradp_ros.report.tables import write_json
+from intradp_ros.testbed.experiment import Place, place
+from intradp_ros.testbed.figures import quantile
+from intradp_ros.testbed.pinned import Frames, LANES, load_frames, PinnedRun
+from intradp_ros.testbed.trial import Trial
+from intradp_ros.zoo.video import frames as video
+
+MODELS = {'hed': 'intradp_ros.zoo.hed:hed 1x3x144x336 uint8',
+          'mobilenet_v2': 'intradp_ros.zoo.mobilenet_v2:mobilenet_v2 1x3x224x224 uint8',
+          'depth': 'intradp_ros.zoo.dense:depth 1x3x192x256 uint8'}
+DELAY, OVERHEAD = 1e-3, 0.5e-3  # what the planner node assumes
+SLOWER = 4.0  # the emulated robot against this machine
+#: Part of a shaped link's bits that are payload: the rest are headers and acknowledgements.
+EFFICIENCY = 0.94
+PICTURES = 8
+START_TIMEOUT, ENTRY_TIMEOUT = 300.0, 120.0
+NAMES = {strategy: name for name, strategy in SYSTEMS.items()}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One schedule: milliseconds as predicted and measured, and by lane how long it was busy."""
+
+    entry: int
+    strategy: str
+    mbps: float
+    predicted: float
+    measured: float
+    rate: float
+    failed: int
+    expected: Mapping[str, float]
+    busy: Mapping[str, float]
+
+    @property
+    def error(self) -> float:
+        """Return how much longer it took than predicted, as a part of what it took."""
+        return (self.measured - self.predicted) / self.measured
+
+
+def main() -> None:
+    """Parse arguments, run and report."""
+    args = _arguments()
+    args.out.mkdir(parents=True, exist_ok=True)
+    prepare_process()
+    with output(False) as out:
+        results = {name: _rows(args, name, out) for name in args.models}
+    write_json(args.out / 'prediction.json', {
+        'devices': 'real' if args.real else 'emulated', 'frames': args.frames,
+        'models': {name: {'summary': summary(rows), 'rows': [
+            {**asdict(row), 'error': row.error} for row in rows]}
+            for name, rows in results.items()}})
+    console = Console()
+    if not console.is_terminal:
+        console.width = 150  # room for the tables
+    for name, rows in results.items():
+        show(name, rows, console)
+    draw(results, args.out / 'prediction.png')
+    console.print(f'Wrote {args.out}/prediction.json and prediction.png', highlight=False)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--models', nargs='+', choices=list(MODELS), default=list(MODELS))
+    parser.add_argument('--real', action='store_true', help='compute, on this machine')
+    parser.add_argument('--frames', type=int, default=10, help='of each schedule')
+    parser.add_argument('--points', type=int, default=8, help='bandwidths of the book')
+    parser.add_argument('--low', type=float, default=2.0, metavar='MBPS')
+    parser.add_argument('--high', type=float, default=200.0, metavar='MBPS')
+    parser.add_argument('--strategies', nargs='+', choices=list(SYSTEMS), default=list(SYSTEMS))
+    parser.add_argument('--transport', choices=['auto', 'udp', 'large_data', 'default'],
+                        default='auto')
+    parser.add_argument('--out', type=Path, default=Path('out/prediction'))
+    args = parser.parse_args()
+    if args.frames < 1 or args.points < 1 or not 0 < args.low <= args.high:
+        parser.error('frames and points must be 1 or more, and 0 < low <= high')
+    return args
+
+
+def _rows(args: argparse.Namespace, name: str, out: Output) -> list[Row]:
+    """Plan for a model, run all schedules of the book, and compare."""
+    folder = (args.out / name).resolve()
+    folder.mkdir(exist_ok=True)
+    spec = ModelSpec.parse(MODELS[name])
+    subject = captured(name, spec.module(), (spec.example(),), None)
+    pictures = _pictures(spec, folder)
+    with place(folder, args.transport) as where:
+        if args.real:
+            profiles = {side: _measured(where, side, spec, folder) for side in (ROBOT, SERVER)}
+        else:
+            profiles = _imagined(subject, out)
+        for side, profile in profiles.items():
+            (folder / f'{side}.json').write_text(profile.to_json())
+        plan = make_plan(subject, profiles, Grid(args.low, args.high, args.points), out,
+                         delay=DELAY, overhead=OVERHEAD, seed=0)
+        plan.book.save(folder / 'book.json')
+        chosen = _distinct(plan, {SYSTEMS[system] for system in args.strategies})
+        found = _run(args, where, plan, sorted(set(chosen.values())), folder, pictures, out)
+    return [row_of(plan, index, plan.book.entries[index], found[chosen[index]])
+            for index in chosen if found[chosen[index]].latency]
+
+
+def _pictures(spec: ModelSpec, folder: Path) -> Path:
+    """Write pictures of a video in the size of a model, and one of them as a photograph."""
+    height, width = spec.shape[2:]
+    found = list(video(PICTURES, (width, height), every=10))
+    images.save(folder / 'example.png', found[0])
+    path = folder / 'pictures.npy'
+    np.save(path, np.stack([picture.transpose(2, 0, 1) for picture in found]))
+    return path
+
+
+def _imagined(subject: Subject, out: Output) -> dict[str, Profile]:
+    """Return profiles of two devices: this machine, and one that is slower; zeros stay plain."""
+    here = replace(own_profile(subject, out), encodings=())
+    return {ROBOT: slowed(here, SLOWER), SERVER: here}
+
+
+def _measured(where: Place, side: str, spec: ModelSpec, folder: Path) -> Profile:
+    """Return the profile that a side measures of itself, where it will run."""
+    path = folder / f'{side}.json'
+    height, width = spec.shape[2:]
+    child = where.start(_command(where, side, True, module_arguments(
+        'intradp_ros.cli.main', 'profile', spec.source, '--input', str(folder / 'example.png'),
+        '--size', f'{height}x{width}', '--dtype', 'uint8', '--fresh', '-o', str(path))))
+    if child.wait(START_TIMEOUT):
+        raise child.failure('could not measure a profile')
+    return Profile.from_json(path.read_text())
+
+
+def _command(where: Place, side: str, real: bool, arguments: Sequence[str]) -> Command:
+    """Return how a side runs: on a core of its own, a real robot with narrow instructions."""
+    cores = sorted(os.sched_getaffinity(0))
+    slow = slow_environment() if real and side == ROBOT else {}
+    return Command(side, arguments, where.link.exec_prefix(side),
+                   cores[:1] if side == ROBOT else cores[1:2] or cores,
+                   {**where.environment, **slow})
+
+
+def _distinct(plan: Plan, strategies: set[str]) -> dict[int, int]:
+    """Return for each entry the first one that runs the same at the same bandwidth."""
+    first: dict[tuple[Partition, float], int] = {}
+    found = {}
+    for index, entry in enumerate(plan.book.entries):
+        if entry.strategy in strategies:
+            crosses = plan.play(entry).bytes_up > 0
+            key = (entry.partition, entry.mbps if crosses else 0.0)
+            found[index] = first.setdefault(key, index)
+    return found
+
+
+def _run(args: argparse.Namespace, where: Place, plan: Plan, entries: Sequence[int],
+         folder: Path, pictures: Path, out: Output) -> dict[int, Frames]:
+    """Run entries one by one; return what they did."""
+    files = {side: str(folder / f'{side}.json') for side in (ROBOT, SERVER)}
+    trial = Trial(MODELS[plan.subject.name], plan.cost.split.axis, files, (),
+                  str(folder / 'frames.json'), chunk_bytes=CHUNK_BYTES)
+    run = PinnedRun(trial, str(folder / 'book.json'), tuple(entries), args.frames,
+                    dict(where.link.namespaces), args.real, str(pictures) if args.real else '',
+                    EFFICIENCY)
+    path = folder / 'run.json'
+    run.save(path)
+    server, robot = (where.start(_command(where, side, args.real, module_arguments(
+        'intradp_ros.testbed.pinned', side, str(path)))) for side in (SERVER, ROBOT))
+    try:
+        server.wait_for_line('^phase serving$', START_TIMEOUT)
+        with out.progress(f'running {plan.subject.name}') as advance:
+            for done, index in enumerate(_in_order(plan, entries)):
+                advance(done, len(entries))
+                robot.wait_for_line(f'^phase entry {index} ', START_TIMEOUT)
+        robot.wait_for_line('^phase done$', ENTRY_TIMEOUT)
+    finally:
+        for child in (robot, server):
+            child.stop()
+    return {frames.entry: frames for frames in load_frames(Path(trial.output))}
+
+
+def _in_order(plan: Plan, entries: Sequence[int]) -> list[int]:
+    return sorted(entries, key=lambda index: (plan.book.entries[index].mbps, index))
+
+
+def row_of(plan: Plan, index: int, entry: Entry, frames: Frames) -> Row:
+    """Compare a schedule's frames with its simulation."""
+    played = plan.play(entry, trace=True)
+    expected = {lane: 1e3 * sum(s.stop - s.start for s in played.spans
+                                if (s.lane, s.kind) == (lane, kind)) for lane, kind in LANES}
+    busy = {lane: 1e3 * median(each[lane] for each in frames.busy) for lane, _ in LANES}
+    return Row(index, NAMES[entry.strategy], entry.mbps, 1e3 * entry.predicted,
+               1e3 * median(frames.latency), median(frames.rate), frames.failed, expected, busy)
+
+
+def summary(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the median and the 95 % quantile of the errors, of all and by strategy and Mbit/s."""
+    def of(chosen: Sequence[Row]) -> dict[str, float]:
+        errors = [abs(row.error) for row in chosen]
+        return {'schedules': len(errors), 'median': median(errors), 'p95': quantile(errors, 0.95),
+                'bias': median(row.error for row in chosen)}
+
+    return {'all': of(rows),
+            'strategies': {name: of([r for r in rows if r.strategy == name])
+                           for name in dict.fromkeys(r.strategy for r in rows)},
+            'mbps': {f'{mbps:g}': of([r for r in rows if r.mbps == mbps])
+                     for mbps in sorted({r.mbps for r in rows})}}
+
+
+def show(name: str, rows: Sequence[Row], console: Console) -> None:
+    """Print errors by strategy and bandwidth, and the worst schedules lane by lane."""
+    found = summary(rows)
+    table = Table('of', 'schedules', 'median', '95 %', 'bias', title=f'{name}: errors')
+    for group in ({'all': found['all']}, found['strategies'], found['mbps']):
+        for key, line in group.items():
+            table.add_row(key, str(line['schedules']), f'{line["median"]:.1%}',
+                          f'{line["p95"]:.1%}', f'{line["bias"]:+.1%}')
+        table.add_section()
+    console.print(table)
+    worst = Table('strategy', 'Mbit/s', 'rate', 'predicted', 'measured', 'error', 'failed',
+                  *(lane for lane, _ in LANES),
+                  title=f'{name}: the worst ten, ms; lanes: busy measured / predicted')
+    for row in sorted(rows, key=lambda r: -abs(r.error))[:10]:
+        worst.add_row(row.strategy, f'{row.mbps:g}', f'{row.rate:.1f}', f'{row.predicted:.1f}',
+                      f'{row.measured:.1f}', f'{row.error:+.0%}', str(row.failed),
+                      *(f'{row.busy[lane]:.1f} / {row.expected[lane]:.1f}' for lane, _ in LANES))
+    console.print(worst)
+
+
+def draw(results: Mapping[str, Sequence[Row]], path: Path) -> None:
+    """Draw measured over predicted milliseconds, a point for each schedule."""
+    figure = Figure(figsize=(5.2 * len(results), 4.8), layout='constrained')
+    for axes, (name, rows) in zip(np.ravel(figure.subplots(1, len(results))), results.items()):
+        for system, colour in STRATEGIES.items():
+            own = [row for row in rows if row.strategy == system]
+            if own:
+                axes.scatter([r.predicted for r in own], [r.measured for r in own], s=16,
+                             color=colour, label=system)
+        ends = np.array([min(r.predicted for r in rows), max(r.measured for r in rows)])
+        for factor, style in ((1.0, '-'), (0.9, ':'), (1.1, ':')):
+            axes.plot(ends, ends * factor, color='grey', linewidth=0.8, linestyle=style)
+        axes.set(xscale='log', yscale='log', xlabel='predicted, ms', ylabel='measured, ms',
+                 title=name)
+        axes.legend(frameon=False)
+    figure.savefig(path, dpi=130)
+
+
+if __name__ == '__main__':
+    main()
