@@ -51,6 +51,16 @@ def test_systems_on_a_trace(tmp_path: Path) -> None:
     assert (out / 'trace.png').stat().st_size > 10_000
     # An operator cannot take less than its profile says.
     assert rows['local']['median_ms'] > 59.0
+    # What ran is exact, bytes arrived as they were sent, and both sides told what they did.
+    checked = report['exactness']
+    assert all(row['exact'] and row['checked'] for row in checked['systems'].values())
+    assert checked['arrived']['server']['chunks'] and checked['arrived']['robot']['chunks']
+    assert not sum(side['wrong'] for side in checked['arrived'].values())
+    assert {event[0] for event in seen['offload'].timeline} == {
+        'robot', 'uplink', 'server', 'downlink'}
+    assert 0 < rows['offload']['transmission_share'] < 1
+    page = (out / 'report.html').read_text()
+    assert page.count('<svg') == 2 + len(SYSTEMS) and 'Yes: ' in page
 
 
 def test_a_link_that_is_never_there_is_refused(
