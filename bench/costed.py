@@ -139,13 +139,14 @@ def mapped(title: str, recording: Recording, shape: tuple[int, ...], inputs: str
                      + '; '.join(reasons))
 
 
-def unrecorded_cases(sizes: Sequence[tuple[int, int]], like: Iterable[Case]) -> Iterator[Case]:
-    """Yield the other networks at some sizes, as fast as the devices were on recorded ones."""
+def unrecorded_cases(names: Iterable[str], sizes: Sequence[tuple[int, int]],
+                     like: Iterable[Case]) -> Iterator[Case]:
+    """Yield other networks at some sizes, as fast as the devices were on recorded ones."""
     rates = rates_of(like)
-    for name, source in UNRECORDED.items():
+    for name in names:
         for height, width in sizes:
             shape = (1, 3, -(-height // 32) * 32, -(-width // 32) * 32)
-            split, _ = split_of(source, shape, SENSOR)
+            split, _ = split_of(UNRECORDED[name], shape, SENSOR)
             yield Case(name, SENSOR, shape, name in DENSE, costed(split, rates))
 
 

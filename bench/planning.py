@@ -11,8 +11,7 @@ network's operators, and means over all points.
 
 Costs are synthetic: the robot takes as many seconds as the table says, the
 server a part of them; both are spread over the operators by their operations
-and the bytes that they touch.  ``--recording NET=FILE`` takes recorded
-operator times instead (see `profiling/recorded.py`).
+and the bytes that they touch.  `bench/recorded.py` takes recorded times.
 """
 from __future__ import annotations
 
@@ -24,28 +23,24 @@ from pathlib import Path
 from statistics import mean
 import time
 
+from costed import Camera, work_of
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 import torch
-from torch import nn
 
 from intradp_ros.execution.catalogue import load_factory
 from intradp_ros.graph.capture import capture
-from intradp_ros.graph.serialise import digest
-from intradp_ros.operators.flops import operator_flops
-from intradp_ros.operators.local_operator import LocalOperator, SplitGraph
+from intradp_ros.operators.local_operator import SplitGraph
 from intradp_ros.operators.split_graph import split_graph
 from intradp_ros.planning.baselines import best_cut, best_local, best_offload
 from intradp_ros.planning.bounds import Relaxation
 from intradp_ros.planning.cost import CostModel, LinkModel
 from intradp_ros.planning.schedule import ROBOT, SERVER
 from intradp_ros.planning.solvers import SOLVERS
-from intradp_ros.profiling.recorded import profile_from_recording, read_recording
 
 DELAY, OVERHEAD = 2e-3, 0.5e-3
 FIXED = 20e-6  # seconds of launching an operator
-FLOPS_A_BYTE = 10.0  # operations in the time that a byte of memory takes
 
 
 @dataclass(frozen=True)
@@ -72,18 +67,6 @@ NETS = {
     'resnet101': Net('pytorchcv.models.resnet:resnet101', (224, 224), 0.4, 0.06, False),
     'densenet121': Net('pytorchcv.models.densenet:densenet121', (224, 224), 0.2, 0.05, False),
 }
-
-
-class Camera(nn.Module):
-    """A network on the bytes of a picture, which it makes numbers of around 0."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, picture: torch.Tensor) -> object:
-        """Take uint8 ``1x3xHxW``."""
-        return self.network((picture.float() - 127.0) / 64.0)
 
 
 @dataclass(frozen=True)
@@ -117,18 +100,18 @@ class Result:
         return [self.milliseconds[name] for name in ('local', 'offload', 'cut')]
 
 
-def load(net: Net) -> tuple[SplitGraph, str]:
-    """Capture and split a network; also return its digest."""
+def load(net: Net) -> SplitGraph:
+    """Capture and split a network."""
     module = load_factory(net.source).eval()
     own = net.source.startswith('intradp_ros')
     picture = torch.zeros(1, 3, *net.size, dtype=torch.uint8)
     graph = capture(module if own else Camera(module), (picture,))
-    return split_graph(graph), digest(graph)
+    return split_graph(graph)
 
 
 def synthetic(split: SplitGraph, net: Net) -> CostModel:
     """Spread each device's seconds over the operators."""
-    work = [_work(split, op) for op in split.operators]
+    work = [work_of(split, op) for op in split.operators]
     seconds = {}
     for side, total in ((ROBOT, net.robot), (SERVER, net.server)):
         rate = (total - FIXED * len(work)) / sum(work)
@@ -136,23 +119,10 @@ def synthetic(split: SplitGraph, net: Net) -> CostModel:
     return CostModel(split, seconds)
 
 
-def _work(split: SplitGraph, op: LocalOperator) -> float:
-    values = [*op.operator.inputs, *(v for v in op.operator.outputs if v is not None)]
-    return (operator_flops(split.graph, op.operator)
-            + FLOPS_A_BYTE * sum(split.nbytes(v, split.rows[v]) for v in values))
-
-
 def _line(rows: int, seconds: float) -> np.ndarray:
     table = FIXED + seconds * np.arange(rows + 1) / rows
     table[0] = 0.0
     return table
-
-
-def recorded(split: SplitGraph, key: str, path: Path) -> CostModel:
-    """Take operator times from a recording."""
-    recording = read_recording(path)
-    return CostModel.from_profiles(split, {
-        side: profile_from_recording(split, key, recording, side) for side in (ROBOT, SERVER)})
 
 
 def measure(name: str, cost: CostModel, points: Sequence[float], de_seconds: float,
@@ -213,16 +183,13 @@ def main() -> None:
     parser.add_argument('--mbps', type=float, nargs='+', default=[4, 8, 18, 40, 80, 160])
     parser.add_argument('--de-seconds', type=float, default=0.0,
                         help='processor seconds for differential evolution at each point')
-    parser.add_argument('--recording', action='append', default=[], metavar='NET=FILE')
     parser.add_argument('--json', type=Path, help='write the results here')
     args = parser.parse_args()
     torch.set_num_threads(1)
-    recordings = dict(text.split('=', 1) for text in args.recording)
     console, results = Console(), []
     for name in args.nets:
-        split, key = load(NETS[name])
-        cost = (recorded(split, key, Path(recordings[name])) if name in recordings
-                else synthetic(split, NETS[name]))
+        split = load(NETS[name])
+        cost = synthetic(split, NETS[name])
         results += list(measure(name, cost, args.mbps, args.de_seconds))
     show(results, console)
     if args.json:

@@ -24,7 +24,7 @@ import sys
 import time
 from typing import TypeVar
 
-from costed import Case, FLOAT32, recorded_cases, SENSOR, unrecorded_cases
+from costed import Case, FLOAT32, recorded_cases, SENSOR, UNRECORDED, unrecorded_cases
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.console import Console
@@ -275,8 +275,9 @@ def cases_of(args: argparse.Namespace) -> Iterator[Case]:
     for case in recorded_cases(args.profiles, args.nets, args.sizes, args.inputs):
         recorded.append(case)
         yield case
-    if args.sizes and not args.nets:
-        yield from unrecorded_cases(args.sizes, (c for c in recorded if not c.dense))
+    wanted = [name for name in UNRECORDED if name in args.nets or not args.nets]
+    if args.sizes and wanted:
+        yield from unrecorded_cases(wanted, args.sizes, (c for c in recorded if not c.dense))
 
 
 def parsed() -> argparse.Namespace:
@@ -284,7 +285,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--profiles', type=Path, required=True, help='folder of recordings')
-    parser.add_argument('--nets', nargs='+', default=[], help='only these recordings')
+    parser.add_argument('--nets', nargs='+', default=[], help='only these networks')
     parser.add_argument('--inputs', nargs='+', default=(FLOAT32, SENSOR),
                         choices=(FLOAT32, SENSOR))
     parser.add_argument('--mbps', type=float, nargs='+')
