@@ -10,7 +10,13 @@ from typing import Any
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 import pytest
-from single_operator import check_global, check_local, rows_that_count, Single
+from single_operator import (
+    check_global,
+    check_local,
+    check_yields_rows,
+    rows_that_count,
+    Single,
+)
 import torch
 
 from intradp_ros.operators.local_operator import Kind
@@ -149,6 +155,16 @@ def groupings(factors: list[int]) -> list[list[int]]:
 def test_reshape_that_buries_the_rows_is_global(
         shape: tuple[int, ...], axis: int, output: list[int]) -> None:
     check_global(Single('reshape.default', image(*shape), output), axis)
+
+
+@pytest.mark.parametrize(('shape', 'axis', 'output', 'rows'), [
+    ((1, 6, 8, 5), 2, [48, 5], 48),
+    ((2, 3, 8, 5, 4), 3, [240, 4], 240),
+])
+def test_reshape_that_buries_the_rows_among_others_yields_any_of_these(
+        shape: tuple[int, ...], axis: int, output: list[int], rows: int) -> None:
+    single = Single('reshape.default', image(*shape), output)
+    assert check_yields_rows(single, axis, tolerance=0.0).rows == rows
 
 
 def test_complex_numbers_are_pairs() -> None:

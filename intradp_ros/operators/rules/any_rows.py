@@ -15,12 +15,11 @@ def split_any_rows(site: Site, dim: int) -> Split | None:
     Run an operator as a whole, and keep the rows of a region along `dim` of its outputs.
 
     For operators that cost little next to what follows them, such as the
-    writing of points to a grid: what follows is local again.  None if there
-    are no rows along `dim`, or if no operand has any, so that nothing is
-    gained.
+    writing of points to a grid: what follows is local again, even if the rows
+    of the operands were lost before.  None if there are no rows along `dim`.
     """
     rows = site.output_shape[dim]
-    if rows < 2 or all(site.dims[value] is None for value in site.operator.inputs):
+    if rows < 2:
         return None
     maps = tuple(RowMap.whole(rows, site.rows[value]) for value in site.operator.inputs)
 

@@ -15,6 +15,7 @@ from intradp_ros.operators.call import Call
 from intradp_ros.operators.kernels import cropped
 from intradp_ros.operators.local_operator import Kernel, Kind, Parameters
 from intradp_ros.operators.region import Region, RowMap
+from intradp_ros.operators.rules.any_rows import split_any_rows
 from intradp_ros.operators.site import Rule, rules, Site, Split
 
 
@@ -26,6 +27,7 @@ def split_reshape(site: Site) -> Split | None:
     ``[i * n, (i + 1) * n)`` and an output row ``[o * m, (o + 1) * m)``; so an
     output row needs the input rows that overlap it.  (Flattening height and
     width makes each row several; dividing them again joins several to one.)
+    Where other elements lead, all rows are needed for any of the output.
     """
     lead = site.lead()
     if lead is None:
@@ -34,7 +36,7 @@ def split_reshape(site: Site) -> Split | None:
     shape, output = site.shape(operand), site.output_shape
     new_dim = _same_start(shape, dim, output)
     if new_dim is None:
-        return None
+        return _any_rows(site, prod(shape[dim + 1:]))
     inner, new_inner = prod(shape[dim + 1:]), prod(output[new_dim + 1:])
     rows = output[new_dim]
     row = np.arange(rows)
@@ -64,6 +66,18 @@ def _same_start(shape: tuple[int, ...], dim: int, output: tuple[int, ...]) -> in
     starts = accumulate((1, *output[:-1]), mul)
     return next(
         (k for k, start in enumerate(starts) if start == leading and output[k] > 1), None)
+
+
+def _any_rows(site: Site, inner: int) -> Split | None:
+    """
+    Keep any rows along the first dimension whose steps are no longer than those of the rows.
+
+    None if that is the last one: features, which a linear layer contracts.
+    """
+    output = site.output_shape
+    steps = (prod(output[k + 1:]) for k in range(len(output) - 1))
+    dim = next((k for k, step in enumerate(steps) if output[k] > 1 and step <= inner), None)
+    return None if dim is None else split_any_rows(site, dim)
 
 
 RULES: dict[str, Rule] = rules(split_reshape, (
