@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from intradp_ros.planning.baselines import LOCAL, OFFLOAD
-from intradp_ros.testbed.results import Case, FLOAT32, SENSOR, SHARED
+from intradp_ros.testbed.results import Case, FLOAT32, FRUGAL, SENSOR, SHARED
 
 #: By how much of their latency the baselines with float32 inputs should be undercut.
 PUBLISHED = 0.40
@@ -64,6 +64,43 @@ def outcomes(cases: Iterable[Case]) -> tuple[Mapping[str, Any], ...]:
     return tuple(asdict(outcome) for outcome in found)
 
 
+@dataclass(frozen=True)
+class EnergyOutcome:
+    """
+    Whether ours, planned for the least energy, spends no more than the most frugal other system.
+
+    Joules of an inference, modelled; `gain` is the part of `other_j` that is saved.
+    """
+
+    workload: str
+    trace: str
+    inputs: str
+    ours_j: float
+    other: str
+    other_j: float
+    gain: float
+    met: bool
+    text: str
+
+
+def energy_outcomes(cases: Iterable[Case]) -> tuple[Mapping[str, Any], ...]:
+    """Return an `EnergyOutcome` as plain data for each case that ran ours for energy."""
+    return tuple(asdict(_frugal(case)) for case in cases
+                 if {FRUGAL} < case.systems.keys() - {SHARED})
+
+
+def _frugal(case: Case) -> EnergyOutcome:
+    others = {name: float(row['energy_j']) for name, row in case.systems.items()
+              if name not in (SHARED, FRUGAL)}
+    other = min(others, key=lambda name: others[name])
+    ours = float(case.systems[FRUGAL]['energy_j'])
+    gain = 1 - ours / others[other]
+    text = (f'{case.title}, {case.trace}: {ours:.2f} J, {abs(gain):.0%} '
+            f'{"less" if gain >= 0 else "more"} than {other} ({others[other]:.2f} J).')
+    return EnergyOutcome(case.workload, case.trace, case.inputs, ours, other, others[other], gain,
+                         gain >= -SAME, text)
+
+
 def _same_inputs(case: Case) -> Iterator[Outcome]:
     """Yield how a case stands against baselines with the same inputs."""
     yield from _against('never slower with the same inputs', case, case, -SAME)
@@ -82,7 +119,7 @@ def _near(case: Case) -> bool:
 
 def _against(target: str, case: Case, baselines: Case, wanted: float) -> Iterator[Outcome]:
     others = {name: float(row['mean_ms']) for name, row in baselines.systems.items()
-              if name != SHARED}
+              if name not in (SHARED, FRUGAL)}
     if not others:
         return
     other = min(others, key=lambda name: others[name])

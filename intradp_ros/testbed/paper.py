@@ -27,11 +27,11 @@ from intradp_ros.profiling.device import device_name
 from intradp_ros.report.tables import write_json
 from intradp_ros.testbed.case import CaseRun, SEEN
 from intradp_ros.testbed.experiment import Notify
-from intradp_ros.testbed.outcomes import outcomes
+from intradp_ros.testbed.outcomes import energy_outcomes, outcomes
 from intradp_ros.testbed.paper_page import INDEX
 from intradp_ros.testbed.paper_tables import tables
 from intradp_ros.testbed.preparation import MODEL, name_of, Planning, Prepared, prepared
-from intradp_ros.testbed.results import Case, INPUTS, INTRA_DP, Results, SENSOR, SHARED
+from intradp_ros.testbed.results import Case, FRUGAL, INPUTS, INTRA_DP, Results, SENSOR, SHARED
 from intradp_ros.testbed.systems import phases, SYSTEMS
 from intradp_ros.testbed.traces import mean_over, shipped_trace, spread, TRACES, typical_stretch
 from intradp_ros.testbed.trial import load_seen, Trial
@@ -55,7 +55,7 @@ class Evaluation:
     inputs: tuple[str, ...] = INPUTS
     traces: tuple[str, ...] = tuple(TRACES)
     systems: tuple[str, ...] = tuple(SYSTEMS)
-    seconds: float = 8.0
+    seconds: float = 7.0
     check: float = 5.0
     points: int = 12
     transport: str = 'auto'
@@ -83,14 +83,15 @@ class Evaluation:
 
 
 def smoke(seconds: float = 2.0) -> Evaluation:
-    """Return a quick look whether all works: one small network, one trace, four systems."""
-    systems = (LOCAL, OFFLOAD, INTRA_DP, SHARED)
+    """Return a quick look whether all works: one small network, one trace, five systems."""
+    systems = (LOCAL, OFFLOAD, INTRA_DP, SHARED, FRUGAL)
     return Evaluation((SMOKE,), (SENSOR,), ('indoors',), systems, seconds, points=3)
 
 
 def seconds_of(evaluation: Evaluation, cases: int) -> float:
     """Return about how long so many cases take."""
-    each = sum(p.seconds for p in phases(evaluation.systems, Path(), evaluation.seconds))
+    each = sum(p.seconds for p in phases(evaluation.systems, SENSOR, Path(),
+                                         evaluation.seconds))
     return cases * (each + AROUND + evaluation.check)
 
 
@@ -137,7 +138,8 @@ def run_case(evaluation: Evaluation, folder: Path, workload: Workload, inputs: s
     if ready is None:
         raise ValueError(f'{name_of(workload, inputs)} is not prepared in {folder / PLANS}: '
                          'call prepare_all first')
-    run = _case_run(evaluation, folder / _place(workload, inputs, trace), workload, ready, trace)
+    run = _case_run(evaluation, folder / _place(workload, inputs, trace), workload, inputs, ready,
+                    trace)
     report = run.measure(evaluation.transport, notify)
     if evaluation.check > 0:
         notify('check')
@@ -148,12 +150,12 @@ def run_case(evaluation: Evaluation, folder: Path, workload: Workload, inputs: s
     return case
 
 
-def _case_run(evaluation: Evaluation, folder: Path, workload: Workload, ready: Prepared,
-              trace: str) -> CaseRun:
+def _case_run(evaluation: Evaluation, folder: Path, workload: Workload, inputs: str,
+              ready: Prepared, trace: str) -> CaseRun:
     trial = Trial(
         str((ready.folder / MODEL).resolve()), ready.axis,
         {side: str(ready.profile(side).resolve()) for side in SIDES},
-        phases(evaluation.systems, ready.folder, evaluation.seconds),
+        phases(evaluation.systems, inputs, ready.folder, evaluation.seconds),
         str((folder / SEEN).resolve()))
     return CaseRun(folder, f'{workload.title}, {trace}', trial, evaluation.links[trace],
                    evaluation.seconds, ready.book.bounds)
@@ -177,4 +179,4 @@ def results_of(cases: list[Case]) -> Results:
     return Results(tuple(cases), tables(cases), outcomes(cases), {
         'processor': device_name(), 'system': f'{platform.system()} {platform.release()}',
         'python': platform.python_version(), 'torch': torch.__version__,
-        'intradp_ros': __version__})
+        'intradp_ros': __version__}, energy_outcomes(cases))

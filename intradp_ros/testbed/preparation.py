@@ -19,7 +19,7 @@ import multiprocessing
 from pathlib import Path
 
 from intradp_ros.execution.model import share_module, SharedModel
-from intradp_ros.execution.planning import book_from_profiles, PlanRequest
+from intradp_ros.execution.planning import book_from_profiles, ENERGY, PlanRequest
 from intradp_ros.graph.serialise import graph_to_json, save_graph
 from intradp_ros.planning.book import FORMAT, ScheduleBook
 from intradp_ros.planning.cost import CostModel
@@ -32,7 +32,7 @@ from intradp_ros.report.tables import write_json
 from intradp_ros.testbed.intra_dp import intra_dp_book
 from intradp_ros.testbed.operator_costs import profile_from_costs, shipped_costs
 from intradp_ros.testbed.shipped import shipped
-from intradp_ros.testbed.systems import BOOK, INTRA_DP_BOOK
+from intradp_ros.testbed.systems import BOOK, ENERGY_BOOK, INTRA_DP_BOOK, SYSTEMS
 from intradp_ros.testbed.workloads import Workload
 from intradp_ros.wire.codecs.names import BITS
 
@@ -116,7 +116,7 @@ def prepared(workload: Workload, inputs: str, folder: Path, planning: Planning) 
 def _key(workload: Workload, inputs: str, planning: Planning) -> str:
     """Return what a preparation depends on, as a short name."""
     times = _times(workload).read_text()
-    text = repr((FORMAT, workload, inputs, planning, times))
+    text = repr((FORMAT, SYSTEMS, workload, inputs, planning, times))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -136,7 +136,8 @@ def _prepare(workload: Workload, inputs: str, folder: Path, planning: Planning) 
     profiles = {side: device_profile(workload, model, side) for side in SIDES}
     for side, profile in profiles.items():
         (place / f'{side}.json').write_text(profile.to_json())
-    _books(model, profiles, planning, place)
+    for name, book in _books(model, profiles, planning, inputs).items():
+        book.save(place / name)
     write_json(place / PREPARED, {
         'key': _key(workload, inputs, planning), 'axis': model.split.axis,
         'devices': {side: p.device for side, p in profiles.items()},
@@ -166,15 +167,19 @@ def with_bits(profile: Profile, model: SharedModel) -> Profile:
         {BITS: TRUTH_AS_BITS} if value in truths else {} for value in range(len(graph.values))))
 
 
-def _books(model: SharedModel, profiles: dict[str, Profile], planning: Planning, place: Path,
-           ) -> None:
+def _books(model: SharedModel, profiles: dict[str, Profile], planning: Planning, inputs: str,
+           ) -> dict[str, ScheduleBook]:
+    """Return the books of all systems that run with a kind of input, by file."""
     request = PlanRequest(
         graph_to_json(model.split.captured), profiles[ROBOT].to_json(),
         profiles[SERVER].to_json(), planning.low, planning.high, planning.points,
         planning.delay, planning.overhead, planning.seed)
-    book = ScheduleBook.from_json(book_from_profiles(request))
-    book.save(place / BOOK)
+    requests = {BOOK: request}
+    if any(s.book == ENERGY_BOOK and inputs in s.inputs for s in SYSTEMS.values()):
+        requests[ENERGY_BOOK] = replace(request, objective=ENERGY)
     setting = Setting(CostModel.from_profiles(model.split, profiles), planning.delay,
                       planning.overhead)
     grid = bandwidth_grid(planning.low, planning.high, planning.points)
-    intra_dp_book(setting, model.digest, grid, planning.seed).save(place / INTRA_DP_BOOK)
+    return {**{name: ScheduleBook.from_json(book_from_profiles(asked))
+               for name, asked in requests.items()},
+            INTRA_DP_BOOK: intra_dp_book(setting, model.digest, grid, planning.seed)}

@@ -23,8 +23,8 @@ from intradp_ros.report.tables import write_json
 #: Kinds of input: as in the paper, and what a sensor gives (bytes, bits).
 FLOAT32, SENSOR = 'float32', 'sensor'
 INPUTS = (FLOAT32, SENSOR)
-#: Name of Intra-DP as published among the systems; ours is `SHARED`.
-INTRA_DP, SHARED = 'intra-dp', 'shared'
+#: Intra-DP as published; ours, planned for the least latency, and for the least energy.
+INTRA_DP, SHARED, FRUGAL = 'intra-dp', 'shared', 'shared-energy'
 
 
 @dataclass(frozen=True)
@@ -71,14 +71,16 @@ class Results:
     `tables` are those of the paper by name (``'4'`` to ``'7'``), each a list
     of rows: ``workload``, ``system``, ``trace``, ``inputs``, and for each
     quantity a mapping of ``here``, ``printed`` and ``logged`` to numbers (None
-    where there is none).  `outcomes` say where targets are met or missed (see
-    `testbed.outcomes`).  `machine` says on what and with which versions.
+    where there is none).  `outcomes` say where targets of latency are met or
+    missed, `energy` those of energy (see `testbed.outcomes`).  `machine` says
+    on what and with which versions.
     """
 
     cases: tuple[Case, ...]
     tables: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     outcomes: tuple[Mapping[str, Any], ...] = ()
     machine: Mapping[str, str] = field(default_factory=dict)
+    energy: tuple[Mapping[str, Any], ...] = ()
 
     def case(self, workload: str, inputs: str, trace: str) -> Case | None:
         """Return a case, None if it did not run."""
@@ -103,6 +105,6 @@ def load_results(path: Path) -> Results:
     try:
         data = json.loads(path.read_text())
         return Results(tuple(Case.from_dict(case) for case in data['cases']), data['tables'],
-                       tuple(data['outcomes']), data['machine'])
+                       tuple(data['outcomes']), data['machine'], tuple(data['energy']))
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f'{path} holds no results of `intradp bench paper`: {error!r}') from error

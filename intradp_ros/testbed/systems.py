@@ -9,32 +9,40 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from intradp_ros.planning.baselines import DSCCS, LOCAL, LOSS, OFFLOAD, SPSO_GA
-from intradp_ros.testbed.results import INTRA_DP, SHARED
+from intradp_ros.testbed.results import FRUGAL, INPUTS, INTRA_DP, SENSOR, SHARED
 from intradp_ros.testbed.trial import Phase
 
-BOOK, INTRA_DP_BOOK = 'book.json', 'intra-dp.json'
+BOOK, INTRA_DP_BOOK, ENERGY_BOOK = 'book.json', 'intra-dp.json', 'energy.json'
 #: Emulated devices that wait for nobody take the same time for every frame: a few tell all.
 ALONE_SECONDS = 2.0
+#: Inferences that a system makes in any case, however slow it is.
+LEAST_FRAMES = 6
 
 
 @dataclass(frozen=True)
 class System:
-    """A strategy of a book; `linked` unless it never uses the link."""
+    """
+    A strategy of a book, run with some kinds of input.
+
+    `linked` unless it never uses the link.
+    """
 
     book: str
     strategy: str
     linked: bool = True
+    inputs: tuple[str, ...] = INPUTS
 
 
 SYSTEMS = {
     LOCAL: System(BOOK, LOCAL, linked=False), OFFLOAD: System(BOOK, OFFLOAD),
     DSCCS: System(BOOK, DSCCS), SPSO_GA: System(BOOK, SPSO_GA),
-    INTRA_DP: System(INTRA_DP_BOOK, LOSS), SHARED: System(BOOK, LOSS)}
+    INTRA_DP: System(INTRA_DP_BOOK, LOSS), SHARED: System(BOOK, LOSS),
+    FRUGAL: System(ENERGY_BOOK, LOSS, inputs=(SENSOR,))}
 
 
-def phases(names: Sequence[str], books: Path, seconds: float) -> tuple[Phase, ...]:
+def phases(names: Sequence[str], inputs: str, books: Path, seconds: float) -> tuple[Phase, ...]:
     """Return what a robot shall do to compare systems, with the books of a folder."""
     return tuple(
         Phase(name, str((books / SYSTEMS[name].book).resolve()), SYSTEMS[name].strategy,
-              seconds if SYSTEMS[name].linked else min(seconds, ALONE_SECONDS))
-        for name in names)
+              seconds if SYSTEMS[name].linked else min(seconds, ALONE_SECONDS), LEAST_FRAMES)
+        for name in names if inputs in SYSTEMS[name].inputs)

@@ -23,7 +23,7 @@ from intradp_ros.planning.make_book import Setting
 from intradp_ros.planning.schedule import SIDES
 from intradp_ros.testbed.intra_dp import intra_dp_book
 from intradp_ros.testbed.operator_costs import profile_from_costs, shipped_costs
-from intradp_ros.testbed.outcomes import outcomes
+from intradp_ros.testbed.outcomes import energy_outcomes, outcomes
 from intradp_ros.testbed.paper import Evaluation, finished, PAPER, smoke
 from intradp_ros.testbed.paper_tables import tables
 from intradp_ros.testbed.results import Case, FLOAT32, load_results, Results, SENSOR
@@ -63,6 +63,17 @@ def test_far_apart_or_dense_networks_have_targets_of_their_own() -> None:
     assert 'times that' in dense[1]['text']
 
 
+def test_energy_is_held_against_the_most_frugal_other_system() -> None:
+    found = case(SENSOR, local=97.0, offload=60.0, shared=50.0, shared_energy=70.0)
+    joules = {'local': 1.2, 'offload': 0.4, 'shared': 0.7, 'shared-energy': 0.38}
+    rows = {name: {**row, 'energy_j': joules[name]} for name, row in found.systems.items()}
+    [row] = energy_outcomes([replace(found, systems=rows), case(SENSOR, local=1.0, shared=1.0)])
+    assert row['other'] == 'offload' and row['gain'] == pytest.approx(0.05) and row['met']
+    rows['shared-energy']['energy_j'] = 0.44
+    [row] = energy_outcomes([replace(found, systems=rows)])
+    assert not row['met'] and '10% more than offload' in row['text']
+
+
 def test_tables_have_what_the_paper_prints_and_what_was_logged_beside() -> None:
     rows = tables([case(FLOAT32, intra_dp=70.0, shared=60.0), case(SENSOR, intra_dp=50.0)])
     six = {(row['system'], row['inputs']): row for row in rows['6']}
@@ -75,10 +86,12 @@ def test_tables_have_what_the_paper_prints_and_what_was_logged_beside() -> None:
 
 def test_results_go_through_files(tmp_path: Path) -> None:
     found = [case(local=97.0, shared=80.0)]
-    results = Results(tuple(found), tables(found), outcomes(found), {'torch': '2'})
+    results = Results(tuple(found), tables(found), outcomes(found), {'torch': '2'},
+                      ({'workload': 'vgg19-bn', 'met': True},))
     results.save(tmp_path / PAPER)
     again = load_results(tmp_path / PAPER)
-    assert again.cases == results.cases and list(again.outcomes) == list(results.outcomes)
+    assert again.cases == results.cases and again.energy == results.energy
+    assert list(again.outcomes) == list(results.outcomes)
     assert again.case('vgg19-bn', FLOAT32, 'indoors') == found[0]
     assert again.case('vgg19-bn', SENSOR, 'indoors') is None
     (tmp_path / PAPER).write_text('{"cases": [{}]}')
@@ -122,7 +135,7 @@ def test_the_smoke_run_makes_all_results_and_does_not_run_twice(
     assert main(words) == 0
     results = load_results(tmp_path / PAPER)
     [found] = results.cases
-    assert set(found.systems) == {'local', 'offload', 'intra-dp', 'shared'}
+    assert set(found.systems) == {'local', 'offload', 'intra-dp', 'shared', 'shared-energy'}
     assert all(row['frames'] >= 3 for row in found.systems.values())
     assert found.systems['offload']['bytes_up'] == 3 * 192 * 256
     assert 0 < found.bound_ms < found.systems['shared']['mean_ms']
