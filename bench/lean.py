@@ -8,21 +8,17 @@ The plain kernels and those that profiling chooses run in turns (A B A B) at
 one thread.  Each operator counts with the shortest time it took, so that
 what else the machine does is left out; ``few rows`` is the sum over all
 operators of a sixteenth of their rows, as bands of a shared inference have.
-``ratio`` below 1 is a gain.  With ``ONEDNN_MAX_CPU_ISA=SSE41`` and
+``ratio`` below 1 is a gain.  ``two parts`` is what all operators take in two
+halves of their rows, one after the other, against the whole: halos and fixed
+costs; an operator that cannot be divided counts once.  With ``ONEDNN_MAX_CPU_ISA=SSE41`` and
 ``ATEN_CPU_CAPABILITY=default`` the device is the demo's slow robot.
 """
 from __future__ import annotations
 
-import argparse
 from collections import Counter
-import importlib.util
-import json
-from pathlib import Path
 from typing import Any
 
-from overhead import MODELS
-from rich.console import Console
-from rich.table import Table
+from models import command_line, print_table
 import torch
 
 from intradp_ros.execution.catalogue import ModelSpec
@@ -31,6 +27,7 @@ from intradp_ros.operators.local_operator import SplitGraph
 from intradp_ros.operators.tuning import tuned
 from intradp_ros.profiling.device import device_name, prepare_process
 from intradp_ros.profiling.measure import measure_profile
+from intradp_ros.profiling.profile import Profile
 from intradp_ros.profiling.rounds import bind_whole, run_timed
 from intradp_ros.profiling.tune import choose_tuning
 
@@ -58,42 +55,33 @@ def measure(spec: ModelSpec, rounds: int) -> dict[str, Any]:
     return {'plain_ms': times['plain'], 'chosen_ms': times['chosen'],
             'ratio': times['chosen'] / times['plain'], 'channels_last': tuning.channels_last,
             'variants': dict(Counter(tuning.variants.values())), 'scale': profile.scale,
+            'two_parts': two_parts(model.split, profile),
             'few_rows_ms': 1e3 * sum(t.seconds[0] for t in profile.timings)}
+
+
+def two_parts(split: SplitGraph, profile: Profile) -> float:
+    """Return what operators take in two halves of their rows, against the whole."""
+    whole = halves = 0.0
+    for op, timing in zip(split.operators, profile.timings):
+        seconds = timing.table(op.rows)
+        first = op.rows // 2
+        whole += seconds[-1]
+        halves += seconds[first] + seconds[op.rows - first]
+    return halves / whole
 
 
 def show(results: dict[str, dict[str, Any]]) -> None:
     """Print the figures as a table."""
-    table = Table('model', 'kernels', title=f'kernel variants, {device_name()}')
-    for heading in ('plain ms', 'chosen ms', 'ratio', '1/16 rows ms', 'scale'):
-        table.add_column(heading, justify='right')
+    rows = []
     for name, f in results.items():
         kernels = ', '.join(f'{n} {variant}' for variant, n in f['variants'].items())
-        table.add_row(name, kernels or 'plain', f'{f["plain_ms"]:.1f}', f'{f["chosen_ms"]:.1f}',
-                      f'{f["ratio"]:.2f}', f'{f["few_rows_ms"]:.1f}', f'{f["scale"]:.2f}')
-    Console(width=110).print(table)
-
-
-def main() -> None:
-    """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
-    parser.add_argument('models', nargs='*', metavar='MODEL', default=list(MODELS),
-                        help=f'which of {", ".join(MODELS)} (default: all that are installed)')
-    parser.add_argument('--rounds', type=int, default=10, help='runs of each (default 10)')
-    parser.add_argument('--json', type=Path, help='write the figures here too')
-    args = parser.parse_args()
-    prepare_process(threads=1)
-    results = {}
-    for name in args.models:
-        if name not in MODELS:
-            parser.error(f'no model {name!r}; there are {", ".join(MODELS)}')
-        if importlib.util.find_spec(MODELS[name].source.partition('.')[0]) is None:
-            print(f'{name} is left out: its package is not installed')
-            continue
-        results[name] = measure(MODELS[name], args.rounds)
-    show(results)
-    if args.json:
-        args.json.write_text(json.dumps(results, indent=2) + '\n')
+        rows.append([name, kernels or 'plain', f'{f["plain_ms"]:.1f}', f'{f["chosen_ms"]:.1f}',
+                     f'{f["ratio"]:.2f}', f'{f["two_parts"]:.2f}', f'{f["few_rows_ms"]:.1f}',
+                     f'{f["scale"]:.2f}'])
+    print_table(f'kernel variants, {device_name()}', ['model', 'kernels'],
+                ['plain ms', 'chosen ms', 'ratio', 'two parts', '1/16 rows ms', 'scale'], rows)
 
 
 if __name__ == '__main__':
-    main()
+    prepare_process(threads=1)
+    command_line(__doc__ or '', measure, show, repeats=10)

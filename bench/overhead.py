@@ -14,16 +14,11 @@ Target: at most 5 % and 1 ms over the eager module.
 """
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
-import importlib.util
-import json
-from pathlib import Path
 from statistics import median
 import time
 
-from rich.console import Console
-from rich.table import Table
+from models import command_line, print_table
 import torch
 
 from intradp_ros.execution.catalogue import ModelSpec
@@ -36,13 +31,6 @@ from intradp_ros.planning.partition import local, offload
 from intradp_ros.profiling.device import device_name, prepare_process
 from intradp_ros.profiling.tune import choose_tuning
 
-MODELS = {
-    'hed 160x384': ModelSpec('intradp_ros.zoo.hed:hed', (1, 3, 160, 384), torch.uint8),
-    'mobilenet_v2': ModelSpec(
-        'intradp_ros.zoo.mobilenet_v2:mobilenet_v2', (1, 3, 224, 224), torch.uint8),
-    'resnet50': ModelSpec('pytorchcv.models.resnet:resnet50', (1, 3, 224, 224)),
-    'vgg19': ModelSpec('pytorchcv.models.vgg:vgg19', (1, 3, 224, 224)),
-}
 SHARE, SECONDS = 0.05, 1e-3  # the overhead that is allowed
 MBPS = 1e4  # of the book's only bandwidth; the link is not shaped
 Inference = Callable[[], object]
@@ -117,39 +105,14 @@ def measure(spec: ModelSpec, repeats: int) -> dict[str, dict[str, float | bool]]
 
 def show(results: dict[str, dict[str, dict[str, float | bool]]]) -> None:
     """Print the figures as a table."""
-    table = Table('model', 'strategy', title=f'overhead of the runtime, {device_name()}')
-    for heading in ('eager ms', 'shared ms', 'overhead ms', 'ratio', '<= 5 % + 1 ms'):
-        table.add_column(heading, justify='right')
-    for name, strategies in results.items():
-        for strategy, f in strategies.items():
-            table.add_row(name, strategy, f'{f["eager_ms"]:.1f}', f'{f["shared_ms"]:.1f}',
-                          f'{f["overhead_ms"]:+.2f}', f'{f["ratio"]:.3f}',
-                          'yes' if f['within_target'] else 'no')
-    Console(width=110).print(table)
-
-
-def main() -> None:
-    """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
-    parser.add_argument('models', nargs='*', metavar='MODEL', default=list(MODELS),
-                        help=f'which of {", ".join(MODELS)} (default: all that are installed)')
-    parser.add_argument('--repeats', type=int, default=15, help='pairs of inferences (default 15)')
-    parser.add_argument('--json', type=Path, help='write the figures here too')
-    args = parser.parse_args()
-    prepare_process(threads=1)
-    results = {}
-    for name in args.models:
-        if name not in MODELS:
-            parser.error(f'no model {name!r}; there are {", ".join(MODELS)}')
-        package = MODELS[name].source.partition('.')[0]
-        if importlib.util.find_spec(package) is None:
-            print(f'{name} is left out: {package} is not installed')
-            continue
-        results[name] = measure(MODELS[name], args.repeats)
-    show(results)
-    if args.json:
-        args.json.write_text(json.dumps(results, indent=2) + '\n')
+    rows = [[name, strategy, f'{f["eager_ms"]:.1f}', f'{f["shared_ms"]:.1f}',
+             f'{f["overhead_ms"]:+.2f}', f'{f["ratio"]:.3f}',
+             'yes' if f['within_target'] else 'no']
+            for name, strategies in results.items() for strategy, f in strategies.items()]
+    print_table(f'overhead of the runtime, {device_name()}', ['model', 'strategy'],
+                ['eager ms', 'shared ms', 'overhead ms', 'ratio', '<= 5 % + 1 ms'], rows)
 
 
 if __name__ == '__main__':
-    main()
+    prepare_process(threads=1)
+    command_line(__doc__ or '', measure, show, repeats=15)

@@ -1,0 +1,96 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""The networks that benchmarks measure, and the command line and tables they share."""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+import importlib
+import importlib.util
+import json
+from pathlib import Path
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+import torch
+from torch import nn
+
+from intradp_ros.execution.catalogue import ModelSpec
+from intradp_ros.zoo.classifiers.convnext import ConvNeXt
+
+PHOTOGRAPH = (1, 3, 224, 224)
+MODELS: Mapping[str, ModelSpec] = {
+    'hed 160x384': ModelSpec('intradp_ros.zoo.hed:hed', (1, 3, 160, 384), torch.uint8),
+    'mobilenet_v2': ModelSpec('intradp_ros.zoo.mobilenet_v2:mobilenet_v2', PHOTOGRAPH,
+                              torch.uint8),
+    'mobilenet_v3': ModelSpec('pytorchcv.models.mobilenetv3:mobilenetv3_large_w1', PHOTOGRAPH),
+    'resnet50': ModelSpec('pytorchcv.models.resnet:resnet50', PHOTOGRAPH),
+    'convnext_t': ModelSpec('models:convnext_tiny', PHOTOGRAPH),
+    'vgg19': ModelSpec('pytorchcv.models.vgg:vgg19', PHOTOGRAPH),
+    'yolov8n 320x320': ModelSpec('models:yolov8n', (1, 3, 320, 320)),
+}
+_NEEDED = {'models:yolov8n': 'ultralytics'}  # packages that the source does not name
+Measure = Callable[[ModelSpec, int], Any]
+
+
+def convnext_tiny() -> nn.Module:
+    """Return ConvNeXt Tiny with random weights (28 M parameters)."""
+    torch.manual_seed(0)
+    return ConvNeXt(((96, 3), (192, 3), (384, 9), (768, 3)))
+
+
+def yolov8n() -> nn.Module:
+    """Return backbone and heads of YOLOv8n with random weights."""
+    sys.path.append(str(Path(__file__).resolve().parents[1] / 'tools'))
+    importlib.import_module('survey.vision').torchvision()
+    tasks = importlib.import_module('ultralytics.nn.tasks')
+    model: nn.Module = tasks.DetectionModel('yolov8n.yaml', verbose=False)
+    return model
+
+
+def command_line(doc: str, measure: Measure, show: Callable[[dict[str, Any]], None],
+                 repeats: int) -> None:
+    """
+    Measure the models that the command line names, show the figures, and write them if wanted.
+
+    `repeats` is how often it is measured by default.
+    """
+    parser = argparse.ArgumentParser(description=doc.strip().splitlines()[0])
+    parser.add_argument('models', nargs='*', metavar='MODEL', default=list(MODELS),
+                        help=f'which of {", ".join(MODELS)} (default: all that are installed)')
+    parser.add_argument('--repeats', type=int, default=repeats,
+                        help=f'runs of each (default {repeats})')
+    parser.add_argument('--json', type=Path, help='write the figures here too')
+    args = parser.parse_args()
+    results = {}
+    for name in args.models:
+        if name not in MODELS:
+            parser.error(f'no model {name!r}; there are {", ".join(MODELS)}')
+        missing = missing_package(MODELS[name])
+        if missing:
+            print(f'{name} is left out: {missing} is not installed')
+            continue
+        results[name] = measure(MODELS[name], args.repeats)
+    show(results)
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=2) + '\n')
+
+
+def missing_package(spec: ModelSpec) -> str | None:
+    """Return the package that a model needs, if it is not installed."""
+    package = _NEEDED.get(spec.source, spec.source.partition('.')[0].partition(':')[0])
+    return None if importlib.util.find_spec(package) else package
+
+
+def print_table(title: str, names: Sequence[str], numbers: Sequence[str],
+                rows: Sequence[Sequence[str]]) -> None:
+    """Print a table whose first columns are names, the others numbers."""
+    table = Table(*names, title=title)
+    for heading in numbers:
+        table.add_column(heading, justify='right')
+    for row in rows:
+        table.add_row(*row)
+    Console(width=110).print(table)
