@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                             metavar=name[:-1].upper(),
                             help=f'{what} to run, of {", ".join(known)} (default: all)')
     parser.add_argument('--seconds', type=float,
-                        help='how long each system runs in each case (default 7, smoke 2)')
+                        help='how long each system runs in each case (default 6, smoke 2)')
     parser.add_argument('--check', type=float, default=5.0, metavar='SECONDS',
                         help='how long to check after each case, on real values, that the '
                              'schedules that ran are exact (default %(default)g; 0: not at all)')
@@ -145,14 +145,15 @@ def _run(evaluation: Evaluation, args: argparse.Namespace, out: Output) -> Resul
                 raise CommandError(str(error)) from error
     if not known:
         raise CommandError('no case could be run')
-    return _kept(evaluation, known, args.out)
+    results = _kept(evaluation, known, args.out)
+    write_index(args.out, results)
+    return results
 
 
 def _kept(evaluation: Evaluation, known: Mapping[Any, Case], folder: Path) -> Results:
-    """Write results and page of all cases that are known, in their order; return the results."""
+    """Write the results of all cases that are known, in their order, and return them."""
     results = results_of([known[wanted] for wanted in evaluation.cases if wanted in known])
     results.save(folder / PAPER)
-    write_index(folder, results)
     return results
 
 
@@ -186,8 +187,9 @@ def _show(results: Results, out: Output) -> None:
         targets.add_row('energy never above the others, same inputs',
                         str(sum(row['met'] for row in results.energy)), str(len(results.energy)),
                         percent(sum(row['gain'] for row in results.energy) / len(results.energy)))
-    out.show(targets, *(f'missed: {row["text"]}' for row in (*results.outcomes, *results.energy)
-                        if not row['met']))
+    out.show(targets, *dict.fromkeys(
+        f'missed: {row["text"]}' for row in (*results.outcomes, *results.energy)
+        if not row['met']))
 
 
 def _cell(row: Mapping[str, Any] | None, best: bool) -> str:

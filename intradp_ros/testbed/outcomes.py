@@ -140,6 +140,6 @@ def _text(case: Case, other: str, other_ms: float, gain: float, wanted: float, p
         return f'{begin}.'
     bound = f'the lower bound on any schedule is {case.bound_ms:.1f} ms'
     if possible < wanted:
-        return f'{begin}; {bound}, so {wanted:.0%} less cannot be reached at all.'
+        return f'{begin}; {bound}, so the target cannot be reached at all.'
     return (f'{begin}; {bound} ({possible:.0%} less), which leaves out halos and fixed costs: '
             f'ours is {ours / case.bound_ms:.2f} times that.')

@@ -39,7 +39,7 @@ from intradp_ros.testbed.workloads import SMOKE, Workload, WORKLOADS
 
 PLANS, PAPER, CASE = 'plans', 'paper.json', 'case.json'
 #: Seconds around the systems of a case: processes start, sessions begin, books are agreed on.
-AROUND = 15.0
+AROUND = 20.0
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Evaluation:
     inputs: tuple[str, ...] = INPUTS
     traces: tuple[str, ...] = tuple(TRACES)
     systems: tuple[str, ...] = tuple(SYSTEMS)
-    seconds: float = 7.0
+    seconds: float = 6.0
     check: float = 5.0
     points: int = 12
     transport: str = 'auto'
