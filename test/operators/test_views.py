@@ -149,16 +149,17 @@ def groupings(factors: list[int]) -> list[list[int]]:
 
 @pytest.mark.parametrize(('shape', 'axis', 'output'), [
     ((1, 6, 8, 5), 2, [1, 240]),
-    ((1, 6, 8, 5), 3, [1, 6, 40]),
+    ((2, 6, 8, 5), 2, [2, 240]),
     ((2, 6, 8, 5), 3, [12, 40]),
 ])
-def test_reshape_that_buries_the_rows_is_global(
+def test_reshape_that_buries_the_rows_in_features_is_global(
         shape: tuple[int, ...], axis: int, output: list[int]) -> None:
     check_global(Single('reshape.default', image(*shape), output), axis)
 
 
 @pytest.mark.parametrize(('shape', 'axis', 'output', 'rows'), [
     ((1, 6, 8, 5), 2, [48, 5], 48),
+    ((1, 6, 8, 5), 3, [1, 6, 40], 40),
     ((2, 3, 8, 5, 4), 3, [240, 4], 240),
 ])
 def test_reshape_that_buries_the_rows_among_others_yields_any_of_these(

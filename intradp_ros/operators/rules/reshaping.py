@@ -72,12 +72,13 @@ def _any_rows(site: Site, inner: int) -> Split | None:
     """
     Keep any rows along the first dimension whose steps are no longer than those of the rows.
 
-    None if that is the last one: features, which a linear layer contracts.
+    None if that is the last one of a list of vectors: a linear layer contracts these features.
     """
     output = site.output_shape
-    steps = (prod(output[k + 1:]) for k in range(len(output) - 1))
-    dim = next((k for k, step in enumerate(steps) if output[k] > 1 and step <= inner), None)
-    return None if dim is None else split_any_rows(site, dim)
+    steps = [prod(output[k + 1:]) for k in range(len(output))]
+    dim = next(k for k, step in enumerate(steps) if step <= inner and (output[k] > 1 or step == 1))
+    features = len(output) <= 2 and dim == len(output) - 1
+    return None if features else split_any_rows(site, dim)
 
 
 RULES: dict[str, Rule] = rules(split_reshape, (
