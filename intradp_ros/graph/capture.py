@@ -33,6 +33,7 @@ from intradp_ros.graph.errors import CaptureError
 from intradp_ros.graph.example_call import example_call, ExampleCall, FlatModel
 from intradp_ros.graph.fx_import import import_program, Imported, PREFIX
 from intradp_ros.graph.interpreter import run_graph
+from intradp_ros.graph.no_operations import reshape_views
 from intradp_ros.graph.normalise import normalise
 from intradp_ros.graph.opaque import import_opaque
 from intradp_ros.graph.operator_graph import OperatorGraph, ValueRef
@@ -112,7 +113,10 @@ def _capture_by(
         output_tree=rehearsal.tree, parameters=imported.parameters,
         arguments=_fill(call.leaves, [ValueRef(v) for v in imported.inputs]),
         input_tree=call.tree, method=method, opaque=imported.opaque)
-    same = explained_by_rounding(rehearsal.results, run_graph(graph, call.tensors))
+    if not graph.opaque:
+        graph = reshape_views(graph)  # what the graph runs may lie otherwise in memory
+    with blame_submodule(flat.model, 'the graph fails on the example'):
+        same = explained_by_rounding(rehearsal.results, run_graph(graph, call.tensors))
     if not same and not _same_in_double(model, call, graph):
         raise CaptureError('the graph computes something else than the model')
     return graph
