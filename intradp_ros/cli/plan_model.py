@@ -81,6 +81,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_link(parser, delay=1.0, overhead=0.5)
     parser.add_argument('--shared-air', action='store_true',
                         help='both ways share the rate, as in Wi-Fi (default: full duplex)')
+    parser.add_argument('--down-ratio', type=float, default=1.0, metavar='N',
+                        help='rate down as a multiple of the rate up, as of a mobile network; '
+                             'bandwidths are those up (default 1)')
     add_lossy(parser)
     _add_goal(parser)
     parser.add_argument('-o', '--output', type=Path, metavar='FILE', help='write the book here')
@@ -146,7 +149,7 @@ def run(args: argparse.Namespace) -> int:
         profiles = _profiles(args, subject, out)
         plan = make_plan(subject, profiles, args.grid, out, delay=args.delay / 1e3,
                          overhead=args.overhead / 1e3, seed=args.seed, lossy=args.lossy,
-                         shared_air=args.shared_air,
+                         shared_air=args.shared_air, down_ratio=args.down_ratio,
                          goal=Goal(args.objective, args.deadline, args.joule))
         rows = [_row(plan, mbps) for mbps in plan.book.grid]
         data: dict[str, Any] = {
@@ -154,7 +157,8 @@ def run(args: argparse.Namespace) -> int:
             'devices': {side: profile.device for side, profile in profiles.items()},
             'whole_ms': {side: 1e3 * p.whole_seconds for side, p in profiles.items()},
             'delay_ms': args.delay, 'overhead_ms': args.overhead,
-            'shared_air': args.shared_air, 'objective': args.objective,
+            'shared_air': args.shared_air, 'down_ratio': args.down_ratio,
+            'objective': args.objective,
             'deadline_s': args.deadline, 'energy_source': plan.power.source, 'grid': rows,
             'encodings': encodings(plan), 'lossy': args.lossy,
             'lossy_difference': plan.book.lossy_difference,
@@ -174,6 +178,8 @@ def _check(args: argparse.Namespace) -> None:
         raise CommandError(f'--robot-slowdown must be above 0, got {args.robot_slowdown:g}')
     if args.delay < 0 or args.overhead < 0:
         raise CommandError('--delay and --overhead must not be below 0')
+    if not 0 < args.down_ratio < float('inf'):
+        raise CommandError(f'--down-ratio must be above 0, got {args.down_ratio:g}')
     if args.show is not None and args.show <= 0:
         raise CommandError(f'--show must be above 0 Mbit/s, got {args.show:g}')
     if args.timeline and args.show is None:

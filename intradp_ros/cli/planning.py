@@ -70,8 +70,8 @@ class Plan:
 
     def link(self, mbps: float) -> LinkModel:
         """Return the link that the book assumes for a bandwidth."""
-        return LinkModel.symmetric(mbps, self.book.delay, self.book.overhead,
-                                   self.book.shared_air)
+        return LinkModel.of_up(mbps, self.book.down_ratio, self.book.delay, self.book.overhead,
+                               self.book.shared_air)
 
     def play(self, entry: Entry, trace: bool = False) -> Simulation:
         """Simulate an entry at its own bandwidth."""
@@ -93,7 +93,8 @@ class Plan:
 
 def make_plan(subject: Subject, profiles: Mapping[str, Profile], grid: Grid, out: Output, *,
               delay: float, overhead: float, seed: int, lossy: str = '',
-              shared_air: bool = False, goal: Goal | None = None) -> Plan:
+              shared_air: bool = False, goal: Goal | None = None, down_ratio: float = 1.0,
+              ) -> Plan:
     """
     Return the book for two profiles; `delay` and `overhead` in seconds.
 
@@ -109,7 +110,8 @@ def make_plan(subject: Subject, profiles: Mapping[str, Profile], grid: Grid, out
     request = PlanRequest(
         graph_to_json(split.captured), profiles[ROBOT].to_json(), profiles[SERVER].to_json(),
         grid.low, grid.high, grid.points, delay, overhead, seed, lossy,
-        shared_air, goal.objective, goal.deadline, goal.seconds_per_joule)
+        shared_air, goal.objective, goal.deadline, goal.seconds_per_joule,
+        down_ratio=down_ratio)
     try:
         cost = CostModel.from_profiles(split, profiles)
         with out.progress('planning, by bandwidth') as advance:

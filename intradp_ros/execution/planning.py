@@ -47,6 +47,7 @@ class PlanRequest:
     `OBJECTIVES`: seconds, joules within the deadline (seconds), or both added
     up with a joule worth `seconds_per_joule`.  At most `extra` bandwidths are
     added where schedules change (by default half as many as there are).
+    Bandwidths are those up; `down_ratio` times as much goes down.
     """
 
     graph: str
@@ -64,6 +65,7 @@ class PlanRequest:
     deadline: float = DEADLINE
     seconds_per_joule: float = 0.0
     extra: int | None = None
+    down_ratio: float = 1.0
 
     @property
     def key(self) -> str:
@@ -133,7 +135,8 @@ def _prepared(request: PlanRequest) -> tuple[Setting, Relaxation, str]:
     cost = CostModel.from_profiles(split, {ROBOT: robot, SERVER: server})
     aim = Aim(_objective(request, robot.power), robot.power, request.deadline, request.seed,
               request.lossy)
-    setting = Setting(cost, request.delay, request.overhead, request.shared_air, aim)
+    setting = Setting(cost, request.delay, request.overhead, request.shared_air, aim,
+                      request.down_ratio)
     return setting, Relaxation(cost), robot.digest
 
 

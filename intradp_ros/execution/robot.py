@@ -130,16 +130,26 @@ class RobotClient:
 
     @property
     def predicted_rate(self) -> float:
-        """Bytes per second that the link is expected to carry now; 0 if unknown."""
+        """
+        Bytes per second that the link is expected to carry up now; 0 if unknown.
+
+        A book that was made for another rate down is for what the slower way
+        allows: the measured rate down counts by the ratio that it assumes.
+        """
         report = self.channel.report()
         now = time.monotonic()
         measured = now - report.age
-        rates = [rate for rate in (report.send_rate, report.receive_rate) if rate > 0]
+        down = report.receive_rate / self._down_ratio
+        rates = [rate for rate in (report.send_rate, down) if rate > 0]
         with self._predicting:  # asked for by inferences and by those who watch the link
             if rates and measured > self._measured + 1e-3:
                 self.predictor.update(min(rates), measured)
                 self._measured = measured
             return self.predictor.predict(now)
+
+    @property
+    def _down_ratio(self) -> float:
+        return self.connection.book.down_ratio if self.connection.book else 1.0
 
     def infer(self, inputs: Sequence[torch.Tensor], *, strategy: str = LOSS,
               stamp: Stamp = Stamp()) -> Outcome:
@@ -313,7 +323,8 @@ class RobotClient:
         sent = shared[0].nbytes if shared else 0
         received = shared[1].nbytes if shared else 0
         compute, waiting = compute_and_wait(events)
-        sending, receiving = (n / self._rate if self._rate > 0 else 0.0 for n in (sent, received))
+        sending, receiving = (n / self._rate if self._rate > 0 else 0.0
+                              for n in (sent, received / self._down_ratio))
         stats = InferenceStats(
             self._count, entry.strategy, schedule, shared is not None and not reason,
             bool(reason), reason, latency, expected, compute, waiting, sent, received,

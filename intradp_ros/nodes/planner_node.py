@@ -41,6 +41,7 @@ class PlannerNode(ManagedNode):
         Parameter('link.overhead_ms', 0.5, 'Time a transfer takes beyond its bytes.',
                   0.0, 1000.0),
         Parameter('link.shared_air', False, 'Both ways share the rate, as in Wi-Fi.'),
+        Parameter('link.down_ratio', 1.0, 'Rate down as a multiple of the rate up.', 0.01, 100.0),
         Parameter('objective', LATENCY, 'What shared schedules are best at.',
                   choices=OBJECTIVES),
         Parameter('deadline_ms', 1000.0, 'Latency allowed where the objective is energy.',
@@ -106,7 +107,7 @@ class PlannerNode(ManagedNode):
             robot.graph, robot.profile, server.profile, s['grid.low_mbps'], s['grid.high_mbps'],
             s['grid.points'], s['link.delay_ms'] / 1e3, s['link.overhead_ms'] / 1e3,
             s['seed'], allowed(s), s['link.shared_air'], s['objective'], s['deadline_ms'] / 1e3,
-            s['ms_per_joule'] / 1e3)
+            s['ms_per_joule'] / 1e3, down_ratio=s['link.down_ratio'])
         folder = Path(s['book_folder']) if s['book_folder'] else None
         if robot.digest in self._running:
             self._running.pop(robot.digest).cancel()

@@ -57,8 +57,9 @@ class ScheduleBook:
 
     Entries with the strategy ``loss`` are never predicted worse than the
     others at the same bandwidth, by `objective`.  `axis` is the split axis
-    the partitions were made for; `delay` and `overhead` (seconds) and whether
-    both ways share the air were assumed.  `bounds` are pairs of Mbit/s and
+    the partitions were made for; `delay` and `overhead` (seconds), whether
+    both ways share the air, and how many times the rate up (all bandwidths
+    are those up) is that down were assumed.  `bounds` are pairs of Mbit/s and
     seconds below which no schedule can be.  `lossy` names the lossy encoding that values
     may cross in, which only a user asks for; `lossy_difference` is then the
     largest difference that it made to an output on example inputs, relative
@@ -75,9 +76,12 @@ class ScheduleBook:
     bounds: tuple[tuple[float, float], ...] = ()
     objective: str = 'latency'
     shared_air: bool = False
+    down_ratio: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse lossy encodings that the book does not tell of."""
+        """Refuse lossy encodings that the book does not tell of, and an impossible link."""
+        if not 0 < self.down_ratio < math.inf:
+            raise ValueError(f'a link has a positive ratio of its rates, got {self.down_ratio}')
         used = frozenset[str]().union(*(e.partition.lossy for e in self.entries))
         if self.lossy not in ('', *LOSSY) or not used <= {self.lossy}:
             raise ValueError(f'values cross as {sorted(used)}, but the lossy encoding of the book '
@@ -137,6 +141,7 @@ class ScheduleBook:
                 'overhead': self.overhead, 'lossy': self.lossy,
                 'lossy_difference': self.lossy_difference,
                 'objective': self.objective, 'shared_air': self.shared_air,
+                'down_ratio': self.down_ratio,
                 'bounds': [list(pair) for pair in self.bounds],
                 'entries': [_plain(e) for e in self.entries]}
         return json.dumps(data, indent=1)
@@ -163,7 +168,7 @@ class ScheduleBook:
                        float(data['overhead']), tuple(_entry(e) for e in data['entries']),
                        str(data['lossy']), _difference(data['lossy_difference']),
                        _bounds(data['bounds']), str(data['objective']),
-                       bool(data['shared_air']))
+                       bool(data['shared_air']), float(data.get('down_ratio', 1.0)))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError,
                 RecursionError) as error:
             raise ValueError(f'not a schedule book: {error}') from error

@@ -37,7 +37,13 @@ class LinkModel:
     def symmetric(cls, mbps: float, delay: float = 0.0, overhead: float = 0.0,
                   shared: bool = False) -> LinkModel:
         """Return a link of that many Mbit/s each way."""
-        return cls(mbps * 125e3, mbps * 125e3, delay, overhead, shared)
+        return cls.of_up(mbps, 1.0, delay, overhead, shared)
+
+    @classmethod
+    def of_up(cls, mbps: float, down_ratio: float, delay: float = 0.0, overhead: float = 0.0,
+              shared: bool = False) -> LinkModel:
+        """Return a link of that many Mbit/s up, and `down_ratio` times as many down."""
+        return cls(mbps * 125e3, down_ratio * mbps * 125e3, delay, overhead, shared)
 
 
 @dataclass(frozen=True, slots=True)

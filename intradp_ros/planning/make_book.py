@@ -50,10 +50,11 @@ class Setting:
     overhead: float = 0.0
     shared_air: bool = False
     aim: Aim = Aim()
+    down_ratio: float = 1.0
 
     def link(self, mbps: float) -> LinkModel:
-        """Return the link of a bandwidth in Mbit/s."""
-        return LinkModel.symmetric(mbps, self.delay, self.overhead, self.shared_air)
+        """Return the link of a bandwidth (up) in Mbit/s."""
+        return LinkModel.of_up(mbps, self.down_ratio, self.delay, self.overhead, self.shared_air)
 
     def prices(self, mbps: float) -> Prices:
         """Return what partitions take at a bandwidth."""
@@ -112,7 +113,7 @@ def book_of(setting: Setting, digest: str, grid: Sequence[float], *, extra: int 
         digest, setting.cost.split.axis, setting.delay, setting.overhead,
         tuple(entries(setting, final)), setting.aim.lossy,
         bounds=tuple((p.mbps, p.bound) for p in final), objective=objective,
-        shared_air=setting.shared_air)
+        shared_air=setting.shared_air, down_ratio=setting.down_ratio)
 
 
 def _ascending(points: Mapping[float, Point]) -> list[Point]:

@@ -7,11 +7,12 @@ from __future__ import annotations
 from dataclasses import replace
 import math
 
-from sharing import FixedRate, hand_made_book, sharing_pair
+from sharing import ENDLESS, FixedRate, hand_made_book, sharing_pair, TIMEOUT
 from small_models import seeded, UNet
 import torch
 
 from intradp_ros.execution.model import share_module
+from intradp_ros.execution.pair import in_process_pair
 from intradp_ros.planning.baselines import OFFLOAD
 from intradp_ros.planning.book import HYSTERESIS
 
@@ -34,3 +35,26 @@ def test_the_schedule_follows_the_rate_with_hysteresis() -> None:
             assert stats.shared
             used.append(book.entries[stats.schedule].mbps)
     assert used == [10.0, 10.0, 90.0, 90.0, 10.0]
+
+
+class Told(FixedRate):
+    """Keeps what was measured last."""
+
+    measured = 0.0
+
+    def update(self, rate: float, now: float) -> None:
+        self.measured = rate
+
+
+def test_a_rate_down_counts_by_the_ratio_that_the_book_assumes() -> None:
+    source = torch.randn(1, 3, 96, 128)
+    model = share_module(seeded(UNet, 96, 128), (source,))
+    predictor = Told(100.0)
+    with in_process_pair(model, predictor, mbps=100.0, patience=ENDLESS) as pair:
+        for ratio in (1e-4, 1.0, 1e4):
+            pair.robot.use_book(replace(hand_made_book(model), down_ratio=ratio))
+            assert pair.robot.connection.wait_ready(TIMEOUT)
+            for _ in range(3):
+                assert pair.robot.infer((source,), strategy=OFFLOAD).stats.shared
+            assert pair.robot.predicted_rate == predictor.rate
+            assert (predictor.measured < 0.01 * predictor.rate) == (ratio > 1)

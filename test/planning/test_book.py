@@ -45,11 +45,13 @@ def play(setting: Setting, partition: Partition, mbps: float) -> Simulation:
     return simulate(lower(setting.cost.split, partition), setting.cost, setting.link(mbps))
 
 
-@given(st.integers(0, 10**6))
+@given(st.integers(0, 10**6), st.sampled_from([1.0, 0.2, 8.0]))
 @settings(max_examples=4, deadline=None)
-def test_a_book_is_between_the_bound_and_the_baselines(seed: int) -> None:
-    setting = setting_of(seed)
+def test_a_book_is_between_the_bound_and_the_baselines(seed: int, down_ratio: float) -> None:
+    setting = replace(setting_of(seed), down_ratio=down_ratio)
     book = book_of(setting, 'd' * 64, GRID)
+    assert book.down_ratio == down_ratio
+    assert setting.link(2.0) == LinkModel(250e3, 250e3 * down_ratio, 1e-3, 1e-4)
     assert ScheduleBook.from_json(book.to_json()) == book
     for mbps in book.grid:
         found = {e.strategy: e for e in book.entries if e.mbps == mbps}
@@ -142,7 +144,7 @@ def test_an_unknown_schedule_does_not_matter(previous: int | None) -> None:
 
 
 @pytest.mark.parametrize(('change', 'cause'), [
-    ({'format': 'intradp-schedule-book/1'}, 'plan again'),
+    ({'format': 'intradp-schedule-book/1'}, 'plan again'), ({'down_ratio': 0}, 'ratio'),
     ({'bounds': [[0, 1]]}, 'bounds'), ({'bounds': [[1, -1]]}, 'bounds'), ({'bounds': 3}, ''),
     ({'low': 60.0}, 'impossible'), ({'high': 5.0}, 'impossible'), ({'joules': -1}, 'impossible'),
     ({'predicted': math.nan}, 'impossible'), ({'mbps': None}, '')])
