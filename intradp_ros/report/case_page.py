@@ -111,7 +111,15 @@ def exactness_sentence(found: Mapping[str, Any]) -> str:
               f"difference is {largest} of the output's spread, which is rounding." if exact else
               f"No: the largest difference is {largest} of the output's spread ({checked} of "
               f'{ran} schedules were checked).')
-    return f'{answer} {_arrival(found["arrived"])}'
+    return ' '.join([answer, *_weights(found), _arrival(found['arrived'])])
+
+
+def _weights(found: Mapping[str, Any]) -> list[str]:
+    """Say so if the check had other weights, or if an error might not have shown."""
+    if not found['telling']:
+        return ['But outputs hardly depend on the input, so that an error may not show.']
+    return ['Where outputs hardly depend on the input, as with random weights, weights were '
+            'rescaled for the check, so that an error would show.'] if found['adjusted'] else []
 
 
 def _arrival(arrived: Mapping[str, Mapping[str, int]]) -> str:

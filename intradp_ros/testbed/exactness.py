@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 import time
 from typing import Any
@@ -24,10 +24,12 @@ from intradp_ros.execution.model import SharedModel
 from intradp_ros.execution.rehearsal import rehearse
 from intradp_ros.graph.interpreter import run_graph
 from intradp_ros.graph.operator_graph import ValueRef
+from intradp_ros.operators.split_graph import split_graph
 from intradp_ros.operators.verify import output_error, OutputError
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.planning.partition import local, Partition
 from intradp_ros.planning.schedule import SIDES
+from intradp_ros.testbed.lively import LEAST_REACTION, lively, reaction
 from intradp_ros.testbed.trial import Seen, Trial
 from intradp_ros.testbed.witness import Arrived, arrived_path
 
@@ -77,14 +79,31 @@ def in_order(ran: Iterable[Counter[Partition]]) -> list[Partition]:
 
 
 class Comparer:
-    """Runs schedules on real values and compares them with the unsplit model."""
+    """
+    Runs schedules on real values and compares them with the unsplit model.
+
+    If the model's output hardly depends on its input, as with random weights,
+    so that an error would not show, its weights are adjusted for the check.
+    """
 
     def __init__(self, model: SharedModel) -> None:
-        self.model, self.inputs = model, example_inputs(model)
-        self.wanted = run_graph(model.split.captured, self.inputs)
+        self.inputs = example_inputs(model)
+        self.model, self.adjusted = model, False
+        self.wanted, self.reaction = self._unsplit(model)
+        if self.reaction < LEAST_REACTION:
+            graph = lively(model.split.captured, self.inputs)
+            split = split_graph(graph, model.split.axis)
+            self.model, self.adjusted = replace(model, split=split), True
+            self.wanted, self.reaction = self._unsplit(self.model)
+
+    def _unsplit(self, model: SharedModel) -> tuple[list[Any], float]:
+        """Return the unsplit outputs, and how far they move with another input."""
+        wanted, other = (run_graph(model.split.captured, inputs)
+                         for inputs in (self.inputs, example_inputs(model, seed=1)))
+        return wanted, reaction(wanted, other)
 
     def __call__(self, partition: Partition) -> OutputError | None:
-        """Return the largest error of an output; None if the model has no output that is split."""
+        """Return the largest error of an output; None if all outputs are constants."""
         graph = self.model.split.graph
         values = rehearse(self.model, partition, self.inputs)
         errors = [output_error(graph.values[ref.value].name, values[ref.value], wanted)
@@ -123,14 +142,18 @@ def exactness(trial: Trial, seen: Sequence[Seen], budget: float = BUDGET) -> dic
     Check what ran in a trial, in about `budget` seconds, and return it as plain data.
 
     ``systems`` has an `Exactness` for each system, ``arrived`` by side the
-    chunks and bytes that were compared with what was sent.
+    chunks and bytes that were compared with what was sent.  ``adjusted`` says
+    whether the check had other weights than the model, ``telling`` whether
+    the outputs depended on the input, so that an error would show.
     """
     model = ModelSpec.parse(trial.model).load(trial.axis)
     books = {phase.system: ScheduleBook.load(Path(phase.book)) for phase in trial.phases}
     operators = len(model.split.operators)
     ran = {s.system: schedules_run(s, books[s.system], operators) for s in seen}
-    found = compare(in_order(ran.values()), Comparer(model), budget)
+    comparer = Comparer(model)
+    found = compare(in_order(ran.values()), comparer, budget)
     return {
+        'adjusted': comparer.adjusted, 'telling': comparer.reaction >= LEAST_REACTION,
         'systems': {s.system: asdict(summary(s, ran[s.system], found)) for s in seen},
         'arrived': {side: asdict(Arrived.load(arrived_path(Path(trial.output), side)))
                     for side in SIDES}}

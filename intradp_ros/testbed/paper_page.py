@@ -111,7 +111,10 @@ def _exactness(reports: Iterable[Mapping[str, Any]]) -> list[str]:
     arrived = {(k, side): row for k, one in enumerate(found)
                for side, row in one['arrived'].items()}
     return ['Are the results those of the unsplit models? '
-            + exactness_sentence({'systems': systems, 'arrived': arrived})] if found else []
+            + exactness_sentence({
+                'systems': systems, 'arrived': arrived,
+                'adjusted': any(one['adjusted'] for one in found),
+                'telling': all(one['telling'] for one in found)})] if found else []
 
 
 def _part(cases: Sequence[Case], kind: str) -> dict[str, Any]:

@@ -42,7 +42,7 @@ FACTS = CaseFacts(
      'bound': [(10.0, 50.0), (50.0, 20.0)]},
     {'local': SPANS[:1], 'shared': SPANS}, [('link', 'shaped & replayed')], 30.0,
     {'systems': {'local': checked(0.0, True), 'shared': checked(3e-7, True)},
-     'arrived': ARRIVED}, 'a board', '../index.html')
+     'arrived': ARRIVED, 'adjusted': True, 'telling': True}, 'a board', '../index.html')
 
 
 class Reader(HTMLParser):
@@ -105,16 +105,17 @@ def test_pictures_are_described_and_follow_the_theme(page: str) -> None:
 def test_it_says_who_wins_and_what_was_checked(page: str) -> None:
     text = ' '.join(Reader(page).text.split())
     assert 'Sharing wins: 40.0 ms an inference, 50 % less than local' in text
-    assert 'Yes: 4 of 6 schedules' in text and '3e-7' in text
+    assert 'Yes: 4 of 6 schedules' in text and '3e-7' in text and 'were rescaled' in text
     assert 'all 30 chunks (3.00 kB)' in text and 'modelled (a board)' in text
 
 
 def test_what_is_wrong_is_said() -> None:
     found = {'systems': {'shared': checked(0.2, False)},
-             'arrived': {'robot': {'chunks': 10, 'nbytes': 1000, 'wrong': 3}}}
+             'arrived': {'robot': {'chunks': 10, 'nbytes': 1000, 'wrong': 3}},
+             'adjusted': True, 'telling': False}
     sentence = exactness_sentence(found)
     assert sentence.startswith('No: the largest difference is 2e-1')
-    assert '3 of 10 chunks did NOT arrive' in sentence
+    assert '3 of 10 chunks did NOT arrive' in sentence and 'an error may not show' in sentence
     nothing = {'systems': {'shared': {**checked(0.0, True), 'checked': 0}}, 'arrived': ARRIVED}
     assert exactness_sentence(nothing) == 'No schedule was checked.'
 

@@ -12,6 +12,8 @@ from small_models import seeded, UNet
 import torch
 
 from intradp_ros.execution.model import share_module, SharedModel
+from intradp_ros.graph.interpreter import run_graph
+from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.serialise import save_graph
 from intradp_ros.planning.baselines import LOCAL, LOSS, OFFLOAD
 from intradp_ros.planning.partition import local
@@ -23,6 +25,7 @@ from intradp_ros.testbed.exactness import (
     schedules_run,
     summary,
 )
+from intradp_ros.testbed.lively import LEAST_REACTION, lively, reaction
 from intradp_ros.testbed.trial import Phase, Seen, Trial
 from intradp_ros.testbed.witness import Arrived, arrived_path
 
@@ -101,3 +104,40 @@ def test_each_system_is_checked_before_any_is_checked_twice(model: SharedModel) 
                         len(model.split.operators))
     assert in_order([several, one])[:2] == [
         book.entries[halves].partition, book.entries[offloaded].partition]
+
+
+class Dead(torch.nn.Module):
+    """A network whose last layer lets nothing through but its bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(4)
+        self.layers = torch.nn.Sequential(
+            torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.ReLU(),
+            torch.nn.ConvTranspose2d(4, 2, 2, stride=2), torch.nn.Flatten(2),
+            torch.nn.Linear(4 * 48 * 64, 5))
+        torch.nn.init.normal_(self.layers[-1].weight, std=1e-9)
+
+    def forward(self, picture: torch.Tensor) -> torch.Tensor:
+        return self.layers(picture)
+
+
+def test_a_network_whose_output_is_constant_is_checked_with_other_weights() -> None:
+    dead = share_module(Dead(), (PICTURE,))
+    inputs, other = (PICTURE,), (-PICTURE,)
+
+    def moves(graph: OperatorGraph) -> float:
+        return reaction(run_graph(graph, inputs), run_graph(graph, other))
+
+    assert moves(dead.split.captured) < 1e-5
+    assert moves(lively(dead.split.captured, inputs)) > LEAST_REACTION
+    comparer = Comparer(dead)
+    assert comparer.adjusted and comparer.reaction > LEAST_REACTION
+    halves = hand_made_book(dead).entries[-1].partition
+    error = comparer(halves)
+    assert error is not None and error.exact
+
+
+def test_weights_that_are_alive_are_left_alone(model: SharedModel) -> None:
+    comparer = Comparer(model)
+    assert comparer.model is model and not comparer.adjusted

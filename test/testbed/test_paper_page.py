@@ -38,7 +38,8 @@ CASES = (case('vgg19-bn', 'indoors', 60.0), case('vgg19-bn', 'outdoors', 100.0),
 RESULTS = Results(CASES, tables(CASES), outcomes(CASES), {'processor': 'one & only'})
 CHECKED = {'exactness': {
     'systems': {'shared': {'schedules': 4, 'checked': 3, 'difference': 2e-7, 'exact': True}},
-    'arrived': {'server': {'chunks': 7, 'nbytes': 7000, 'wrong': 0}}}}
+    'arrived': {'server': {'chunks': 7, 'nbytes': 7000, 'wrong': 0}},
+    'adjusted': False, 'telling': True}}
 
 
 @pytest.fixture(scope='module')
