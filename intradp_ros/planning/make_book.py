@@ -20,6 +20,7 @@ from intradp_ros.planning.baselines import LOSS, STRATEGIES
 from intradp_ros.planning.book import Entry, ScheduleBook
 from intradp_ros.planning.bounds import Relaxation
 from intradp_ros.planning.cost import CostModel, LinkModel
+from intradp_ros.planning.partition import Partition
 from intradp_ros.planning.pool import Aim, best, Candidate, candidates, Prices
 
 Progress = Callable[[int, int], None]
@@ -28,8 +29,10 @@ PlanPoints = Callable[[Iterable[float]], Iterable['Point']]
 TOLERANCE = 0.03
 # Points closer than this factor are not parted further.
 _CLOSE = 1.1
-#: A schedule for more bandwidth is used where it wins even if so much less is there.
-CAUTION = 0.9
+#: A bandwidth is only guessed: factors of the guess that may really be there, and how likely they
+#: are.  They stand for a standard deviation of 0.2 of its logarithm (Gauss-Hermite, three points).
+GUESSES = ((math.exp(-0.2 * math.sqrt(3)), 1 / 6), (1.0, 2 / 3),
+           (math.exp(0.2 * math.sqrt(3)), 1 / 6))
 
 
 def bandwidth_grid(low: float = 1.0, high: float = 400.0, points: int = 20) -> tuple[float, ...]:
@@ -176,10 +179,10 @@ def entries(setting: Setting, points: Sequence[Point]) -> list[Entry]:
 
 def _switch(setting: Setting, a: Point, b: Point) -> float:
     """
-    Return from which bandwidth on the schedule for the faster of two links is used.
+    Return from which guessed bandwidth on the schedule for the faster of two links is used.
 
-    From where it wins even if only `CAUTION` of the bandwidth is there: a
-    link that is overrated costs more than one that is underrated.
+    From where it is expected to win: a link that is overrated costs more
+    than one that is underrated gains.
     """
     first, second = a.found[LOSS].partition, b.found[LOSS].partition
     low, high = math.log(a.mbps), math.log(b.mbps)
@@ -187,9 +190,17 @@ def _switch(setting: Setting, a: Point, b: Point) -> float:
         return math.exp((low + high) / 2)
     for _ in range(5):
         middle = (low + high) / 2
-        price = setting.prices(CAUTION * math.exp(middle))
-        if price(second).price < price(first).price:
+        if _wins(setting, math.exp(middle), second, first):
             high = middle
         else:
             low = middle
     return math.exp(high)
+
+
+def _wins(setting: Setting, guess: float, one: Partition, other: Partition) -> bool:
+    """Tell whether a schedule is expected to be better than another if a bandwidth is guessed."""
+    lead = 0.0
+    for factor, weight in GUESSES:
+        price = setting.prices(guess * factor)
+        lead += weight * (price(other).price - price(one).price)
+    return lead > 0

@@ -20,7 +20,7 @@ from intradp_ros.planning.bounds import Relaxation
 from intradp_ros.planning.cost import CostModel, LinkModel
 from intradp_ros.planning.energy import energy, EnergyUnderDeadline, Weighted
 from intradp_ros.planning.lowering import lower
-from intradp_ros.planning.make_book import bandwidth_grid, book_of, CAUTION, plan_point, Setting
+from intradp_ros.planning.make_book import bandwidth_grid, book_of, GUESSES, plan_point, Setting
 from intradp_ros.planning.partition import local, offload, Partition
 from intradp_ros.planning.pool import Aim, candidates, front
 from intradp_ros.planning.schedule import ROBOT, SERVER
@@ -88,13 +88,17 @@ def test_points_are_added_where_schedules_change() -> None:
         assert ours <= rough * 1.05
 
 
-def test_a_faster_schedule_is_used_only_where_it_wins_cautiously() -> None:
+def test_a_faster_schedule_is_used_from_where_it_is_expected_to_win() -> None:
     setting = setting_of(2)
     book = book_of(setting, 'd' * 64, (0.1, 10.0))
     slow, fast = (e for e in book.entries if e.strategy == LOSS)
     assert slow.partition != fast.partition
-    took = [play(setting, e.partition, CAUTION * fast.low).latency for e in (slow, fast)]
-    assert took[1] <= took[0] * 1.1
+    slow_wins, neither, fast_wins = (
+        [sum(weight * play(setting, e.partition, factor * mbps).latency
+             for factor, weight in GUESSES) for e in (slow, fast)]
+        for mbps in (0.8 * fast.low, fast.low, 1.25 * fast.low))
+    assert slow_wins[0] < slow_wins[1] and fast_wins[1] < fast_wins[0]
+    assert neither == pytest.approx(neither[::-1], rel=0.1)
     assert slow.high == fast.low
 
 
