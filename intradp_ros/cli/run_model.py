@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              'first one shifted sideways')
     parser.add_argument('--mode', action='append', choices=tuple(MODES), metavar='MODE',
                         help=f'only this mode; again for more (of {", ".join(MODES)})')
-    parser.add_argument('--predictor', choices=tuple(PREDICTORS), default='cautious',
+    parser.add_argument('--predictor', choices=tuple(PREDICTORS), default='ewma',
                         help='how the bandwidth is predicted from measured rates')
     parser.add_argument('--timeline', type=Path, metavar='PNG',
                         help='draw what was measured in one inference of the last mode')

@@ -78,7 +78,7 @@ class InferenceNode(ManagedNode):
         Parameter('server', 'offload', 'Name of the server to share with.'),
         MODE,
         Parameter('axis', -1, 'Split axis of the input; -1 takes the best one.', -1, 4),
-        Parameter('predictor', 'cautious', 'How the bandwidth is predicted.',
+        Parameter('predictor', 'ewma', 'How the bandwidth is predicted.',
                   choices=tuple(PREDICTORS)),
         Parameter('deadline_ms', 0.0, 'Finish alone after this time; 0 for no deadline.',
                   0.0, 60000.0),

@@ -65,7 +65,7 @@ class IntraDP:
     """
 
     def __init__(self, server: str = 'offload', *, namespace: str = '/',
-                 predictor: str = 'cautious', patience: PatiencePolicy = PatiencePolicy(),
+                 predictor: str = 'ewma', patience: PatiencePolicy = PatiencePolicy(),
                  lossy: str = '', log: Callable[[str], None] = lambda text: None) -> None:
         self.server, self.namespace, self.patience, self.log = server, namespace, patience, log
         if lossy not in ('', *LOSSY):

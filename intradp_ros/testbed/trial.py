@@ -40,7 +40,7 @@ class Trial:
     phases: tuple[Phase, ...]
     output: str
     name: str = 'testbed'
-    predictor: str = 'cautious'
+    predictor: str = 'ewma'
     chunk_bytes: int = 15000
     patience: Mapping[str, float] = field(default_factory=lambda: dict(UNHURRIED))
 
