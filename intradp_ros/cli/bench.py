@@ -8,15 +8,25 @@ import argparse
 from collections.abc import Sequence
 import importlib
 
-DESCRIPTION = """\
+from intradp_ros.cli.subject import MODEL_HELP
+
+DESCRIPTION = f"""\
 Measure what each system makes of a network on a robot, a server and a link that are not here.
 
 Robot and server are two processes with real sessions over DDS and a shaped link between them
-(network namespaces: Linux, as root).  Their devices are emulated from profiles."""
+(network namespaces: Linux, as root).  Their devices are emulated from profiles.
+
+`intradp bench MODEL ...` is short for `intradp bench model MODEL ...`.
+{MODEL_HELP}"""
 
 EPILOG = """\
-`intradp bench MODEL ...` is short for `intradp bench model MODEL ...`;
-`intradp bench KIND --help` explains each, with examples."""
+examples:
+  intradp bench mymodel:make --input 1x3x480x640 --robot-profile robot.json \\
+      --server-profile server.json --link wifi.csv
+  intradp bench paper --smoke
+  intradp bench paper
+
+`intradp bench KIND --help` explains each kind, with examples."""
 
 MODEL = 'model'
 KINDS = {
