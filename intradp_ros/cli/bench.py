@@ -31,6 +31,7 @@ examples:
 MODEL = 'model'
 KINDS = {
     MODEL: ('bench_model', 'your model on your robot, server and link'),
+    'transport': ('bench_transport', 'DDS on emulated links, beside a plain TCP socket'),
     'paper': ('bench_paper', "the paper's whole evaluation, with its tables"),
 }
 

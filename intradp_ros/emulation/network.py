@@ -34,8 +34,8 @@ from intradp_ros.emulation.namespaces import (
 )
 from intradp_ros.emulation.settings import check_rate, LinkSettings, SENDER, SHARED
 
-__all__ = ['ADDRESSES', 'available', 'DEVICE', 'LinkSettings', 'namespaces', 'NetworkError',
-           'remove_stale', 'shaped_link', 'ShapedLink', 'SIDES']
+__all__ = ['ADDRESSES', 'available', 'burst_bytes', 'DEVICE', 'LinkSettings', 'namespaces',
+           'NetworkError', 'remove_stale', 'shaped_link', 'ShapedLink', 'SIDES']
 
 ADDRESSES: Mapping[str, str] = MappingProxyType({'robot': '10.77.0.1', 'server': '10.77.0.2'})
 SIDES = tuple(ADDRESSES)
@@ -72,14 +72,12 @@ class ShapedLink:
         for both sides.
         """
         check_rate(mbit)
-        # At high rates the bucket must hold a millisecond, or the timer limits the rate.
-        burst = max(_BURST_BYTES, round(mbit * 1e6 / 8 * 1e-3))
         by_namespace: dict[str, list[str]] = {}
         for name in SIDES if side is None else (side,):
             namespace, device = self._bucket(name)
             by_namespace.setdefault(namespace, []).append(
                 f'qdisc replace dev {device} root tbf rate {round(mbit * 1e6)}bit '
-                f'burst {burst} limit {self.settings.queue_bytes}\n')
+                f'burst {burst_bytes(mbit)} limit {self.settings.queue_bytes}\n')
         for namespace, lines in by_namespace.items():
             run('tc', '-n', namespace, '-batch', '-', given=''.join(lines))
 
@@ -112,6 +110,12 @@ class ShapedLink:
         if self.settings.has_access_point:
             return self.namespaces[ACCESS_POINT], 'link', 'set', 'server'
         return self.namespaces['server'], 'link', 'set', DEVICE
+
+
+def burst_bytes(mbit: float) -> int:
+    """Return how many bytes an idle link lets through at once."""
+    # At high rates the bucket must hold a millisecond, or the timer limits the rate.
+    return max(_BURST_BYTES, round(mbit * 1e6 / 8 * 1e-3))
 
 
 def _hardware_address(side: str) -> str:

@@ -7,8 +7,10 @@ The link's rate as its receiver sees it, also when traffic comes in short bursts
 Only time in which the link was busy tells its rate.  A chunk that was sent
 before its predecessor had arrived waited in a queue, and the time between
 the two arrivals is the time its bytes took; one that was sent later found
-the link idle, and the time before it tells nothing.  Whether it waited
-follows from the sending times: their offset to the receiver's clock is the
+the link idle, and the time before it tells nothing.  After an interruption
+tells nothing either what should have been there before its end: a transport
+that keeps the order delivers at once what it held back for a lost message.
+Whether a chunk waited follows from the sending times: their offset to the receiver's clock is the
 smallest delay seen, less the time of the chunk's own bytes.
 
 A link that is faster than its sender never has a queue.  Chunks that were
@@ -66,6 +68,7 @@ class ReceiverRate:
         self._current: _Run | None = None
         self._sent = 0
         self._doubted = False
+        self._resumed = 0  # when the last interruption ended
         self._delays: deque[tuple[int, int]] = deque(maxlen=path_memory)
 
     def arrived(self, arrival: int, nbytes: int, sent: int) -> None:
@@ -78,8 +81,17 @@ class ReceiverRate:
             self._start_run(arrival)
             return
         own = _NS / rate if (rate := self.rate(run.end)) else 0.0  # ns of a byte, if known
-        busy = streaming or self._waited(run.end, arrival, sent, own)
-        if not busy or self._outage(arrival - run.end, nbytes * own):
+        usual = nbytes * own
+        path = self._path(own)
+        if sent + path + usual <= self._resumed:
+            self._start_run(arrival)
+            return
+        busy = streaming or self._waited(sent + path - run.end, arrival - run.end)
+        if not busy:
+            self._start_run(arrival)
+            return
+        if self._outage(arrival - run.end, usual):
+            self._resumed = arrival
             self._start_run(arrival)
             return
         run.end = arrival
@@ -98,11 +110,14 @@ class ReceiverRate:
         span = sum(run.end - run.start for run in clear)
         return sum(run.nbytes for run in clear) * _NS / span if span else 0.0
 
-    def _waited(self, previous: int, arrival: int, sent: int, own: float) -> bool:
-        """Tell whether the chunk was queued behind the one that arrived at `previous`."""
-        path = min(delay - nbytes * own for delay, nbytes in self._delays)
-        idle = sent + path - previous
-        return idle <= _TOLERANCE * (arrival - previous)
+    def _path(self, own: float) -> float:
+        """Return the shortest time from sending to arrival, less that of the bytes."""
+        return min(delay - nbytes * own for delay, nbytes in self._delays)
+
+    @staticmethod
+    def _waited(idle: float, gap: int) -> bool:
+        """Tell whether the chunk was queued behind its predecessor, `gap` before it."""
+        return idle <= _TOLERANCE * gap
 
     def _outage(self, gap: int, usual: float) -> bool:
         """Tell whether a gap is far longer than usual; the second in a row is the new usual."""

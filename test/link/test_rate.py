@@ -158,3 +158,16 @@ def test_a_few_bytes_tell_nothing() -> None:
     for now, size, sent in link(later, 40e6 / 8, 0.001):
         estimator.arrived(now, size, sent)
     assert estimator.rate(now) == pytest.approx(40e6 / 8, rel=0.1)
+
+
+def test_what_was_held_back_for_a_lost_message_is_not_a_rate() -> None:
+    """A transport that keeps the order delivers at once what came behind a repaired message."""
+    rate = 20 * 125_000
+    estimator = ReceiverRate()
+    highest, held = 0.0, 0
+    chunks = link(((k * 0.006, 15_000) for k in range(400)), rate, 0.003)
+    for number, (arrival, nbytes, sent) in enumerate(chunks):
+        held = arrival + NS // 10 if number % 40 == 20 else held  # it is repeated after 100 ms
+        estimator.arrived(max(arrival, held), nbytes, sent)
+        highest = max(highest, estimator.rate(max(arrival, held)) if number > 10 else 0.0)
+    assert highest < 1.2 * rate
