@@ -22,8 +22,9 @@ from typing import Any
 from intradp_ros.execution.catalogue import example_inputs, ModelSpec
 from intradp_ros.execution.model import SharedModel
 from intradp_ros.execution.rehearsal import rehearse
+from intradp_ros.graph.double import in_double
 from intradp_ros.graph.interpreter import run_graph
-from intradp_ros.graph.operator_graph import ValueRef
+from intradp_ros.graph.operator_graph import OperatorGraph, ValueRef
 from intradp_ros.operators.split_graph import split_graph
 from intradp_ros.operators.verify import output_error, OutputError
 from intradp_ros.planning.book import ScheduleBook
@@ -84,16 +85,17 @@ class Comparer:
 
     If the model's output hardly depends on its input, as with random weights,
     so that an error would not show, its weights are adjusted for the check.
+    Where outputs are whole numbers, all is computed in double precision: in
+    single, rounding decides which of two classes with equal scores is named.
     """
 
     def __init__(self, model: SharedModel) -> None:
-        self.inputs = example_inputs(model)
-        self.model, self.adjusted = model, False
-        self.wanted, self.reaction = self._unsplit(model)
+        self.model, self.adjusted = _precise(model), False
+        self.inputs = example_inputs(self.model)
+        self.wanted, self.reaction = self._unsplit(self.model)
         if self.reaction < LEAST_REACTION:
-            graph = lively(model.split.captured, self.inputs)
-            split = split_graph(graph, model.split.axis)
-            self.model, self.adjusted = replace(model, split=split), True
+            self.model = _with_graph(self.model, lively(self.model.split.captured, self.inputs))
+            self.adjusted = True
             self.wanted, self.reaction = self._unsplit(self.model)
 
     def _unsplit(self, model: SharedModel) -> tuple[list[Any], float]:
@@ -109,6 +111,24 @@ class Comparer:
         errors = [output_error(graph.values[ref.value].name, values[ref.value], wanted)
                   for ref, wanted in zip(graph.outputs, self.wanted) if isinstance(ref, ValueRef)]
         return max(errors, key=lambda error: error.relative, default=None)
+
+
+def _precise(model: SharedModel) -> SharedModel:
+    """
+    Return the model in double precision if an output is not of floating point.
+
+    As it is, though, if that takes further operators: schedules would not fit.
+    """
+    graph = model.split.captured
+    if all(graph.values[v].dtype.is_floating_point for v in graph.output_values):
+        return model
+    wide = in_double(graph)
+    return _with_graph(model, wide) if len(wide.operators) == len(graph.operators) else model
+
+
+def _with_graph(model: SharedModel, graph: OperatorGraph) -> SharedModel:
+    """Return the model with the same operators, but other numbers."""
+    return replace(model, split=split_graph(graph, model.split.axis))
 
 
 def compare(partitions: Sequence[Partition], comparer: Callable[[Partition], OutputError | None],

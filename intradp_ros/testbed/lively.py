@@ -38,13 +38,20 @@ LEAST_REACTION = 0.05
 
 def reaction(one: Sequence[object], other: Sequence[object]) -> float:
     """
-    Return how far floating point outputs move from one input to another, the least of them.
+    Return how far outputs move from one input to another, the least of them.
 
-    In units of the output's spread; infinite if there is no such output.
+    Of floating point outputs in units of their spread, of others the share of elements that
+    change; infinite if there is no output.
     """
-    return min((output_error('', b, a).relative for a, b in zip(one, other)
-                if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)
-                and a.is_floating_point() and a.numel()), default=float('inf'))
+    return min((_moved(a, b) for a, b in zip(one, other)
+                if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.numel()),
+               default=float('inf'))
+
+
+def _moved(a: torch.Tensor, b: torch.Tensor) -> float:
+    if a.is_floating_point():
+        return output_error('', b, a).relative
+    return (a != b).double().mean().item()
 
 
 def lively(graph: OperatorGraph, inputs: Sequence[torch.Tensor], seed: int = 0) -> OperatorGraph:

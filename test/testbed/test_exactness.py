@@ -141,3 +141,28 @@ def test_a_network_whose_output_is_constant_is_checked_with_other_weights() -> N
 def test_weights_that_are_alive_are_left_alone(model: SharedModel) -> None:
     comparer = Comparer(model)
     assert comparer.model is model and not comparer.adjusted
+
+
+class Classes(torch.nn.Module):
+    """A network that names the best of several classes with nearly equal scores."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(4)
+        self.layer = torch.nn.Conv2d(3, 6, 3, padding=1)
+        with torch.no_grad():
+            self.layer.weight.copy_(self.layer.weight[:1] + 1e-7 * self.layer.weight)
+            self.layer.bias.zero_()
+
+    def forward(self, picture: torch.Tensor) -> torch.Tensor:
+        return self.layer(picture).argmax(1).to(torch.uint8)
+
+
+def test_classes_are_compared_in_double_precision() -> None:
+    """In single precision, rounding would decide between them."""
+    model = share_module(Classes(), (PICTURE,))
+    comparer = Comparer(model)
+    assert comparer.inputs[0].dtype == torch.float64 and comparer.reaction > LEAST_REACTION
+    halves = hand_made_book(model).entries[-1].partition
+    error = comparer(halves)
+    assert error is not None and error.exact and error.dtype == torch.uint8
