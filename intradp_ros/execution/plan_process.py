@@ -30,16 +30,24 @@ class PlanningError(RuntimeError):
 
 
 class PlanProcess:
-    """One planning job under way."""
+    """
+    One planning job under way.
 
-    def __init__(self, request: PlanRequest, folder: Path | None = None) -> None:
-        job = {'request': asdict(request), 'folder': str(folder) if folder else None}
+    With `again` another book of the model is in use meanwhile, and the job
+    may take its time.
+    """
+
+    def __init__(self, request: PlanRequest, folder: Path | None = None, *,
+                 again: bool = False) -> None:
+        job = {'request': asdict(request), 'folder': str(folder) if folder else None,
+               'again': again}
         self._input, self._output, self._errors = _scratch_files(3)
         json.dump(job, self._input)
         self._input.seek(0)
         self._child = subprocess.Popen(
             [sys.executable, '-m', __name__], stdin=self._input, stdout=self._output,
             stderr=self._errors, start_new_session=True)
+        give_way(self._child.pid, again)  # from here, for its imports take seconds
 
     def result(self) -> str | None:
         """
@@ -76,14 +84,33 @@ def _scratch_files(count: int) -> list[IO[str]]:
     return [tempfile.TemporaryFile('w+') for _ in range(count)]  # noqa: SIM115
 
 
+def give_way(pid: int, again: bool) -> None:
+    """
+    Let other processes run before one that has just begun to plan.
+
+    The first book of a model must come even if inferences on the robot keep
+    all processors busy, since it takes that load off.  Later ones hardly
+    disturb, and never interrupt what wakes up.
+    """
+    with suppress(ProcessLookupError):  # that was quick
+        nice = os.getpriority(os.PRIO_PROCESS, pid)
+        os.setpriority(os.PRIO_PROCESS, pid, max(nice, 19 if again else 10))
+        if again:
+            os.sched_setscheduler(pid, os.SCHED_BATCH, os.sched_param(0))
+
+
+def workers_for(again: bool) -> int:
+    """Return how many processes plan: as many as there are processors, or half of these."""
+    processors = len(os.sched_getaffinity(0))
+    return max(1, processors // 2) if again else processors
+
+
 def main() -> None:
-    """Make the book that standard input asks for, behind whatever else runs on this machine."""
-    os.nice(10)
+    """Make the book that standard input asks for."""
     job = json.load(sys.stdin)
     folder = Path(job['folder']) if job['folder'] else None
-    workers = len(os.sched_getaffinity(0))
-    sys.stdout.write(
-        book_from_profiles(PlanRequest(**job['request']), folder, workers=workers))
+    sys.stdout.write(book_from_profiles(
+        PlanRequest(**job['request']), folder, workers=workers_for(job['again'])))
 
 
 if __name__ == '__main__':

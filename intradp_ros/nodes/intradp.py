@@ -211,6 +211,7 @@ class _ServerWatch:
         self.executor = SingleThreadedExecutor(context=self.context)
         self.executor.add_node(self.node)
         self.process: PlanProcess | None = None
+        self.planned = False
         self.client: RobotClient | None = None
         self.server_profile = ''
         self._drifted: Profile | None = None
@@ -252,7 +253,7 @@ class _ServerWatch:
             self.process.cancel()
         self.process = PlanProcess(PlanRequest(
             self.graph, self.profile.to_json(), self.server_profile, delay=1e-3, overhead=5e-4,
-            lossy=self.lossy))
+            lossy=self.lossy), again=self.planned)
 
     def _poll(self) -> None:
         changed, self._drifted = self._drifted, None
@@ -270,6 +271,7 @@ class _ServerWatch:
                 return
             book = ScheduleBook.from_json(text)
             self.client.use_book(book)
+            self.planned = True
             tell_difference(self.client.model, book, self.example, self.log)
         except (PlanningError, ValueError) as error:
             self.log(f'planning failed: {error}')

@@ -59,6 +59,7 @@ class PlannerNode(ManagedNode):
         self._status = Diagnostics(self)
         self._profiles: OrderedDict[tuple[str, str], OperatorProfile] = OrderedDict()
         self._running: dict[str, PlanProcess] = {}
+        self._planned: set[str] = set()
         self._epoch = 0
 
     def setup(self, parameters: dict[str, Any]) -> None:
@@ -112,7 +113,8 @@ class PlannerNode(ManagedNode):
         if robot.digest in self._running:
             self._running.pop(robot.digest).cancel()
         self.info(f'planning for model {robot.digest[:12]} on {s["grid.points"]} bandwidths')
-        self._running[robot.digest] = PlanProcess(request, folder)
+        self._running[robot.digest] = PlanProcess(
+            request, folder, again=robot.digest in self._planned)
 
     def _poll(self) -> None:
         for digest, process in list(self._running.items()):
@@ -128,6 +130,7 @@ class PlannerNode(ManagedNode):
 
     def _publish(self, digest: str, text: str) -> None:
         self._epoch += 1
+        self._planned.add(digest)
         self._books.publish(ScheduleBookMessage(epoch=self._epoch, digest=digest, book=text))
         self.info(f'published book {self._epoch} for model {digest[:12]}')
 

@@ -64,10 +64,10 @@ class SplitGraph:
     used for exactly these rows only: pieces are joined, never narrowed.  Its
     shape in the graph is that of one record.
 
-    `graph` is the graph that runs.  Where reductions were taken apart, its
-    operators are others than those of the user's model, which is `captured`
-    and the one that digests, archives and comparisons are about; values of
-    both have the same ids.
+    `graph` is the graph that runs, its operators in the order in which they
+    do.  Where reductions were taken apart, they are others than those of the
+    user's model, which is `captured` and the one that digests, archives and
+    comparisons are about; values of both have the same ids.
 
     Where `channels_last` is true, kernels return images in that layout, and
     run fastest on rows that have it.

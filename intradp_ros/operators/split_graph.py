@@ -17,6 +17,7 @@ from intradp_ros.operators.axes import (
     matching_dim,
 )
 from intradp_ros.operators.local_operator import LocalOperator, SplitGraph
+from intradp_ros.operators.order import in_running_order
 from intradp_ros.operators.reductions import RULES as PARTS_OF_REDUCTIONS
 from intradp_ros.operators.reductions.rewrite import fold_reductions
 from intradp_ros.operators.rules import rule_for
@@ -47,7 +48,8 @@ def split_graph(graph: OperatorGraph, axis: int | None = None) -> SplitGraph:
 
     Operators without a rule, and such that a rule finds unfit, are global.
     Global reductions that can be computed from records of parts are replaced
-    by operators that do so; `SplitGraph.captured` is still the graph given.
+    by operators that do so, and operators stand in the order in which they
+    run (`order.py`); `SplitGraph.captured` is still the graph given.
 
     Raises
     ------
@@ -82,10 +84,13 @@ def _judged(graph: OperatorGraph, axes: list[int]) -> tuple[AxisCandidate, ...]:
 
 
 def _split_along(graph: OperatorGraph, axis: int) -> SplitGraph:
-    """Split along an axis, and take apart the reductions that are global along it."""
+    """Split along an axis, take apart the reductions that are global along it, and order."""
     split = _follow_axis(graph, axis)
     while (taken_apart := fold_reductions(split)) is not None:
         split = replace(_follow_axis(taken_apart, axis), source=graph)
+    ordered = in_running_order(split.graph)
+    if ordered is not split.graph:
+        split = replace(_follow_axis(ordered, axis), source=graph)
     return split
 
 

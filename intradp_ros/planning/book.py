@@ -21,7 +21,7 @@ from intradp_ros.planning.baselines import LOCAL, LOSS
 from intradp_ros.planning.partition import Partition
 from intradp_ros.wire.codecs.names import LOSSY
 
-FORMAT = 'intradp-schedule-book/3'
+FORMAT = 'intradp-schedule-book/4'
 MAX_ENTRIES = 1000
 #: A schedule is kept until the bandwidth is outside of its range by this factor.
 HYSTERESIS = 1.05

@@ -19,7 +19,7 @@ T = TypeVar('T', float, npt.NDArray[np.float64])
 #: Most bytes of a chunk, as channels cut by default.
 CHUNK_BYTES = 30_000
 #: Raised whenever a profile of the old kind would be misread.
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from intradp_ros.operators.local_operator import LocalOperator, SplitGraph
+from intradp_ros.operators.order import as_captured
 from intradp_ros.profiling.profile import OperatorTiming, Profile
 
 DEVICES = ('robot', 'server')
@@ -80,7 +81,7 @@ def profile_from_recording(split: SplitGraph, digest: str, recording: Recording,
     """
     Return a device's profile for a captured model of the recorded architecture.
 
-    Operators are matched in order, by function and size relative to the
+    Operators are matched in the order of capture, by function and size relative to the
     input; where the captured one has another resolution, its time is scaled
     by the elements of its output.
 
@@ -91,16 +92,17 @@ def profile_from_recording(split: SplitGraph, digest: str, recording: Recording,
 
     """
     source = split.graph.values[split.graph.inputs[0]].shape
+    order = as_captured(split)
     shapes = [_shape(split, op) for op in split.operators]
     matches = _matches(
         [(_kind(op.name), *_size(op.shape, recording.operators[0].shape))
          for op in recording.operators],
-        [(_kind(op.operator.target), *_size(shape, source))
-         for op, shape in zip(split.operators, shapes)])
+        [(_kind(split.operators[i].operator.target), *_size(shapes[i], source))
+         for i in order])
     seconds, lost, index, factor = [0.0] * len(shapes), 0.0, 0, 1.0
     for k, op in enumerate(recording.operators):
         if k in matches:
-            index = matches[k]
+            index = order[matches[k]]
             factor = prod(shapes[index]) / prod(op.shape)
         elif _kind(op.name) not in _FOLDED:
             lost += op.seconds[device]

@@ -1,0 +1,36 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Planning in a process of its own."""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from intradp_ros.execution.plan_process import give_way, PlanningError, PlanProcess, workers_for
+from intradp_ros.execution.planning import PlanRequest
+
+WAITS = 'import sys; sys.stdin.read()'
+
+
+@pytest.mark.parametrize(('again', 'nice', 'policy'), [
+    (False, 10, os.SCHED_OTHER), (True, 19, os.SCHED_BATCH)])
+def test_planning_gives_way(again: bool, nice: int, policy: int) -> None:
+    with subprocess.Popen([sys.executable, '-S', '-c', WAITS], stdin=subprocess.PIPE) as child:
+        give_way(child.pid, again)
+        assert os.getpriority(os.PRIO_PROCESS, child.pid) >= nice
+        assert os.sched_getscheduler(child.pid) == policy
+        child.communicate()
+    give_way(child.pid, again)  # it has ended, which is no error
+    assert 1 <= workers_for(True) <= workers_for(False)
+
+
+def test_what_went_wrong_is_told() -> None:
+    process = PlanProcess(PlanRequest('no graph', '{}', '{}'), again=True)
+    with pytest.raises(PlanningError, match=r'\w'):
+        while process.result() is None:
+            time.sleep(0.05)
