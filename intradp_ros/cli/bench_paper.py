@@ -17,6 +17,7 @@ from intradp_ros.cli.errors import CommandError
 from intradp_ros.cli.output import add_json, Output, output, percent, table
 from intradp_ros.emulation.network import NetworkError
 from intradp_ros.emulation.processes import ChildError
+from intradp_ros.profiling.device import prepare_process
 from intradp_ros.testbed.paper import (
     Evaluation,
     finished,
@@ -93,6 +94,7 @@ def run(args: argparse.Namespace) -> int:
             out.show(f'plans are in {args.out / PLANS}')
             out.result({'plans': str(args.out / PLANS)})
             return 0
+        prepare_process(len(os.sched_getaffinity(0)))  # for the checks on real values
         results = _run(evaluation, args, out)
         _show(results, out)
         out.show(f'Wrote {args.out / INDEX} and {PAPER}')
