@@ -60,10 +60,11 @@ def index_page(results: Results, reports: Sequence[Mapping[str, Any]]) -> str:
     return render(
         'paper.html', subtitle=_subtitle(results.cases), headline=headline(results.cases),
         remarks=[*(f'{t["heading"]}: {t["met"]} of {len(t["rows"])} cases.' for t in targets),
+                 *_frugality(results.energy),
                  *_prediction(results.cases), *_exactness(reports),
                  *emulation_remarks(case.systems for case in results.cases)],
         parts=[_part([c for c in results.cases if c.inputs == kind], kind) for kind in kinds],
-        targets=targets, tables=_tables(results.tables, traces),
+        targets=targets, energy=_energy(results), tables=_tables(results.tables, traces),
         measured=[*_devices(results.cases), *results.machine.items()])
 
 
@@ -94,6 +95,11 @@ def _devices(cases: Iterable[Case]) -> list[tuple[str, str]]:
             networks.setdefault((side, device), {})[case.title] = None
     return [(side, f'emulated as {device}, for {"; ".join(titles)}')
             for (side, device), titles in sorted(networks.items())]
+
+
+def _frugality(energy: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [f'Planned for the least energy, never above the others with the same inputs: '
+            f'{sum(row["met"] for row in energy)} of {len(energy)} cases.'] if energy else []
 
 
 def _prediction(cases: Iterable[Case]) -> list[str]:
@@ -171,6 +177,13 @@ def _targets(outcomes: Iterable[Mapping[str, Any]], cases: Iterable[Case]) -> li
     return [{'heading': heading, 'met': sum(row['met'] for row in rows),
              'rows': sorted(rows, key=lambda row: bool(row['met']))}
             for heading, rows in found.items()]
+
+
+def _energy(results: Results) -> list[dict[str, Any]]:
+    """Return how ours, planned for the least energy, stands; cases that miss the target first."""
+    titles = {case.workload: case.title for case in results.cases}
+    return sorted(({**row, 'title': titles.get(row['workload'], row['workload'])}
+                   for row in results.energy), key=lambda row: bool(row['met']))
 
 
 def _heading(outcome: Mapping[str, Any]) -> str:

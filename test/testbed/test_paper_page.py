@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from intradp_ros.testbed.outcomes import outcomes
+from intradp_ros.testbed.outcomes import energy_outcomes, outcomes
 from intradp_ros.testbed.paper_page import headline, index_page, write_index
 from intradp_ros.testbed.paper_tables import tables
 from intradp_ros.testbed.results import Case, Results
@@ -62,6 +62,16 @@ def test_losses_are_told_like_wins(page: str) -> None:
     assert 'Never slower with the same inputs: 2 of 3' in text
     assert '2.50 times the bound' in text
     assert 'Dense outputs, same inputs: at least 30 % less latency: 0 of 1' in text
+
+
+def test_ours_for_energy_is_no_rival_of_ours() -> None:
+    frugal = [replace(one, systems={**one.systems, 'shared-energy': figures(50.0, joules)})
+              for one, joules in zip(CASES, (0.5, 2.0, 0.8))]
+    assert headline(frugal) == headline(CASES)
+    results = Results(tuple(frugal), tables(frugal), outcomes(frugal), {},
+                      energy_outcomes(frugal))
+    text = plain(index_page(results, []))
+    assert 'when planned for energy: 2 of 3' in text and '0.50' in text and '100 % more' in text
 
 
 def test_every_case_is_linked_and_names_are_text(page: str) -> None:
