@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+import threading
 import time
 
 from intradp_ros.operators.local_operator import SplitGraph
@@ -23,7 +24,7 @@ class DriftWatch:
     Tells when a device has become lastingly slower or faster than its profile.
 
     `changed` is called with the profile as it is now, on the thread that
-    runs inferences, at most every `pause` seconds.
+    runs inferences, at most every `pause` seconds.  Sessions may share it.
 
     Raises
     ------
@@ -38,6 +39,7 @@ class DriftWatch:
             raise ValueError('the profile was measured on another graph or split axis')
         self._profile, self._changed = profile, changed
         self._meter = meter or DriftMeter()
+        self._adding = threading.Lock()
         self._pause, self._silent_until = pause, float('-inf')
         self._tables = [timing.table(op.rows) * profile.scale
                         for timing, op in zip(profile.timings, split.operators)]
@@ -70,7 +72,9 @@ class DriftWatch:
         if expected < LEAST_PART * self._profile.whole_seconds or (
                 not complete and measured <= expected) or time.monotonic() < self._silent_until:
             return
-        factor = self._meter.add(measured, expected)
+        with self._adding:
+            factor = self._meter.add(measured, expected)
+            if factor is not None:
+                self._silent_until = time.monotonic() + self._pause
         if factor is not None:
-            self._silent_until = time.monotonic() + self._pause
             self._changed(slowed(self._profile, factor))

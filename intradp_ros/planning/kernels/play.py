@@ -36,26 +36,34 @@ def play(programs: Programs, charges: Charges, clock: Clock, transfers: int) -> 
                 chosen = d
         if chosen < 0:
             return finished
-        _go_on(programs, charges, clock, chosen)
+        place = clock.x[clock.place + chosen]
+        clock.x[clock.place + chosen] = place + 1
+        if programs.x[programs.kind + place] == COMPUTE:
+            _compute(programs, charges, clock, chosen, place)
+        else:
+            _move(programs, charges, clock, chosen, place)
 
 
-def _go_on(programs: Programs, charges: Charges, clock: Clock, device: int) -> None:
-    """Do the next entry of a device, which does not have to wait for anything unsent."""
-    place = clock.x[clock.place + device]
+def _compute(programs: Programs, charges: Charges, clock: Clock, device: int, place: int) -> None:
     index, now = programs.x[programs.item + place], clock.y[clock.now + device]
-    clock.x[clock.place + device] = place + 1
-    if programs.x[programs.kind + place] == COMPUTE:
-        at = charges.x[charges.at + index] + programs.x[programs.rows + place]
-        taken = charges.y[charges.compute + device * charges.total + at]
-        clock.y[clock.busy + device] += taken
-    elif programs.x[programs.kind + place] == SEND:
-        taken = charges.y[charges.send + index]
-        _enter(charges, clock, device, index, now)
-    else:  # what has come while the device computed has made it slower; or it waits
-        taken = 0.0
-        now = max(now + charges.y[charges.receive + index], clock.y[clock.arrived + index])
+    at = charges.x[charges.at + index] + programs.x[programs.rows + place]
+    taken = charges.y[charges.compute + device * charges.total + at]
     clock.y[clock.began + place], clock.y[clock.ended + place] = now, now + taken
     clock.y[clock.now + device] = now + taken
+    clock.y[clock.busy + device] += taken
+
+
+def _move(programs: Programs, charges: Charges, clock: Clock, device: int, place: int) -> None:
+    """Send, or receive what has been sent."""
+    index, now = programs.x[programs.item + place], clock.y[clock.now + device]
+    if programs.x[programs.kind + place] == SEND:
+        _enter(charges, clock, device, index, now)
+        end = now + charges.y[charges.send + index]
+    else:  # what has come while the device computed has made it slower; or it waits
+        now = max(now + charges.y[charges.receive + index], clock.y[clock.arrived + index])
+        end = now
+    clock.y[clock.began + place], clock.y[clock.ended + place] = now, end
+    clock.y[clock.now + device] = end
 
 
 def _enter(charges: Charges, clock: Clock, device: int, transfer: int, now: float) -> None:
