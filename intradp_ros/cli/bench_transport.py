@@ -14,6 +14,7 @@ from intradp_ros.emulation.network import available, LinkSettings, NetworkError
 from intradp_ros.emulation.processes import ChildError
 from intradp_ros.emulation.settings import ACCESS_POINT, DUPLEX, SENDER, SHARED
 from intradp_ros.report.tables import write_json
+from intradp_ros.testbed.transport import congestion_control, Job, run_job, targets_missed
 
 CARRIERS = ('udp', 'large_data', 'default', 'tcp')
 DESCRIPTION = """\
@@ -55,7 +56,6 @@ def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
     if reason := available():
         raise CommandError(f'no emulated link: {reason}')
-    from intradp_ros.testbed.transport import congestion_control, Job, run_job, targets_missed
     rows: list[dict[str, Any]] = []
     with output(args.json) as out:
         try:

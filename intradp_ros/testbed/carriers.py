@@ -17,14 +17,12 @@ import torch
 from intradp_ros.dds.channel import DdsChannel
 from intradp_ros.dds.standalone import standalone_context
 from intradp_ros.operators.region import Region
+from intradp_ros.testbed.transport import MOST_TENSORS, TCP
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Control, ControlKind, Frame
 
-TCP = 'tcp'
 PATIENCE = 60.0
-#: Tensors that may be under way at a time.
-MOST_TENSORS = 2000
 _PORT = 47_613
 _SIZE = struct.Struct('<QQ')  # number of the tensor, bytes
 _DONE = struct.Struct('<Qd')  # number of the tensor, when it was complete

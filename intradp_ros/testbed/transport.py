@@ -4,38 +4,24 @@
 """
 What the transport makes of a link: goodput, and the time that it adds to a tensor's own.
 
-The sides are two processes at the ends of an emulated link:
-``python -m intradp_ros.testbed.transport sink|source JOB``, with the job as JSON.
+The sides are two processes at the ends of an emulated link (`transport_side`).
 """
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 import json
-import os
 from pathlib import Path
-import statistics
-import sys
-import time
 from typing import Any
 
-import torch
-
 from intradp_ros.dds.transport import transport_environment
-from intradp_ros.emulation.network import (
-    ADDRESSES,
-    burst_bytes,
-    DEVICE,
-    LinkSettings,
-    shaped_link,
-)
+from intradp_ros.emulation.network import LinkSettings, shaped_link
 from intradp_ros.emulation.processes import Command, module_arguments, starter
-from intradp_ros.profiling.device import prepare_process, settle_process
-from intradp_ros.testbed.carriers import Carrier, carrier, MOST_TENSORS, sink, TCP
 
+TCP = 'tcp'
 START_TIMEOUT, END_TIMEOUT = 120.0, 300.0
-_STREAMED_BYTES = 250_000
-_PAUSE = 0.05
+#: Bytes of a tensor in the stream, and how many may be under way at a time.
+STREAMED_BYTES, MOST_TENSORS = 250_000, 2000
 
 
 @dataclass(frozen=True)
@@ -57,7 +43,7 @@ class Job:
     @property
     def tensors(self) -> int:
         """Count of tensors in the stream."""
-        count = round(self.seconds * self.mbit * 1e6 / 8 / _STREAMED_BYTES)
+        count = round(self.seconds * self.mbit * 1e6 / 8 / STREAMED_BYTES)
         return min(MOST_TENSORS // 2, max(8, count))
 
 
@@ -81,7 +67,7 @@ def run_job(job: Job, settings: LinkSettings, folder: Path) -> dict[str, Any]:
         'RMW_IMPLEMENTATION': 'rmw_fastrtps_cpp', **transport_environment(job.kind)}
     with shaped_link(settings, 'intradp-transport') as link, starter(folder) as start:
         def side(role: str, name: str) -> Command:
-            words = module_arguments('intradp_ros.testbed.transport', role,
+            words = module_arguments('intradp_ros.testbed.transport_side', role,
                                      json.dumps(asdict(job)))
             return Command(f'{job.kind}-{role}', words, link.exec_prefix(name),
                            environment=environment)
@@ -92,54 +78,6 @@ def run_job(job: Job, settings: LinkSettings, folder: Path) -> dict[str, Any]:
         found = sending.wait_for_line('^result (.*)$', START_TIMEOUT + END_TIMEOUT)
         figures: dict[str, Any] = json.loads(found[1])
     return figures
-
-
-def measure(job: Job, way: Carrier) -> dict[str, Any]:
-    """Return the figures of a carrier."""
-    singles = [measure_size(job, way, 1 + i * job.repeat, size)
-               for i, size in enumerate(job.sizes)]
-    goodput = stream(job, way, 1 + len(job.sizes) * job.repeat)
-    return {'goodput': goodput, 'share': goodput / job.mbit,
-            'added_ms': statistics.median(row['added_ms'] for row in singles),
-            'beyond_ms': {row['size']: row['beyond_ms'] for row in singles},
-            'wire': singles[-1]['wire']}
-
-
-def measure_size(job: Job, way: Carrier, first: int, size: int) -> dict[str, float]:
-    """Send tensors of one size, one at a time."""
-    tensor = torch.randint(256, (size,), dtype=torch.uint8)
-    latencies, wires = [], []
-    for number in range(first, first + job.repeat):
-        before, start = device_bytes(), time.monotonic()
-        way.send(number, tensor)
-        latencies.append(way.arrived.wait(number) - start)
-        wires.append(device_bytes() - before)
-        time.sleep(_PAUSE)
-    latency, wire = statistics.median(latencies), statistics.median(wires)
-    return {'size': size, 'wire': wire / size,
-            'added_ms': 1e3 * latency - explained_ms(job, wire),
-            'beyond_ms': 1e3 * latency - explained_ms(job, size)}
-
-
-def explained_ms(job: Job, nbytes: float) -> float:
-    """Return the milliseconds that bytes need on the idle link."""
-    queued = max(0.0, nbytes - burst_bytes(job.mbit))  # a token bucket lets the first ones through
-    return job.delay_ms + queued * 8e-3 / job.mbit
-
-
-def stream(job: Job, way: Carrier, first: int) -> float:
-    """Send tensors without waiting; return the Mbit/s from the first arrival to the last."""
-    tensor = torch.randint(256, (_STREAMED_BYTES,), dtype=torch.uint8)
-    numbers = range(first, first + job.tensors)
-    for number in numbers:
-        way.send(number, tensor)
-    times = [way.arrived.wait(number, END_TIMEOUT) for number in numbers]
-    return (len(times) - 1) * _STREAMED_BYTES * 8e-6 / (max(times) - min(times))
-
-
-def device_bytes() -> int:
-    """Return the bytes that this side sent so far."""
-    return int(Path(f'/sys/class/net/{DEVICE}/statistics/tx_bytes').read_text())
 
 
 def congestion_control() -> str:
@@ -157,23 +95,3 @@ def targets_missed(figures: Mapping[str, Any], loss: float) -> Sequence[str]:
     if not loss and figures['added_ms'] > 2.0:
         missed.append('adds more than 2 ms')
     return missed
-
-
-def main() -> None:
-    """Be the side that the command line names."""
-    role, text = sys.argv[1:]
-    data = json.loads(text)
-    job = Job(**{**data, 'sizes': tuple(data['sizes'])})
-    prepare_process()
-    if role == 'sink':
-        settle_process()
-        sink(job.kind, job.chunk_bytes, lambda: print('ready', flush=True))
-        return
-    with carrier(job.kind, ADDRESSES['server'], job.chunk_bytes) as way:
-        settle_process()
-        print('result ' + json.dumps(measure(job, way)), flush=True)
-        os._exit(0)  # nothing to save, and no time to lose on taking ROS down
-
-
-if __name__ == '__main__':
-    main()

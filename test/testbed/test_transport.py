@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from intradp_ros.cli.main import main
-from intradp_ros.testbed.transport import explained_ms, Job, targets_missed
+from intradp_ros.testbed.transport import Job, targets_missed
+from intradp_ros.testbed.transport_side import explained_ms
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason='network namespaces need root')
 
