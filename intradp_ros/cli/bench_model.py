@@ -22,7 +22,7 @@ from intradp_ros.link.trace import constant, LinkTrace, read_trace
 from intradp_ros.planning.schedule import ROBOT, SERVER
 from intradp_ros.profiling.recorded import profile_from_recording, read_recording
 from intradp_ros.testbed.case import CaseRun, SEEN
-from intradp_ros.testbed.devices import without_compression
+from intradp_ros.testbed.devices import as_emulated
 from intradp_ros.testbed.exactness import BUDGET
 from intradp_ros.testbed.trial import load_seen, Phase, Trial
 
@@ -126,7 +126,7 @@ def _counting(advance: Advance, count: int) -> Callable[[str], None]:
 
 def _plan(args: argparse.Namespace, subject: Subject, out: Output) -> Plan:
     """Plan for the bandwidths of the trace."""
-    profiles = {side: without_compression(_profile(args, side, subject))
+    profiles = {side: as_emulated(_profile(args, side, subject))
                 for side in (ROBOT, SERVER)}
     for side, profile in profiles.items():
         (args.out / f'{side}.json').write_text(profile.to_json())

@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""What of a profile holds for a device whose values mean nothing."""
+"""What of a profile holds for an emulated device."""
 from __future__ import annotations
 
 from dataclasses import replace
@@ -10,13 +10,14 @@ from intradp_ros.profiling.profile import Profile
 from intradp_ros.wire.codecs.names import BITS
 
 
-def without_compression(profile: Profile) -> Profile:
+def as_emulated(profile: Profile) -> Profile:
     """
-    Return a profile that offers only encodings whose size does not depend on numbers.
+    Return a profile of what an emulated device does.
 
-    The values of emulated devices mean nothing: how far they could be
-    compressed would say nothing of real ones.
+    It offers only encodings whose size does not depend on numbers: its values
+    mean nothing, and how far they could be compressed would say nothing of
+    real ones.  Moving bytes takes no time from its operators, which sleep.
     """
-    return replace(profile, encodings=tuple(
+    return replace(profile, cores=0, encodings=tuple(
         {name: timing for name, timing in found.items() if name == BITS}
         for found in profile.encodings))
