@@ -9,6 +9,7 @@ import time
 from intradp_ros.execution.experience import Experience, WORTH
 from intradp_ros.planning.baselines import LOSS
 from intradp_ros.planning.book import Entry, ScheduleBook
+from intradp_ros.planning.partition import Partition
 
 
 class ScheduleChoice:
@@ -40,21 +41,28 @@ class ScheduleChoice:
         return self._faster(book, mbps, index)
 
     def _faster(self, book: ScheduleBook, mbps: float, index: int) -> int:
-        others = {i: self.expected(book.entries[i]) for i in (
+        others = {i: self.expected(book, i, mbps) for i in (
             book.choose(mbps, name) for name in book.strategies if name != LOSS)}
         best = min(others, key=lambda i: others[i], default=index)
-        own = self.expected(book.entries[index])
+        own = self.expected(book, index, mbps)
         return best if others.get(best, own) < WORTH * own else index
 
-    def expected(self, entry: Entry) -> float:
-        """Return the seconds predicted, corrected by what the schedule took lately."""
-        if self.experience is None:
-            return entry.predicted
-        known = self.experience.factor((entry.partition, entry.predicted), time.monotonic())
-        return entry.predicted * known
+    def expected(self, book: ScheduleBook, index: int, mbps: float) -> float:
+        """Return the seconds by the book at a rate, corrected by what the schedule took lately."""
+        entry = book.entries[index]
+        return self.corrected(entry, book.expected(mbps, entry.strategy))
 
-    def note(self, entry: Entry, latency: float, start: float) -> None:
+    def corrected(self, entry: Entry, seconds: float) -> float:
+        """Return a prediction, corrected by what the schedule took lately."""
+        if self.experience is None:
+            return seconds
+        return seconds * self.experience.factor(_key(entry), time.monotonic())
+
+    def note(self, entry: Entry, latency: float, predicted: float, start: float) -> None:
         """Learn from an inference that began at `start` and took `latency` seconds."""
         if self.experience:
-            self.experience.note((entry.partition, entry.predicted), latency, entry.predicted,
-                                 start)
+            self.experience.note(_key(entry), latency, predicted, start)
+
+
+def _key(entry: Entry) -> tuple[Partition, float]:
+    return entry.partition, entry.predicted

@@ -51,11 +51,12 @@ Log = Callable[[str], None]
 
 @dataclass(frozen=True)
 class _Choice:
-    """A schedule of the book that both sides have."""
+    """A schedule of the book that both sides have, and the seconds it should take by the book."""
 
     epoch: int
     index: int
     entry: Entry
+    predicted: float
 
 
 @dataclass
@@ -245,14 +246,15 @@ class RobotClient:
             return None
         entry = book.entries[index]
         shared = self.shelf.get(entry.partition).schedule.transfers
-        return _Choice(epoch, index, entry) if shared else None
+        predicted = book.expected(rate / 125e3, entry.strategy)
+        return _Choice(epoch, index, entry, predicted) if shared else None
 
     def _infer_alone(self, inputs: Sequence[torch.Tensor]) -> Outcome:
         recorder, start = Recorder(ROBOT), time.monotonic()
         execution = Execution(self._local.program, recorder)
         values = execution.run(dict(zip(self.model.split.graph.inputs, inputs)))
         self.shelf.ran(self._local, recorder.events)
-        return self._outcome(values, recorder.events, start, self._local_entry(), 0, None, '')
+        return self._outcome(values, recorder.events, start, self._alone(), None, '')
 
     def _infer_shared(self, inputs: Sequence[torch.Tensor], choice: _Choice, stamp: Stamp,
                       ) -> Outcome:
@@ -260,7 +262,7 @@ class RobotClient:
         start = time.monotonic()
         self.connection.heard = max(self.connection.heard, start)
         names = describe_transfers(self.model.split, compiled.schedule)
-        arrivals = Arrivals(Mailbox(self._patience(start, choice.entry.predicted)),
+        arrivals = Arrivals(Mailbox(self._patience(start, choice.predicted)),
                             self.reassembler, 'downlink', names, self.received)
         sender = Sender(self._way(), compiled.schedule, choice.epoch, self._count, choice.index,
                         stamp, 'uplink', names, arrivals.mailbox.fail)
@@ -278,8 +280,7 @@ class RobotClient:
             self.shelf.ran(compiled, recorder.events, complete=False)
             values = self._finish(execution, compiled, named, reason, recorder)
         events = [*recorder.events, *arrivals.events, *sender.events]
-        return self._outcome(values, events, start, choice.entry, choice.index,
-                             (sender, arrivals), reason)
+        return self._outcome(values, events, start, choice, (sender, arrivals), reason)
 
     def _way(self) -> Way:
         return Way(self.channel, self.connection.session, self._outbox, self.sent,
@@ -316,26 +317,28 @@ class RobotClient:
         return decide
 
     def _outcome(self, values: dict[int, torch.Tensor], events: list[Event], start: float,
-                 entry: Entry, schedule: int, shared: tuple[Sender, Arrivals] | None,
-                 reason: str) -> Outcome:
-        latency, expected = time.monotonic() - start, self.choice.expected(entry)
-        self.choice.note(entry, latency, start)
+                 choice: _Choice, shared: tuple[Sender, Arrivals] | None, reason: str,
+                 ) -> Outcome:
+        entry, latency = choice.entry, time.monotonic() - start
+        expected = self.choice.corrected(entry, choice.predicted)
+        self.choice.note(entry, latency, choice.predicted, start)
         sent = shared[0].nbytes if shared else 0
         received = shared[1].nbytes if shared else 0
         compute, waiting = compute_and_wait(events)
         sending, receiving = (n / self._rate if self._rate > 0 else 0.0
                               for n in (sent, received / self._down_ratio))
         stats = InferenceStats(
-            self._count, entry.strategy, schedule, shared is not None and not reason,
+            self._count, entry.strategy, choice.index, shared is not None and not reason,
             bool(reason), reason, latency, expected, compute, waiting, sent, received,
             self.power.joules(latency, compute, min(sending, latency), min(receiving, latency)))
         return Outcome(self._rebuild(values), stats, tuple(e.shift(-start) for e in events))
 
-    def _local_entry(self) -> Entry:
+    def _alone(self) -> _Choice:
         """Return what the book says of the robot alone."""
         entries = self.connection.book.entries if self.connection.book else ()
         known = next((e.predicted for e in entries if e.strategy == LOCAL), 0.0)
-        return Entry(0.0, LOCAL, known, local(len(self.model.split.operators)))
+        entry = Entry(0.0, LOCAL, known, local(len(self.model.split.operators)))
+        return _Choice(0, 0, entry, known)
 
     def _rebuild(self, values: dict[int, torch.Tensor]) -> Any:
         graph = self.model.split.graph

@@ -17,6 +17,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from intradp_ros.planning.baselines import LOCAL, LOSS
 from intradp_ros.planning.partition import Partition
 from intradp_ros.wire.codecs.names import LOSSY
@@ -130,6 +132,35 @@ class ScheduleBook:
             raise ValueError(f'the book has no strategy {strategy!r}; it has '
                              f'{sorted({e.strategy for e in self.entries})}')
         return min(distance, key=lambda i: distance[i])
+
+    def expected(self, mbps: float, strategy: str = LOSS) -> float:
+        """
+        Return the seconds that a strategy should take at a bandwidth.
+
+        Between the points of the grid interpolated in both logarithms, beyond
+        them what it takes at the nearest one.
+
+        Raises
+        ------
+        ValueError
+            If the book has no such strategy.
+
+        """
+        if strategy not in self._curves:
+            raise ValueError(f'the book has no strategy {strategy!r}; it has '
+                             f'{sorted(self._curves)}')
+        rates, seconds = self._curves[strategy]
+        return float(np.exp(np.interp(math.log(max(mbps, 1e-9)), rates, seconds)))
+
+    @cached_property
+    def _curves(self) -> dict[str, tuple[list[float], list[float]]]:
+        """Logarithms of the bandwidths and seconds of each strategy."""
+        curves = {}
+        for strategy in self.strategies:
+            points = sorted((e.mbps, e.predicted) for e in self.entries if e.strategy == strategy)
+            curves[strategy] = ([math.log(mbps) for mbps, _ in points],
+                                [math.log(max(seconds, 1e-9)) for _, seconds in points])
+        return curves
 
     def bound(self, mbps: float) -> float | None:
         """Return the lower bound (seconds) for a bandwidth of the grid, None if there is none."""

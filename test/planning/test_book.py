@@ -132,6 +132,18 @@ def test_a_schedule_is_kept_until_the_rate_has_left_its_range_clearly() -> None:
     assert book.choose(30 / HYSTERESIS * 0.99, OFFLOAD, fast) == slow
 
 
+def test_what_to_expect_between_the_points_of_the_grid() -> None:
+    part = offload(3)
+    book = ScheduleBook('digest', 2, 0.0, 0.0, tuple(
+        Entry(mbps, strategy, seconds, part) for strategy, mbps, seconds in (
+            (OFFLOAD, 40.0, 0.1), (OFFLOAD, 10.0, 0.4), (LOSS, 10.0, 0.3), (LOSS, 40.0, 0.1))))
+    assert book.expected(20.0, OFFLOAD) == pytest.approx(0.2)  # bytes over the rate
+    assert book.expected(10.0) == pytest.approx(0.3)
+    assert (book.expected(1.0), book.expected(900.0)) == pytest.approx((0.3, 0.1))
+    with pytest.raises(ValueError, match='no strategy'):
+        book.expected(20.0, LOCAL)
+
+
 def test_far_below_the_grid_everything_stays_on_the_robot() -> None:
     book = hand_made()
     alone = book.choose(4.9, OFFLOAD)
