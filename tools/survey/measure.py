@@ -112,7 +112,7 @@ def _trial(subject: Subject, architecture: Architecture, seed: int) -> Record:
 
 def _rounding(subject: Subject) -> float:
     """Return the largest difference of the unsplit graph in its own precision and in double."""
-    wide, narrow = ([torch.as_tensor(x) for x in run_graph(split.graph, inputs)]
+    wide, narrow = ([torch.as_tensor(x) for x in run_graph(split.graph, inputs) if x is not None]
                     for _, split, inputs in precisions(subject))
     return max(output_error('', a, b).relative for a, b in zip(narrow, wide))
 
