@@ -120,11 +120,12 @@ def test_summary_counts_what_is_exact_and_what_is_not() -> None:
     records = [
         captured('a', True, 1.0, 'exact'), captured('b', False, 0.5, 'NOT exact'),
         captured('c', True, 0.9, 'constant'),
+        {**captured('e', False, 0.8, 'undecided'), 'undecided': True},
         {'name': 'd', 'source': 'timm', 'status': 'not captured', 'reason': 'a loop'}]
     total = summary(records)
-    assert (total['captured_share'], total['exact_share']) == (0.75, pytest.approx(2 / 3))
-    assert (total['not_exact'], total['constant'], total['not_captured']) == (
-        ['b'], ['c'], ['d'])
+    assert (total['captured_share'], total['exact_share']) == (0.8, pytest.approx(2 / 4))
+    assert (total['not_exact'], total['undecided'], total['constant'], total['not_captured']) == (
+        ['b'], ['e'], ['c'], ['d'])
     assert total['local_flops_mean'] == pytest.approx(0.8)
     table = markdown(records)
     assert '- d: a loop' in table and '| b | timm | export |' in table

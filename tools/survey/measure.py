@@ -87,6 +87,8 @@ def _captured(architecture: Architecture, model: nn.Module,
 
 
 def _status(record: Mapping[str, Any]) -> str:
+    if record['undecided']:
+        return 'undecided'
     if not record['exact']:
         return 'NOT exact'
     return 'exact' if record['reacts'] > LEAST_REACTION else 'constant'
@@ -100,14 +102,19 @@ def _trial(subject: Subject, architecture: Architecture, seed: int) -> Record:
     selects the best of its proposals, or attends to one of several nearly
     equal keys, the unsplit model's own rounding shows.  Such an input says
     nothing of the split in the model's own precision, and another one is
-    tried; an error of the split would show with any.
+    tried; an error of the split would show with any.  What is exact in double
+    precision, and on every input no better than the unsplit model's own
+    rounding in single, is `undecided`.
     """
+    undecided = False
     for number in range(1, INPUTS + 1):
         subject = replace(subject, inputs=architecture.inputs(seed + number))
         record = _errors(subject, seed)
-        if record['exact'] or not record['double_exact'] or _rounding(subject) < UNDECIDED:
+        undecided = not record['exact'] and record['double_exact'] and \
+            _rounding(subject) >= UNDECIDED
+        if not undecided:
             break
-    return {'reacts': _least(subject), 'inputs_tried': number, **record}
+    return {'reacts': _least(subject), 'inputs_tried': number, 'undecided': undecided, **record}
 
 
 def _rounding(subject: Subject) -> float:

@@ -25,7 +25,8 @@ def summary(records: Sequence[Record]) -> Record:
         'captured': len(captured), 'captured_share': _share(captured, records),
         'exact': len(exact), 'exact_share': _share(exact, captured),
         'constant': [r['name'] for r in captured if r['status'] == 'constant'],
-        'not_exact': [r['name'] for r in captured if not r['exact']],
+        'undecided': [r['name'] for r in captured if r.get('undecided')],
+        'not_exact': [r['name'] for r in captured if not (r['exact'] or r.get('undecided'))],
         'not_captured': [r['name'] for r in records if not r.get('method')],
         'local_flops_mean': mean(shares or [0.0]), 'local_flops_median': median(shares or [0.0]),
         'local_bytes_mean': mean([r['local_bytes'] for r in captured] or [0.0]),
@@ -47,6 +48,8 @@ def markdown(records: Sequence[Record]) -> str:
         f'{total["float_error"]:.1e} in float. Local on average: '
         f'{total["local_flops_mean"]:.2%} of the FLOPs (median '
         f'{total["local_flops_median"]:.2%}), {total["local_bytes_mean"]:.2%} of the bytes.', '',
+        'Exact in double precision, undecided in float (the unsplit model rounds as much): '
+        f'{", ".join(total["undecided"]) or "none"}.', '',
         f'Outputs that do not react to the input: {", ".join(total["constant"]) or "none"}.', '',
         '| ' + ' | '.join(COLUMNS) + ' |', '|---' * len(COLUMNS) + '|',
         *('| ' + ' | '.join(_row(record)) + ' |' for record in records), '']
