@@ -97,7 +97,7 @@ def book_figure(curves: Mapping[str, Curve], title: str,
     axes.set_title(title, fontsize=12, fontweight='bold', color=INK)
     axes.set_xlabel('bandwidth (Mbit/s)')
     axes.set_ylabel('predicted latency (ms)')
-    figure.legend(loc='outside lower center', ncols=len(curves), frameon=False)
+    figure.legend(loc='outside lower center', ncols=min(len(curves), 5), frameon=False)
     return figure
 
 

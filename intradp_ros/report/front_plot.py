@@ -63,5 +63,5 @@ def draw_front(front: Sequence[Point], systems: Mapping[str, Point], path: Path,
     axes.set_title(title, fontsize=12, fontweight='bold', color=INK)
     axes.set_xlabel('predicted latency (ms)')
     axes.set_ylabel("robot's energy (J, modelled)")
-    figure.legend(loc='outside lower center', ncols=len(systems) + 1, frameon=False)
+    figure.legend(loc='outside lower center', ncols=min(len(systems) + 1, 5), frameon=False)
     figure.savefig(path)
