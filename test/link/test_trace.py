@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 import pytest
 
@@ -37,6 +37,7 @@ def test_a_part_has_the_rates_of_the_whole(steps: list[tuple[float, float]], at:
         times.append(times[-1] + length)
     trace = LinkTrace(tuple(times), tuple(rate for _, rate in steps))
     start = at * times[-1]
+    assume(all(start == time or abs(start - time) > 1e-6 for time in times))
     part = trace.part(start, 1.0)
     for offset, rate in part:
         assert rate == trace.rate_at(start + offset + 1e-9)

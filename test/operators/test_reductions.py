@@ -112,13 +112,17 @@ def test_records_of_any_pieces_give_the_whole(case: str, cuts: list[int], seed: 
 @given(cuts=CUTS, seed=SEED)
 @settings(max_examples=6, deadline=None)
 def test_far_from_zero_nothing_is_lost(case: str, cuts: list[int], seed: int) -> None:
-    """A mean of 1e6 at a spread of 1: sums of squares would keep 4 digits of a variance."""
+    """
+    A mean of 1e6 at a spread of 1: sums of squares would keep 4 digits of a variance.
+
+    The numbers themselves are known to 1e-10, of which a few may be lost on the way.
+    """
     name, rest = OVER_ROWS[case]
     far = 1e6 + tensor(2, 6, 9, 5, seed=seed)
     single = Single(name, far, *rest)
-    check(single, 2, cuts)
+    check(single, 2, cuts, 1e-8)
     # torch itself loses these digits in a group norm of channels last
-    check(single, 2, cuts, inputs=[far.contiguous(memory_format=torch.channels_last)])
+    check(single, 2, cuts, 1e-8, [far.contiguous(memory_format=torch.channels_last)])
 
 
 @pytest.mark.parametrize(('name', 'rest'), [
