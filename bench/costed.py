@@ -22,19 +22,13 @@ from intradp_ros.planning.cost import CostModel, WireCost
 from intradp_ros.planning.schedule import ROBOT, SERVER, SIDES
 from intradp_ros.profiling.profile import OperatorTiming
 from intradp_ros.profiling.recorded import FIXED, profile_from_recording, read_recording, Recording
+from intradp_ros.testbed.results import FLOAT32, SENSOR
+from intradp_ros.testbed.workloads import WORKLOADS
 from intradp_ros.wire.codecs.names import BITS
 
 ZOO = 'intradp_ros.zoo'
 #: Of recordings by the model's name.
-ARCHITECTURES = {
-    'agrnav': f'{ZOO}.scene_completion:scene_completion',
-    'vgg19_bn': f'{ZOO}.classifiers.vgg:vgg19_bn',
-    'densenet121': f'{ZOO}.classifiers.densenet:densenet121',
-    'regnet_x_16gf': f'{ZOO}.classifiers.resnet:regnet_x_16gf',
-    'resnet101': f'{ZOO}.classifiers.resnet:resnet101',
-    'convnext_base': f'{ZOO}.classifiers.convnext:convnext_base',
-    'mobilenet_v3_small': f'{ZOO}.classifiers.mobilenet_v3:mobilenet_v3_small',
-}
+ARCHITECTURES = {w.recording: f'{ZOO}.{w.factory}' for w in WORKLOADS.values() if w.recording}
 #: Networks nobody recorded; they take the bytes of a camera.
 UNRECORDED = {
     'segmenter': f'{ZOO}.dense:segmenter',
@@ -42,7 +36,6 @@ UNRECORDED = {
     'detector_s': f'{ZOO}.yolo:detector_s',
 }
 DENSE = ('agrnav', 'segmenter', 'depth')
-FLOAT32, SENSOR = 'float32', 'sensor'
 #: An occupancy grid crosses as one bit a cell, packed and unpacked at a GB/s.
 PACKED = WireCost(1 / 8, dict.fromkeys(SIDES, 1e-9), dict.fromkeys(SIDES, 1e-9))
 _FLOPS_A_BYTE = 10.0  # operations in the time that a byte of memory takes

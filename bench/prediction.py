@@ -35,6 +35,7 @@ from intradp_ros.cli.output import Output, output
 from intradp_ros.cli.planning import Grid, make_plan, Plan, SYSTEMS
 from intradp_ros.cli.profiles import own_profile, slowed
 from intradp_ros.cli.subject import captured, Subject
+from intradp_ros.dds.transport import AUTO, CHOICES
 from intradp_ros.emulation.processes import Command, module_arguments
 from intradp_ros.emulation.slow_device import slow_environment
 from intradp_ros.execution.catalogue import ModelSpec
@@ -115,8 +116,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument('--low', type=float, default=2.0, metavar='MBPS')
     parser.add_argument('--high', type=float, default=200.0, metavar='MBPS')
     parser.add_argument('--strategies', nargs='+', choices=list(SYSTEMS), default=list(SYSTEMS))
-    parser.add_argument('--transport', choices=['auto', 'udp', 'large_data', 'default'],
-                        default='auto')
+    parser.add_argument('--transport', choices=CHOICES, default=AUTO)
     parser.add_argument('--out', type=Path, default=Path('out/prediction'))
     args = parser.parse_args()
     if args.frames < 1 or args.points < 1 or not 0 < args.low <= args.high:

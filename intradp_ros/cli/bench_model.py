@@ -15,6 +15,7 @@ from intradp_ros.cli.plan_model import add_link
 from intradp_ros.cli.planning import Grid, make_plan, Plan, SYSTEMS
 from intradp_ros.cli.profiles import read_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
+from intradp_ros.dds.transport import AUTO, CHOICES
 from intradp_ros.emulation.network import NetworkError
 from intradp_ros.emulation.processes import ChildError
 from intradp_ros.graph.serialise import save_graph
@@ -67,8 +68,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--check', type=float, default=BUDGET, metavar='SECONDS',
                         help='how long to check afterwards, on real values, that the schedules '
                              'that ran are exact (default %(default)g)')
-    parser.add_argument('--transport', choices=['auto', 'udp', 'large_data', 'default'],
-                        default='auto', help='DDS transport profile')
+    parser.add_argument('--transport', choices=CHOICES, default=AUTO,
+                        help='DDS transport profile')
     parser.add_argument('--out', type=Path, default=Path('out/bench'), help='folder to write to')
     add_json(parser)
 

@@ -8,16 +8,16 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-import os
 from pathlib import Path
 import time
 from typing import Any
 
 from intradp_ros.cli.errors import CommandError
 from intradp_ros.cli.output import add_json, Output, output, percent, table
+from intradp_ros.dds.transport import AUTO, CHOICES
 from intradp_ros.emulation.network import NetworkError
 from intradp_ros.emulation.processes import ChildError
-from intradp_ros.profiling.device import prepare_process
+from intradp_ros.profiling.device import available_cores, prepare_process
 from intradp_ros.testbed.paper import (
     Evaluation,
     finished,
@@ -76,8 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--check', type=float, default=5.0, metavar='SECONDS',
                         help='how long to check after each case, on real values, that the '
                              'schedules that ran are exact (default %(default)g; 0: not at all)')
-    parser.add_argument('--transport', choices=['auto', 'udp', 'large_data', 'default'],
-                        default='auto', help='DDS transport profile')
+    parser.add_argument('--transport', choices=CHOICES, default=AUTO,
+                        help='DDS transport profile')
     parser.add_argument('--plan-only', action='store_true', help='make plans, run nothing')
     parser.add_argument('--again', action='store_true',
                         help='run cases again that have been run; plans are kept')
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
             out.show(f'plans are in {args.out / PLANS}')
             out.result({'plans': str(args.out / PLANS)})
             return 0
-        prepare_process(len(os.sched_getaffinity(0)))  # for the checks on real values
+        prepare_process(available_cores())  # for the checks on real values
         results = _run(evaluation, args, out)
         _show(results, out)
         out.show(f'Wrote {args.out / INDEX} and {PAPER}')
@@ -120,7 +120,7 @@ def _prepare(evaluation: Evaluation, folder: Path, out: Output) -> None:
     with out.progress('planning') as advance:
         advance(0, len(wanted))
         prepare_all(wanted, folder, evaluation.planning,
-                    lambda done, name: advance(done, len(wanted)), len(os.sched_getaffinity(0)))
+                    lambda done, name: advance(done, len(wanted)), available_cores())
 
 
 def _run(evaluation: Evaluation, args: argparse.Namespace, out: Output) -> Results:

@@ -10,13 +10,14 @@ from typing import Any
 
 from intradp_ros.cli.errors import CommandError
 from intradp_ros.cli.output import add_json, output, percent, table
+from intradp_ros.dds.transport import TRANSPORTS
 from intradp_ros.emulation.network import available, LinkSettings, NetworkError
 from intradp_ros.emulation.processes import ChildError
 from intradp_ros.emulation.settings import ACCESS_POINT, DUPLEX, SENDER, SHARED
 from intradp_ros.report.tables import write_json
-from intradp_ros.testbed.transport import congestion_control, Job, run_job, targets_missed
+from intradp_ros.testbed.transport import congestion_control, Job, run_job, targets_missed, TCP
 
-CARRIERS = ('udp', 'large_data', 'default', 'tcp')
+CARRIERS = (*TRANSPORTS, TCP)
 DESCRIPTION = """\
 Measure goodput and added time of the transport on emulated links, beside a plain TCP socket.
 

@@ -27,6 +27,7 @@ from rich.console import Console
 import torch
 
 import intradp_ros
+from intradp_ros.dds.transport import AUTO, CHOICES, usable_environment
 from intradp_ros.emulation import network, slow_device
 from intradp_ros.emulation.processes import Child, ChildError, Command, ros_arguments, starter
 from intradp_ros.execution.catalogue import ModelSpec
@@ -54,8 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--frames', type=int, default=30, help='frames in every mode')
     parser.add_argument('--models', nargs='+', choices=list(MODELS), default=list(MODELS),
                         help='which models to play')
-    parser.add_argument('--transport', choices=['auto', 'udp', 'large_data', 'default'],
-                        default='auto', help='DDS transport profile; auto takes large_data, '
+    parser.add_argument('--transport', choices=CHOICES, default=AUTO,
+                        help='DDS transport profile; auto takes large_data, '
                         'which costs less CPU, where the kernel grants its buffers, else udp')
     parser.add_argument('--out', type=Path, default=Path('out/demo'), help='folder to write to')
 
@@ -139,14 +140,10 @@ def _stage(args: argparse.Namespace, console: Console) -> Iterator[Stage]:
 
 
 def _transport(name: str, console: Console) -> dict[str, str]:
-    from intradp_ros.dds.transport import transport_environment, TransportError
-    if name != 'auto':
-        return transport_environment(name)
-    try:
-        return transport_environment('large_data')
-    except TransportError as error:
-        console.print(f'Transport udp instead of large_data: {error}', highlight=False)
-        return transport_environment('udp')
+    variables, reason = usable_environment(name)
+    if reason:
+        console.print(f'Transport udp instead of large_data: {reason}', highlight=False)
+    return variables
 
 
 def _play(stage: Stage, name: str, args: argparse.Namespace, console: Console) -> dict[str, Any]:

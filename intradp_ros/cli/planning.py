@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 import math
-import os
 from typing import Any
 
 from intradp_ros.cli.errors import CommandError
@@ -26,6 +25,7 @@ from intradp_ros.planning.lowering import lower
 from intradp_ros.planning.pool import Aim, Candidate, front, Prices
 from intradp_ros.planning.schedule import Compute, ROBOT, SERVER, Step, Transfer
 from intradp_ros.planning.simulator import simulate, Simulation
+from intradp_ros.profiling.device import available_cores
 from intradp_ros.profiling.profile import PowerStates, Profile
 
 SHARED = 'shared'
@@ -117,7 +117,7 @@ def make_plan(subject: Subject, profiles: Mapping[str, Profile], grid: Grid, out
         with out.progress('planning, by bandwidth') as advance:
             advance(0, grid.points)
             book = ScheduleBook.from_json(book_from_profiles(
-                request, progress=advance, workers=len(os.sched_getaffinity(0))))
+                request, progress=advance, workers=available_cores()))
     except ValueError as error:
         raise CommandError(str(error)) from error
     return Plan(subject, cost, _with_difference(subject, book, out) if lossy else book,

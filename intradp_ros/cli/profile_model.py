@@ -88,9 +88,7 @@ def _moving(profile: Profile) -> str:
     """Say what moving bytes takes from operators."""
     if not profile.crowded:
         return f'{profile.cores} cores, so moving bytes takes no time from operators'
-    moving = profile.moving
-    send, receive = (chunk + byte * CHUNK_BYTES for chunk, byte in (
-        (moving.send_chunk, moving.send_byte), (moving.receive_chunk, moving.receive_byte)))
+    send, receive = (profile.moving.sending(CHUNK_BYTES), profile.moving.receiving(CHUNK_BYTES))
     return (f'no core beside those that compute: sending {CHUNK_BYTES / 1e3:g} kB takes '
             f'{milliseconds(send)} ms from operators, receiving {milliseconds(receive)} ms')
 

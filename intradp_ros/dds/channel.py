@@ -38,12 +38,12 @@ from intradp_ros.dds.transport import buffer_problem, Transport, transport_in_us
 from intradp_ros.execution.channel import LinkReport
 from intradp_ros.link.window import SendWindow
 from intradp_ros.msg import ChunkAck, SessionControl, TensorChunk
+from intradp_ros.profiling.profile import CHUNK_BYTES
 from intradp_ros.wire.cutting import MAX_CHUNK_BYTES
 from intradp_ros.wire.frames import Chunk, Control, Frame, MalformedFrameError
 from intradp_ros.wire.quoting import quoted
 from intradp_ros.wire.rejections import Rejections
 
-DEFAULT_CHUNK_BYTES = 30_000
 #: What each side publishes, and what it subscribes to.
 DIRECTIONS: Mapping[str, tuple[str, str]] = {'robot': ('up', 'down'), 'server': ('down', 'up')}
 #: How long closing waits for the other side to have the last control frames.
@@ -62,7 +62,7 @@ class DdsChannel:
 
     def __init__(
         self, context: Context, name: str = 'offload', side: str = 'robot', *,
-        namespace: str = '', chunk_bytes: int = DEFAULT_CHUNK_BYTES,
+        namespace: str = '', chunk_bytes: int = CHUNK_BYTES,
         transport: Transport | None = None, parameter_overrides: Sequence[Parameter[Any]] = (),
     ) -> None:
         if side not in DIRECTIONS:

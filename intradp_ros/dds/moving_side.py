@@ -21,7 +21,7 @@ import torch
 
 from intradp_ros.dds.channel import DdsChannel
 from intradp_ros.dds.moving import SIZES
-from intradp_ros.dds.standalone import standalone_context
+from intradp_ros.dds.standalone import standalone_channel
 from intradp_ros.operators.region import Region
 from intradp_ros.profiling.device import prepare_process
 from intradp_ros.profiling.profile import CHUNK_BYTES
@@ -140,12 +140,8 @@ def main() -> None:
     """Run the side that the command line names."""
     side, name = sys.argv[1:]
     prepare_process()
-    with standalone_context() as context:
-        channel = DdsChannel(context, name, side)
-        try:
-            print(json.dumps((send if side == 'robot' else receive)(channel)), flush=True)
-        finally:
-            channel.close()
+    with standalone_channel(name, side) as channel:
+        print(json.dumps((send if side == 'robot' else receive)(channel)), flush=True)
 
 
 if __name__ == '__main__':

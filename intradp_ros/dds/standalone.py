@@ -10,6 +10,9 @@ from contextlib import contextmanager
 import rclpy
 from rclpy.context import Context
 
+from intradp_ros.dds.channel import DdsChannel
+from intradp_ros.profiling.profile import CHUNK_BYTES
+
 
 @contextmanager
 def standalone_context() -> Iterator[Context]:
@@ -20,3 +23,15 @@ def standalone_context() -> Iterator[Context]:
         yield context
     finally:
         rclpy.try_shutdown(context=context)
+
+
+@contextmanager
+def standalone_channel(name: str, side: str, chunk_bytes: int = CHUNK_BYTES,
+                       ) -> Iterator[DdsChannel]:
+    """Open one side's channel of a server's name, in a context of its own."""
+    with standalone_context() as context:
+        channel = DdsChannel(context, name, side, chunk_bytes=chunk_bytes)
+        try:
+            yield channel
+        finally:
+            channel.close()

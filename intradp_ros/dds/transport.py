@@ -52,6 +52,9 @@ TRANSPORTS: Mapping[str, Transport] = {
         Transport('large_data', 'transport_large_data.xml', False, 2_097_152, True),
         Transport('default', '', True, 0, False))
 }
+#: Leaves the choice to `usable_environment`.
+AUTO = 'auto'
+CHOICES = (AUTO, *TRANSPORTS)
 
 
 def find_transport(name: str) -> Transport:
@@ -104,6 +107,29 @@ def transport_environment(
             f'{_RANGE_VARIABLE}=LOCALHOST replaces the transport large_data by plain UDP; '
             'unset it or choose the transport udp')
     return {**variables, _PROFILE_VARIABLE: str(profile_path(transport))}
+
+
+def usable_environment(
+    name: str, environment: Mapping[str, str] = os.environ, limits: Path | None = None,
+) -> tuple[dict[str, str], str]:
+    """
+    Return what `transport_environment` does; of `AUTO` for the best one that works here.
+
+    That is large_data, which costs less CPU, or else udp; then the second
+    item says why, and is '' otherwise.
+
+    Raises
+    ------
+    ValueError, TransportError
+        As `transport_environment` does, if a transport is named.
+
+    """
+    if name != AUTO:
+        return transport_environment(name, environment, limits), ''
+    try:
+        return transport_environment('large_data', environment, limits), ''
+    except TransportError as error:
+        return transport_environment('udp', environment, limits), str(error)
 
 
 def buffer_problem(transport: Transport, limits: Path | None = None) -> str:

@@ -23,6 +23,7 @@ import tempfile
 from typing import IO
 
 from intradp_ros.execution.planning import book_from_profiles, PlanRequest
+from intradp_ros.profiling.device import available_cores
 
 
 class PlanningError(RuntimeError):
@@ -101,7 +102,7 @@ def give_way(pid: int, again: bool) -> None:
 
 def workers_for(again: bool) -> int:
     """Return how many processes plan: as many as there are processors, or half of these."""
-    processors = len(os.sched_getaffinity(0))
+    processors = available_cores()
     return max(1, processors // 2) if again else processors
 
 

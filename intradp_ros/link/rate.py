@@ -29,7 +29,7 @@ _NS = 1_000_000_000
 _TOLERANCE = 0.1
 _FEWEST = 3
 #: A shorter run with fewer bytes tells of delays of single messages, not of the link.
-_TELLING_BYTES, _TELLING_NS = 4096, 20_000_000
+TELLING_BYTES, TELLING_NS = 4096, 20_000_000
 #: A gap this many times longer than the rate explains is taken for an interruption.
 _OUTAGE = 8.0
 
@@ -45,8 +45,8 @@ class _Run:
     @property
     def telling(self) -> bool:
         """Whether the run is large or long enough to tell the link's rate."""
-        return self.nbytes >= _TELLING_BYTES or (
-            self.nbytes > 0 and self.end - self.start >= _TELLING_NS)
+        return self.nbytes >= TELLING_BYTES or (
+            self.nbytes > 0 and self.end - self.start >= TELLING_NS)
 
 
 class ReceiverRate:
@@ -83,11 +83,9 @@ class ReceiverRate:
         own = _NS / rate if (rate := self.rate(run.end)) else 0.0  # ns of a byte, if known
         usual = nbytes * own
         path = self._path(own)
-        if sent + path + usual <= self._resumed:
-            self._start_run(arrival)
-            return
+        held_back = sent + path + usual <= self._resumed
         busy = streaming or self._waited(sent + path - run.end, arrival - run.end)
-        if not busy:
+        if held_back or not busy:
             self._start_run(arrival)
             return
         if self._outage(arrival - run.end, usual):

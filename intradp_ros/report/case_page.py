@@ -8,15 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from intradp_ros.report.book_plot import book_figure
+from intradp_ros.report.book_plot import book_figure, Curve
 from intradp_ros.report.page import difference_text, render, size_text
 from intradp_ros.report.spans import SpanLike
 from intradp_ros.report.statements import headline, milliseconds, remarks
 from intradp_ros.report.svg import inline_svg
 from intradp_ros.report.timeline import timeline_figure, totals
 from intradp_ros.report.trace_plot import trace_figure
-
-Curve = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True)

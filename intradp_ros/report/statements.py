@@ -8,10 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 Rows = Mapping[str, Mapping[str, Any]]
+#: Ours, planned for the least latency and for the least energy.
 OURS, FRUGAL = 'shared', 'shared-energy'
-"""Ours, planned for the least latency and for the least energy."""
-#: Ours, too, planned for the least energy.
-FRUGAL = 'shared-energy'
 #: A difference below this part is called none: two runs differ by as much.
 SAME = 0.02
 ALONE = 'local'
@@ -31,10 +29,9 @@ def percent(share: float) -> str:
     return f'{100 * share:.0f} %'
 
 
-def best_other(rows: Rows) -> str | None:
-    """Return the fastest system beside ours; None if there is none."""
-    others = {name: row['mean_ms'] for name, row in rows.items()
-              if name not in (OURS, FRUGAL)}
+def best_other(rows: Rows, figure: str = 'mean_ms') -> str | None:
+    """Return the system beside ours that has the least of a figure; None if there is none."""
+    others = {name: row[figure] for name, row in rows.items() if name not in (OURS, FRUGAL)}
     return min(others, key=lambda name: others[name], default=None)
 
 

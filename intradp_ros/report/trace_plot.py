@@ -4,16 +4,14 @@
 """Draw what a link did over time, and what each system made of it (as the paper's Figure 9)."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from intradp_ros.report.book_plot import Curve
 from intradp_ros.report.palette import colours, DARK_GREY, GRID, STRATEGIES
 from intradp_ros.report.statements import OURS
-
-Curve = Sequence[tuple[float, float]]
-
 
 #: Curves of more points have no markers: they would hide each other.
 _MARKED = 60

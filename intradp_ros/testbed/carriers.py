@@ -15,7 +15,7 @@ from typing import Protocol
 import torch
 
 from intradp_ros.dds.channel import DdsChannel
-from intradp_ros.dds.standalone import standalone_context
+from intradp_ros.dds.standalone import standalone_channel
 from intradp_ros.operators.region import Region
 from intradp_ros.testbed.transport import MOST_TENSORS, TCP
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
@@ -23,7 +23,7 @@ from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Control, ControlKind, Frame
 
 PATIENCE = 60.0
-_PORT = 47_613
+_NAME, _PORT = 'bench', 47_613
 _SIZE = struct.Struct('<QQ')  # number of the tensor, bytes
 _DONE = struct.Struct('<Qd')  # number of the tensor, when it was complete
 
@@ -110,24 +110,13 @@ class TcpCarrier:
 
 
 @contextmanager
-def dds_channel(side: str, chunk_bytes: int) -> Iterator[DdsChannel]:
-    """Open a channel in a ROS context of its own; the environment chose the transport."""
-    with standalone_context() as context:
-        channel = DdsChannel(context, 'bench', side, chunk_bytes=chunk_bytes)
-        try:
-            yield channel
-        finally:
-            channel.close()
-
-
-@contextmanager
 def carrier(kind: str, host: str, chunk_bytes: int) -> Iterator[Carrier]:
     """Provide the robot's end of a carrier: `TCP` to a host, else DDS."""
     if kind == TCP:
         with connected(host) as connection:
             yield TcpCarrier(connection)
     else:
-        with dds_channel('robot', chunk_bytes) as channel:
+        with standalone_channel(_NAME, 'robot', chunk_bytes) as channel:
             yield DdsCarrier(channel)
 
 
@@ -155,7 +144,7 @@ def _sink_dds(chunk_bytes: int, ready: Callable[[], None]) -> None:
     """Run until killed."""
     pile = Reassembler(lambda chunk: ExpectedTransfer(
         chunk.value, Region(0, 1), torch.uint8, (chunk.value,)), max_inferences=MOST_TENSORS)
-    with dds_channel('server', chunk_bytes) as channel:
+    with standalone_channel(_NAME, 'server', chunk_bytes) as channel:
         def take(frame: Frame) -> None:
             if isinstance(frame, Control) or pile.add(frame) is not None:
                 channel.send(Control(ControlKind.PONG, inference=frame.inference,

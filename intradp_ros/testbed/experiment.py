@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import os
 from pathlib import Path
 
-from intradp_ros.dds.transport import transport_environment, TransportError
+from intradp_ros.dds.transport import AUTO, usable_environment, VARIABLE
 from intradp_ros.emulation.network import shaped_link, ShapedLink
 from intradp_ros.emulation.processes import Child, Command, module_arguments, starter
 from intradp_ros.emulation.replay import replaying
@@ -40,7 +40,7 @@ class Place:
 
 
 @contextmanager
-def place(folder: Path, transport: str = 'auto') -> Iterator[Place]:
+def place(folder: Path, transport: str = AUTO) -> Iterator[Place]:
     """
     Provide link and starter; whatever runs at the end is ended.
 
@@ -50,20 +50,10 @@ def place(folder: Path, transport: str = 'auto') -> Iterator[Place]:
         If this machine lets us shape no link (it needs Linux and root).
 
     """
-    name, variables = _transport(transport)
+    variables, _ = usable_environment(transport)
     environment = {'RMW_IMPLEMENTATION': 'rmw_fastrtps_cpp', **variables}
     with shaped_link(100.0, 'intradp-bench') as link, starter(folder / 'logs') as start:
-        yield Place(link, start, environment, name)
-
-
-def _transport(name: str) -> tuple[str, Mapping[str, str]]:
-    """Return the DDS transport to use; auto takes large_data where the kernel allows it."""
-    if name != 'auto':
-        return name, transport_environment(name)
-    try:
-        return 'large_data', transport_environment('large_data')
-    except TransportError:
-        return 'udp', transport_environment('udp')
+        yield Place(link, start, environment, variables[VARIABLE])
 
 
 def run_trial(where: Place, trial: Trial, path: Path, trace: LinkTrace, notify: Notify,

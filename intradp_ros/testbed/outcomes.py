@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from intradp_ros.planning.baselines import LOCAL, OFFLOAD
+from intradp_ros.report.statements import best_other, SAME
 from intradp_ros.testbed.results import Case, FLOAT32, FRUGAL, SENSOR, SHARED
 
 #: By how much of their latency the baselines with float32 inputs should be undercut.
@@ -23,8 +24,6 @@ PUBLISHED = 0.40
 DENSE, CLOSE = 0.30, 0.10
 #: Others count where local and offload are within this factor of each other.
 NEAR = 2.0
-#: Two runs of the same system differ by up to this part; less is not called slower.
-SAME = 0.02
 
 
 @dataclass(frozen=True)
@@ -90,14 +89,13 @@ def energy_outcomes(cases: Iterable[Case]) -> tuple[Mapping[str, Any], ...]:
 
 
 def _frugal(case: Case) -> EnergyOutcome:
-    others = {name: float(row['energy_j']) for name, row in case.systems.items()
-              if name not in (SHARED, FRUGAL)}
-    other = min(others, key=lambda name: others[name])
-    ours = float(case.systems[FRUGAL]['energy_j'])
-    gain = 1 - ours / others[other]
+    other = best_other(case.systems, 'energy_j')
+    assert other is not None
+    ours, theirs = (float(case.systems[name]['energy_j']) for name in (FRUGAL, other))
+    gain = 1 - ours / theirs
     text = (f'{case.title}, {case.trace}: {ours:.2f} J, {abs(gain):.0%} '
-            f'{"less" if gain >= 0 else "more"} than {other} ({others[other]:.2f} J).')
-    return EnergyOutcome(case.workload, case.trace, case.inputs, ours, other, others[other], gain,
+            f'{"less" if gain >= 0 else "more"} than {other} ({theirs:.2f} J).')
+    return EnergyOutcome(case.workload, case.trace, case.inputs, ours, other, theirs, gain,
                          gain >= -SAME, text)
 
 
@@ -118,17 +116,16 @@ def _near(case: Case) -> bool:
 
 
 def _against(target: str, case: Case, baselines: Case, wanted: float) -> Iterator[Outcome]:
-    others = {name: float(row['mean_ms']) for name, row in baselines.systems.items()
-              if name not in (SHARED, FRUGAL)}
-    if not others:
+    other = best_other(baselines.systems)
+    if other is None:
         return
-    other = min(others, key=lambda name: others[name])
-    ours = float(case.systems[SHARED]['mean_ms'])
-    gain, possible = 1 - ours / others[other], 1 - case.bound_ms / others[other]
+    ours, theirs = (float(c.systems[name]['mean_ms'])
+                    for c, name in ((case, SHARED), (baselines, other)))
+    gain, possible = 1 - ours / theirs, 1 - case.bound_ms / theirs
     met = gain >= wanted
-    yield Outcome(target, case.workload, case.trace, case.inputs, ours, other, others[other],
+    yield Outcome(target, case.workload, case.trace, case.inputs, ours, other, theirs,
                   gain, wanted, met, case.bound_ms, possible,
-                  _text(case, other, others[other], gain, wanted, possible, met))
+                  _text(case, other, theirs, gain, wanted, possible, met))
 
 
 def _text(case: Case, other: str, other_ms: float, gain: float, wanted: float, possible: float,

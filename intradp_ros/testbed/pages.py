@@ -17,7 +17,8 @@ from intradp_ros.execution.timeline import Event
 from intradp_ros.link.trace import LinkTrace, read_trace
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.profiling.profile import Profile
-from intradp_ros.report.case_page import case_page, CaseFacts, Curve
+from intradp_ros.report.book_plot import Curve
+from intradp_ros.report.case_page import case_page, CaseFacts
 from intradp_ros.testbed.traces import mean_over
 from intradp_ros.testbed.trial import load_seen, Seen, Trial
 

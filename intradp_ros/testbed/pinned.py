@@ -10,7 +10,6 @@ that schedule alone for some frames, and goes on to the next one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import cycle
 import json
@@ -21,8 +20,7 @@ import time
 import numpy as np
 import torch
 
-from intradp_ros.dds.channel import DdsChannel
-from intradp_ros.dds.standalone import standalone_context
+from intradp_ros.dds.standalone import standalone_channel
 from intradp_ros.emulation.network import ShapedLink
 from intradp_ros.execution.catalogue import example_inputs, ModelSpec
 from intradp_ros.execution.model import SharedModel
@@ -111,7 +109,7 @@ def pinned(book: ScheduleBook, index: int) -> ScheduleBook:
 def serve(run: PinnedRun) -> None:
     """Serve until a signal ends the process."""
     model = _model(run, SERVER)
-    with _channel(run.trial, SERVER) as opened:
+    with standalone_channel(run.trial.name, SERVER, run.trial.chunk_bytes) as opened:
         serve_on(opened, model)
 
 
@@ -120,7 +118,7 @@ def play(run: PinnedRun) -> None:
     model, book = _model(run, ROBOT), ScheduleBook.load(Path(run.book))
     link = ShapedLink(run.namespaces)
     inputs = _inputs(run, model)
-    with _channel(run.trial, ROBOT) as opened:
+    with standalone_channel(run.trial.name, ROBOT, run.trial.chunk_bytes) as opened:
         client = RobotClient(model, opened, make_predictor(run.trial.predictor), print,
                              patience=PatiencePolicy(**run.trial.patience))
         settle_process()
@@ -131,17 +129,6 @@ def play(run: PinnedRun) -> None:
             client.close()
     Path(run.trial.output).write_text(json.dumps([asdict(frames) for frames in found]))
     say('done')
-
-
-@contextmanager
-def _channel(trial: Trial, side: str) -> Iterator[DdsChannel]:
-    """Open a side's channel; nothing else looks at what it carries."""
-    with standalone_context() as context:
-        opened = DdsChannel(context, trial.name, side, chunk_bytes=trial.chunk_bytes)
-        try:
-            yield opened
-        finally:
-            opened.close()
 
 
 def _by_bandwidth(book: ScheduleBook, entries: Sequence[int],

@@ -18,6 +18,8 @@ import json
 import multiprocessing
 from pathlib import Path
 
+import torch
+
 from intradp_ros.execution.model import share_module, SharedModel
 from intradp_ros.execution.planning import book_from_profiles, ENERGY, PlanRequest
 from intradp_ros.graph.serialise import graph_to_json, save_graph
@@ -160,7 +162,7 @@ def device_profile(workload: Workload, model: SharedModel, side: str) -> Profile
 def with_bits(profile: Profile, model: SharedModel) -> Profile:
     """Return a profile by which inputs that are truth values may cross as bits."""
     graph = model.split.graph
-    truths = {v for v in graph.inputs if str(graph.values[v].dtype) == 'torch.bool'}
+    truths = {v for v in graph.inputs if graph.values[v].dtype == torch.bool}
     if not truths:
         return profile
     return replace(profile, encodings=tuple(

@@ -17,8 +17,7 @@ import sys
 import threading
 import time
 
-from intradp_ros.dds.channel import DdsChannel
-from intradp_ros.dds.standalone import standalone_context
+from intradp_ros.dds.standalone import standalone_channel
 from intradp_ros.emulation.device import DeviceClock, emulated
 from intradp_ros.execution.catalogue import example_inputs, ModelSpec
 from intradp_ros.execution.channel import Channel
@@ -62,9 +61,8 @@ def load(trial: Trial, side: str) -> SharedModel:
 @contextmanager
 def channel(trial: Trial, side: str) -> Iterator[WitnessChannel]:
     """Open this side's channel; what was seen of arriving bytes is written at the end."""
-    with standalone_context() as context:
-        opened = WitnessChannel(DdsChannel(context, trial.name, side,
-                                           chunk_bytes=trial.chunk_bytes))
+    with standalone_channel(trial.name, side, trial.chunk_bytes) as carrying:
+        opened = WitnessChannel(carrying)
         try:
             yield opened
         finally:

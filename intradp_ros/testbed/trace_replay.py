@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from intradp_ros.execution.connection import PROBE_AFTER
 from intradp_ros.link.predictor import RatePredictor
+from intradp_ros.link.rate import TELLING_BYTES
 from intradp_ros.link.trace import LinkTrace
 from intradp_ros.planning.baselines import LOSS
 from intradp_ros.planning.book import ScheduleBook
@@ -27,8 +28,6 @@ from intradp_ros.planning.judge import Judge
 from intradp_ros.planning.make_book import Setting
 
 Floats = npt.NDArray[np.float64]
-#: Fewer bytes tell nothing of the link's rate.
-TELLING_BYTES = 4096
 #: Rates (Mbit/s) at which schedules are judged; in between, latencies are interpolated.
 RATES: Floats = np.geomspace(0.5, 800.0, 96)
 _MBPS = 125e3  # bytes per second

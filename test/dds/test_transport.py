@@ -12,6 +12,7 @@ import sys
 import pytest
 
 from intradp_ros.dds.transport import (
+    AUTO,
     buffer_problem,
     find_transport,
     profile_path,
@@ -19,6 +20,8 @@ from intradp_ros.dds.transport import (
     transport_in_use,
     TransportError,
     TRANSPORTS,
+    usable_environment,
+    VARIABLE,
 )
 
 _START_NODE = """
@@ -83,3 +86,14 @@ def test_unknown_names_are_refused() -> None:
     """The error lists what there is."""
     with pytest.raises(ValueError, match='udp, large_data, default'):
         transport_environment('carrier pigeon')
+
+
+def test_the_best_transport_that_works_is_found(limits: Path, tmp_path: Path) -> None:
+    variables, reason = usable_environment(AUTO, {}, limits)
+    assert variables == transport_environment('udp', {}, limits) and 'rmem_max' in reason
+    assert usable_environment('udp', {}, limits) == (variables, '')
+    with pytest.raises(TransportError, match='rmem_max'):
+        usable_environment('large_data', {}, limits)
+    unlimited = tmp_path / 'unlimited'
+    variables, reason = usable_environment(AUTO, {}, unlimited)
+    assert variables[VARIABLE] == 'large_data' and not reason

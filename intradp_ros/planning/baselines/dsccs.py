@@ -105,4 +105,3 @@ def min_cut(cost: CostModel, link: LinkModel, *, returns: bool = False,
 def _seconds(cost: CostModel, value: int, rate: float, link: LinkModel) -> float:
     nbytes = crossing_bytes(cost, value, cost.split.rows[value])
     return nbytes / rate + link.overhead + link.delay
-
