@@ -22,11 +22,14 @@ from intradp_ros.graph.serialise import save_graph
 from intradp_ros.link.trace import constant, LinkTrace, read_trace
 from intradp_ros.planning.schedule import ROBOT, SERVER
 from intradp_ros.profiling.recorded import profile_from_recording, read_recording
+from intradp_ros.report.statements import outage_sentence
 from intradp_ros.testbed.case import CaseRun, SEEN
 from intradp_ros.testbed.devices import as_emulated
 from intradp_ros.testbed.exactness import BUDGET
+from intradp_ros.testbed.outage_run import check_outages, run_outages
 from intradp_ros.testbed.trial import load_seen, Phase, Trial
 
+BOOK = 'book.json'
 DESCRIPTION = f"""\
 Measure what each system makes of a model on a robot, a server and a link that are not here.
 
@@ -43,7 +46,7 @@ examples:
   intradp profile mymodel:make --input 1x3x480x640 -o robot.json     (on the robot)
   intradp profile mymodel:make --input 1x3x480x640 -o server.json    (on the server)
   intradp bench mymodel:make --input 1x3x480x640 --robot-profile robot.json \\
-      --server-profile server.json --link wifi.csv --seconds 60"""
+      --server-profile server.json --link wifi.csv --seconds 60 --outages 0.5 2 10"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,6 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--seconds', type=float, default=20.0,
                         help='how long each system runs, from the beginning of the trace '
                              '(default %(default)g)')
+    parser.add_argument('--outages', nargs='+', type=float, default=[], metavar='SECONDS',
+                        help='afterwards let the link fail for these times, one after the other, '
+                             'while the model is shared, and tell what that did')
     parser.add_argument('--check', type=float, default=BUDGET, metavar='SECONDS',
                         help='how long to check afterwards, on real values, that the schedules '
                              'that ran are exact (default %(default)g)')
@@ -92,8 +98,7 @@ def _is_number(text: str) -> bool:
 
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
-    if not args.seconds > 0:
-        raise CommandError(f'--seconds must be above 0, got {args.seconds:g}')
+    _check(args)
     with output(args.json) as out:
         subject = load_subject(args, out)
         args.out.mkdir(parents=True, exist_ok=True)
@@ -103,15 +108,28 @@ def run(args: argparse.Namespace) -> int:
         try:
             with out.progress('running') as advance:
                 report = case.measure(args.transport, _counting(advance, len(args.systems)))
+            if args.outages:
+                with out.status('running while the link fails'):
+                    report = run_outages(case, report, args.out / BOOK, args.outages,
+                                         args.transport, lambda _: None)
         except (ChildError, NetworkError) as error:
             raise CommandError(str(error)) from error
         with out.status('checking that what ran is exact'):
             report = case.check(report, load_seen(args.out / SEEN), args.check)
         case.page()
-        out.show(_table(subject.name, report['systems']),
+        out.show(_table(subject.name, report['systems']), *_outages(report),
                  f'Wrote {args.out}/report.html, report.json and trace.png')
         out.result(report)
     return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    if not args.seconds > 0:
+        raise CommandError(f'--seconds must be above 0, got {args.seconds:g}')
+    try:
+        check_outages(args.outages)
+    except ValueError as error:
+        raise CommandError(f'--outages: {error}') from error
 
 
 def _counting(advance: Advance, count: int) -> Callable[[str], None]:
@@ -158,7 +176,7 @@ def _profile(args: argparse.Namespace, side: str, subject: Subject) -> Any:
 
 def _trial(args: argparse.Namespace, plan: Plan) -> Trial:
     """Write what the processes need, and say what they shall do."""
-    archive, book = args.out / 'model.graph', args.out / 'book.json'
+    archive, book = args.out / 'model.graph', args.out / BOOK
     save_graph(plan.subject.graph, archive)
     plan.book.save(book)
     phases = tuple(Phase(name, str(book.resolve()), SYSTEMS[name], args.seconds)
@@ -180,3 +198,18 @@ def _table(name: str, rows: Mapping[str, Mapping[str, Any]]) -> Any:
             percent(row['waiting_share']), size(row['bytes_up']), size(row['bytes_down']),
             f'{row["energy_j"]:.2f}', style='bold' if system == best else None)
     return result
+
+
+def _outages(report: Mapping[str, Any]) -> list[Any]:
+    """Return a table of what outages did, and the sentence; nothing if there were none."""
+    if 'outages' not in report:
+        return []
+    found = report['outages']
+    result = table(f'shared, while the link of {found["mbps"]:.3g} Mbit/s '
+                   f'({found["transport"]}) fails', 'link off s', 'frames', 'longest ms',
+                   'at most', 'shared again after s', 'missed')
+    for row in found['rows']:
+        back = '-' if row['back_s'] is None else f'{row["back_s"]:.2f}'
+        result.add_row(f'{row["seconds"]:g}', str(row['frames']), f'{row["worst_ms"]:.0f}',
+                       f'{found["limit_ms"]:.0f}', back, ', '.join(row['missed']) or 'nothing')
+    return [result, outage_sentence(found)]

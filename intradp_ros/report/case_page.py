@@ -11,10 +11,23 @@ from typing import Any
 from intradp_ros.report.book_plot import book_figure, Curve
 from intradp_ros.report.page import difference_text, render, size_text
 from intradp_ros.report.spans import SpanLike
-from intradp_ros.report.statements import headline, milliseconds, remarks
+from intradp_ros.report.statements import headline, milliseconds, outage_sentence, remarks
 from intradp_ros.report.svg import inline_svg
 from intradp_ros.report.timeline import timeline_figure, totals
 from intradp_ros.report.trace_plot import trace_figure
+
+
+@dataclass(frozen=True)
+class OutageFacts:
+    """
+    What outages did: figures of `testbed.outages.outage_figures`, and curves over seconds.
+
+    `latencies` are points of (seconds, ms) by system, `link` those of (seconds, Mbit/s).
+    """
+
+    figures: Mapping[str, Any]
+    latencies: Mapping[str, Curve]
+    link: Curve
 
 
 @dataclass(frozen=True)
@@ -28,7 +41,8 @@ class CaseFacts:
     the lower bound as ``bound``; `bound_ms` its mean over the run.
     `timelines` are the spans of a typical inference of each system,
     `exactness` what `testbed.exactness` found.  `measured` are terms and
-    texts that say how; `home` is the address of the page of all cases.
+    texts that say how; `home` is the address of the page of all cases;
+    `outages` tell of a run whose link failed, if there was one.
     """
 
     title: str
@@ -43,6 +57,7 @@ class CaseFacts:
     exactness: Mapping[str, Any] = field(default_factory=dict)
     power: str = ''
     home: str = ''
+    outages: OutageFacts | None = None
 
 
 def case_page(facts: CaseFacts) -> str:
@@ -63,7 +78,8 @@ def case_page(facts: CaseFacts) -> str:
         systems=facts.systems, bound_ms=facts.bound_ms, power=facts.power,
         slowest=max(row['mean_ms'] for row in facts.systems.values()),
         trace=_trace(facts), book=_book(facts), timelines=_timelines(facts),
-        exactness=_exactness(facts.exactness), measured=facts.measured)
+        exactness=_exactness(facts.exactness), outages=_outages(facts.outages),
+        measured=facts.measured)
 
 
 def _trace(facts: CaseFacts) -> str:
@@ -94,6 +110,16 @@ def _exactness(found: Mapping[str, Any]) -> dict[str, Any]:
     if not found:
         return {}
     return {'systems': found['systems'], 'sentence': exactness_sentence(found)}
+
+
+def _outages(facts: OutageFacts | None) -> dict[str, Any]:
+    """Return figures of outages with a picture, and the sentence that answers the question."""
+    if facts is None:
+        return {}
+    picture = inline_svg(
+        trace_figure(facts.link, facts.latencies, 'while the link fails'),
+        'Bandwidth of a link that fails, and latency of every inference over time')
+    return {**facts.figures, 'sentence': outage_sentence(facts.figures), 'picture': picture}
 
 
 def exactness_sentence(found: Mapping[str, Any]) -> str:

@@ -108,6 +108,27 @@ def _prediction(ours: Mapping[str, Any]) -> list[str]:
             'predicted (median): the link or the devices were not what was planned for.']
 
 
+def outage_sentence(found: Mapping[str, Any]) -> str:
+    """Say whether frames were answered while the link failed, and sharing came back after it."""
+    if not found['shared']:
+        return (f'At {found["mbps"]:.3g} Mbit/s the robot shared nothing, so that outages change '
+                'nothing.')
+    rows = found['rows']
+    missed = sum(bool(row['missed']) for row in rows)
+    answer = f'As wanted, in {_count(len(rows))}' if not missed else \
+        f'Not as wanted in {missed} of {_count(len(rows))}'
+    worst = milliseconds(max(row['worst_ms'] for row in rows))
+    back = [row['back_s'] for row in rows if row['back_s'] is not None]
+    again = f', sharing began again within {max(back):.2g} s of its return' if back else ''
+    return (f'{answer}: all {found["frames"]} inferences had their result, the longest while the '
+            f'link was off took {worst} (at most {milliseconds(found["limit_ms"])} wanted)'
+            f'{again}.')
+
+
+def _count(outages: int) -> str:
+    return f'{outages} outage' if outages == 1 else f'{outages} outages'
+
+
 def _recovery(ours: Mapping[str, Any]) -> list[str]:
     if not ours['recovered']:
         return []

@@ -6,9 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from intradp_ros.link.trace import LinkTrace
 from intradp_ros.testbed.trial import Seen
+
+#: What is wanted: an inference takes no longer than so many times the robot alone and one
+#: timeout, and the next one that is shared begins so many seconds after the link's return.
+TIMES_ALONE, BACK_WITHIN = 1.1, 1.0
 
 
 @dataclass(frozen=True)
@@ -27,14 +32,31 @@ class Outage:
     worst: float
     back: float | None
 
+    def missed(self, limit: float) -> list[str]:
+        """Return in words what is not as wanted; nothing may take longer than `limit`."""
+        found = []
+        if self.worst > limit:
+            found.append('took too long')
+        if self.back is None:
+            found.append('did not share again')
+        elif self.back > BACK_WITHIN:
+            found.append('shared again late')
+        return found
+
 
 def with_outages(mbps: float, outages: Sequence[float], between: float) -> LinkTrace:
-    """Return a trace of one rate that is interrupted for some times, after `between` seconds."""
+    """
+    Return a trace of one rate that is interrupted for some times, after `between` seconds.
+
+    It says when the link is there for `between` seconds after the last one, too.
+    """
     pairs, now = [(0.0, mbps)], 0.0
     for seconds in outages:
-        pairs += [(now + between, 0.0), (now + between + seconds, mbps)]
+        # Rounded, so that a time that is a tenth of a second meets a step of the replay.
+        pairs += [(round(now + between, 6), 0.0), (round(now + between + seconds, 6), mbps)]
         now += between + seconds
-    return LinkTrace(*(tuple(column) for column in zip(*pairs, (now + between, mbps))))
+    return LinkTrace(*(tuple(column) for column in
+                       zip(*pairs, (round(now + between, 6), mbps))))
 
 
 def spans(trace: LinkTrace, seconds: float) -> Iterator[tuple[float, float]]:
@@ -61,3 +83,27 @@ def outages(seen: Seen, trace: LinkTrace) -> list[Outage]:
         found.append(Outage(begin, end, len(during), max(during, default=0.0),
                             min(back, default=None)))
     return found
+
+
+def outage_figures(seen: Seen, trace: LinkTrace, alone: float, timeout: float) -> dict[str, Any]:
+    """
+    Return what outages did, in ms and seconds, beside what is wanted.
+
+    Parameters
+    ----------
+    seen, trace :
+        What ran, and on which link; they began together.
+    alone :
+        Seconds that the robot takes for an inference by itself.
+    timeout :
+        Seconds of silence after which it goes on by itself.
+
+    """
+    limit = TIMES_ALONE * alone + timeout
+    return {
+        'mbps': max(trace.mbps), 'alone_ms': 1e3 * alone, 'timeout_ms': 1e3 * timeout,
+        'limit_ms': 1e3 * limit, 'back_within_s': BACK_WITHIN, 'frames': len(seen.at),
+        'shared': sum(seen.shared), 'recovered': sum(seen.recovered),
+        'rows': [{'begin_s': o.begin, 'seconds': o.end - o.begin, 'frames': o.frames,
+                  'worst_ms': 1e3 * o.worst, 'back_s': o.back, 'missed': o.missed(limit)}
+                 for o in outages(seen, trace)]}

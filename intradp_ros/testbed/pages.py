@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 import json
 from pathlib import Path
 import platform
@@ -18,11 +19,13 @@ from intradp_ros.link.trace import LinkTrace, read_trace
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.report.book_plot import Curve
-from intradp_ros.report.case_page import case_page, CaseFacts
+from intradp_ros.report.case_page import case_page, CaseFacts, OutageFacts
 from intradp_ros.testbed.traces import mean_over
 from intradp_ros.testbed.trial import load_seen, Seen, Trial
 
 PAGE = 'report.html'
+#: Folder of a run whose link fails (`outage_run.py`), in that of the case.
+OUTAGES = 'outages'
 
 
 def write_case_page(folder: Path, title: str, home: str = '') -> Path:
@@ -33,7 +36,8 @@ def write_case_page(folder: Path, title: str, home: str = '') -> Path:
     ----------
     folder :
         Has ``report.json``, ``trial.json``, ``seen.json`` and ``trace.csv``, and what the
-        trial names: books and profiles.
+        trial names: books and profiles.  If the report tells of outages, ``outages`` holds
+        ``seen.json`` and ``trace.csv`` of that run.
     title :
         Says what ran.
     home :
@@ -48,10 +52,17 @@ def write_case_page(folder: Path, title: str, home: str = '') -> Path:
     report = json.loads((folder / 'report.json').read_text())
     trial = Trial.load(folder / 'trial.json')
     path = folder / PAGE
-    path.write_text(case_page(case_facts(
-        report, trial, load_seen(folder / 'seen.json'), read_trace(folder / 'trace.csv'), title,
-        home)))
+    facts = case_facts(report, trial, load_seen(folder / 'seen.json'),
+                       read_trace(folder / 'trace.csv'), title, home)
+    if OUTAGES in report:
+        facts = replace(facts, outages=_outage_facts(report[OUTAGES], folder / OUTAGES))
+    path.write_text(case_page(facts))
     return path
+
+
+def _outage_facts(figures: Mapping[str, Any], folder: Path) -> OutageFacts:
+    seen, trace = load_seen(folder / 'seen.json'), read_trace(folder / 'trace.csv')
+    return OutageFacts(figures, _latencies(seen), list(trace))
 
 
 def case_facts(report: Mapping[str, Any], trial: Trial, seen: Sequence[Seen], trace: LinkTrace,
@@ -64,13 +75,17 @@ def case_facts(report: Mapping[str, Any], trial: Trial, seen: Sequence[Seen], tr
                 for side, path in trial.profiles.items()}
     return CaseFacts(
         title, _subtitle(profiles, link), report['systems'],
-        {s.system: [(t, 1e3 * latency) for t, latency in zip(s.at, s.latency)] for s in seen},
+        _latencies(seen),
         link, {**_predicted(trial), **({'bound': bounds} if bounds else {})},
         {s.system: [Event.from_list(event) for event in s.timeline] for s in seen},
         measured(report, trial, profiles, link),
         mean_over(_shown(trace, seconds), sorted(bounds)) if bounds else None,
         report.get('exactness') or {}, profiles['robot'].power.source.removeprefix('modelled: '),
         home)
+
+
+def _latencies(seen: Sequence[Seen]) -> dict[str, Curve]:
+    return {s.system: [(t, 1e3 * latency) for t, latency in zip(s.at, s.latency)] for s in seen}
 
 
 def _shown(trace: LinkTrace, seconds: float) -> LinkTrace:

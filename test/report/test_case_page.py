@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from intradp_ros.execution.timeline import Event
-from intradp_ros.report.case_page import case_page, CaseFacts, exactness_sentence
+from intradp_ros.report.case_page import case_page, CaseFacts, exactness_sentence, OutageFacts
+from intradp_ros.report.statements import outage_sentence
 
 NAME = 'nets:make <script>alert("1")</script> & co'
 
@@ -123,6 +124,29 @@ def test_what_is_wrong_is_said() -> None:
 def test_a_case_without_checks_does_not_claim_any() -> None:
     text = Reader(case_page(replace(FACTS, exactness={}, bound_ms=None, home=''))).text
     assert 'This was not checked in this run.' in text and 'times bound' not in text
+
+
+OUTAGES: dict[str, Any] = {
+    'mbps': 20.0, 'alone_ms': 80.0, 'timeout_ms': 300.0, 'limit_ms': 388.0, 'back_within_s': 1.0,
+    'frames': 50, 'shared': 40, 'recovered': 2, 'transport': 'udp <x>', 'rows': [
+        {'begin_s': 3.0, 'seconds': 0.5, 'frames': 2, 'worst_ms': 350.0, 'back_s': 0.12,
+         'missed': []},
+        {'begin_s': 6.5, 'seconds': 2.0, 'frames': 9, 'worst_ms': 500.0, 'back_s': None,
+         'missed': ['took too long', 'did not share again']}]}
+
+
+def test_outages_are_told_with_what_was_missed() -> None:
+    facts = OutageFacts(OUTAGES, {'shared': [(0.0, 41.0)]}, [(0.0, 20.0), (3.0, 0.0)])
+    reader = Reader(case_page(replace(FACTS, outages=facts)))
+    text = ' '.join(reader.text.split())
+    assert 'Not as wanted in 1 of 2 outages: all 50 inferences had their result' in text
+    assert 'took 500 ms (at most 388 ms wanted), sharing began again within 0.12 s' in text
+    assert 'took too long, did not share again' in text and 'udp <x>' in text
+    assert reader.tags.count('svg') == 5
+
+
+def test_outages_of_what_is_never_shared_say_nothing() -> None:
+    assert 'outages change nothing' in outage_sentence({**OUTAGES, 'shared': 0})
 
 
 def test_a_case_without_systems_is_refused() -> None:
