@@ -17,7 +17,7 @@ from intradp_ros.operators.flops import operator_flops
 from intradp_ros.operators.local_operator import Kind, LocalOperator, SplitGraph
 from intradp_ros.operators.region import Region
 
-_TOLERANCES = {torch.float64: 1e-9}
+_TOLERANCES = {torch.float64: 1e-9, torch.complex128: 1e-9}
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,13 +174,20 @@ def _joined(
 
 def output_error(name: str, given: torch.Tensor, expected: torch.Tensor) -> OutputError:
     """Compare an output; equal infinities and two NaN count as equal."""
+    dtype = expected.dtype
+    given, expected = in_reals(given), in_reals(expected)
     exact = expected.double()
     difference = (given.double() - exact).abs()
     same = (given == expected) | (given.isnan() & expected.isnan())
     difference = difference.masked_fill(same, 0.0).nan_to_num(nan=float('inf'))
     spread = _spread(exact[exact.isfinite()])
     absolute = difference.max().item() if difference.numel() else 0.0
-    return OutputError(name, expected.dtype, absolute, spread)
+    return OutputError(name, dtype, absolute, spread)
+
+
+def in_reals(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a complex tensor as real and imaginary parts, another one as it is."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 def _spread(finite: torch.Tensor) -> float:

@@ -4,7 +4,7 @@
 """Running a graph whole as an inference does, operator by operator, with a clock."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 import time
 from typing import Any
@@ -24,17 +24,23 @@ class BoundOperator:
     An operator ready to run whole.
 
     `free` are the values that nobody reads after it; `overwrites` tells
-    that it writes over its first input, as it does in an inference.
+    that it writes over its first input, as it does in an inference.  `partly`
+    names inputs of which even all of its rows need some rows only (what a
+    crop leaves): position, dimension and rows.
     """
 
     local: LocalOperator
     kernel: Kernel
     free: tuple[int, ...]
     overwrites: bool
+    partly: tuple[tuple[int, int, Region], ...] = ()
 
     def inputs(self, values: Values) -> list[torch.Tensor]:
-        """Return the tensors it reads."""
-        return [values[v] for v in self.local.operator.inputs]
+        """Return the tensors it reads, no rows among them that its kernel is not made for."""
+        tensors = [values[v] for v in self.local.operator.inputs]
+        for k, dim, need in self.partly:
+            tensors[k] = tensors[k].narrow(dim, need.start, need.rows)
+        return tensors
 
     def finish(self, result: Any, values: Values) -> None:
         """Store its results, and let go of what nobody reads any more."""
@@ -72,8 +78,16 @@ def bind_whole(split: SplitGraph) -> tuple[BoundOperator, ...]:
         free = tuple({v for v in inputs if last.get(v) == op.operator.id})
         overwrites = op.operator.id in may and inputs[0] in free
         kernel = bind(split, op, Region(0, op.rows), overwrites)
-        bound.append(BoundOperator(op, kernel, free, overwrites))
+        bound.append(BoundOperator(op, kernel, free, overwrites, tuple(_partly(split, op))))
     return tuple(bound)
+
+
+def _partly(split: SplitGraph, op: LocalOperator) -> Iterator[tuple[int, int, Region]]:
+    for k, (value, row_map) in enumerate(zip(op.operator.inputs, op.maps)):
+        dim, need = split.dims[value], row_map(Region(0, op.rows))
+        if dim is not None and value not in split.folded and need \
+                and need != split.whole(value):
+            yield k, dim, need
 
 
 def run_timed(split: SplitGraph, bound: Sequence[BoundOperator], inputs: Sequence[torch.Tensor],

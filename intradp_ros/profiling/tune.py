@@ -20,6 +20,7 @@ import torch
 from intradp_ros.operators.local_operator import SplitGraph
 from intradp_ros.operators.tuning import tuned, Tuning, UNTUNED
 from intradp_ros.operators.variants import CHANNELS_LAST, PACKED, PLAIN, SEPARABLE, variants_of
+from intradp_ros.operators.verify import in_reals
 from intradp_ros.profiling.rounds import bind_whole, BoundOperator, run_timed, Values
 
 SECONDS, ROUNDS = 2.0, (2, 6)  # of plain runs in each phase; at least and at most so many
@@ -145,7 +146,7 @@ def _alike(got: Values, wanted: Values) -> bool:
 
 def _differing(got: torch.Tensor, wanted: torch.Tensor) -> float:
     """Return the share of elements that differ by more than rounding."""
-    got, wanted = got.double(), wanted.double()
+    got, wanted = in_reals(got).double(), in_reals(wanted).double()
     finite = wanted[wanted.isfinite()]
     spread = (finite.max() - finite.min()).item() if finite.numel() else 0.0
     same = torch.isclose(got, wanted, rtol=0.0, atol=_ROUNDING * spread, equal_nan=True)

@@ -108,3 +108,12 @@ def test_constant_output_must_be_met_exactly() -> None:
     expected = torch.ones(3)
     assert output_error('y', expected.clone(), expected).exact
     assert not output_error('y', expected + 1e-6, expected).exact
+
+
+def test_both_parts_of_a_complex_number_count() -> None:
+    expected = torch.tensor([1 + 2j, 3 - 1j, 2j]).conj()
+    assert output_error('y', expected.clone(), expected).absolute == 0.0
+    for wrong in (1e-2, 1e-2j):
+        error = output_error('y', expected + wrong, expected)
+        assert error.absolute == pytest.approx(1e-2, rel=1e-2) and not error.exact
+        assert error.dtype == torch.complex64

@@ -120,3 +120,26 @@ def test_old_profiles_on_disk_are_measured_anew(tmp_path: Path) -> None:
     path.write_text(json.dumps(old))
     again = measure_profile(model.split, [source], budget=0.05)
     assert cached_profile(model.digest, 2, lambda: again, tmp_path) == again
+
+
+class Crops(nn.Module):
+    """Reads some rows of what it has, as networks do that crop what they skip."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter = nn.Conv2d(3, 4, 3)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = self.enter(x)
+        return torch.cat([y[:, :, 5:], F.relu(y[:, :, :-5])], 1), y[:, :, 7]
+
+
+def test_kernels_of_a_whole_graph_get_the_rows_that_they_are_made_for() -> None:
+    torch.manual_seed(0)
+    network, source = Crops().eval(), torch.randn(1, 3, 20, 12)
+    model = share_module(network, (source,), 2)
+    with torch.inference_mode():
+        for got, wanted in zip(whole(model, source), network(source), strict=True):
+            torch.testing.assert_close(got, wanted)
+    profile = measure_profile(model.split, [source], budget=0.0)
+    assert len(profile.timings) == len(model.split.operators)
