@@ -18,6 +18,11 @@ from intradp_ros.operators.split_graph import split_graph
 from intradp_ros.operators.tuning import tuned, Tuning, UNTUNED
 
 
+
+_AS_GRAPH = ('export', 'trace')
+"""Ways to capture a model so that two machines can tell that they have the same one."""
+
+
 @dataclass(frozen=True)
 class SharedModel:
     """
@@ -48,7 +53,18 @@ class SharedModel:
 
 
 def share_graph(graph: OperatorGraph, axis: int | None = None) -> SharedModel:
-    """Make an operator graph ready for sharing."""
+    """
+    Make an operator graph ready for sharing.
+
+    Raises
+    ------
+    ValueError
+        If it has no operators, or cannot be split along `axis`.
+
+    """
+    if not graph.operators:
+        raise ValueError(f'{graph.name} computes nothing (its results are inputs or constants): '
+                         'there is nothing to share')
     return SharedModel(split_graph(graph, axis), digest(graph))
 
 
@@ -60,9 +76,9 @@ def share_module(module: torch.nn.Module, example: Sequence[torch.Tensor],
     Raises
     ------
     CaptureError
-        If the module cannot be captured.
+        If the module cannot be captured as a graph of operators.
     ValueError
-        If it cannot be split along `axis`.
+        If it computes nothing, or cannot be split along `axis`.
 
     """
-    return share_graph(capture(module, tuple(example), **kwargs), axis)
+    return share_graph(capture(module, tuple(example), methods=_AS_GRAPH, **kwargs), axis)

@@ -21,6 +21,8 @@ from intradp_ros.graph.operator_graph import (
 from intradp_ros.graph.trees import check_tree
 
 _TARGET = re.compile(r'(aten|torchvision)(\.[A-Za-z_][A-Za-z0-9_]*){2}')
+_OF_PYTHON = re.compile(r'aten\.__(and|or|xor|lshift|rshift)__\.(Tensor|Scalar)')
+"""The operators that ATen names as Python does; no other such name is looked up."""
 _FORBIDDEN = {'aten.from_file.default'}
 """Functional operators that touch more than their arguments."""
 
@@ -60,7 +62,8 @@ def check_target(operator: Operator) -> None:
 
     """
     target, where = operator.target, f'operator {operator.name!r}'
-    if not _TARGET.fullmatch(target) or '.__' in target or target in _FORBIDDEN:
+    private = '.__' in target and not _OF_PYTHON.fullmatch(target)
+    if not _TARGET.fullmatch(target) or private or target in _FORBIDDEN:
         raise GraphFormatError(f'{where} calls {target!r}, which is not allowed')
     try:
         function = resolve_target(target)

@@ -92,8 +92,12 @@ class FlatModel(nn.Module):
 
 def _positional_names(model: nn.Module) -> list[str]:
     """Return the names of the parameters of ``forward`` as far as they take one argument each."""
+    try:
+        signature = inspect.signature(model.forward)
+    except ValueError:  # code of TorchScript has none
+        return []
     names = []
-    for parameter in inspect.signature(model.forward).parameters.values():
+    for parameter in signature.parameters.values():
         if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
             break
         names.append(parameter.name)

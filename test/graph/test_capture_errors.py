@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.errors import CaptureError
+from intradp_ros.graph.interpreter import run_graph
 
 X = torch.tensor([1.0, 2.0])
 
@@ -219,3 +220,10 @@ def test_silence(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(CaptureError):
         capture(Inner(), X, methods=('export', 'trace'))
     assert capfd.readouterr() == ('', '')
+
+
+def test_traced_code_has_no_names_for_its_inputs() -> None:
+    traced = torch.jit.trace(nn.Sequential(nn.Linear(2, 3), nn.ReLU()).eval(), X)
+    torch.testing.assert_close(run_graph(capture(traced, X), [X])[0], traced(X))
+    with pytest.raises(CaptureError, match='argument 0: float32.3.'):
+        capture(traced, torch.zeros(3))

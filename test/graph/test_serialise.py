@@ -22,6 +22,7 @@ from torch import nn
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.encoding import decode, encode
 from intradp_ros.graph.errors import GraphFormatError
+from intradp_ros.graph.interpreter import run_graph
 from intradp_ros.graph.operator_graph import OperatorGraph, ParameterRef, ValueRef
 from intradp_ros.graph.serialise import graph_from_json, graph_to_json, load_graph, save_graph
 
@@ -145,6 +146,8 @@ def leaf_tree(**changes: Any) -> str:
     (operator(0, target='os.system.default'), 'which is not allowed'),
     (operator(0, target='aten.__class__.default'), 'which is not allowed'),
     (operator(0, target='aten.conv2d.__call__'), 'which is not allowed'),
+    (operator(0, target='aten.__and__.__call__'), 'which is not allowed'),
+    (operator(0, target='aten.__iand__.Scalar'), 'which is not allowed'),
     (operator(0, target='aten.conv2d.default.extra'), 'which is not allowed'),
     (operator(0, target='aten.from_file.default'), 'which is not allowed'),
     (operator(0, target='module'), 'which is not allowed'),
@@ -315,3 +318,13 @@ def test_parameters_that_are_views_of_each_other_can_be_saved(tmp_path: Path) ->
     save_graph(graph, tmp_path / 'graph.zip')
     loaded = load_graph(tmp_path / 'graph.zip')
     assert torch.equal(loaded.parameters['row'], loaded.parameters['all'][1])
+
+
+def test_operators_with_names_as_in_python_are_kept() -> None:
+    class Bits(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return ((x << 1) | 1) & 6 ^ (x >> 2)
+
+    x = torch.arange(8)
+    graph = graph_from_json(graph_to_json(capture(Bits(), x)))
+    assert torch.equal(run_graph(graph, [x])[0], Bits()(x))
