@@ -9,15 +9,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from intradp_ros.cli.emulated_link import add_emulated_link, link_settings, planned_delay
 from intradp_ros.cli.errors import CommandError
 from intradp_ros.cli.output import add_json, Advance, Output, output, percent, size, table
-from intradp_ros.cli.plan_model import add_link
 from intradp_ros.cli.planning import Grid, make_plan, Plan, SYSTEMS
 from intradp_ros.cli.profiles import read_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.dds.transport import AUTO, CHOICES
 from intradp_ros.emulation.network import NetworkError
 from intradp_ros.emulation.processes import ChildError
+from intradp_ros.emulation.settings import LinkSettings, SHARED
 from intradp_ros.graph.serialise import save_graph
 from intradp_ros.link.trace import constant, LinkTrace, read_trace
 from intradp_ros.planning.schedule import ROBOT, SERVER
@@ -62,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--link', required=True, type=link, metavar='TRACE.csv|MBPS',
                         help='a trace with the columns t_seconds and Mbps, replayed in its '
                              'order, or a rate that does not change')
-    add_link(parser, delay=1.0, overhead=0.5)
+    add_emulated_link(parser)
     parser.add_argument('--systems', nargs='+', choices=list(SYSTEMS), default=list(SYSTEMS),
                         help='which to compare (default: all)')
     parser.add_argument('--seconds', type=float, default=20.0,
@@ -100,11 +101,12 @@ def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
     _check(args)
     with output(args.json) as out:
+        settings = link_settings(args)
         subject = load_subject(args, out)
         args.out.mkdir(parents=True, exist_ok=True)
-        plan = _plan(args, subject, out)
+        plan = _plan(args, settings, subject, out)
         case = CaseRun(args.out, subject.name, _trial(args, plan), args.link, args.seconds,
-                       plan.book.bounds)
+                       plan.book.bounds, settings)
         try:
             with out.progress('running') as advance:
                 report = case.measure(args.transport, _counting(advance, len(args.systems)))
@@ -126,6 +128,8 @@ def run(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> None:
     if not args.seconds > 0:
         raise CommandError(f'--seconds must be above 0, got {args.seconds:g}')
+    if not max(args.link.mbps) > 0:
+        raise CommandError('the link never carries anything: every rate is 0')
     try:
         check_outages(args.outages)
     except ValueError as error:
@@ -143,19 +147,20 @@ def _counting(advance: Advance, count: int) -> Callable[[str], None]:
     return notify
 
 
-def _plan(args: argparse.Namespace, subject: Subject, out: Output) -> Plan:
+def _plan(args: argparse.Namespace, settings: LinkSettings, subject: Subject, out: Output,
+          ) -> Plan:
     """Plan for the bandwidths of the trace."""
     profiles = {side: as_emulated(_profile(args, side, subject))
                 for side in (ROBOT, SERVER)}
     for side, profile in profiles.items():
         (args.out / f'{side}.json').write_text(profile.to_json())
     rates = [mbps for mbps in args.link.mbps if mbps > 0]
-    if not rates:
-        raise CommandError('the link never carries anything: every rate is 0')
-    low, high = 0.7 * min(rates), max(rates)
-    points = 4 if high < 2 * low else 16
-    return make_plan(subject, profiles, Grid(low, high, points), out, delay=args.delay / 1e3,
-                     overhead=args.overhead / 1e3, seed=args.seed)
+    # Where packets take long or are lost, transports begin slowly, and so do measured rates.
+    low, high = (0.1 if settings.uneven else 0.7) * min(rates), max(rates)
+    points = 16 if high >= 1.4 * min(rates) else 8 if settings.uneven else 4
+    return make_plan(subject, profiles, Grid(low, high, points), out,
+                     delay=planned_delay(args), overhead=args.overhead / 1e3,
+                     seed=args.seed, shared_air=args.medium == SHARED)
 
 
 def _profile(args: argparse.Namespace, side: str, subject: Subject) -> Any:

@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from intradp_ros.emulation.settings import LinkSettings
 from intradp_ros.link.trace import LinkTrace
 from intradp_ros.report.tables import write_json
 from intradp_ros.report.trace_plot import draw_trace
@@ -27,7 +28,8 @@ class CaseRun:
     """
     What is run in a folder, and what its report says of it.
 
-    `bounds` are pairs of Mbit/s and seconds below which no schedule can be.
+    `bounds` are pairs of Mbit/s and seconds below which no schedule can be;
+    `link` is what the link is like besides its rate, which is the trace's.
     """
 
     folder: Path
@@ -36,6 +38,7 @@ class CaseRun:
     trace: LinkTrace
     seconds: float
     bounds: Sequence[tuple[float, float]]
+    link: LinkSettings = field(default_factory=LinkSettings)
 
     def measure(self, transport: str, notify: Notify) -> dict[str, Any]:
         """
@@ -49,10 +52,11 @@ class CaseRun:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         write_trace(self.trace, self.folder / TRACE)
-        with place(self.folder, transport) as where:
+        with place(self.folder, transport, self.link) as where:
             seen = run_trial(where, self.trial, self.folder / 'trial.json', self.trace, notify)
         report = {
             'model': self.title, 'link_seconds': self.seconds, 'transport': where.transport,
+            'link': asdict(self.link),
             'devices': 'emulated from profiles', 'systems': {s.system: figures(s) for s in seen},
             'bounds_ms': [[mbps, 1e3 * bound] for mbps, bound in self.bounds]}
         write_json(self.folder / REPORT, report)

@@ -14,10 +14,12 @@ from intradp_ros.dds.transport import AUTO, usable_environment, VARIABLE
 from intradp_ros.emulation.network import shaped_link, ShapedLink
 from intradp_ros.emulation.processes import Child, Command, module_arguments, starter
 from intradp_ros.emulation.replay import replaying
+from intradp_ros.emulation.settings import LinkSettings
 from intradp_ros.link.trace import LinkTrace
 from intradp_ros.testbed.trial import load_seen, Seen, Trial
 
 START_TIMEOUT, PHASE_TIMEOUT = 300.0, 900.0
+_PLAIN = LinkSettings()
 Notify = Callable[[str], None]
 
 
@@ -40,9 +42,11 @@ class Place:
 
 
 @contextmanager
-def place(folder: Path, transport: str = AUTO) -> Iterator[Place]:
+def place(folder: Path, transport: str = AUTO, link: LinkSettings = _PLAIN) -> Iterator[Place]:
     """
     Provide link and starter; whatever runs at the end is ended.
+
+    The link's rate is set by each trial.
 
     Raises
     ------
@@ -52,8 +56,8 @@ def place(folder: Path, transport: str = AUTO) -> Iterator[Place]:
     """
     variables, _ = usable_environment(transport)
     environment = {'RMW_IMPLEMENTATION': 'rmw_fastrtps_cpp', **variables}
-    with shaped_link(100.0, 'intradp-bench') as link, starter(folder / 'logs') as start:
-        yield Place(link, start, environment, variables[VARIABLE])
+    with shaped_link(link, 'intradp-bench') as shaped, starter(folder / 'logs') as start:
+        yield Place(shaped, start, environment, variables[VARIABLE])
 
 
 def run_trial(where: Place, trial: Trial, path: Path, trace: LinkTrace, notify: Notify,

@@ -63,7 +63,7 @@ def run_outages(case: CaseRun, report: dict[str, Any], book: Path, seconds: Sequ
     phase = Phase(SHARED, str(book.resolve()), LOSS, trace.times[-1])
     trial = replace(case.trial, phases=(phase,), output=str((folder / SEEN).resolve()),
                     patience={})
-    with place(folder, transport) as where:
+    with place(folder, transport, case.link) as where:
         (seen,) = run_trial(where, trial, folder / 'trial.json', trace, notify)
     told = {**report, OUTAGES: {
         'transport': where.transport, **outage_figures(seen, trace, alone, patience.silence)}}

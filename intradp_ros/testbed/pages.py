@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from intradp_ros.emulation.settings import ACCESS_POINT, LinkSettings, SHARED
 from intradp_ros.execution.timeline import Event
 from intradp_ros.link.trace import LinkTrace, read_trace
 from intradp_ros.planning.book import ScheduleBook
@@ -113,22 +114,45 @@ def _subtitle(profiles: Mapping[str, Profile], link: Curve) -> str:
 def measured(report: Mapping[str, Any], trial: Trial, profiles: Mapping[str, Profile],
              link: Curve) -> list[tuple[str, str]]:
     """Return how the run was made, as terms and texts."""
-    rates = [mbps for _, mbps in link]
+    rates, emulated = [mbps for _, mbps in link], LinkSettings(**report['link'])
     devices = [(side, f'emulated from a profile of {profile.device}: an operator takes the '
                       'time of the profile and computes nothing')
                for side, profile in profiles.items()]
     return [
         *devices,
-        ('link', f'real bytes between two network namespaces, the rate of each way shaped in '
-                 f'steps of 0.1 s: {fmean(rates):.3g} Mbit/s in the mean, from {min(rates):.3g} '
-                 f'to {max(rates):.3g}'),
+        ('link', f'real bytes between two network namespaces, the rate of {_ways(emulated)} '
+                 f'shaped in steps of 0.1 s: {fmean(rates):.3g} Mbit/s in the mean, from '
+                 f'{min(rates):.3g} to {max(rates):.3g}{_packets(emulated)}'),
         ('transport', f'DDS (Fast DDS, {report["transport"]}), chunks of {trial.chunk_bytes} '
                       'bytes, nothing compressed; robot and server are two processes'),
         ('bandwidth', f'measured at the receiver and predicted ({trial.predictor}) as on a '
                       'robot; schedules are chosen by it'),
         ('each system', f'up to {max(p.seconds for p in trial.phases):g} s, from the beginning of '
                         'the trace, one inference after the other'),
-        ('not emulated', 'delay, jitter and loss of a real radio; what the network stack costs '
-                         "the robot's processor"),
+        ('not emulated', f"{_not_emulated(emulated)}what the network stack costs the robot's "
+                         'processor'),
         ('versions', f'torch {torch.__version__}, Python {platform.python_version()}, '
                      f'{platform.system()} {platform.release()}')]
+
+
+def _ways(link: LinkSettings) -> str:
+    return 'both ways together' if link.medium == SHARED else 'each way'
+
+
+def _packets(link: LinkSettings) -> str:
+    """Return what befalls packets, in words that go on after a figure; '' if nothing does."""
+    found = [f'{link.delay_ms:g} ms of delay each way'] if link.delay_ms else []
+    if link.jitter_ms:
+        found.append(f'up to {link.jitter_ms:g} ms of jitter')
+    if link.loss:
+        found.append(f'{100 * link.loss:g} % of the packets lost')
+    if link.bottleneck == ACCESS_POINT:
+        found.append('packets queue between the sides, and are dropped when the queue is full')
+    return ''.join(f'; {text}' for text in found)
+
+
+def _not_emulated(link: LinkSettings) -> str:
+    """Return what this link does not have of a real radio, in words that others follow."""
+    has = {'delay': link.delay_ms, 'jitter': link.jitter_ms, 'loss': link.loss}
+    missing = [name for name, amount in has.items() if not amount]
+    return f'{", ".join(missing)} of a real radio; ' if missing else ''

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from intradp_ros.cli.main import main
+from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.testbed.trial import load_seen
 
@@ -70,8 +71,29 @@ def test_a_link_that_is_never_there_is_refused(
     assert 'never carries anything' in capsys.readouterr().err
 
 
+@needs_root
+def test_a_far_link_that_both_ways_share(tmp_path: Path) -> None:
+    """Plans know of delay and medium; nothing comes sooner than the delay there and back."""
+    out = tmp_path / 'out'
+    assert main(['bench', *MODEL, *profiles(tmp_path), '--link', '40', '--seconds', '1',
+                 '--delay', '20', '--jitter', '1', '--medium', 'shared', '--systems', 'offload',
+                 '--transport', 'udp', '--out', str(out)]) == 0
+    book = ScheduleBook.load(out / 'book.json')
+    assert book.delay == 0.021 and book.shared_air
+    report = json.loads((out / 'report.json').read_text())
+    assert report['link']['delay_ms'] == 20.0 and report['link']['bottleneck'] == 'access_point'
+    (seen,) = load_seen(out / 'seen.json')
+    assert min(latency for latency, shared in zip(seen.latency, seen.shared) if shared) > 0.04
+    page = (out / 'report.html').read_text()
+    assert 'the rate of both ways together' in page and '20 ms of delay each way' in page
+
+
 @pytest.mark.parametrize('words, text', [
-    (['--link', '20'], 'profile is missing'), (['--link', '20', '--seconds', '0'], 'above 0')])
+    (['--link', '20'], 'profile is missing'), (['--link', '20', '--seconds', '0'], 'above 0'),
+    (['--link', '20', '--loss', '1.5'], 'loss is a probability'),
+    (['--link', '20', '--delay', '-1'], '0 or more milliseconds'),
+    (['--link', '20', '--medium', 'shared', '--bottleneck', 'sender'], 'shared medium needs'),
+    (['--link', '20', '--overhead', '-1'], 'must not be below 0')])
 def test_what_cannot_be_run_is_refused(
         words: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(['bench', *MODEL, *words, '--out', str(tmp_path / 'out')]) == 2
