@@ -17,8 +17,6 @@ from intradp_ros.operators.local_operator import Parameters, SplitGraph
 from intradp_ros.operators.split_graph import split_graph
 from intradp_ros.operators.tuning import tuned, Tuning, UNTUNED
 
-
-
 _AS_GRAPH = ('export', 'trace')
 """Ways to capture a model so that two machines can tell that they have the same one."""
 

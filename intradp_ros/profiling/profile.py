@@ -20,6 +20,8 @@ T = TypeVar('T', float, npt.NDArray[np.float64])
 CHUNK_BYTES = 30_000
 #: Raised whenever a profile of the old kind would be misread.
 FORMAT = 3
+#: Seconds above which a time is none: 11 days.
+LONGEST = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +193,24 @@ class Profile:
         profile = cls(str(data['digest']), int(data['axis']), str(data['device']),
                       int(data['threads']), timings,
                       float(data['whole_seconds']), float(data['scale']),
-                      PowerStates(**data['power']),
+                      _power(data['power']),
                       tuple(_encodings(e) for e in data['encodings']), _tuning(data['tuning']),
                       int(data.get('cores', 0)), _moving(data.get('moving', {})))
-        if not (profile.whole_seconds > 0 and profile.scale > 0):
-            raise ValueError('not a profile: times must be positive')
+        if not (0 < profile.whole_seconds < LONGEST and 0 < profile.scale < LONGEST):
+            raise ValueError('not a profile: times must be positive, and below '
+                             f'{LONGEST:g} seconds')
+        if profile.axis < 0 or profile.threads < 1 or profile.cores < 0:
+            raise ValueError(f'not a profile: axis {profile.axis}, {profile.threads} threads, '
+                             f'{profile.cores} cores')
         return profile
+
+
+def _power(data: Mapping[str, Any]) -> PowerStates:
+    power = PowerStates(**data)
+    watts = (power.compute, power.send, power.idle, power.receive or 0.0)
+    if not all(0 <= float(w) < float('inf') for w in watts):
+        raise ValueError(f'not a profile: bad power: {power}')
+    return power
 
 
 def _tuning(data: Mapping[str, Any]) -> Tuning:
@@ -218,7 +232,7 @@ def _moving(data: Mapping[str, Any]) -> MovingCost:
 def _timing(data: Mapping[str, Any]) -> OperatorTiming:
     rows, seconds = tuple(map(int, data['rows'])), tuple(map(float, data['seconds']))
     ascending = all(a < b for a, b in zip(rows, rows[1:]))
-    positive = all(0 <= s < float('inf') for s in seconds)
+    positive = all(0 <= s < LONGEST for s in seconds)
     if not rows or len(rows) != len(seconds) or rows[0] < 1 or not ascending or not positive:
         raise ValueError(f'not a profile: bad timing {rows} {seconds}')
     return OperatorTiming(rows, seconds)

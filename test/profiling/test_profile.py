@@ -1,0 +1,44 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""A profile with impossible numbers is refused when it is read, not when it is used."""
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from intradp_ros.profiling.profile import OperatorTiming, Profile
+
+PROFILE = Profile('digest', 2, 'device', 1, (OperatorTiming((1, 2), (0.1, 0.2)),), 0.2)
+
+
+def changed(**changes: Any) -> str:
+    return json.dumps({**json.loads(PROFILE.to_json()), **changes})
+
+
+def power(**changes: Any) -> dict[str, Any]:
+    known: dict[str, Any] = json.loads(PROFILE.to_json())['power']
+    return {**known, **changes}
+
+
+def test_a_good_profile_is_read() -> None:
+    assert Profile.from_json(changed()) == PROFILE
+
+
+@pytest.mark.parametrize(('changes', 'message'), [
+    ({'whole_seconds': 1e308}, 'below 1e.06 seconds'),
+    ({'scale': float('inf')}, 'below 1e.06 seconds'),
+    ({'scale': float('nan')}, 'times must be positive'),
+    ({'timings': [{'rows': [1], 'seconds': [1e300]}]}, 'bad timing'),
+    ({'axis': -1}, 'axis -1'),
+    ({'threads': 0}, '0 threads'),
+    ({'power': power(compute=float('nan'))}, 'bad power'),
+    ({'power': power(receive=-1.0)}, 'bad power'),
+    ({'power': power(send='much')}, 'could not convert'),
+    ({'power': {}}, 'missing 4 required'),
+])
+def test_impossible_numbers_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Profile.from_json(changed(**changes))
