@@ -10,7 +10,10 @@ from pathlib import Path
 
 import torch
 
-from intradp_ros.execution.model import share_graph, share_module, SharedModel
+from intradp_ros.execution.model import share_graph, SharedModel
+from intradp_ros.graph.capture import capture
+from intradp_ros.graph.operator_graph import OperatorGraph
+from intradp_ros.graph.paging import paged
 from intradp_ros.graph.serialise import load_graph
 from intradp_ros.profiling.device import release_memory
 
@@ -73,15 +76,15 @@ class ModelSpec:
 
     def load(self, axis: int | None = None) -> SharedModel:
         """Load the model, make it ready for sharing, and release what that took."""
-        model = self._loaded(axis)
+        model = share_graph(paged(self._graph()), axis)
         release_memory()
         return model
 
-    def _loaded(self, axis: int | None) -> SharedModel:
+    def _graph(self) -> OperatorGraph:
         if not self.is_archive:
-            return share_module(self.module(), (self.example(),), axis)
+            return capture(self.module(), (self.example(),))
         try:
-            return share_graph(load_graph(Path(self.source)), axis)
+            return load_graph(Path(self.source))
         except OSError as error:
             raise ModelSpecError(f'cannot read the archive {self.source}: {error}') from error
 

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from intradp_ros.graph.operator_graph import Operator, OperatorGraph, ParameterRef, ValueRef
+from intradp_ros.graph.paging import page_out
 from intradp_ros.operators.call import Call, Implementation
 from intradp_ros.operators.local_operator import Kernel, Parameters
 from intradp_ros.operators.site import per_dim
@@ -107,8 +108,7 @@ def _can_separate(graph: OperatorGraph, operator: Operator) -> bool:
 
 def _convolve_channels_last(call: Call, tensors: Parameters, packs: Packs) -> Kernel | None:
     name = call.argument('weight').name
-    weight = _kept(packs, (name, CHANNELS_LAST), lambda: tensors[name].contiguous(
-        memory_format=LAYOUTS[tensors[name].dim()]))
+    weight = _kept(packs, (name, CHANNELS_LAST), tensors[name], in_layout)
     return call.compile(ChainMap({name: weight}, tensors))  # type: ignore[arg-type]
 
 
@@ -120,9 +120,9 @@ def _convolve_packed(call: Call, tensors: Parameters, packs: Packs) -> Kernel | 
     padding, groups = _numeric(call, weight.shape[2:], dilation), call.argument('groups')
     if padding is None:
         return None
-    packed = _kept(packs, (name, *stride, *dilation, groups), lambda: (
+    packed = _kept(packs, (name, *stride, *dilation, groups), weight, lambda plain: (
         torch.ops.mkldnn._reorder_convolution_weight(
-            weight, [0] * spatial, stride, dilation, groups)))
+            plain, [0] * spatial, stride, dilation, groups)))
     rest: Any = (packed, tensors[bias.name] if bias else None, padding, stride, dilation, groups,
             'none', [], '')
     function = torch.ops.mkldnn._convolution_pointwise.default
@@ -142,16 +142,19 @@ def _numeric(call: Call, sizes: Sequence[int], dilation: list[int]) -> list[int]
 
 def _multiply_packed(call: Call, tensors: Parameters, packs: Packs) -> Kernel | None:
     name, bias = call.argument('weight').name, call.argument('bias')
-    packed = _kept(packs, (name, PACKED), lambda: (
-        torch.ops.mkldnn._reorder_linear_weight(tensors[name])))
+    packed = _kept(packs, (name, PACKED), tensors[name],
+                   torch.ops.mkldnn._reorder_linear_weight)
     rest: Any = (packed, tensors[bias.name] if bias else None, 'none', [], '')
     function = torch.ops.mkldnn._linear_pointwise.default
     return lambda x: function(x[0], *rest)
 
 
-def _kept(packs: Packs, key: Hashable, make: Callable[[], torch.Tensor]) -> torch.Tensor:
+def _kept(packs: Packs, key: Hashable, weight: torch.Tensor,
+          make: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """Return a weight in another order, made once; the plain one need not stay in memory then."""
     if key not in packs:
-        packs[key] = make()
+        packs[key] = make(weight)
+        page_out(weight)
     return packs[key]
 
 

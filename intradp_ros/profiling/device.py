@@ -13,6 +13,8 @@ import sys
 
 import torch
 
+from intradp_ros.graph.paging import page_all_out
+
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 
 
@@ -40,9 +42,10 @@ def release_memory() -> None:
 
     A prepared process keeps what it freed, so that inferences need no new
     pages; after capture, profiling or compiling that is far more than an
-    inference ever uses.
+    inference ever uses.  Weights in mapped files come back as they are read.
     """
     gc.collect()
+    page_all_out()
     try:
         ctypes.CDLL(None).malloc_trim(0)
     except (OSError, AttributeError):  # not glibc

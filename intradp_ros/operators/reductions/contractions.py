@@ -19,6 +19,7 @@ import torch
 from torch.nn.functional import linear
 
 from intradp_ros.graph.operator_graph import ParameterRef, ValueRef
+from intradp_ros.graph.paging import page_out
 from intradp_ros.operators.call import cut_rows
 from intradp_ros.operators.local_operator import Kernel, Kind, Parameters
 from intradp_ros.operators.reductions.draft import Draft, Reduction
@@ -160,6 +161,7 @@ class _Packed:
                 return packed
         packed = weight.view(-1, self.before, self.rows, self.after).permute(2, 0, 1, 3).reshape(
             self.rows, weight.shape[0], -1)
+        page_out(weight)
         self._known = weakref.ref(weight), weakref.ref(packed)
         return packed
 

@@ -1,0 +1,26 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""How much of a tensor's memory mapping is resident."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+MAPPINGS = Path('/proc/self/smaps')
+needs_proc = pytest.mark.skipif(not MAPPINGS.exists(), reason='the system tells no mappings')
+
+
+def resident(tensor: torch.Tensor) -> int:
+    """Return how many bytes of the mapping that holds a tensor are in memory."""
+    holds = False
+    for line in MAPPINGS.read_text().splitlines():
+        first, second, *_ = line.split()
+        if not first.endswith(':'):
+            start, stop = (int(address, 16) for address in first.split('-'))
+            holds = start <= tensor.data_ptr() < stop
+        elif holds and first == 'Rss:':
+            return int(second) * 1024
+    raise AssertionError('the tensor lies in no mapping')
