@@ -11,10 +11,14 @@ Every subcommand is a module with ``add_arguments(parser)`` and
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 import importlib
 import os
+import signal
 import sys
+import threading
+from types import FrameType
 from typing import TextIO
 import warnings
 
@@ -48,6 +52,15 @@ in this order a model becomes known:
 exit status: 0 done, 1 the result is not as it must be, 2 the command cannot be carried out"""
 
 BAD_RESULT, CANNOT, INTERRUPTED = 1, 2, 130
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+
+class Ended(KeyboardInterrupt):
+    """A signal asked the command to end; as at Ctrl-C, everything that it began is undone."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,16 +70,37 @@ def main(argv: Sequence[str] | None = None) -> int:
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # MODEL may name a module of the working directory
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _ending_in_order():
             warnings.showwarning = _show_warning
             status: int = args.run(args)
             return status
+    except Ended as end:
+        print(f'intradp {args.command}: ended by {signal.Signals(end.number).name}',
+              file=sys.stderr)
+        return 128 + end.number
     except (CommandError, OSError) as error:
         print(f'intradp {args.command}: {_one_line(error)}', file=sys.stderr)
         return CANNOT
     except KeyboardInterrupt:
         print(f'intradp {args.command}: interrupted', file=sys.stderr)
         return INTERRUPTED
+
+
+@contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """Raise `Ended` at a signal that would end the process at once; not if it is ignored."""
+    def end(number: int, frame: FrameType | None) -> None:
+        raise Ended(number)
+
+    taken = [number for number in ENDING if signal.getsignal(number) is signal.SIG_DFL
+             and threading.current_thread() is threading.main_thread()]
+    for number in taken:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _spelled_out(arguments: list[str]) -> list[str]:

@@ -5,9 +5,9 @@
 Planning in a process of its own, so that inferences are not disturbed.
 
 Run as a module it reads a request and a folder as JSON from standard input
-and writes the book to standard output.  A plain child process, because a
-forked copy of a process with DDS threads can hang, and a spawned one would
-run the user's own main module again.
+and writes the book to standard output.  It ends with its parent.  A plain
+child process, because a forked copy of a process with DDS threads can hang,
+and a spawned one would run the user's own main module again.
 """
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ import tempfile
 from typing import IO
 
 from intradp_ros.execution.planning import book_from_profiles, PlanRequest
+from intradp_ros.execution.workers import end_with
 from intradp_ros.profiling.device import available_cores
 
 
@@ -41,7 +42,7 @@ class PlanProcess:
     def __init__(self, request: PlanRequest, folder: Path | None = None, *,
                  again: bool = False) -> None:
         job = {'request': asdict(request), 'folder': str(folder) if folder else None,
-               'again': again}
+               'again': again, 'parent': os.getpid()}
         self._input, self._output, self._errors = _scratch_files(3)
         json.dump(job, self._input)
         self._input.seek(0)
@@ -109,6 +110,7 @@ def workers_for(again: bool) -> int:
 def main() -> None:
     """Make the book that standard input asks for."""
     job = json.load(sys.stdin)
+    end_with(job['parent'])
     folder = Path(job['folder']) if job['folder'] else None
     sys.stdout.write(book_from_profiles(
         PlanRequest(**job['request']), folder, workers=workers_for(job['again'])))

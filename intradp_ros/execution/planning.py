@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
@@ -13,6 +12,7 @@ import hashlib
 import json
 from pathlib import Path
 
+from intradp_ros.execution.workers import worker_pool
 from intradp_ros.graph.serialise import graph_from_json
 from intradp_ros.operators.split_graph import split_graph
 from intradp_ros.planning.baselines.spso_ga import DEADLINE
@@ -114,7 +114,7 @@ def _mapping(workers: int) -> Iterator[Callable[..., Iterable[Point]]]:
     if workers == 1:
         yield map
         return
-    with ProcessPoolExecutor(workers) as pool:
+    with worker_pool(workers) as pool:
         yield pool.map
 
 

@@ -10,18 +10,18 @@ depends on is the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import as_completed, ProcessPoolExecutor
+from concurrent.futures import as_completed
 from dataclasses import dataclass, replace
 from functools import partial
 import hashlib
 import json
-import multiprocessing
 from pathlib import Path
 
 import torch
 
 from intradp_ros.execution.model import share_module, SharedModel
 from intradp_ros.execution.planning import book_from_profiles, ENERGY, PlanRequest
+from intradp_ros.execution.workers import worker_pool
 from intradp_ros.graph.serialise import graph_to_json, save_graph
 from intradp_ros.planning.book import FORMAT, ScheduleBook
 from intradp_ros.planning.cost import CostModel
@@ -93,7 +93,7 @@ def _each(pairs: Sequence[tuple[Workload, str]], function: Callable[..., str], w
     if len(pairs) < 2 or workers == 1:
         yield from (function(*pair) for pair in pairs)
         return
-    with ProcessPoolExecutor(workers, multiprocessing.get_context('spawn')) as pool:
+    with worker_pool(workers, 'spawn') as pool:
         for future in as_completed([pool.submit(function, *pair) for pair in pairs]):
             yield future.result()
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+import signal
 import subprocess
 import sys
 
@@ -107,3 +108,22 @@ def test_wrong_arguments_end_with_the_usage_and_status_2(arguments, capsys):
         main(arguments)
     assert ending.value.code == 2
     assert 'usage: intradp' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(('number', 'status', 'said'), [
+    (signal.SIGINT, 130, 'interrupted'), (signal.SIGTERM, 143, 'ended by SIGTERM'),
+    (signal.SIGHUP, 129, 'ended by SIGHUP')])
+def test_a_signal_ends_a_command_in_order(tmp_path, number, status, said):
+    (tmp_path / 'sleeper.py').write_text(
+        'import time\n\n\ndef make():\n    print("begun", flush=True)\n    time.sleep(600)\n')
+    with subprocess.Popen(
+            [sys.executable, '-m', 'intradp_ros.cli.main', 'inspect', 'sleeper:make', '--input',
+             SHAPE], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as command:
+        while command.stdout.readline() != 'begun\n':
+            assert command.poll() is None
+        command.send_signal(number)
+        _, errors = command.communicate(timeout=120)
+    assert command.returncode == status
+    assert errors.strip().splitlines()[-1] == f'intradp inspect: {said}'
+    assert 'Traceback' not in errors

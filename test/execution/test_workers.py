@@ -1,0 +1,75 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Processes that compute end with the one that they compute for, however that ends."""
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from intradp_ros.execution.workers import worker_pool
+
+PARENT = """\
+import os, sys, time
+from intradp_ros.execution.workers import worker_pool
+
+def work(number):
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+
+if __name__ == '__main__':
+    with worker_pool(2, sys.argv[1]) as pool:
+        list(pool.map(work, range(2)))
+"""
+PLANNER = """\
+import os, subprocess, sys, time
+CHILD = 'import sys, time; from intradp_ros.execution.workers import end_with; ' \\
+        'end_with(int(sys.argv[1])); print(1, flush=True); time.sleep(600)'
+child = subprocess.Popen([sys.executable, '-c', CHILD, str(os.getpid())], stdout=subprocess.PIPE)
+child.stdout.readline()
+print(child.pid, child.pid, sep='\\n', flush=True)
+time.sleep(600)
+"""
+
+
+def is_there(pid: int) -> bool:
+    try:
+        with open(f'/proc/{pid}/stat') as file:
+            return file.read().rpartition(')')[2].split()[0] != 'Z'
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize('arguments', [[PARENT, 'fork'], [PARENT, 'spawn'], [PLANNER]])
+@pytest.mark.parametrize('number', [signal.SIGKILL, signal.SIGINT])
+def test_nobody_survives(arguments: list[str], number: signal.Signals, tmp_path: object) -> None:
+    script = f'{tmp_path}/parent.py'
+    with open(script, 'w') as file:
+        file.write(arguments[0])
+    with subprocess.Popen([sys.executable, script, *arguments[1:]], stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, text=True) as parent:
+        assert parent.stdout
+        workers = {int(parent.stdout.readline()) for _ in range(2)}
+        parent.send_signal(number)
+        assert parent.wait(60)
+    end = time.monotonic() + 60
+    while any(map(is_there, workers)):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_an_error_is_not_kept_waiting_by_others() -> None:
+    with pytest.raises(ZeroDivisionError), worker_pool(2) as pool:
+        pool.submit(time.sleep, 600)
+        raise ZeroDivisionError
+
+
+def test_results_come_back() -> None:
+    with worker_pool(2) as pool:
+        assert list(pool.map(abs, [-1, -2])) == [1, 2]
+        assert pool.submit(os.getpid).result() != os.getpid()
