@@ -78,7 +78,7 @@ class Ewma(_Remembering):
     """Mean with weights that halve every `half_life` seconds."""
 
     def __init__(
-        self, half_life: float = 0.1, *, memory: float = 10.0, stale_after: float = 2.0,
+        self, half_life: float = 0.05, *, memory: float = 10.0, stale_after: float = 2.0,
     ) -> None:
         if not half_life > 0:
             raise ValueError(f'half_life must be positive seconds, got {half_life}')

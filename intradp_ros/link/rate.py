@@ -58,10 +58,11 @@ class ReceiverRate:
     link was busy in the last `horizon` seconds, or in the last three runs of
     chunks if there are fewer; runs of a few bytes, or much smaller than the
     largest, are too noisy to take part.  (The largest of the runs would be too high, by the
-    noise of their arrivals; a sender may filter so for its window.)
+    noise of their arrivals; a sender may filter so for its window.)  A long horizon
+    hears too late of a link that breaks in; who wants a calmer rate has predictors.
     """
 
-    def __init__(self, horizon: float = 1.0, segment: float = 0.25, path_memory: int = 64) -> None:
+    def __init__(self, horizon: float = 0.1, segment: float = 0.05, path_memory: int = 64) -> None:
         self._horizon = int(horizon * _NS)
         self._segment = int(segment * _NS)
         self._runs: deque[_Run] = deque()
