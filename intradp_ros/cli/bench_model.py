@@ -27,6 +27,7 @@ from intradp_ros.report.statements import outage_sentence
 from intradp_ros.testbed.case import CaseRun, SEEN
 from intradp_ros.testbed.devices import as_emulated
 from intradp_ros.testbed.exactness import BUDGET
+from intradp_ros.testbed.in_process import check_in_process, IN_PROCESS, MARK
 from intradp_ros.testbed.outage_run import check_outages, run_outages
 from intradp_ros.testbed.trial import load_seen, Phase, Trial
 
@@ -35,10 +36,10 @@ DESCRIPTION = f"""\
 Measure what each system makes of a model on a robot, a server and a link that are not here.
 
 Robot and server are two processes with a real session over DDS and a shaped link between them
-(two network namespaces: Linux, as root).  Their devices are emulated: an operator takes the time
-of its profile and computes nothing, while messages of the right size cross the link.  So the
-latencies are those of the profiles' hardware.  Energy is modelled.  Results are in the folder
-that --out names.
+(two network namespaces: Linux, as root; without it there is --transport in-process, a link in
+memory without DDS).  Their devices are emulated: an operator takes the time of its profile and
+computes nothing, while messages of the right size cross the link.  So the latencies are those of
+the profiles' hardware.  Energy is modelled.  Results are in the folder that --out names.
 
 {MODEL_HELP}"""
 
@@ -75,8 +76,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--check', type=float, default=BUDGET, metavar='SECONDS',
                         help='how long to check afterwards, on real values, that the schedules '
                              'that ran are exact (default %(default)g)')
-    parser.add_argument('--transport', choices=CHOICES, default=AUTO,
-                        help='DDS transport profile')
+    parser.add_argument('--transport', choices=[*CHOICES, IN_PROCESS], default=AUTO,
+                        help=f'DDS transport profile; or {IN_PROCESS}: no DDS, but frames handed '
+                             'over in memory, which needs no root; figures are marked so')
     parser.add_argument('--out', type=Path, default=Path('out/bench'), help='folder to write to')
     add_json(parser)
 
@@ -101,11 +103,12 @@ def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
     _check(args)
     with output(args.json) as out:
-        settings = link_settings(args)
+        settings = _link(args)
         subject = load_subject(args, out)
         args.out.mkdir(parents=True, exist_ok=True)
         plan = _plan(args, settings, subject, out)
-        case = CaseRun(args.out, subject.name, _trial(args, plan), args.link, args.seconds,
+        name = f'{subject.name}, {MARK}' if args.transport == IN_PROCESS else subject.name
+        case = CaseRun(args.out, name, _trial(args, plan), args.link, args.seconds,
                        plan.book.bounds, settings)
         try:
             with out.progress('running') as advance:
@@ -114,12 +117,15 @@ def run(args: argparse.Namespace) -> int:
                 with out.status('running while the link fails'):
                     report = run_outages(case, report, args.out / BOOK, args.outages,
                                          args.transport, lambda _: None)
-        except (ChildError, NetworkError) as error:
+        except ChildError as error:
             raise CommandError(str(error)) from error
+        except NetworkError as error:
+            raise CommandError(f'{error}; network namespaces need root; without it there is '
+                               f'--transport {IN_PROCESS}, which has no DDS') from error
         with out.status('checking that what ran is exact'):
             report = case.check(report, load_seen(args.out / SEEN), args.check)
         case.page()
-        out.show(_table(subject.name, report['systems']), *_outages(report),
+        out.show(_table(name, report['systems']), *_outages(report),
                  f'Wrote {args.out}/report.html, report.json and trace.png')
         out.result(report)
     return 0
@@ -134,6 +140,16 @@ def _check(args: argparse.Namespace) -> None:
         check_outages(args.outages)
     except ValueError as error:
         raise CommandError(f'--outages: {error}') from error
+
+
+def _link(args: argparse.Namespace) -> LinkSettings:
+    settings = link_settings(args)
+    if args.transport == IN_PROCESS:
+        try:
+            check_in_process(settings)
+        except ValueError as error:
+            raise CommandError(str(error)) from error
+    return settings
 
 
 def _counting(advance: Advance, count: int) -> Callable[[str], None]:
@@ -210,8 +226,8 @@ def _outages(report: Mapping[str, Any]) -> list[Any]:
     if 'outages' not in report:
         return []
     found = report['outages']
-    result = table(f'shared, while the link of {found["mbps"]:.3g} Mbit/s '
-                   f'({found["transport"]}) fails', 'link off s', 'frames', 'longest ms',
+    result = table(f'shared, while the link of {found["mbps"]:.3g} Mbit/s fails: '
+                   f'{found["transport"]}', 'link off s', 'frames', 'longest ms',
                    'at most', 'shared again after s', 'missed')
     for row in found['rows']:
         back = '-' if row['back_s'] is None else f'{row["back_s"]:.2f}'

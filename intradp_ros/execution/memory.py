@@ -6,7 +6,7 @@ Two channels joined in memory, for a first try without a network and for tests.
 
 The link between them can be given a rate and a delay: bytes then leave one
 after another at that rate, each direction for itself, as on a full-duplex
-link.  It can be cut and restored.
+link.  Its rate can be changed, and it can be cut and restored.
 """
 from __future__ import annotations
 
@@ -94,6 +94,11 @@ class _Direction:
     def abandon(self, session: int, inference: int) -> None:
         with self._wake:
             self._queue.abandon(session, inference)
+
+    def set_rate(self, rate: float) -> None:
+        with self._wake:
+            self._rate = rate
+            self._wake.notify()
 
     def close(self) -> None:
         with self._wake:
@@ -185,6 +190,21 @@ class MemoryChannel:
         self._closed = True
         self._back.handler = None
         self._out.close()
+
+    def set_rate(self, rate: float) -> None:
+        """
+        Set the bytes of tensor data per second in each direction, from the next frame on.
+
+        Raises
+        ------
+        ValueError
+            If it is not positive.
+
+        """
+        if not rate > 0:
+            raise ValueError(f'rate must be positive, got {rate}; use cut() for an outage')
+        self._out.set_rate(rate)
+        self._back.set_rate(rate)
 
     def cut(self) -> None:
         """Lose whatever arrives, in both directions, until `restore`."""

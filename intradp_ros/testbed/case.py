@@ -14,7 +14,7 @@ from intradp_ros.link.trace import LinkTrace
 from intradp_ros.report.tables import write_json
 from intradp_ros.report.trace_plot import draw_trace
 from intradp_ros.testbed.exactness import exactness
-from intradp_ros.testbed.experiment import Notify, place, run_trial
+from intradp_ros.testbed.experiment import Notify, run_on
 from intradp_ros.testbed.figures import figures
 from intradp_ros.testbed.pages import write_case_page
 from intradp_ros.testbed.traces import write_trace
@@ -52,10 +52,9 @@ class CaseRun:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         write_trace(self.trace, self.folder / TRACE)
-        with place(self.folder, transport, self.link) as where:
-            seen = run_trial(where, self.trial, self.folder / 'trial.json', self.trace, notify)
+        seen, name = run_on(transport, self.link, self.folder, self.trial, self.trace, notify)
         report = {
-            'model': self.title, 'link_seconds': self.seconds, 'transport': where.transport,
+            'model': self.title, 'link_seconds': self.seconds, 'transport': name,
             'link': asdict(self.link),
             'devices': 'emulated from profiles', 'systems': {s.system: figures(s) for s in seen},
             'bounds_ms': [[mbps, 1e3 * bound] for mbps, bound in self.bounds]}

@@ -16,6 +16,7 @@ from intradp_ros.emulation.processes import Child, Command, module_arguments, st
 from intradp_ros.emulation.replay import replaying
 from intradp_ros.emulation.settings import LinkSettings
 from intradp_ros.link.trace import LinkTrace
+from intradp_ros.testbed.in_process import IN_PROCESS, MARK, run_in_process
 from intradp_ros.testbed.trial import load_seen, Seen, Trial
 
 START_TIMEOUT, PHASE_TIMEOUT = 300.0, 900.0
@@ -88,3 +89,24 @@ def run_trial(where: Place, trial: Trial, path: Path, trace: LinkTrace, notify: 
         for child in (robot, server):
             child.stop()
     return load_seen(Path(trial.output))
+
+
+def run_on(transport: str, link: LinkSettings, folder: Path, trial: Trial, trace: LinkTrace,
+           notify: Notify) -> tuple[list[Seen], str]:
+    """
+    Run a trial in a folder, over DDS or (`IN_PROCESS`) without; return also what carried it.
+
+    Raises
+    ------
+    NetworkError, ChildError
+        If this machine cannot provide the link, or a process fails.
+    ValueError
+        If a link in memory cannot be like that.
+
+    """
+    path = folder / 'trial.json'
+    if transport == IN_PROCESS:
+        trial.save(path)
+        return run_in_process(trial, trace, link, notify), MARK
+    with place(folder, transport, link) as where:
+        return run_trial(where, trial, path, trace, notify), where.transport

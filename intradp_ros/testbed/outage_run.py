@@ -15,7 +15,7 @@ from intradp_ros.planning.schedule import ROBOT
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.report.tables import write_json
 from intradp_ros.testbed.case import CaseRun, REPORT, SEEN, TRACE
-from intradp_ros.testbed.experiment import Notify, place, run_trial
+from intradp_ros.testbed.experiment import Notify, run_on
 from intradp_ros.testbed.outages import outage_figures, with_outages
 from intradp_ros.testbed.pages import OUTAGES
 from intradp_ros.testbed.results import SHARED
@@ -63,9 +63,8 @@ def run_outages(case: CaseRun, report: dict[str, Any], book: Path, seconds: Sequ
     phase = Phase(SHARED, str(book.resolve()), LOSS, trace.times[-1])
     trial = replace(case.trial, phases=(phase,), output=str((folder / SEEN).resolve()),
                     patience={})
-    with place(folder, transport, case.link) as where:
-        (seen,) = run_trial(where, trial, folder / 'trial.json', trace, notify)
+    (seen,), name = run_on(transport, case.link, folder, trial, trace, notify)
     told = {**report, OUTAGES: {
-        'transport': where.transport, **outage_figures(seen, trace, alone, patience.silence)}}
+        'transport': name, **outage_figures(seen, trace, alone, patience.silence)}}
     write_json(case.folder / REPORT, told)
     return told

@@ -21,6 +21,7 @@ from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.report.book_plot import Curve
 from intradp_ros.report.case_page import case_page, CaseFacts, OutageFacts
+from intradp_ros.testbed.in_process import MARK
 from intradp_ros.testbed.traces import mean_over
 from intradp_ros.testbed.trial import load_seen, Seen, Trial
 
@@ -120,11 +121,11 @@ def measured(report: Mapping[str, Any], trial: Trial, profiles: Mapping[str, Pro
                for side, profile in profiles.items()]
     return [
         *devices,
-        ('link', f'real bytes between two network namespaces, the rate of {_ways(emulated)} '
+        ('link', f'{_between(report)}, the rate of {_ways(emulated)} '
                  f'shaped in steps of 0.1 s: {fmean(rates):.3g} Mbit/s in the mean, from '
                  f'{min(rates):.3g} to {max(rates):.3g}{_packets(emulated)}'),
-        ('transport', f'DDS (Fast DDS, {report["transport"]}), chunks of {trial.chunk_bytes} '
-                      'bytes, nothing compressed; robot and server are two processes'),
+        ('transport', f'{_carried_by(report)}; chunks of {trial.chunk_bytes} bytes, nothing '
+                      'compressed'),
         ('bandwidth', f'measured at the receiver and predicted ({trial.predictor}) as on a '
                       'robot; schedules are chosen by it'),
         ('each system', f'up to {max(p.seconds for p in trial.phases):g} s, from the beginning of '
@@ -133,6 +134,16 @@ def measured(report: Mapping[str, Any], trial: Trial, profiles: Mapping[str, Pro
                          'processor'),
         ('versions', f'torch {torch.__version__}, Python {platform.python_version()}, '
                      f'{platform.system()} {platform.release()}')]
+
+
+def _between(report: Mapping[str, Any]) -> str:
+    return MARK if report['transport'] == MARK else 'real bytes between two network namespaces'
+
+
+def _carried_by(report: Mapping[str, Any]) -> str:
+    if report['transport'] == MARK:
+        return 'none: robot and server are threads of one process and hand each other frames'
+    return f'DDS (Fast DDS, {report["transport"]}); robot and server are two processes'
 
 
 def _ways(link: LinkSettings) -> str:

@@ -33,7 +33,8 @@ from intradp_ros.planning.book import Entry, ScheduleBook
 from intradp_ros.planning.schedule import ROBOT, SERVER
 from intradp_ros.profiling.device import prepare_process, settle_process
 from intradp_ros.profiling.profile import Profile
-from intradp_ros.testbed.side import load, say, serve_on, wait_ready
+from intradp_ros.testbed.phases import load, wait_ready
+from intradp_ros.testbed.side import say, serve_on
 from intradp_ros.testbed.trial import Trial
 
 #: Lanes of a timeline with the kinds of events that are added up.

@@ -166,6 +166,21 @@ def test_a_closed_end_neither_sends_nor_receives() -> None:
             received.get(timeout=0.2)
 
 
+def test_the_rate_can_be_changed_for_both_ways() -> None:
+    """At the first rate a single chunk would take half a minute, longer than `take` waits."""
+    with joined(rate=300.0) as (robot, server, received):
+        answers: Queue[Frame] = Queue()
+        robot.listen(answers.put)
+        server.set_rate(1e8)
+        chunks = chunks_of(20_000)
+        for chunk in chunks:
+            robot.send(chunk)
+            server.send(chunk)
+        assert take(received, 2) == take(answers, 2) == chunks
+        with pytest.raises(ValueError, match='cut'):
+            robot.set_rate(0.0)
+
+
 @pytest.mark.parametrize('options', [{'chunk_bytes': 0}, {'rate': 0.0}, {'delay': -1.0}])
 def test_impossible_settings_are_refused(options: dict[str, float]) -> None:
     """The error names the values."""
