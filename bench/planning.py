@@ -142,7 +142,7 @@ def measure(name: str, cost: CostModel, points: Sequence[float], de_seconds: flo
         seconds = time.process_time() - start
         milliseconds = {n: 1e3 * j.latency for n, j in {**others, 'search': found}.items()}
         yield Result(name, len(cost.split.operators), mbps, milliseconds,
-                     1e3 * relaxation.bound(link), seconds)
+                     1e3 * relaxation.bound(link, found.latency), seconds)
 
 
 def after(seconds: float) -> Callable[[], bool]:

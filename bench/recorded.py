@@ -134,7 +134,7 @@ def planned(case: Case, relaxation: Relaxation, mbps: float, effort: Effort) -> 
     """Plan for one bandwidth."""
     link = LinkModel.symmetric(mbps, DELAY, OVERHEAD)
     found, planning = timed(lambda: candidates(case.cost, link, Aim()))
-    bound, bounding = timed(lambda: relaxation.bound(link))
+    bound, bounding = timed(lambda: relaxation.bound(link, found[LOSS].played.latency))
     milliseconds = {name: 1e3 * found[name].played.latency for name in BASELINES}
     milliseconds[TENSOR] = 1e3 * simulate(tensor_parallel(case.cost), case.cost, link).latency
     if effort.de_seconds and mbps in effort.de_mbps:

@@ -76,7 +76,9 @@ class Point:
 def plan_point(setting: Setting, relaxation: Relaxation, mbps: float) -> Point:
     """Plan for one bandwidth."""
     link = setting.link(mbps)
-    return Point(mbps, candidates(setting.cost, link, setting.aim), relaxation.bound(link))
+    found = candidates(setting.cost, link, setting.aim)
+    known = min(candidate.played.latency for candidate in found.values())
+    return Point(mbps, found, relaxation.bound(link, known))
 
 
 def make_book(cost: CostModel, digest: str, *, grid: Sequence[float] | None = None,

@@ -4,7 +4,6 @@
 """Which rows are needed at all, and how few input rows any so many output rows can need."""
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +15,7 @@ from intradp_ros.operators.region import RowMap
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+_EXACT = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +86,7 @@ def lines_under(rowmap: RowMap) -> tuple[Line, ...]:
 
 def _least_each(first: Ints, last: Ints) -> float:
     """Return the least ratio of input rows to output rows over all intervals of output rows."""
-    fresh = last - np.maximum(first, np.concatenate(([-1], last[:-1])))
-    ends = np.cumsum(np.maximum(fresh, 0))
-    return _least_ratio(ends, ends - (last - first))
+    return _least_ratio(*_read_by(first, last))
 
 
 def _most_each(first: Ints, last: Ints, read: Bools) -> float:
@@ -115,13 +113,47 @@ def _least_ratio(ends: Ints, starts: Ints) -> float:
     return ratio
 
 
-def cached_lines() -> Callable[[RowMap], tuple[Line, ...]]:
-    """Return `lines_under` that works only once on equal maps, of which a network has many."""
-    found: dict[tuple[bytes, bytes], tuple[Line, ...]] = {}
+def fewest_reads(rowmap: RowMap) -> Ints:
+    """
+    Return by count of output rows how few input rows any so many of them need, or fewer.
 
-    def lines(rowmap: RowMap) -> tuple[Line, ...]:
-        key = rowmap.first.tobytes(), rowmap.last.tobytes()
-        if key not in found:
-            found[key] = lines_under(rowmap)
-        return found[key]
-    return lines
+    Rows whose windows touch can be completed to an interval of output rows
+    without another input row, so no choice needs fewer than some intervals
+    of that many rows do, each by itself.  Where windows do not ascend, the
+    straight lines say how few.
+    """
+    some = rowmap.last > rowmap.first
+    first, last = rowmap.first[some], rowmap.last[some]
+    if not len(first) or (np.diff(first) < 0).any() or (np.diff(last) < 0).any():
+        counts = np.arange(len(some) + 1)
+        under = [line.slope * counts + line.offset for line in lines_under(rowmap)]
+        few: Ints = np.ceil(np.max([0.0 * counts, *under], axis=0) - _EXACT).astype(np.int64)
+        return few
+    ends, starts = _read_by(first, last)
+    least = np.array([0, *(int((ends[k:] - starts[:len(starts) - k]).min())
+                           for k in range(len(first)))])
+    for count in range(2, len(least)):
+        least[count] = (least[:count + 1] + least[count::-1]).min()
+    return np.concatenate((np.zeros(len(some) - len(first), dtype=np.int64), least))
+
+
+def _read_by(first: Ints, last: Ints) -> tuple[Ints, Ints]:
+    """Return `ends` and `starts`: rows a to b of ascending windows read ends[b] - starts[a]."""
+    fresh = last - np.maximum(first, np.concatenate(([-1], last[:-1])))
+    ends = np.cumsum(np.maximum(fresh, 0))
+    return ends, ends - (last - first)
+
+
+def lines_between(fewest: Ints, low: int, high: int) -> tuple[Line, ...]:
+    """
+    Return lines under a table of fewest rows, for counts from `low` to `high`.
+
+    One starts at `low`, the other ends at `high`.
+    """
+    if low >= high:
+        return (Line(0.0, float(fewest[high])),)
+    part, span = fewest[low:high + 1], np.arange(1, high - low + 1)
+    rise = float(((part[1:] - part[0]) / span).min())
+    fall = float(((part[-1] - part[:-1]) / span[::-1]).max())
+    found = (Line(rise, part[0] - rise * low), Line(fall, part[-1] - fall * high))
+    return found[:1] if rise == fall else found

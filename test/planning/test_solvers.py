@@ -16,6 +16,7 @@ from torch import nn
 from intradp_ros.graph.capture import capture
 from intradp_ros.operators.split_graph import split_graph
 from intradp_ros.planning.baselines import best_cut, best_local, best_offload
+from intradp_ros.planning.bounds import lower_bound
 from intradp_ros.planning.cost import CostModel, LinkModel
 from intradp_ros.planning.energy import EnergyUnderDeadline
 from intradp_ros.planning.judge import Judge
@@ -69,6 +70,7 @@ def test_the_search_is_as_good_as_brute_force(seed: int) -> None:
     for stop, first, last in product(range(1, count), parts, parts):
         stages = (Stage(stop, *first), Stage(count, *last))
         best = min(best, judge(Partition(stages)).latency)
+    assert lower_bound(cost, LINK) <= best
     assert SOLVERS['search'](cost, LINK).latency <= best * 1.005
 
 
