@@ -16,6 +16,7 @@ from intradp_ros.cli.errors import CommandError
 from intradp_ros.execution.catalogue import ModelSpec, ModelSpecError, parse_shape
 
 Size = tuple[int, int]
+PICTURES = ('.png', '.svg', '.pdf', '.jpg', '.webp')
 
 
 def spatial_size(text: str) -> Size:
@@ -26,6 +27,14 @@ def spatial_size(text: str) -> Size:
         raise argparse.ArgumentTypeError(f'{text!r} is no height x width such as 224x320'
                                          ) from error
     return height, width
+
+
+def picture_path(text: str) -> Path:
+    """Read the name of a picture to draw, for argparse."""
+    if Path(text).suffix.lower() not in PICTURES:
+        raise argparse.ArgumentTypeError(
+            f'{text!r} is no picture to draw: it must end in {", ".join(PICTURES)}')
+    return Path(text)
 
 
 def load_inputs(texts: Sequence[str], dtype: torch.dtype, size: Size | None, seed: int,

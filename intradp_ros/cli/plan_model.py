@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from intradp_ros.cli.errors import CommandError
+from intradp_ros.cli.inputs import picture_path
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, percent, size, table
 from intradp_ros.cli.planning import (
     chosen_mode,
@@ -33,6 +34,8 @@ from intradp_ros.report.book_plot import draw_book
 from intradp_ros.report.front_plot import draw_front
 from intradp_ros.report.timeline import draw_timeline
 from intradp_ros.wire.codecs.names import LOSSY
+
+LONGEST_MS = 1e5  # of delay and overhead
 
 DESCRIPTION = f"""\
 Compute the schedule book: for every bandwidth of a grid the best schedule that was found, those
@@ -87,13 +90,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_lossy(parser)
     _add_goal(parser)
     parser.add_argument('-o', '--output', type=Path, metavar='FILE', help='write the book here')
-    parser.add_argument('--plot', type=Path, metavar='PNG',
+    parser.add_argument('--plot', type=picture_path, metavar='PNG',
                         help='draw latency over bandwidth for all strategies')
     parser.add_argument('--show', type=float, metavar='MBPS',
                         help='list the stages of the shared schedule for this bandwidth')
-    parser.add_argument('--timeline', type=Path, metavar='PNG',
+    parser.add_argument('--timeline', type=picture_path, metavar='PNG',
                         help='draw the predicted timeline of the schedule that --show lists')
-    parser.add_argument('--pareto', type=Path, metavar='PNG',
+    parser.add_argument('--pareto', type=picture_path, metavar='PNG',
                         help='draw latency against energy at the bandwidth of --show')
     add_json(parser)
 
@@ -176,8 +179,9 @@ def run(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> None:
     if args.robot_slowdown is not None and not 0 < args.robot_slowdown < float('inf'):
         raise CommandError(f'--robot-slowdown must be above 0, got {args.robot_slowdown:g}')
-    if args.delay < 0 or args.overhead < 0:
-        raise CommandError('--delay and --overhead must not be below 0')
+    if not (0 <= args.delay <= LONGEST_MS and 0 <= args.overhead <= LONGEST_MS):
+        raise CommandError('--delay and --overhead must be from 0 to '
+                           f'{LONGEST_MS:g} ms')
     if not 0 < args.down_ratio < float('inf'):
         raise CommandError(f'--down-ratio must be above 0, got {args.down_ratio:g}')
     if args.show is not None and args.show <= 0:

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from pathlib import Path
 import statistics
 from typing import Any
 
 from intradp_ros.cli.errors import CommandError
+from intradp_ros.cli.inputs import picture_path
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, size
-from intradp_ros.cli.plan_model import add_link, add_lossy
+from intradp_ros.cli.plan_model import add_link, add_lossy, LONGEST_MS
 from intradp_ros.cli.planning import Grid, make_plan, MODES
 from intradp_ros.cli.profiles import own_profile
 from intradp_ros.cli.shared_run import connect, figures, run_frames, sent_bytes, Session
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help=f'only this mode; again for more (of {", ".join(MODES)})')
     parser.add_argument('--predictor', choices=tuple(PREDICTORS), default='ewma',
                         help='how the bandwidth is predicted from measured rates')
-    parser.add_argument('--timeline', type=Path, metavar='PNG',
+    parser.add_argument('--timeline', type=picture_path, metavar='PNG',
                         help='draw what was measured in one inference of the last mode')
     add_json(parser)
 
@@ -96,8 +96,9 @@ def _check(args: argparse.Namespace) -> None:
         raise CommandError(f'--mbps must be above 0, got {args.mbps:g}')
     if args.frames < 1:
         raise CommandError(f'--frames must be 1 or more, got {args.frames}')
-    if args.delay < 0 or args.overhead < 0:
-        raise CommandError('--delay and --overhead must not be below 0')
+    if not (0 <= args.delay <= LONGEST_MS and 0 <= args.overhead <= LONGEST_MS):
+        raise CommandError('--delay and --overhead must be from 0 to '
+                           f'{LONGEST_MS:g} ms')
 
 
 def _book(args: argparse.Namespace, subject: Subject, profile: Profile, out: Output,

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 COLUMNS = ('t_seconds', 'Mbps')
+LONGEST = 1e7  # seconds; more is a slip in a unit
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class LinkTrace:
             raise ValueError(
                 f'a trace needs a rate for every time, got {len(self.times)} times and '
                 f'{len(self.mbps)} rates')
+        if not self.times[-1] < LONGEST:
+            raise ValueError(f'a trace must be shorter than {LONGEST:g} seconds')
         if self.times[0] != 0 or any(not b > a for a, b in zip(self.times, self.times[1:])):
             raise ValueError('the times of a trace must ascend from 0 seconds')
         wrong = [rate for rate in self.mbps if not 0 <= rate < math.inf]
@@ -84,11 +87,12 @@ def read_trace(path: Path) -> LinkTrace:
         If it cannot be read.
 
     """
-    with path.open(newline='') as file:
-        rows: Sequence[dict[str, str]] = list(csv.DictReader(file))
     try:
+        with path.open(newline='', encoding='utf-8-sig') as file:  # spreadsheets mark UTF-8
+            rows: Sequence[dict[str, str]] = list(csv.DictReader(file))
         times, rates = (tuple(float(row[column]) for row in rows) for column in COLUMNS)
         return LinkTrace(tuple(t - times[0] for t in times), rates)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, csv.Error) as error:
         raise ValueError(f'{path} is no link trace: it must be a CSV file with the columns '
-                         f'{" and ".join(COLUMNS)} ({error})') from error
+                         f'{" and ".join(COLUMNS)}, and commas between them ({error})'
+                         ) from error

@@ -87,6 +87,8 @@ MODEL = ['example_models:dense', '--input', SHAPE]
     (['plan', *MODEL, '--robot-slowdown', '0'], '--robot-slowdown must be above 0'),
     (['plan', *MODEL, '--robot-slowdown', '2', '--timeline', 't.png'], '--timeline needs --show'),
     (['run', *MODEL, '--mbps', '-1'], '--mbps must be above 0'),
+    (['run', *MODEL, '--delay', 'nan'], '--delay and --overhead must be from 0 to 100000 ms'),
+    (['plan', *MODEL, '--robot-slowdown', '2', '--overhead', 'inf'], 'must be from 0 to 100000'),
     (['run', *MODEL, '--frames', '0'], '--frames must be 1 or more'),
 ])
 def test_what_cannot_be_done_is_said_in_one_line(intradp, monkeypatch, arguments, says):
@@ -102,6 +104,7 @@ def test_what_cannot_be_done_is_said_in_one_line(intradp, monkeypatch, arguments
     ['plan', *MODEL, '--robot-slowdown', '2', '--grid', '9:3:4'],
     ['plan', *MODEL, '--robot-slowdown', '2', '--grid', '9'],
     ['inspect', *MODEL, '--size', '3'], ['run', *MODEL, '--mode', 'magic'],
+    ['plan', *MODEL, '--robot-slowdown', '2', '--plot', 'book.xyz'],
 ])
 def test_wrong_arguments_end_with_the_usage_and_status_2(arguments, capsys):
     with pytest.raises(SystemExit) as ending:

@@ -51,12 +51,19 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     assert constant(20.0).rate_at(1e6) == 20.0
 
 
+def test_a_file_may_carry_the_mark_of_a_spreadsheet(tmp_path: Path) -> None:
+    path = tmp_path / 'trace.csv'
+    path.write_text('t_seconds,Mbps\n0,5\n', encoding='utf-8-sig')
+    assert read_trace(path) == constant(5.0)
+
+
 @pytest.mark.parametrize('text', [
     '', 't_seconds,Mbps\n', 'time,rate\n0,1\n', 't_seconds,Mbps\n0,fast\n',
     't_seconds,Mbps\n0,1\n0,2\n', 't_seconds,Mbps\n0,-1\n', 't_seconds,Mbps\n0,nan\n',
-    't_seconds,Mbps\n0\n'])
+    't_seconds,Mbps\n0\n', 't_seconds;Mbps\n0;1\n', 't_seconds,Mbps\n0,1\n1e308,1\n',
+    f't_seconds,Mbps\n0,"{"9" * 200_000}"\n', '\x80\xff'])
 def test_what_is_no_trace_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / 'trace.csv'
-    path.write_text(text)
+    path.write_text(text, encoding='latin-1')
     with pytest.raises(ValueError, match='no link trace'):
         read_trace(path)
