@@ -38,7 +38,7 @@ from intradp_ros.planning.cost import LinkModel
 from intradp_ros.planning.encodings import assuming, best_encodings
 from intradp_ros.planning.energy import EnergyUnderDeadline
 from intradp_ros.planning.make_book import bandwidth_grid
-from intradp_ros.planning.pool import Aim, Candidate, candidates
+from intradp_ros.planning.pool import Aim, baselines, Candidate, candidates
 from intradp_ros.planning.simulator import simulate
 from intradp_ros.planning.solvers import SOLVERS
 from intradp_ros.profiling.profile import XAVIER_NX
@@ -155,10 +155,11 @@ def timed(function: Callable[[], T]) -> tuple[T, float]:
 
 
 def evolved(case: Case, link: LinkModel, seconds: float) -> float:
-    """Return the latency that differential evolution finds in some processor seconds."""
+    """Return the latency that `de` finds from the baselines on in some processor seconds."""
     late = time.process_time() + seconds
     cost = assuming(case.cost, best_encodings(case.cost, link))
     return SOLVERS['de'](cost, link, budget=10**9,
+                         begin=list(baselines(cost, link, Aim()).values()),
                          stop=lambda: time.process_time() > late).latency
 
 

@@ -20,6 +20,7 @@ from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.planning.bounds import Relaxation
 from intradp_ros.planning.cost import CostModel
 from intradp_ros.planning.energy import EnergyUnderDeadline, latency, Objective, Weighted
+from intradp_ros.planning.judge import make_ready
 from intradp_ros.planning.make_book import (
     bandwidth_grid,
     book_of,
@@ -101,6 +102,7 @@ def book_from_profiles(request: PlanRequest, folder: Path | None = None,
 def _plan(request: PlanRequest, progress: Progress | None, workers: int) -> ScheduleBook:
     setting, _, digest = _prepared(request)
     extra = request.points // 2 if request.extra is None else request.extra
+    make_ready(setting.cost)
     with _mapping(workers) as mapped:
         return book_of(
             setting, digest, bandwidth_grid(request.low, request.high, request.points),

@@ -5,15 +5,15 @@
 The kernels as machine code, where numba is installed.
 
 The modules of `kernels` are plain Python, which is quick enough to lower one
-partition.  A search that judges thousands of them takes the compiled twins
-from here: the same code, some two hundred times faster.  Numba keeps them on
-disk, next to the kernels or in the user's cache folder; where it can write
-nowhere they are compiled anew by every process.
+partition.  A search that judges thousands of them takes what is compiled
+here: the same code, some two hundred times faster.  Numba keeps it on disk,
+next to this file or in the user's cache folder; where it can write nowhere
+it is compiled anew by every process.
 """
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 import hashlib
 import inspect
 import logging
@@ -29,23 +29,42 @@ from intradp_ros.planning.kernels import (
     rows,
     transfers,
 )
+from intradp_ros.planning.records import Charges, Clock, Layout, Tables, Toll, Work
 
 _MODULES = (rows, bands, transfers, programs, play, judging, recurrence)
-#: What is called from Python; wrappers of the others would only take time to compile.
-_CALLED = ('judge', 'complete')
 _log = logging.getLogger(__name__)
+
+
+def judge(t: Tables, p: Layout, w: Work, toll: Toll, charges: Charges, clock: Clock) -> None:
+    """Write the programs of a partition and play them."""
+    judging.judge(t, p, w, toll, charges, clock)
+
+
+def complete(t: Tables, p: Layout, w: Work, toll: Toll, charges: Charges, clock: Clock) -> float:
+    """Return T_robot^N in seconds of a partition without bands."""
+    return recurrence.complete(t, p, w, toll, charges, clock)
 
 
 @lru_cache(maxsize=1)
 def kernels() -> Any:
-    """Return the kernels by name: compiled ones, or plain ones where numba is not installed."""
+    """Return what is called: compiled, or plain where numba is not installed."""
     try:
         from numba import njit
+        from numba.extending import register_jitable
     except ImportError:
         _log.warning('numba is not installed, so planning takes minutes instead of seconds: '
                      'install it with "pip install numba"')
-        return SimpleNamespace(compiled=False, **{f.__name__: f for f in _functions()})
-    return SimpleNamespace(compiled=True, **_twins(njit))
+        return SimpleNamespace(compiled=False, judge=judge, complete=complete)
+    _let_be_called(register_jitable)
+    return SimpleNamespace(compiled=True, judge=_compiled(njit, judge),
+                           complete=_compiled(njit, complete))
+
+
+@lru_cache(maxsize=1)
+def _let_be_called(register_jitable: Callable[..., Any]) -> None:
+    """Tell numba that all kernels may be called from compiled code."""
+    for function in _functions():
+        register_jitable(error_model='numpy')(function)
 
 
 def _functions() -> list[FunctionType]:
@@ -53,34 +72,21 @@ def _functions() -> list[FunctionType]:
             if isinstance(item, FunctionType) and item.__module__ == module.__name__]
 
 
-def _twins(njit: Callable[..., Any]) -> dict[str, Any]:
+def _compiled(njit: Callable[..., Any], function: Any) -> Any:
     """
-    Compile copies of all functions that find each other's copies, not the plain ones.
+    Compile a function on its first call, with all that it calls.
 
-    Their names carry a digest of all sources, since numba's cache looks only
-    at the file of the function itself and would keep stale callees.
+    Its name carries a digest of all sources, since numba's cache looks only
+    at the file of the function itself and would keep stale callees.  What it
+    calls is compiled once for its types: numba would compile functions that
+    are decorated themselves once more for every constant that they are called
+    with, and calls from here itself once more than those from a kernel.
     """
     digest = hashlib.sha256(''.join(map(inspect.getsource, _MODULES)).encode()).hexdigest()[:12]
-    scopes = {module.__name__: dict(vars(module)) for module in _MODULES}
-    functions = _functions()
-    twins = {}
-    for function in functions:
-        twin = FunctionType(function.__code__, scopes[function.__module__], function.__name__)
-        twin.__module__ = function.__module__
-        twin.__qualname__ = f'{function.__name__}_{digest}'
-        inner = function.__name__ not in _CALLED
-        twins[function] = _compile(partial(
-            njit, error_model='numpy', no_cpython_wrapper=inner, no_cfunc_wrapper=True), twin)
-    for scope in scopes.values():
-        scope.update({name: twins[item] for name, item in scope.items()
-                      if isinstance(item, FunctionType) and item in twins})
-    return {function.__name__: twin for function, twin in twins.items()}
-
-
-def _compile(njit: Callable[..., Any], function: FunctionType) -> Any:
+    twin = FunctionType(function.__code__, function.__globals__, function.__name__)
+    twin.__qualname__ = f'{function.__name__}_{digest}'
+    options = {'error_model': 'numpy', 'no_cfunc_wrapper': True}
     try:
-        return njit(cache=True)(function)
+        return njit(cache=True, **options)(twin)
     except RuntimeError:  # no folder that could be written to
-        return njit(function)
-
-
+        return njit(**options)(twin)

@@ -10,7 +10,7 @@ from typing import Any
 
 from intradp_ros.planning.compiled import kernels
 from intradp_ros.planning.cost import CostModel, LinkModel
-from intradp_ros.planning.partition import Encodings, Partition
+from intradp_ros.planning.partition import Encodings, local, Partition
 from intradp_ros.planning.records import as_arrays, Record
 from intradp_ros.planning.simulator import result_of, Simulation
 from intradp_ros.planning.tables import (
@@ -102,6 +102,13 @@ class Judge:
 def judge(cost: CostModel, link: LinkModel, partition: Partition) -> Judged:
     """Judge a single partition."""
     return Judge(cost, link).judged(partition)
+
+
+def make_ready(cost: CostModel) -> None:
+    """Compile the kernels, or load them, so that processes forked from here need not."""
+    every, whole = Judge(cost, LinkModel.symmetric(1.0)), local(len(cost.split.operators))
+    every(whole)
+    every.recurrence(whole)
 
 
 def best_of(judged: Iterable[Judged]) -> Judged:
