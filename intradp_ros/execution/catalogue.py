@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from intradp_ros.execution.model import share_graph, SharedModel
+from intradp_ros.execution.model import AS_GRAPH, share_graph, SharedModel
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.paging import paged
@@ -82,7 +82,7 @@ class ModelSpec:
 
     def _graph(self) -> OperatorGraph:
         if not self.is_archive:
-            return capture(self.module(), (self.example(),))
+            return capture(self.module(), (self.example(),), methods=AS_GRAPH)
         try:
             return load_graph(Path(self.source))
         except OSError as error:

@@ -17,7 +17,7 @@ from intradp_ros.operators.local_operator import Parameters, SplitGraph
 from intradp_ros.operators.split_graph import split_graph
 from intradp_ros.operators.tuning import tuned, Tuning, UNTUNED
 
-_AS_GRAPH = ('export', 'trace')
+AS_GRAPH = ('export', 'trace')
 """Ways to capture a model so that two machines can tell that they have the same one."""
 
 
@@ -79,4 +79,4 @@ def share_module(module: torch.nn.Module, example: Sequence[torch.Tensor],
         If it computes nothing, or cannot be split along `axis`.
 
     """
-    return share_graph(capture(module, tuple(example), methods=_AS_GRAPH, **kwargs), axis)
+    return share_graph(capture(module, tuple(example), methods=AS_GRAPH, **kwargs), axis)

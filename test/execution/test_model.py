@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from intradp_ros.execution.catalogue import ModelSpec
 from intradp_ros.execution.model import share_module
 from intradp_ros.graph.errors import CaptureError
 
@@ -22,6 +23,8 @@ class Decides(nn.Module):
 def test_a_model_that_is_no_graph_is_refused_with_the_cause() -> None:
     with pytest.raises(CaptureError, match='depend'):
         share_module(Decides(), (X,))
+    with pytest.raises(CaptureError, match='depend'):
+        ModelSpec(f'{__name__}:Decides', tuple(X.shape)).load()
 
 
 def test_a_model_that_computes_nothing_is_refused() -> None:
