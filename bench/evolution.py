@@ -112,7 +112,7 @@ def parsed() -> argparse.Namespace:
 def main() -> int:
     """Plan and print; return 1 if `de` is better anywhere."""
     args, duels = parsed(), []
-    console = Console()
+    console = Console(width=max(120, Console().width))
     tasks = [Task(args.profiles, *point, args.seconds)
              for point in product(args.nets, args.inputs, args.mbps)]
     with ProcessPoolExecutor(args.jobs, multiprocessing.get_context('spawn')) as processes:
