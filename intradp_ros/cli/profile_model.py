@@ -13,7 +13,7 @@ from intradp_ros.cli.profiles import own_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.dds.moving import with_moving
 from intradp_ros.operators.flops import operator_flops
-from intradp_ros.profiling.cache import cache_path, example_key
+from intradp_ros.profiling.cache import cache_path, example_key, write_whole
 from intradp_ros.profiling.profile import CHUNK_BYTES, OperatorTiming, Profile
 
 DESCRIPTION = f"""\
@@ -53,8 +53,7 @@ def run(args: argparse.Namespace) -> int:
         with out.status('measuring what moving bytes costs'):
             profile = with_moving(profile)
         if args.output:
-            args.output.parent.mkdir(parents=True, exist_ok=True)
-            args.output.write_text(profile.to_json() + '\n')
+            write_whole(args.output, profile.to_json() + '\n')
         _show(subject, profile, args.top, out)
         if args.output:
             out.show(f'written to {args.output}')

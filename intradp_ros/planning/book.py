@@ -21,6 +21,7 @@ import numpy as np
 
 from intradp_ros.planning.baselines import LOCAL, LOSS
 from intradp_ros.planning.partition import Partition
+from intradp_ros.profiling.cache import write_whole
 from intradp_ros.wire.codecs.names import LOSSY
 
 FORMAT = 'intradp-schedule-book/4'
@@ -205,9 +206,8 @@ class ScheduleBook:
             raise ValueError(f'not a schedule book: {error}') from error
 
     def save(self, path: Path) -> None:
-        """Write the book to a file."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(self.to_json())
+        """Write the book to a file, which is complete or as it was."""
+        write_whole(path, self.to_json())
 
     @classmethod
     def load(cls, path: Path) -> ScheduleBook:

@@ -54,8 +54,31 @@ def cached_profile(digest: str, axis: int, measure: Callable[[], Profile],
     except (OSError, ValueError):  # none yet, or a damaged one: measure
         pass
     profile = measure()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(f'.{os.getpid()}')
-    temporary.write_text(profile.to_json())
-    temporary.replace(path)
+    write_whole(path, profile.to_json())
     return profile
+
+
+def write_whole(path: Path, text: str) -> None:
+    """
+    Write a file that is complete or else as it was; folders are made.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written; it names the file.
+
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path = path.resolve()  # what a link points at is written, not the link
+    if path.exists() and not path.is_file():
+        path.write_text(text)  # a pipe, say
+        return
+    temporary = path.with_name(f'.{path.name}.{os.getpid()}')
+    try:
+        temporary.write_text(text)
+        temporary.replace(path)
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
