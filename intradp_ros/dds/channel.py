@@ -106,11 +106,10 @@ class DdsChannel:
 
     def report(self) -> LinkReport:
         """Return what is known of the link now."""
-        sent = self._outbound.measured()
+        sent, (rate, age) = self._outbound.measured(), self._inbound.measured(time.monotonic_ns())
         return LinkReport(
-            send_rate=sent.rate, receive_rate=self._inbound.rate(time.monotonic_ns()),
-            round_trip=sent.round_trip, age=sent.age, bytes_sent=sent.nbytes,
-            bytes_received=self._inbound.nbytes)
+            send_rate=sent.rate, receive_rate=rate, round_trip=sent.round_trip, age=sent.age,
+            receive_age=age, bytes_sent=sent.nbytes, bytes_received=self._inbound.nbytes)
 
     @property
     def rejected(self) -> Mapping[str, int]:

@@ -17,6 +17,8 @@ from intradp_ros.wire.queue import FrameQueue, payload_bytes
 
 #: Sessions whose rate is estimated at a time; more come only of restarts, or of strangers.
 MAX_SESSIONS = 8
+#: Seconds for which a measurement is told to the sender.
+NEW = 0.1
 #: While chunks wait for the window, silence of the other side is looked for this often.
 _EXPIRY_PERIOD = 0.05
 
@@ -129,7 +131,11 @@ class InboundPath:
         self._lock = threading.Lock()
 
     def arrived(self, session: int, nbytes: int, sent: int, arrival: int) -> float:
-        """Take a chunk (times in ns); return the rate of its session's path, bytes per second."""
+        """
+        Take a chunk (times in ns); return the rate of its session's path, bytes per second.
+
+        It is 0.0 if the last chunks told nothing of the rate: who hears it takes it for new.
+        """
         with self._lock:
             rate = self._rates.setdefault(session, ReceiverRate())
             self._rates.move_to_end(session)
@@ -137,10 +143,10 @@ class InboundPath:
                 self._rates.popitem(last=False)
             rate.arrived(arrival, nbytes, sent)
             self.nbytes += nbytes
-            return rate.rate(arrival)
+            return rate.rate(arrival) if rate.age(arrival) < NEW else 0.0
 
-    def rate(self, now: int) -> float:
-        """Return the rate of the session that sent last; 0.0 if unknown."""
+    def measured(self, now: int) -> tuple[float, float]:
+        """Return the rate of the session that sent last, 0.0 if unknown, and its age (s)."""
         with self._lock:
             latest = next(reversed(self._rates.values()), None)
-            return latest.rate(now) if latest else 0.0
+            return (latest.rate(now), latest.age(now)) if latest else (0.0, float('inf'))

@@ -17,15 +17,17 @@ class LinkReport:
     The link as a channel sees it: rates in bytes per second, times in seconds; 0.0 if unknown.
 
     `send_rate` is what the other side measures of what this side sends, the
-    last time `age` ago; `receive_rate` is measured here.  Both are rates of
-    tensor data while the link is busy.  `round_trip` is the smallest of the
-    last seconds, without the time that a chunk's own bytes take.
+    last time `age` ago; `receive_rate` is measured here, the last time
+    `receive_age` ago.  Both are rates of tensor data while the link is busy.
+    `round_trip` is the smallest of the last seconds, without the time that a
+    chunk's own bytes take.
     """
 
     send_rate: float = 0.0
     receive_rate: float = 0.0
     round_trip: float = 0.0
     age: float = float('inf')
+    receive_age: float = float('inf')
     bytes_sent: int = 0
     bytes_received: int = 0
 

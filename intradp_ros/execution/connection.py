@@ -32,8 +32,10 @@ RETRY = 0.5       # seconds between greetings, and between offers of a book
 LIVELY = 1.0      # seconds that a server may be silent and still count as connected
 SILENCE = 0.25    # seconds without any frame, pings included, that only a dead link explains
 LONGEST_PAUSE = 8.0  # seconds without the server after failures in a row
-PROBE_AFTER = 2.0  # seconds without a measurement after which the link is probed
-PROBE_CHUNKS = 6
+PROBE_AFTER = 0.5  # seconds without a measurement after which the link is probed
+PROBE_SECONDS = 0.02  # of the link that a probe takes, by the last rate
+PROBE_BYTES = (12_000, 90_000)  # but no fewer and no more; the most if no rate is known
+_PROBE_CHUNKS = 3  # at least: the first tells nothing
 
 
 class State(Enum):
@@ -264,13 +266,16 @@ class Connection:
 
     def _probe_if_stale(self, now: float) -> None:
         """Send a few chunks that carry nothing, so that the link's rate stays known."""
-        if min(self.channel.report().age, now - self._probed) < PROBE_AFTER:
+        report, (least, most) = self.channel.report(), PROBE_BYTES
+        if min(report.age, now - self._probed) < PROBE_AFTER:
             return
         self._probed = now
-        padding = torch.zeros(PROBE_CHUNKS * self.channel.chunk_bytes, dtype=torch.uint8)
+        wanted = int(report.send_rate * PROBE_SECONDS) or most
+        padding = torch.zeros(min(max(wanted, least), most), dtype=torch.uint8)
+        chunk_bytes = min(self.channel.chunk_bytes, len(padding) // _PROBE_CHUNKS)
         for chunk in split(padding, session=self.session, epoch=self.epoch, inference=0,
                            schedule=0, transfer=0, value=0, region=Region(0, 0),
-                           chunk_bytes=self.channel.chunk_bytes):
+                           chunk_bytes=chunk_bytes):
             self.channel.send(chunk)
 
     def _send(self, kind: ControlKind, body: Mapping[str, Any], inference: int = 0) -> None:

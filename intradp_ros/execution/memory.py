@@ -43,7 +43,6 @@ class _Measured:
 
     def __init__(self) -> None:
         self.nbytes = 0
-        self.last = float('-inf')
         self._rate = ReceiverRate()
         self._latency = RecentMin(10.0)
 
@@ -53,13 +52,15 @@ class _Measured:
         if isinstance(flight.frame, Chunk):
             self._rate.arrived(int(now * 1e9), nbytes, int(flight.queued * 1e9))
             self.nbytes += nbytes
-            self.last = now
         rate = self.rate(now)
         own = nbytes / rate if rate else 0.0
         self._latency.update(max(0.0, now - flight.start - own), now)
 
     def rate(self, now: float) -> float:
         return self._rate.rate(int(now * 1e9))
+
+    def age(self, now: float) -> float:
+        return self._rate.age(int(now * 1e9))
 
     def latency(self, now: float) -> float:
         return self._latency.value(now) or 0.0
@@ -182,8 +183,8 @@ class MemoryChannel:
         there, here = self._out.measured, self._back.measured
         return LinkReport(
             send_rate=there.rate(now), receive_rate=here.rate(now),
-            round_trip=there.latency(now) + here.latency(now), age=now - there.last,
-            bytes_sent=self._out.bytes_sent, bytes_received=here.nbytes)
+            round_trip=there.latency(now) + here.latency(now), age=there.age(now),
+            receive_age=here.age(now), bytes_sent=self._out.bytes_sent, bytes_received=here.nbytes)
 
     def close(self) -> None:
         """Stop; later sends are ignored."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+import math
 import threading
 import time
 from typing import Any
@@ -47,6 +48,8 @@ from intradp_ros.wire.quoting import quoted
 from intradp_ros.wire.rejections import Rejections
 
 Log = Callable[[str], None]
+#: A rate that was measured longer ago (s) says nothing of now.
+CURRENT = 0.3
 
 
 @dataclass(frozen=True)
@@ -139,12 +142,14 @@ class RobotClient:
         """
         report = self.channel.report()
         now = time.monotonic()
-        measured = now - report.age
         down = report.receive_rate / self._down_ratio
-        rates = [rate for rate in (report.send_rate, down) if rate > 0]
+        ways = [(rate, age) for rate, age in (
+            (report.send_rate, report.age), (down, report.receive_age))
+            if rate > 0 and age < CURRENT]
         with self._predicting:  # asked for by inferences and by those who watch the link
-            if rates and measured > self._measured + 1e-3:
-                self.predictor.update(min(rates), measured)
+            measured = now - min((age for _, age in ways), default=math.inf)
+            if measured > self._measured + 1e-3:
+                self.predictor.update(min(rate for rate, _ in ways), measured)
                 self._measured = measured
             return self.predictor.predict(now)
 

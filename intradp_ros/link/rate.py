@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+import math
 
 #: Bytes per second at which a sender is taken to send without pause.
 STREAMING = 10e6
@@ -56,14 +57,17 @@ class ReceiverRate:
     Times are nanoseconds.  Sending times may be on another clock than
     arrivals, with any offset.  The estimate is the mean over the time that the
     link was busy in the last `horizon` seconds, or in the last three runs of
-    chunks if there are fewer; runs of a few bytes, or much smaller than the
+    chunks if there are fewer, but of none that ended `memory` seconds before the
+    newest; runs of a few bytes, or much smaller than the
     largest, are too noisy to take part.  (The largest of the runs would be too high, by the
     noise of their arrivals; a sender may filter so for its window.)  A long horizon
     hears too late of a link that breaks in; who wants a calmer rate has predictors.
     """
 
-    def __init__(self, horizon: float = 0.1, segment: float = 0.05, path_memory: int = 64) -> None:
+    def __init__(self, horizon: float = 0.1, segment: float = 0.05, memory: float = 0.4,
+                 path_memory: int = 64) -> None:
         self._horizon = int(horizon * _NS)
+        self._memory = int(memory * _NS)
         self._segment = int(segment * _NS)
         self._runs: deque[_Run] = deque()
         self._current: _Run | None = None
@@ -99,15 +103,28 @@ class ReceiverRate:
             self._start_run(arrival)
 
     def rate(self, now: int) -> float:
-        """Return the estimate; 0.0 as long as too little came back to back."""
-        recent = [run for run in self._runs if run.end >= now - self._horizon]
-        runs = recent if len(recent) >= _FEWEST else list(self._runs)[-_FEWEST:]
+        """Return the estimate, however old; 0.0 as long as too little came back to back."""
+        since = self._newest - self._memory
+        known = [run for run in self._runs if run.end >= since]
+        recent = [run for run in known if run.end >= now - self._horizon]
+        runs = recent if len(recent) >= _FEWEST else known[-_FEWEST:]
         if self._current is not None and self._current.telling:
             runs.append(self._current)
         enough = max((run.nbytes for run in runs), default=0) / 2
         clear = [run for run in runs if run.nbytes >= enough]
         span = sum(run.end - run.start for run in clear)
         return sum(run.nbytes for run in clear) * _NS / span if span else 0.0
+
+    def age(self, now: int) -> float:
+        """Return how many seconds ago something told the rate; infinite if nothing did."""
+        return (now - self._newest) / _NS if self._newest else math.inf
+
+    @property
+    def _newest(self) -> int:
+        """When something told the rate for the last time, 0 if never."""
+        if self._current is not None and self._current.telling:
+            return self._current.end
+        return self._runs[-1].end if self._runs else 0
 
     def _path(self, own: float) -> float:
         """Return the shortest time from sending to arrival, less that of the bytes."""

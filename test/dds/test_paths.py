@@ -105,7 +105,7 @@ def test_sessions_are_measured_apart() -> None:
             arrival = int((index + 1) * 1000 / rate * second)
             rates[session] = inbound.arrived(session, 1000, 0, arrival)
     assert rates == {1: pytest.approx(1e6, rel=0.01), 2: pytest.approx(4e6, rel=0.01)}
-    assert inbound.rate(second) == pytest.approx(4e6, rel=0.01)
+    assert inbound.measured(second)[0] == pytest.approx(4e6, rel=0.01)
     assert inbound.nbytes == 40_000
     for stranger in range(3, 3 + MAX_SESSIONS):
         inbound.arrived(stranger, 1000, 0, second)

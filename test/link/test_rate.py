@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+import math
 from random import Random
 
 from hypothesis import given, settings
@@ -171,3 +172,27 @@ def test_what_was_held_back_for_a_lost_message_is_not_a_rate() -> None:
         estimator.arrived(max(arrival, held), nbytes, sent)
         highest = max(highest, estimator.rate(max(arrival, held)) if number > 10 else 0.0)
     assert highest < 1.2 * rate
+
+
+def test_what_is_too_small_to_tell_makes_nothing_new() -> None:
+    """Single chunks after a pause leave the estimate as it is, and it grows old."""
+    estimator, now = ReceiverRate(), 0
+    assert estimator.age(now) == math.inf
+    for now, size, sent in link(bursts(4, 5, 30_000, 0.1), 2e6, 0.002):
+        estimator.arrived(now, size, sent)
+    assert estimator.age(now) == 0.0
+    for later in range(1, 20):
+        estimator.arrived(now + later * NS // 10, 4000, now + later * NS // 10 - NS // 500)
+    assert estimator.rate(now + 2 * NS) == pytest.approx(2e6, rel=0.05)
+    assert estimator.age(now + 2 * NS) == pytest.approx(2.0)
+
+
+def test_after_a_pause_the_first_burst_tells() -> None:
+    """What was measured seconds before the newest burst takes no part."""
+    estimator, now = ReceiverRate(), 0
+    for now, size, sent in link(bursts(20, 5, 30_000, 0.1), 2e6, 0.002):
+        estimator.arrived(now, size, sent)
+    sends = ((5.0 + t, n) for t, n in bursts(1, 5, 30_000, 0.1))
+    for now, size, sent in link(sends, 14e6, 0.002):
+        estimator.arrived(now, size, sent)
+    assert estimator.rate(now) == pytest.approx(14e6, rel=0.05)
