@@ -138,5 +138,5 @@ def _text(case: Case, other: str, other_ms: float, gain: float, wanted: float, p
     bound = f'the lower bound on any schedule is {case.bound_ms:.1f} ms'
     if possible < wanted:
         return f'{begin}; {bound}, so the target cannot be reached at all.'
-    return (f'{begin}; {bound} ({possible:.0%} less), which leaves out halos and fixed costs: '
+    return (f'{begin}; {bound} ({possible:.0%} less): '
             f'ours is {ours / case.bound_ms:.2f} times that.')
