@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 
+from dispositions import heeded
 import pytest
 
 from intradp_ros import __version__
@@ -119,10 +120,11 @@ def test_wrong_arguments_end_with_the_usage_and_status_2(arguments, capsys):
 def test_a_signal_ends_a_command_in_order(tmp_path, number, status, said):
     (tmp_path / 'sleeper.py').write_text(
         'import time\n\n\ndef make():\n    print("begun", flush=True)\n    time.sleep(600)\n')
-    with subprocess.Popen(
+    with heeded(number):
+        started = subprocess.Popen(
             [sys.executable, '-m', 'intradp_ros.cli.main', 'inspect', 'sleeper:make', '--input',
-             SHAPE], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as command:
+             SHAPE], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with started as command:
         while command.stdout.readline() != 'begun\n':
             assert command.poll() is None
         command.send_signal(number)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+from dispositions import heeded
 import pytest
 
 from intradp_ros.execution.workers import worker_pool
@@ -51,8 +52,10 @@ def test_nobody_survives(arguments: list[str], number: signal.Signals, tmp_path:
     script = f'{tmp_path}/parent.py'
     with open(script, 'w') as file:
         file.write(arguments[0])
-    with subprocess.Popen([sys.executable, script, *arguments[1:]], stdout=subprocess.PIPE,
-                          stderr=subprocess.DEVNULL, text=True) as parent:
+    with heeded(signal.SIGINT):
+        started = subprocess.Popen([sys.executable, script, *arguments[1:]],
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    with started as parent:
         assert parent.stdout
         workers = {int(parent.stdout.readline()) for _ in range(2)}
         parent.send_signal(number)

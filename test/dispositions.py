@@ -1,0 +1,20 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Signals as a process in the foreground has them."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+import signal
+
+
+@contextmanager
+def heeded(*numbers: signal.Signals) -> Iterator[None]:
+    """Let processes that are started here heed signals, which jobs in the background ignore."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
