@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import product
 import json
-import multiprocessing
 from pathlib import Path
 import sys
 
@@ -27,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 import torch
 
+from intradp_ros.execution.workers import worker_pool
 from intradp_ros.planning.baselines import LOSS
 from intradp_ros.planning.cost import LinkModel
 from intradp_ros.planning.judge import make_ready
@@ -115,7 +114,7 @@ def main() -> int:
     console = Console(width=max(120, Console().width))
     tasks = [Task(args.profiles, *point, args.seconds)
              for point in product(args.nets, args.inputs, args.mbps)]
-    with ProcessPoolExecutor(args.jobs, multiprocessing.get_context('spawn')) as processes:
+    with worker_pool(args.jobs, 'spawn') as processes:
         for done in processes.map(duel, tasks):
             duels.append(done)
             console.print(f'{done.net} {done.inputs} {done.mbps:g} Mbit/s: '

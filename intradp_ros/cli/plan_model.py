@@ -121,6 +121,12 @@ def add_link(parser: argparse.ArgumentParser, delay: float, overhead: float) -> 
         help=f'time that a transfer takes beyond its bytes (default {overhead:g} ms)')
 
 
+def check_link(args: argparse.Namespace) -> None:
+    """Raise `CommandError` if what `add_link` declared is impossible."""
+    if not (0 <= args.delay <= LONGEST_MS and 0 <= args.overhead <= LONGEST_MS):
+        raise CommandError(f'--delay and --overhead must be from 0 to {LONGEST_MS:g} ms')
+
+
 def add_lossy(parser: argparse.ArgumentParser) -> None:
     """Declare the encodings that change the result; none unless it is asked for."""
     parser.add_argument(
@@ -179,9 +185,7 @@ def run(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> None:
     if args.robot_slowdown is not None and not 0 < args.robot_slowdown < float('inf'):
         raise CommandError(f'--robot-slowdown must be above 0, got {args.robot_slowdown:g}')
-    if not (0 <= args.delay <= LONGEST_MS and 0 <= args.overhead <= LONGEST_MS):
-        raise CommandError('--delay and --overhead must be from 0 to '
-                           f'{LONGEST_MS:g} ms')
+    check_link(args)
     if not 0 < args.down_ratio < float('inf'):
         raise CommandError(f'--down-ratio must be above 0, got {args.down_ratio:g}')
     if args.show is not None and args.show <= 0:

@@ -12,8 +12,9 @@ from intradp_ros.cli.output import add_json, milliseconds, Output, output, perce
 from intradp_ros.cli.profiles import own_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.dds.moving import with_moving
+from intradp_ros.graph.whole_file import write_whole
 from intradp_ros.operators.flops import operator_flops
-from intradp_ros.profiling.cache import cache_path, example_key, write_whole
+from intradp_ros.profiling.cache import cache_path, example_key
 from intradp_ros.profiling.profile import CHUNK_BYTES, OperatorTiming, Profile
 
 DESCRIPTION = f"""\

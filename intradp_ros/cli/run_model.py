@@ -12,7 +12,7 @@ from typing import Any
 from intradp_ros.cli.errors import CommandError
 from intradp_ros.cli.inputs import picture_path
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, size
-from intradp_ros.cli.plan_model import add_link, add_lossy, LONGEST_MS
+from intradp_ros.cli.plan_model import add_link, add_lossy, check_link
 from intradp_ros.cli.planning import Grid, make_plan, MODES
 from intradp_ros.cli.profiles import own_profile
 from intradp_ros.cli.shared_run import connect, figures, run_frames, sent_bytes, Session
@@ -96,9 +96,7 @@ def _check(args: argparse.Namespace) -> None:
         raise CommandError(f'--mbps must be above 0, got {args.mbps:g}')
     if args.frames < 1:
         raise CommandError(f'--frames must be 1 or more, got {args.frames}')
-    if not (0 <= args.delay <= LONGEST_MS and 0 <= args.overhead <= LONGEST_MS):
-        raise CommandError('--delay and --overhead must be from 0 to '
-                           f'{LONGEST_MS:g} ms')
+    check_link(args)
 
 
 def _book(args: argparse.Namespace, subject: Subject, profile: Profile, out: Output,

@@ -29,6 +29,7 @@ from intradp_ros.graph.errors import GraphFormatError
 from intradp_ros.graph.interpreter import describe
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.structure import describe_parameter, graph_of, Json, structure_of
+from intradp_ros.graph.whole_file import replacing
 
 LARGEST_JSON = 256 * 2**20
 """Bytes of structure above which an archive is refused."""
@@ -86,14 +87,9 @@ def save_graph(graph: OperatorGraph, path: str | os.PathLike[str]) -> None:
             {name: _own_memory(tensor) for name, tensor in sorted(graph.parameters.items())})
     except KeyError as error:
         raise GraphFormatError(f'safetensors cannot hold parameters of {error}') from error
-    part = Path(f'{os.fspath(path)}.{os.getpid()}.part')
-    try:
-        with zipfile.ZipFile(part, 'w') as archive:
-            for name, data in members.items():
-                archive.writestr(zipfile.ZipInfo(name), data)  # dated 1980, so as to be equal
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    with replacing(Path(path)) as part, zipfile.ZipFile(part, 'w') as archive:
+        for name, data in members.items():
+            archive.writestr(zipfile.ZipInfo(name), data)  # dated 1980, so as to be equal
 
 
 def load_graph(path: str | os.PathLike[str]) -> OperatorGraph:

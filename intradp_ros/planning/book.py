@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from intradp_ros.graph.whole_file import write_whole
 from intradp_ros.planning.baselines import LOCAL, LOSS
 from intradp_ros.planning.partition import Partition
-from intradp_ros.profiling.cache import write_whole
 from intradp_ros.wire.codecs.names import LOSSY
 
 FORMAT = 'intradp-schedule-book/4'

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from intradp_ros.graph.whole_file import write_whole
 from intradp_ros.profiling.device import device_name
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.wire.tensors import tensor_bytes
@@ -56,29 +57,3 @@ def cached_profile(digest: str, axis: int, measure: Callable[[], Profile],
     profile = measure()
     write_whole(path, profile.to_json())
     return profile
-
-
-def write_whole(path: Path, text: str) -> None:
-    """
-    Write a file that is complete or else as it was; folders are made.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written; it names the file.
-
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path = path.resolve()  # what a link points at is written, not the link
-    if path.exists() and not path.is_file():
-        path.write_text(text)  # a pipe, say
-        return
-    temporary = path.with_name(f'.{path.name}.{os.getpid()}')
-    try:
-        temporary.write_text(text)
-        temporary.replace(path)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        raise

@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping
 import dataclasses
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+
+from intradp_ros.graph.whole_file import write_whole
 
 _MISSING = '-'
 
@@ -102,9 +103,5 @@ def json_text(data: Any) -> str:
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Write what `json_text` returns; the file is complete or not there."""
-    text = json_text(data)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f'.{path.name}.partial')
-    partial.write_text(text)
-    os.replace(partial, path)
+    """Write what `json_text` returns; the file is complete, or else as it was."""
+    write_whole(path, json_text(data))

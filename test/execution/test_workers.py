@@ -20,7 +20,7 @@ import os, sys, time
 from intradp_ros.execution.workers import worker_pool
 
 def work(number):
-    os.write(1, f'{os.getpid()}\n'.encode())  # at once, lest two workers' lines be mixed
+    os.write(1, f'{os.getpid()}\\n'.encode())  # at once, lest two workers' lines be mixed
     time.sleep(600)
 
 if __name__ == '__main__':

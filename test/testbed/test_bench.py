@@ -8,32 +8,15 @@ import json
 import os
 from pathlib import Path
 
+from imagined_devices import MODEL, profiles
 import pytest
 
 from intradp_ros.cli.main import main
 from intradp_ros.planning.book import ScheduleBook
-from intradp_ros.profiling.profile import Profile
 from intradp_ros.testbed.trial import load_seen
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason='network namespaces need root')
-MODEL = ('intradp_ros.zoo.dense:depth', '--input', '1x3x96x128', '--dtype', 'uint8')
 SYSTEMS = ('local', 'offload', 'shared')
-
-
-def profiles(folder: Path) -> tuple[str, ...]:
-    """Measure here, and make of it a robot that takes 60 ms and a server that takes 6 ms."""
-    measured = folder / 'here.json'
-    assert main(['profile', *MODEL, '-o', str(measured)]) == 0
-    words: list[str] = []
-    for side, seconds in (('robot', 0.06), ('server', 0.006)):
-        data = json.loads(measured.read_text())
-        scale = data['scale'] * seconds / data['whole_seconds']
-        data.update(device=f'an imagined {side}', scale=scale, whole_seconds=seconds)
-        path = folder / f'{side}.json'
-        path.write_text(json.dumps(data))
-        assert Profile.from_json(path.read_text()).whole_seconds == seconds
-        words += [f'--{side}-profile', str(path)]
-    return tuple(words)
 
 
 @needs_root

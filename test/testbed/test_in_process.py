@@ -7,26 +7,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from imagined_devices import MODEL, profiles
 import pytest
 
 from intradp_ros.cli.main import main
 from intradp_ros.emulation.settings import LinkSettings
 from intradp_ros.testbed.in_process import check_in_process, MARK
 from intradp_ros.testbed.trial import load_seen
-
-MODEL = ('intradp_ros.zoo.dense:depth', '--input', '1x3x96x128', '--dtype', 'uint8')
-
-
-def profiles(folder: Path) -> list[str]:
-    """Measure here, and make of it a robot that takes 60 ms and a server that takes 6 ms."""
-    measured, words = folder / 'here.json', []
-    assert main(['profile', *MODEL, '-o', str(measured)]) == 0
-    for side, seconds in (('robot', 0.06), ('server', 0.006)):
-        data = json.loads(measured.read_text())
-        data.update(scale=data['scale'] * seconds / data['whole_seconds'], whole_seconds=seconds)
-        (folder / f'{side}.json').write_text(json.dumps(data))
-        words += [f'--{side}-profile', str(folder / f'{side}.json')]
-    return words
 
 
 def test_systems_on_a_link_in_memory(

@@ -8,6 +8,7 @@ import json
 import os
 from pathlib import Path
 
+from imagined_devices import MODEL, profiles
 import pytest
 
 from intradp_ros.cli.main import main
@@ -16,7 +17,6 @@ from intradp_ros.testbed.outages import Outage, outage_figures, outages, spans, 
 from intradp_ros.testbed.trial import load_seen, Seen
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason='network namespaces need root')
-MODEL = ('intradp_ros.zoo.dense:depth', '--input', '1x3x96x128', '--dtype', 'uint8')
 
 
 def test_a_trace_with_outages() -> None:
@@ -65,16 +65,10 @@ def test_outages_that_cannot_be_run_are_refused(
 @needs_root
 def test_no_frame_is_lost_and_sharing_comes_back(tmp_path: Path) -> None:
     """A run on emulated devices whose link fails for 1.5 s."""
-    measured, words = tmp_path / 'here.json', []
-    assert main(['profile', *MODEL, '-o', str(measured)]) == 0
-    for side, seconds in (('robot', 0.06), ('server', 0.006)):
-        data = json.loads(measured.read_text())
-        data.update(scale=data['scale'] * seconds / data['whole_seconds'], whole_seconds=seconds)
-        (tmp_path / f'{side}.json').write_text(json.dumps(data))
-        words += [f'--{side}-profile', str(tmp_path / f'{side}.json')]
     out = tmp_path / 'out'
-    assert main(['bench', *MODEL, *words, '--link', '40', '--seconds', '1', '--systems', 'shared',
-                 '--outages', '1.5', '--transport', 'udp', '--out', str(out)]) == 0
+    assert main(['bench', *MODEL, *profiles(tmp_path), '--link', '40', '--seconds', '1',
+                 '--systems', 'shared', '--outages', '1.5', '--transport', 'udp',
+                 '--out', str(out)]) == 0
     (seen,) = load_seen(out / 'outages' / 'seen.json')
     found = json.loads((out / 'report.json').read_text())['outages']
     (row,) = found['rows']

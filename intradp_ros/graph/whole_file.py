@@ -1,0 +1,53 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Files that are complete, or else as they were."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+import os
+from pathlib import Path
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """
+    Provide a path to write to; what is there takes the place of `path` in the end.
+
+    Folders are made.  After an exception `path` is as it was.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written; it names `path`.
+
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path = path.resolve()  # what a link points at is written, not the link
+        if path.exists() and not path.is_file():
+            yield path  # a pipe, say
+            return
+        temporary = path.with_name(f'.{path.name}.{os.getpid()}')
+        try:
+            yield temporary
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def write_whole(path: Path, text: str) -> None:
+    """
+    Write a text as a whole; folders are made.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written; it names the file.
+
+    """
+    with replacing(path) as part:
+        part.write_text(text)
