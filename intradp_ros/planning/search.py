@@ -21,7 +21,7 @@ from intradp_ros.planning.cost import CostModel, LinkModel
 from intradp_ros.planning.energy import latency, Objective
 from intradp_ros.planning.judge import Judge, Judged
 from intradp_ros.planning.loss import de
-from intradp_ros.planning.moves import pieces, places, propose
+from intradp_ros.planning.moves import pieces, places, propose, SMALL
 from intradp_ros.planning.partition import cut, local, offload, Pace, Partition, Stage
 from intradp_ros.planning.solving import Progress, Stop, Trial
 
@@ -36,6 +36,7 @@ EVOLVED_PART = 0.35
 #: Parts of the transfers that are taken to hide behind computing when placements are sought.
 HIDDEN = (0.0, 0.5, 0.8)
 _SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 0.9)
+_COARSE = (0.0, 0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 1.0)
 _STAIRS = ((0.2, 0.2, 1.0), (0.3, 0.15, 1.0), (0.4, 0.2, 0.0), (0.25, 0.0, 0.9), (0.5, 0.3, 0.5))
 _FED = Pace(by_input=True)
 
@@ -84,6 +85,14 @@ def plain_partitions(stops: Sequence[int]) -> Iterator[Partition]:
     for (first, second), (a, b, c) in product(combinations(few, 2), _STAIRS):
         yield Partition((Stage(first, a, 4, 8, server_pace=_FED), Stage(second, b, 2, 4),
                          Stage(count, c, 2, 2)))
+    if count <= SMALL:
+        yield from _coarse_partitions(few, count)
+
+
+def _coarse_partitions(stops: Sequence[int], count: int) -> Iterator[Partition]:
+    """Return all pairs of shares: where few rows make a border jump, annealing passes them by."""
+    for stop, first, last, bands in product(stops, _COARSE, _COARSE, (1, 2)):
+        yield Partition((Stage(stop, first, 1, bands), Stage(count, last, bands, 1)))
 
 
 def placements(cost: CostModel, link: LinkModel) -> Iterator[Partition]:
