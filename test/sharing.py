@@ -42,14 +42,19 @@ class FixedRate:
 
 def hand_made_book(model: SharedModel, shared: Partition | None = None, mbps: float = 100.0,
                    predicted: float = 0.01) -> ScheduleBook:
-    """Return a book for one bandwidth whose `loss` is `shared`, by default halves in bands."""
+    """
+    Return a book for one bandwidth whose `loss` is `shared`, by default halves in bands.
+
+    The robot alone would take twice what all others are predicted to.
+    """
     count = len(model.split.operators)
     halves = Partition((Stage(count // 3, 0.5, 2, 3), Stage(2 * count // 3, 0.6, 3, 2),
                         Stage(count, 0.4, 2, 2)))
     entries = {LOCAL: local(count), OFFLOAD: offload(count), CUT: cut(count, count // 2),
                LOSS: shared or halves}
     return ScheduleBook(model.digest, model.split.axis, 0.0, 0.0, tuple(
-        Entry(mbps, name, predicted, partition) for name, partition in entries.items()))
+        Entry(mbps, name, predicted * (2 if name == LOCAL else 1), partition)
+        for name, partition in entries.items()))
 
 
 def sharing_pair(model: SharedModel, book: ScheduleBook | None = None, *,

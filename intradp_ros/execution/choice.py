@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 
 from intradp_ros.execution.experience import Experience, WORTH
-from intradp_ros.planning.baselines import LOSS
+from intradp_ros.planning.baselines import LOCAL, LOSS
 from intradp_ros.planning.book import Entry, ScheduleBook
 from intradp_ros.planning.partition import Partition
 
@@ -17,7 +17,8 @@ class ScheduleChoice:
     Chooses by the predicted rate, and by what schedules really took.
 
     Remembers the schedule in use, for the hysteresis of the book.  Without
-    `experience` predictions are taken at their word.
+    `experience` predictions are taken at their word; but sharing that promises
+    little is left alone, as the link's rate does not stay what it was.
     """
 
     def __init__(self, experience: Experience | None = None) -> None:
@@ -28,24 +29,25 @@ class ScheduleChoice:
         """
         Return the schedule id for a predicted rate, None if the book lacks the strategy.
 
-        For the usual strategy with experience, that of another strategy if
-        it is expected to be clearly faster.
+        For the usual strategy, all on the robot if sharing does not promise
+        to be clearly faster; with experience, that of another strategy which is
+        expected to be clearly faster.
         """
         if strategy not in book.strategies:
             return None
         previous = self._index if self._epoch == epoch else None
         index = book.choose(mbps, strategy, previous)
         self._epoch, self._index = epoch, index
-        if strategy != LOSS or self.experience is None or book.objective != 'latency':
+        if strategy != LOSS or book.objective != 'latency':
             return index
-        return self._faster(book, mbps, index)
-
-    def _faster(self, book: ScheduleBook, mbps: float, index: int) -> int:
-        others = {i: self.expected(book, i, mbps) for i in (
-            book.choose(mbps, name) for name in book.strategies if name != LOSS)}
-        best = min(others, key=lambda i: others[i], default=index)
-        own = self.expected(book, index, mbps)
-        return best if others.get(best, own) < WORTH * own else index
+        others = {name: book.choose(mbps, name) for name in book.strategies if name != LOSS}
+        expected = {i: self.expected(book, i, mbps) for i in (index, *others.values())}
+        if self.experience is not None:
+            best = min(expected, key=lambda i: expected[i])
+            if expected[best] < WORTH * expected[index]:
+                return best
+        alone = others.get(LOCAL, index)
+        return alone if expected[index] > WORTH * expected[alone] else index
 
     def expected(self, book: ScheduleBook, index: int, mbps: float) -> float:
         """Return the seconds by the book at a rate, corrected by what the schedule took lately."""

@@ -9,7 +9,7 @@ from collections.abc import Hashable
 import math
 from statistics import median
 
-#: Another strategy must promise this much less, or the usual one stays.
+#: What another strategy, or sharing at all, must promise to take at most, of what else is taken.
 WORTH = 0.95
 
 

@@ -18,6 +18,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from intradp_ros.execution.choice import ScheduleChoice
 from intradp_ros.execution.connection import PROBE_AFTER
 from intradp_ros.link.predictor import RatePredictor
 from intradp_ros.link.rate import TELLING_BYTES
@@ -156,15 +157,16 @@ class Predicting:
                  strategy: str = LOSS) -> None:
         self._curves, self._air, self._book = curves, air, book
         self._predictor, self._strategy = predictor, strategy
-        self._previous: int | None = None
+        self._choice = ScheduleChoice()
         self._measured = -PROBE_AFTER
 
     def choose(self, now: float) -> int:
         """Return the schedule for the expected rate."""
         self._probe(now)
-        self._previous = self._book.choose(
-            self._predictor.predict(now) / _MBPS, self._strategy, self._previous)
-        return self._previous
+        mbps = self._predictor.predict(now) / _MBPS
+        schedule = self._choice.choose(0, self._book, mbps, self._strategy)
+        assert schedule is not None
+        return schedule
 
     def _probe(self, now: float) -> None:
         """Measure the rate now and then while no inference does."""

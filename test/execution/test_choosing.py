@@ -7,13 +7,14 @@ from __future__ import annotations
 from dataclasses import replace
 import math
 
+import pytest
 from sharing import ENDLESS, FixedRate, hand_made_book, sharing_pair, TIMEOUT
 from small_models import seeded, UNet
 import torch
 
 from intradp_ros.execution.model import share_module
 from intradp_ros.execution.pair import in_process_pair
-from intradp_ros.planning.baselines import OFFLOAD
+from intradp_ros.planning.baselines import LOSS, OFFLOAD
 from intradp_ros.planning.book import HYSTERESIS
 
 
@@ -58,3 +59,17 @@ def test_a_rate_down_counts_by_the_ratio_that_the_book_assumes() -> None:
                 assert pair.robot.infer((source,), strategy=OFFLOAD).stats.shared
             assert pair.robot.predicted_rate == predictor.rate
             assert (predictor.measured < 0.01 * predictor.rate) == (ratio > 1)
+
+
+@pytest.mark.parametrize('promised, shares', [(0.97, False), (0.9, True)])
+def test_sharing_that_promises_little_is_left_alone(promised: float, shares: bool) -> None:
+    source = torch.randn(1, 3, 32, 48)
+    model = share_module(seeded(UNet, 32, 48), (source,))
+    book = hand_made_book(model)
+    book = replace(book, entries=tuple(
+        replace(e, predicted=promised if e.strategy == LOSS else 1.0) for e in book.entries))
+    with sharing_pair(model, book) as pair:
+        assert pair.robot.infer((source,)).stats.shared is shares
+        pair.robot.use_book(replace(book, objective='energy'))
+        assert pair.robot.connection.wait_ready(TIMEOUT)
+        assert pair.robot.infer((source,)).stats.shared

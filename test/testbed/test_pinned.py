@@ -38,7 +38,7 @@ def book_of(model: SharedModel) -> ScheduleBook:
     return ScheduleBook(model.digest, model.split.axis, 0.0, 0.0, (
         Entry(10.0, LOCAL, 0.1, local(count), 0.0, 5.0, 20.0),
         Entry(10.0, OFFLOAD, 0.1, offload(count), 0.0, 5.0, 20.0),
-        Entry(40.0, LOSS, 0.1, half, 0.0, 20.0)))
+        Entry(40.0, LOSS, 0.05, half, 0.0, 20.0)))
 
 
 def profile(model: SharedModel, seconds: float) -> Profile:

@@ -49,7 +49,7 @@ def book() -> ScheduleBook:
     return ScheduleBook('d' * 64, 2, 1e-3, 1e-4, (
         Entry(1.0, LOCAL, 0.1, alone), Entry(1.0, OFFLOAD, 0.1, away),
         Entry(1.0, LOSS, 0.1, alone, low=0.5, high=10.0),
-        Entry(100.0, LOSS, 0.1, away, low=10.0)))
+        Entry(100.0, LOSS, 0.01, away, low=10.0)))
 
 
 @pytest.fixture(scope='module')
@@ -115,9 +115,9 @@ def test_robots_that_send_nothing_probe(book: ScheduleBook, curves: Curves) -> N
 def test_a_slow_link_is_left_and_found_again(book: ScheduleBook, curves: Curves) -> None:
     air = Air(LinkTrace((0.0, LONG, 2 * LONG), (100.0, 2.0, 100.0)))
     runs = replay(curves, air, Predicting(curves, air, book, LastValue()))
-    chosen = [{r.schedule for r in runs if k * LONG + 2 * PROBE_AFTER < r.start < (k + 1) * LONG}
-              for k in range(3)]
-    assert chosen == [{ON_SERVER}, {ON_ROBOT}, {ON_SERVER}]
+    chosen = [{book.entries[r.schedule].partition for r in runs
+               if k * LONG + 2 * PROBE_AFTER < r.start < (k + 1) * LONG} for k in range(3)]
+    assert chosen == [{offload(OPERATORS)}, {local(OPERATORS)}, {offload(OPERATORS)}]
 
 
 @pytest.mark.parametrize('name', PREDICTORS)
