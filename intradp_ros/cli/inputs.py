@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 
 import cv2
@@ -37,20 +38,24 @@ def picture_path(text: str) -> Path:
     return Path(text)
 
 
-def load_inputs(texts: Sequence[str], dtype: torch.dtype, size: Size | None, seed: int,
-                ) -> tuple[torch.Tensor, ...]:
+def load_inputs(texts: Sequence[str], dtypes: Sequence[torch.dtype], size: Size | None,
+                seed: int) -> tuple[torch.Tensor, ...]:
     """
-    Return a tensor for each text, a shape or the path of an image.
+    Return a tensor for each text, a shape or the path of an image; one dtype serves all.
 
     Raises
     ------
     CommandError
-        If there is no text, or one is neither a shape nor an image.
+        If there is no text, one is neither a shape nor an image, or dtypes do not match them.
 
     """
     if not texts:
         raise CommandError('the model needs an input: give --input 1x3x224x224, or an image file')
-    return tuple(_load(text, dtype, size, seed + k) for k, text in enumerate(texts))
+    if len(dtypes) not in (1, len(texts)):
+        raise CommandError(f'{len(texts)} inputs have {len(dtypes)} dtypes: give one for each, '
+                           'or one for all')
+    return tuple(_load(text, dtype, size, seed + k)
+                 for k, (text, dtype) in enumerate(zip(texts, cycle(dtypes))))
 
 
 def random_tensor(shape: tuple[int, ...], dtype: torch.dtype, seed: int) -> torch.Tensor:

@@ -80,9 +80,9 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--size', type=spatial_size, metavar='HxW',
                         help="scale an image to this height and width (default: the image's own)")
     parser.add_argument(
-        '--dtype', default='float32',
-        help='dtype of the input (default float32); an image has values from 0 to 255 as uint8, '
-             'and from 0 to 1 in a floating point dtype')
+        '--dtype', action='append', metavar='DTYPE',
+        help='dtype of the inputs (default float32), or again for each of them; an image has '
+             'values from 0 to 255 as uint8, and from 0 to 1 in a floating point dtype')
     parser.add_argument('--seed', type=int, default=0, metavar='N',
                         help='seed of random weights, inputs and searches (default 0)')
     parser.add_argument(
@@ -136,7 +136,7 @@ def _from_factory(args: argparse.Namespace) -> Subject:
     except ModelSpecError as error:
         raise CommandError(str(error)) from error
     return captured(args.model, model, load_inputs(
-        args.input, _dtype(args.dtype), args.size, args.seed), args.axis)
+        args.input, _dtypes(args), args.size, args.seed), args.axis)
 
 
 def _from_archive(args: argparse.Namespace) -> Subject:
@@ -152,7 +152,7 @@ def _from_archive(args: argparse.Namespace) -> Subject:
         raise CommandError(str(error)) from error
     values = [graph.values[v] for v in graph.inputs]
     if args.input:
-        inputs = load_inputs(args.input, values[0].dtype, args.size, args.seed)
+        inputs = load_inputs(args.input, [v.dtype for v in values], args.size, args.seed)
         _check_inputs(args.model, inputs, [(v.shape, v.dtype) for v in values])
     else:
         inputs = tuple(random_tensor(v.shape, v.dtype, args.seed + k)
@@ -173,8 +173,8 @@ def _shapes(tensors: Sequence[tuple[tuple[int, ...], torch.dtype]]) -> str:
                      for shape, dtype in tensors)
 
 
-def _dtype(text: str) -> torch.dtype:
+def _dtypes(args: argparse.Namespace) -> list[torch.dtype]:
     try:
-        return parse_dtype(text)
+        return [parse_dtype(text) for text in args.dtype or ['float32']]
     except ModelSpecError as error:
         raise CommandError(f'--dtype: {error}') from error

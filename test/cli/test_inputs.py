@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from intradp_ros.cli.inputs import read_image
+from intradp_ros.cli.errors import CommandError
+from intradp_ros.cli.inputs import load_inputs, read_image
 
 
 @pytest.fixture
@@ -33,3 +34,11 @@ def test_floats_go_from_0_to_1(picture):
 
 def test_size_is_height_and_width(picture):
     assert read_image(picture, size=(3, 10)).shape == (1, 3, 3, 10)
+
+
+def test_each_input_has_its_dtype_or_all_have_one():
+    shapes, mixed = ('1x3x4x4', '1x7'), (torch.float32, torch.int64)
+    assert [x.dtype for x in load_inputs(shapes, mixed, None, 0)] == list(mixed)
+    assert [x.dtype for x in load_inputs(shapes, mixed[1:], None, 0)] == [torch.int64] * 2
+    with pytest.raises(CommandError, match='2 inputs have 3 dtypes'):
+        load_inputs(shapes, 3 * mixed[:1], None, 0)
