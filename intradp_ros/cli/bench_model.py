@@ -14,6 +14,7 @@ from intradp_ros.cli.errors import CommandError
 from intradp_ros.cli.output import add_json, Advance, Output, output, percent, size, table
 from intradp_ros.cli.planning import Grid, make_plan, Plan, SYSTEMS
 from intradp_ros.cli.profiles import read_profile
+from intradp_ros.cli.results import result_folder
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.dds.transport import AUTO, CHOICES
 from intradp_ros.emulation.network import NetworkError
@@ -79,7 +80,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--transport', choices=[*CHOICES, IN_PROCESS], default=AUTO,
                         help=f'DDS transport profile; or {IN_PROCESS}: no DDS, but frames handed '
                              'over in memory, which needs no root; figures are marked so')
-    parser.add_argument('--out', type=Path, default=Path('out/bench'), help='folder to write to')
+    parser.add_argument('--out', type=result_folder, default=Path('out/bench'),
+                        help='folder to write to')
     add_json(parser)
 
 

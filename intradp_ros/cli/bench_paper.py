@@ -14,6 +14,7 @@ from typing import Any
 
 from intradp_ros.cli.errors import CommandError
 from intradp_ros.cli.output import add_json, Output, output, percent, table
+from intradp_ros.cli.results import result_folder
 from intradp_ros.dds.transport import AUTO, CHOICES
 from intradp_ros.emulation.network import NetworkError
 from intradp_ros.emulation.processes import ChildError
@@ -81,7 +82,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--plan-only', action='store_true', help='make plans, run nothing')
     parser.add_argument('--again', action='store_true',
                         help='run cases again that have been run; plans are kept')
-    parser.add_argument('--out', type=Path, default=Path('out/bench'), help='folder to write to')
+    parser.add_argument('--out', type=result_folder, default=Path('out/bench'),
+                        help='folder to write to')
     add_json(parser)
 
 

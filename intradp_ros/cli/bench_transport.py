@@ -10,6 +10,7 @@ from typing import Any
 
 from intradp_ros.cli.errors import CommandError
 from intradp_ros.cli.output import add_json, output, percent, table
+from intradp_ros.cli.results import result_folder
 from intradp_ros.dds.transport import TRANSPORTS
 from intradp_ros.emulation.network import available, LinkSettings, NetworkError
 from intradp_ros.emulation.processes import ChildError
@@ -48,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--chunk-bytes', type=int, default=15_000)
     parser.add_argument('--repeat', type=int, default=10, help='tensors of each size')
     parser.add_argument('--seconds', type=float, default=3.0, help='of the stream')
-    parser.add_argument('--out', type=Path, default=Path('out/bench/transport'),
+    parser.add_argument('--out', type=result_folder, default=Path('out/bench/transport'),
                         help='folder to write to')
     add_json(parser)
 

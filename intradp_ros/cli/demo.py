@@ -27,6 +27,7 @@ from rich.console import Console
 import torch
 
 import intradp_ros
+from intradp_ros.cli.results import result_folder
 from intradp_ros.dds.transport import AUTO, CHOICES, usable_environment
 from intradp_ros.emulation import network, slow_device
 from intradp_ros.emulation.processes import Child, ChildError, Command, ros_arguments, starter
@@ -58,7 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--transport', choices=CHOICES, default=AUTO,
                         help='DDS transport profile; auto takes large_data, '
                         'which costs less CPU, where the kernel grants its buffers, else udp')
-    parser.add_argument('--out', type=Path, default=Path('out/demo'), help='folder to write to')
+    parser.add_argument('--out', type=result_folder, default=Path('out/demo'),
+                        help='folder to write to')
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from intradp_ros.cli.errors import CommandError
 from intradp_ros.execution.catalogue import ModelSpec, ModelSpecError, parse_shape
 
 Size = tuple[int, int]
-PICTURES = ('.png', '.svg', '.pdf', '.jpg', '.webp')
 
 
 def spatial_size(text: str) -> Size:
@@ -28,14 +27,6 @@ def spatial_size(text: str) -> Size:
         raise argparse.ArgumentTypeError(f'{text!r} is no height x width such as 224x320'
                                          ) from error
     return height, width
-
-
-def picture_path(text: str) -> Path:
-    """Read the name of a picture to draw, for argparse."""
-    if Path(text).suffix.lower() not in PICTURES:
-        raise argparse.ArgumentTypeError(
-            f'{text!r} is no picture to draw: it must end in {", ".join(PICTURES)}')
-    return Path(text)
 
 
 def load_inputs(texts: Sequence[str], dtypes: Sequence[torch.dtype], size: Size | None,

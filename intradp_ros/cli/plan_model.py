@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from intradp_ros.cli.errors import CommandError
-from intradp_ros.cli.inputs import picture_path
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, percent, size, table
 from intradp_ros.cli.planning import (
     chosen_mode,
@@ -25,6 +24,7 @@ from intradp_ros.cli.planning import (
     SYSTEMS,
 )
 from intradp_ros.cli.profiles import own_profile, read_profile, slowed
+from intradp_ros.cli.results import result_file, result_picture
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.execution.planning import LATENCY, OBJECTIVES
 from intradp_ros.planning.baselines.spso_ga import DEADLINE
@@ -89,14 +89,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              'bandwidths are those up (default 1)')
     add_lossy(parser)
     _add_goal(parser)
-    parser.add_argument('-o', '--output', type=Path, metavar='FILE', help='write the book here')
-    parser.add_argument('--plot', type=picture_path, metavar='PNG',
+    parser.add_argument('-o', '--output', type=result_file, metavar='FILE',
+                        help='write the book here')
+    parser.add_argument('--plot', type=result_picture, metavar='PNG',
                         help='draw latency over bandwidth for all strategies')
     parser.add_argument('--show', type=float, metavar='MBPS',
                         help='list the stages of the shared schedule for this bandwidth')
-    parser.add_argument('--timeline', type=picture_path, metavar='PNG',
+    parser.add_argument('--timeline', type=result_picture, metavar='PNG',
                         help='draw the predicted timeline of the schedule that --show lists')
-    parser.add_argument('--pareto', type=picture_path, metavar='PNG',
+    parser.add_argument('--pareto', type=result_picture, metavar='PNG',
                         help='draw latency against energy at the bandwidth of --show')
     add_json(parser)
 

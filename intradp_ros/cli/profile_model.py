@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, percent, table
 from intradp_ros.cli.profiles import own_profile
+from intradp_ros.cli.results import result_file
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.dds.moving import with_moving
 from intradp_ros.graph.whole_file import write_whole
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the subcommand."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     add_model(parser)
-    parser.add_argument('-o', '--output', type=Path, metavar='FILE',
+    parser.add_argument('-o', '--output', type=result_file, metavar='FILE',
                         help='write the profile here, as JSON')
     parser.add_argument('--fresh', action='store_true',
                         help='measure again, even if there is a profile')

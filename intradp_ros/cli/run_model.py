@@ -10,11 +10,11 @@ import statistics
 from typing import Any
 
 from intradp_ros.cli.errors import CommandError
-from intradp_ros.cli.inputs import picture_path
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, size
 from intradp_ros.cli.plan_model import add_link, add_lossy, check_link
 from intradp_ros.cli.planning import Grid, make_plan, MODES
 from intradp_ros.cli.profiles import own_profile
+from intradp_ros.cli.results import result_picture
 from intradp_ros.cli.shared_run import connect, figures, run_frames, sent_bytes, Session
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.execution.pair import in_process_pair
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help=f'only this mode; again for more (of {", ".join(MODES)})')
     parser.add_argument('--predictor', choices=tuple(PREDICTORS), default='ewma',
                         help='how the bandwidth is predicted from measured rates')
-    parser.add_argument('--timeline', type=picture_path, metavar='PNG',
+    parser.add_argument('--timeline', type=result_picture, metavar='PNG',
                         help='draw what was measured in one inference of the last mode')
     add_json(parser)
 

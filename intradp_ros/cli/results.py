@@ -1,0 +1,44 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Where commands write, for argparse: checked before the work whose results are to be kept."""
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+PICTURES = ('.png', '.svg', '.pdf', '.jpg', '.webp')
+
+
+def result_file(text: str) -> Path:
+    """Read the name of a file to write; folders that are not there will be made."""
+    path = Path(text)
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f'{text!r} is a folder: name a file to write')
+    if path.exists():
+        if not os.access(path, os.W_OK):
+            raise argparse.ArgumentTypeError(f'{text!r} cannot be written')
+    else:
+        result_folder(str(path.parent))
+    return path
+
+
+def result_folder(text: str) -> Path:
+    """Read the name of a folder to write to, which will be made if it is not there."""
+    path = Path(text)
+    there = next(folder for folder in (path.absolute(), *path.absolute().parents)
+                 if folder.exists())
+    if not there.is_dir():
+        raise argparse.ArgumentTypeError(f"'{there}' is a file, not a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise argparse.ArgumentTypeError(f"nothing can be written in the folder '{there}'")
+    return path
+
+
+def result_picture(text: str) -> Path:
+    """Read the name of a picture to draw."""
+    if Path(text).suffix.lower() not in PICTURES:
+        raise argparse.ArgumentTypeError(
+            f'{text!r} is no picture to draw: it must end in {", ".join(PICTURES)}')
+    return result_file(text)

@@ -1,0 +1,41 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What cannot be written is told at once, not after the work."""
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from intradp_ros.cli.results import result_file, result_folder, result_picture
+
+
+def test_what_can_be_written_is_taken(tmp_path: Path) -> None:
+    (tmp_path / 'old').touch()
+    assert result_file(f'{tmp_path}/old') == tmp_path / 'old'
+    assert result_file(f'{tmp_path}/new/er/file') == tmp_path / 'new/er/file'
+    assert result_folder(str(tmp_path)) == tmp_path
+    assert result_folder('out/bench') == Path('out/bench')
+    assert result_picture(f'{tmp_path}/a.SVG') == tmp_path / 'a.SVG'
+    assert result_file('/dev/null') == Path('/dev/null')
+
+
+def test_what_cannot_is_refused(tmp_path: Path) -> None:
+    (tmp_path / 'file').touch()
+    for read, name, why in (
+            (result_file, str(tmp_path), 'is a folder'),
+            (result_file, f'{tmp_path}/file/below', 'is a file'),
+            (result_folder, f'{tmp_path}/file/below', 'is a file'),
+            (result_picture, f'{tmp_path}/file.txt', 'no picture'),
+            (result_picture, f'{tmp_path}/file/a.png', 'is a file')):
+        with pytest.raises(argparse.ArgumentTypeError, match=why):
+            read(name)
+
+
+def test_commands_say_so_before_they_load_a_model(intradp, tmp_path: Path) -> None:
+    (tmp_path / 'file').touch()
+    for words in (('plan', 'no:model', '-o'), ('profile', 'no:model', '-o'), ('demo', '--out')):
+        with pytest.raises(SystemExit):
+            intradp(*words, tmp_path / 'file' / 'below')
