@@ -14,6 +14,9 @@ import signal
 import threading
 import time
 
+#: Seconds in which a pool has dropped what nobody began.
+_NOTICE = 0.2
+
 
 @contextmanager
 def worker_pool(count: int, method: str | None = None) -> Iterator[ProcessPoolExecutor]:
@@ -28,15 +31,29 @@ def worker_pool(count: int, method: str | None = None) -> Iterator[ProcessPoolEx
     reader, writer = context.Pipe(duplex=False)
     with reader, writer, ProcessPoolExecutor(count, context, _tie, (reader,)) as pool:
         try:
+            with _no_interrupts():  # of which processes that are just starting would complain
+                for _ in range(count):
+                    pool.submit(os.getpid)
             yield pool
         except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            time.sleep(_NOTICE)  # else it trips over futures that were cancelled meanwhile
             writer.send(None)
             raise
 
 
+@contextmanager
+def _no_interrupts() -> Iterator[None]:
+    """Keep Ctrl-C from this thread for a while, and for ever from processes that it starts."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _tie(reader: Connection) -> None:
-    """Leave Ctrl-C to the parent, and end with it or when it says so."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """End with the parent, or when it says so."""
     threading.Thread(target=_end_early, args=(reader,), daemon=True).start()
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 import signal
 import subprocess
 import sys
@@ -27,6 +28,18 @@ if __name__ == '__main__':
     with worker_pool(2, sys.argv[1]) as pool:
         list(pool.map(work, range(2)))
 """
+HASTY = """\
+import sys, time
+from intradp_ros.execution.workers import worker_pool
+
+if __name__ == '__main__':
+    try:
+        with worker_pool(2, sys.argv[1]) as pool:
+            print('starting', flush=True)
+            list(pool.map(time.sleep, [600, 600]))
+    except KeyboardInterrupt:
+        sys.exit(3)
+"""
 PLANNER = """\
 import os, subprocess, sys, time
 CHILD = 'import sys, time; from intradp_ros.execution.workers import end_with; ' \\
@@ -48,7 +61,7 @@ def is_there(pid: int) -> bool:
 
 @pytest.mark.parametrize('arguments', [[PARENT, 'fork'], [PARENT, 'spawn'], [PLANNER]])
 @pytest.mark.parametrize('number', [signal.SIGKILL, signal.SIGINT])
-def test_nobody_survives(arguments: list[str], number: signal.Signals, tmp_path: object) -> None:
+def test_nobody_survives(arguments: list[str], number: signal.Signals, tmp_path: Path) -> None:
     script = f'{tmp_path}/parent.py'
     with open(script, 'w') as file:
         file.write(arguments[0])
@@ -64,6 +77,27 @@ def test_nobody_survives(arguments: list[str], number: signal.Signals, tmp_path:
     while any(map(is_there, workers)):
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize('method', ['fork', 'spawn', 'forkserver'])
+@pytest.mark.parametrize('wait', [0.0, 0.3])
+def test_nobody_complains_when_all_are_interrupted(
+        method: str, wait: float, tmp_path: Path) -> None:
+    """As a terminal does; also processes that are only starting."""
+    script = tmp_path / 'hasty.py'
+    script.write_text(HASTY)
+    with heeded(signal.SIGINT):
+        started = subprocess.Popen([sys.executable, script, method], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True, start_new_session=True)
+    with started as parent:
+        assert parent.stdout and parent.stdout.readline() == 'starting\n'
+        time.sleep(wait)
+        os.killpg(parent.pid, signal.SIGINT)
+        try:
+            assert parent.communicate(timeout=60)[1] == ''
+        finally:
+            parent.kill()
+        assert parent.returncode == 3
 
 
 def test_an_error_is_not_kept_waiting_by_others() -> None:
