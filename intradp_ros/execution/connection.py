@@ -101,7 +101,8 @@ class Connection:
         self._ask_at = self._probed = self._complained = float('-inf')
         self._pause = RETRY
         self._failures = 0  # in a row
-        self._silenced = float('inf')  # when the server fell silent, if that may end a pause
+        self._silent = False  # whether nothing was heard for a time since it failed
+        self._may_return = False  # before the pause is over, if it was silent
         self._stopped = False
         self._wake = threading.Event()
         self._changed = threading.Condition()
@@ -158,7 +159,7 @@ class Connection:
         if frame.kind not in (ControlKind.PONG, ControlKind.WELCOME, ControlKind.REFUSE,
                               ControlKind.BOOK_READY):
             raise MalformedFrameError(f'a robot takes no {frame.kind.name}', 'kind')
-        self.heard = time.monotonic()
+        self.hear()
         if frame.kind is ControlKind.PONG:
             self._pong(frame)
         elif frame.kind is ControlKind.WELCOME and self.state in (State.ALONE, State.REFUSED):
@@ -168,6 +169,12 @@ class Connection:
         elif frame.kind is ControlKind.BOOK_READY and self.state is State.GREETED and \
                 frame.epoch == self.epoch:
             self._enter(State.READY)
+
+    def hear(self) -> None:
+        """Take note that a frame came from the server."""
+        now = time.monotonic()
+        self._silent |= now - self.heard > SILENCE
+        self.heard = now
 
     @property
     def agreement(self) -> tuple[int, ScheduleBook] | None:
@@ -187,9 +194,9 @@ class Connection:
         now = time.monotonic()
         self._failures += 1
         self._ask_at = now + self._pause
-        if self._failures == 1 and now - self.heard > SILENCE:
+        self._silent, self._may_return = now - self.heard > SILENCE, self._failures == 1
+        if self._may_return and self._silent:
             self.log(f'sharing paused until the server answers: {reason}')
-            self._silenced = now
         else:
             self.log(f'sharing paused for {self._pause:.1f} s: {reason}')
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
@@ -234,9 +241,9 @@ class Connection:
         sent, server = frame.body.get('robot'), frame.body.get('server')
         if isinstance(sent, float) and isinstance(server, float):
             self.clock.update(sent, server, self.heard)
-        if self.heard > self._silenced:
-            self._silenced = float('inf')
-            if self.state is State.ALONE:
+        if self._may_return and self.state is State.ALONE:
+            self._may_return = False
+            if self._silent:
                 self._ask_soon()
         if not frame.body.get('known', False) and self.state in (State.READY, State.GREETED):
             self.lost('the server was restarted')

@@ -6,6 +6,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: Seconds between which the slack is that is not given: the turns of other threads on a busy
+#: machine, and what a person notices.
+LEAST_SLACK, MOST_SLACK = 0.1, 0.25
+
 
 @dataclass(frozen=True, slots=True)
 class PatiencePolicy:
@@ -15,24 +19,33 @@ class PatiencePolicy:
     `silence`: nothing at all was heard from the server; at least three
     round trips and the time of a few chunks are always granted.
     `late_factor`, `late_slack`: how far an inference may run past what its
-    schedule predicts.  `deadline`: hard limit from the start of the
-    inference, 0 for none.
+    schedule predicts; None for as long as the robot takes alone, so that
+    waiting in vain costs no more than giving up too soon (`LEAST_SLACK` to
+    `MOST_SLACK`).  `deadline`: hard limit from the start of the inference, 0
+    for none.
     """
 
     silence: float = 0.3
     late_factor: float = 2.0
-    late_slack: float = 0.25
+    late_slack: float | None = None
     deadline: float = 0.0
 
-    def reason_to_stop(self, *, elapsed: float, predicted: float, quiet: float,
+    def reason_to_stop(self, *, elapsed: float, predicted: float, alone: float, quiet: float,
                        round_trip: float, chunk_time: float) -> str | None:
-        """Return why the robot should stop waiting, or None to go on."""
+        """
+        Return why the robot should stop waiting, or None to go on.
+
+        `alone` is what it takes for an inference by itself, 0 if that is not known.
+        """
         silence = max(self.silence, 3 * round_trip + 4 * chunk_time)
         if quiet > silence:
             return f'server silent for {quiet * 1e3:.0f} ms'
         if self.deadline and elapsed > self.deadline:
             return f'deadline of {self.deadline * 1e3:.0f} ms passed'
-        late = predicted * self.late_factor + self.late_slack
+        slack = self.late_slack
+        if slack is None:
+            slack = min(max(alone or MOST_SLACK, LEAST_SLACK), MOST_SLACK)
+        late = predicted * self.late_factor + slack
         if elapsed > late:
             return f'late: {elapsed * 1e3:.0f} ms, predicted {predicted * 1e3:.0f} ms'
         return None

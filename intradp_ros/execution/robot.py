@@ -310,15 +310,16 @@ class RobotClient:
 
     def _patience(self, start: float, predicted: float) -> Callable[[float], str | None]:
         report = self.channel.report()
-        rate = max(self._rate, 1.0)
+        rate, alone = max(self._rate, 1.0), self._alone().predicted
 
         def decide(_waited: float) -> str | None:
             if self.connection.agreement is None:
                 return 'the server no longer knows this session'
             now = time.monotonic()
             return self.patience.reason_to_stop(
-                elapsed=now - start, predicted=predicted, quiet=now - self.connection.heard,
-                round_trip=report.round_trip, chunk_time=self.channel.chunk_bytes / rate)
+                elapsed=now - start, predicted=predicted, alone=alone,
+                quiet=now - self.connection.heard, round_trip=report.round_trip,
+                chunk_time=self.channel.chunk_bytes / rate)
         return decide
 
     def _outcome(self, values: dict[int, torch.Tensor], events: list[Event], start: float,
@@ -361,7 +362,7 @@ class RobotClient:
                                  ROBOT)
 
     def _chunk(self, chunk: Chunk) -> None:
-        self.connection.heard = time.monotonic()
+        self.connection.hear()
         if not chunk.inference:
             return  # the echo of a probe: the channel has measured it
         self._at_hand(chunk).arrivals.add(chunk)
