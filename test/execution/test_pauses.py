@@ -17,6 +17,7 @@ from intradp_ros.execution.connection import State
 from intradp_ros.execution.memory import MemoryChannel
 from intradp_ros.execution.model import share_module, SharedModel
 from intradp_ros.execution.pair import Pair
+from intradp_ros.execution.patience import PatiencePolicy
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame
 
 SOURCE = torch.randn(1, 3, 32, 48, generator=torch.Generator().manual_seed(1))
@@ -72,6 +73,24 @@ def test_sharing_resumes_when_the_link_is_back(
     kinds = [frame.kind for frame in heard if isinstance(frame, Control)]
     assert kinds.count(ControlKind.HELLO) >= 3 and ControlKind.BOOK not in kinds
     assert len([line for line in log if 'until the server answers' in line]) == 3
+
+
+@pytest.mark.parametrize('silent', [True, False])
+def test_a_silence_that_shows_after_an_inference_was_late(
+        model: SharedModel, wanted: torch.Tensor, silent: bool,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends the pause, which is endless here, as one does that was known before."""
+    monkeypatch.setattr('intradp_ros.execution.connection.RETRY', 10 * TIMEOUT)
+    monkeypatch.setattr('intradp_ros.execution.connection.SILENCE', 1.5)
+    with sharing_pair(model, patience=PatiencePolicy(TIMEOUT, late_slack=0.8)) as pair:
+        assert isinstance(pair.robot_channel, MemoryChannel)
+        infer_until_shared(pair.robot, (SOURCE,), wanted)
+        pair.robot_channel.cut()
+        fail_once(pair, wanted)
+        if silent:
+            time.sleep(1.5)
+        pair.robot_channel.restore()
+        assert pair.robot.connection.wait_ready(TIMEOUT if silent else 0.5) is silent
 
 
 def test_a_server_that_answers_but_fails_is_left_alone_ever_longer(
