@@ -9,7 +9,8 @@ from collections.abc import Hashable
 import math
 from statistics import median
 
-#: What another strategy, or sharing at all, must promise to take at most, of what else is taken.
+#: Another strategy than the usual one, and sharing at all, must promise to take at most this part
+#: of the time.
 WORTH = 0.95
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Seconds between which the slack is that is not given: the turns of other threads on a busy
-#: machine, and what a person notices.
+#: Seconds between which the slack is that is not given: other threads of a busy machine may take
+#: their turn meanwhile, and nobody should wait longer for nothing.
 LEAST_SLACK, MOST_SLACK = 0.1, 0.25
 
 
