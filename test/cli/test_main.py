@@ -82,7 +82,7 @@ MODEL = ['example_models:dense', '--input', SHAPE]
     (['inspect', *MODEL, '--dtype', 'float23'], "'float23' is no dtype"),
     (['inspect', *MODEL, '--threads', '0'], '--threads must be 1 or more'),
     (['verify', *MODEL, '--parts', '1'], '--parts must be 2 or more'),
-    (['profile', *MODEL, '-o', 'example_models.py/profile.json'], 'example_models.py'),
+    (['profile', *MODEL, '-o', '/dev/full'], '/dev/full'),
     (['plan', *MODEL, '--robot-profile', 'no.json'], 'no.json: No such file'),
     (['plan', *MODEL, '--robot-profile', 'example_models.py'], 'no file that'),
     (['plan', *MODEL, '--robot-slowdown', '0'], '--robot-slowdown must be above 0'),
@@ -106,6 +106,7 @@ def test_what_cannot_be_done_is_said_in_one_line(intradp, monkeypatch, arguments
     ['plan', *MODEL, '--robot-slowdown', '2', '--grid', '9'],
     ['inspect', *MODEL, '--size', '3'], ['run', *MODEL, '--mode', 'magic'],
     ['plan', *MODEL, '--robot-slowdown', '2', '--plot', 'book.xyz'],
+    ['profile', *MODEL, '-o', '/dev/null/profile.json'],
 ])
 def test_wrong_arguments_end_with_the_usage_and_status_2(arguments, capsys):
     with pytest.raises(SystemExit) as ending:
