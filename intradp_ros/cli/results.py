@@ -27,8 +27,8 @@ def result_file(text: str) -> Path:
 def result_folder(text: str) -> Path:
     """Read the name of a folder to write to, which will be made if it is not there."""
     path = Path(text)
-    there = next(folder for folder in (path.absolute(), *path.absolute().parents)
-                 if folder.exists())
+    absolute = path.absolute()
+    there = next(folder for folder in (absolute, *absolute.parents) if folder.exists())
     if not there.is_dir():
         raise argparse.ArgumentTypeError(f"'{there}' is a file, not a folder")
     if not os.access(there, os.W_OK | os.X_OK):

@@ -40,12 +40,12 @@ class ScheduleChoice:
         self._epoch, self._index = epoch, index
         if strategy != LOSS or book.objective != 'latency':
             return index
-        others = {name: book.choose(mbps, name) for name in book.strategies if name != LOSS}
+        others = {name: book.choose(mbps, name) for name in book.strategies
+                  if name == LOCAL or name != LOSS and self.experience}
         expected = {i: self.expected(book, i, mbps) for i in (index, *others.values())}
-        if self.experience is not None:
-            best = min(expected, key=lambda i: expected[i])
-            if expected[best] < WORTH * expected[index]:
-                return best
+        best = min(expected, key=lambda i: expected[i])
+        if expected[best] < WORTH * expected[index]:
+            return best
         alone = others.get(LOCAL, index)
         return alone if expected[index] > WORTH * expected[alone] else index
 

@@ -310,7 +310,7 @@ class RobotClient:
 
     def _patience(self, start: float, predicted: float) -> Callable[[float], str | None]:
         report = self.channel.report()
-        rate, alone = max(self._rate, 1.0), self._alone().predicted
+        rate, alone = max(self._rate, 1.0), self._seconds_alone()
 
         def decide(_waited: float) -> str | None:
             if self.connection.agreement is None:
@@ -341,10 +341,14 @@ class RobotClient:
 
     def _alone(self) -> _Choice:
         """Return what the book says of the robot alone."""
-        entries = self.connection.book.entries if self.connection.book else ()
-        known = next((e.predicted for e in entries if e.strategy == LOCAL), 0.0)
+        known = self._seconds_alone()
         entry = Entry(0.0, LOCAL, known, local(len(self.model.split.operators)))
         return _Choice(0, 0, entry, known)
+
+    def _seconds_alone(self) -> float:
+        """Return what the book predicts of the robot alone, 0 if it says nothing."""
+        entries = self.connection.book.entries if self.connection.book else ()
+        return next((e.predicted for e in entries if e.strategy == LOCAL), 0.0)
 
     def _rebuild(self, values: dict[int, torch.Tensor]) -> Any:
         graph = self.model.split.graph
