@@ -43,7 +43,7 @@ from intradp_ros.planning.book import Entry
 from intradp_ros.planning.partition import Partition
 from intradp_ros.planning.schedule import ROBOT, SERVER
 from intradp_ros.profiling.device import prepare_process
-from intradp_ros.profiling.profile import CHUNK_BYTES, Profile
+from intradp_ros.profiling.profile import Profile
 from intradp_ros.report import images
 from intradp_ros.report.palette import STRATEGIES
 from intradp_ros.report.tables import write_json
@@ -201,7 +201,7 @@ def _run(args: argparse.Namespace, where: Place, plan: Plan, entries: Sequence[i
     """Run entries one by one; return what they did."""
     files = {side: str(folder / f'{side}.json') for side in (ROBOT, SERVER)}
     trial = Trial(MODELS[plan.subject.name], plan.cost.split.axis, files, (),
-                  str(folder / 'frames.json'), chunk_bytes=CHUNK_BYTES)
+                  str(folder / 'frames.json'))
     run = PinnedRun(trial, str(folder / 'book.json'), tuple(entries), args.frames,
                     dict(where.link.namespaces), args.real, str(pictures) if args.real else '',
                     EFFICIENCY)

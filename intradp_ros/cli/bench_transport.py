@@ -15,6 +15,7 @@ from intradp_ros.dds.transport import TRANSPORTS
 from intradp_ros.emulation.network import available, LinkSettings, NetworkError
 from intradp_ros.emulation.processes import ChildError
 from intradp_ros.emulation.settings import ACCESS_POINT, DUPLEX, SENDER, SHARED
+from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 from intradp_ros.report.tables import write_json
 from intradp_ros.testbed.transport import congestion_control, Job, run_job, targets_missed, TCP
 
@@ -46,7 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--bottleneck', choices=[SENDER, ACCESS_POINT], default=SENDER)
     parser.add_argument('--carriers', nargs='+', choices=CARRIERS,
                         default=['udp', 'large_data', 'tcp'], help='DDS transports, and tcp')
-    parser.add_argument('--chunk-bytes', type=int, default=15_000)
+    parser.add_argument('--chunk-bytes', type=int, default=LEAST_CHUNK_BYTES,
+                        help='least bytes of a chunk; fast links get larger ones '
+                             f'(default {LEAST_CHUNK_BYTES})')
     parser.add_argument('--repeat', type=int, default=10, help='tensors of each size')
     parser.add_argument('--seconds', type=float, default=3.0, help='of the stream')
     parser.add_argument('--out', type=result_folder, default=Path('out/bench/transport'),

@@ -36,10 +36,9 @@ from intradp_ros.dds.paths import InboundPath, OutboundPath, Outgoing
 from intradp_ros.dds.qos import ack_qos, chunk_qos, control_qos
 from intradp_ros.dds.transport import buffer_problem, Transport, transport_in_use
 from intradp_ros.execution.channel import LinkReport
+from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.link.window import SendWindow
 from intradp_ros.msg import ChunkAck, SessionControl, TensorChunk
-from intradp_ros.profiling.profile import CHUNK_BYTES
-from intradp_ros.wire.cutting import MAX_CHUNK_BYTES
 from intradp_ros.wire.frames import Chunk, Control, Frame, MalformedFrameError
 from intradp_ros.wire.quoting import quoted
 from intradp_ros.wire.rejections import Rejections
@@ -57,12 +56,13 @@ class DdsChannel:
     It has a ROS node of its own, which nobody spins.  Topics are relative to
     `namespace`.  `transport` must be the one that the process was set up
     for; by default it is what `transport_environment` put into the
-    environment.  Call `close` from any thread but the handler's.
+    environment.  Chunks have `chunk_bytes`, and more on fast links
+    (`link/chunk_size.py`).  Call `close` from any thread but the handler's.
     """
 
     def __init__(
         self, context: Context, name: str = 'offload', side: str = 'robot', *,
-        namespace: str = '', chunk_bytes: int = CHUNK_BYTES,
+        namespace: str = '', chunk_bytes: int = LEAST_CHUNK_BYTES,
         transport: Transport | None = None, parameter_overrides: Sequence[Parameter[Any]] = (),
     ) -> None:
         if side not in DIRECTIONS:
@@ -72,7 +72,6 @@ class DdsChannel:
                              'letters, digits and _, with / between words')
         if not 0 < chunk_bytes <= MAX_CHUNK_BYTES:
             raise ValueError(f'chunk_bytes must be 1..{MAX_CHUNK_BYTES}, got {chunk_bytes}')
-        self.chunk_bytes = chunk_bytes
         self._context = context
         self._rejections = Rejections()
         self._outbound = OutboundPath(SendWindow(chunk_bytes))
@@ -110,6 +109,11 @@ class DdsChannel:
         return LinkReport(
             send_rate=sent.rate, receive_rate=rate, round_trip=sent.round_trip, age=sent.age,
             receive_age=age, bytes_sent=sent.nbytes, bytes_received=self._inbound.nbytes)
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes of a chunk, as the link is now."""
+        return self._outbound.chunk_bytes()
 
     @property
     def rejected(self) -> Mapping[str, int]:

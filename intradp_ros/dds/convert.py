@@ -17,9 +17,9 @@ from typing import Any
 
 from std_msgs.msg import Header
 
+from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES
 from intradp_ros.msg import SessionControl, TensorChunk
 from intradp_ros.wire.codecs.names import ENCODINGS
-from intradp_ros.wire.cutting import MAX_CHUNK_BYTES
 from intradp_ros.wire.dtypes import decode_dtype
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, MalformedFrameError, Stamp
 

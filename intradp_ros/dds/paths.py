@@ -101,6 +101,11 @@ class OutboundPath:
             self._closed = True
             self._changed.notify()
 
+    def chunk_bytes(self) -> int:
+        """Return how many bytes a chunk should have now."""
+        with self._changed:
+            return self._window.chunk_bytes
+
     def measured(self) -> Sent:
         """Return what is known now."""
         now = time.monotonic()

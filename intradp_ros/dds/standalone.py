@@ -11,7 +11,7 @@ import rclpy
 from rclpy.context import Context
 
 from intradp_ros.dds.channel import DdsChannel
-from intradp_ros.profiling.profile import CHUNK_BYTES
+from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def standalone_context() -> Iterator[Context]:
 
 
 @contextmanager
-def standalone_channel(name: str, side: str, chunk_bytes: int = CHUNK_BYTES,
+def standalone_channel(name: str, side: str, chunk_bytes: int = LEAST_CHUNK_BYTES,
                        ) -> Iterator[DdsChannel]:
     """Open one side's channel of a server's name, in a context of its own."""
     with standalone_context() as context:

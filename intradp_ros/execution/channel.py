@@ -42,7 +42,9 @@ class Channel(Protocol):
     with every frame; it must return quickly.
     """
 
-    chunk_bytes: int
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes of a chunk, as the link is now."""
 
     @property
     def rejected(self) -> Mapping[str, int]:

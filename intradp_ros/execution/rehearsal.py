@@ -15,12 +15,13 @@ from intradp_ros.execution.model import SharedModel
 from intradp_ros.execution.programs import ProgramShelf
 from intradp_ros.execution.sending import expected_transfer
 from intradp_ros.execution.timeline import Recorder
+from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES
 from intradp_ros.operators.verify import output_error
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.planning.partition import local, Partition
 from intradp_ros.planning.schedule import ROBOT, Schedule, SERVER, SIDES
 from intradp_ros.wire.chunking import Reassembler
-from intradp_ros.wire.cutting import MAX_CHUNK_BYTES, split
+from intradp_ros.wire.cutting import split
 
 Values = dict[int, torch.Tensor]
 OTHER = {ROBOT: SERVER, SERVER: ROBOT}

@@ -6,8 +6,9 @@ How many bytes may be under way: enough to fill the link, too few to fill its qu
 
 A transport that is handed more than the link takes either blocks its caller
 or drops; both are worse than waiting here, where a chunk that has become
-useless can still be withdrawn.  The window is `gain` times what the link
-holds: rate x round trip, and the chunk that is just being serialised.  The
+useless can still be withdrawn.  The window is `gain` times what is on its
+way or in work: rate x round trip, and the chunk that is just being
+serialised, or on fast links those that both sides are busy with.  The
 round trip is taken from chunks that found nothing in flight before them;
 others also waited in the queue that the window itself allows, and a window
 that grows with its own queue never stops growing.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from intradp_ros.link.chunk_size import chunk_bytes_at
 from intradp_ros.link.filters import RecentMax, RecentMin
 
 #: Without an acknowledgement for this long, at least, chunks under way are given up.
@@ -28,6 +30,10 @@ ROUND_TRIP_MEMORY = 10.0
 _REORDER = 3
 # No acknowledgement is faster; less only comes of a rate that is estimated too low.
 _LEAST_DELAY = 1e-4
+# Seconds that busy processes may take over a chunk and its acknowledgement; a fast link carries
+# several chunks meanwhile.  By the last rate alone: one that is too high, of a burst, would be
+# believed for seconds, and queues longer than 10 ms make a reliable transport repeat in vain.
+_HANDLING = 5e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +60,12 @@ class SendWindow:
         if chunk_bytes < 1 or max_chunks < 2 or gain <= 0:
             raise ValueError('chunk_bytes and gain must be positive and max_chunks at least 2, '
                              f'got {chunk_bytes}, {gain}, {max_chunks}')
-        self._chunk_bytes = chunk_bytes
+        self._least_chunk = chunk_bytes
         self._gain = gain
         self._max_bytes = max(max_bytes, 2 * chunk_bytes)
         self._max_chunks = max_chunks
         self._rate = RecentMax(2.0)
+        self._last_rate = 0.0
         self._delay = RecentMin(ROUND_TRIP_MEMORY)
         self._measured = float('-inf')
         self._flight: dict[int, _Flying] = {}
@@ -80,14 +87,20 @@ class SendWindow:
         """Return the round trip of an idle path for an empty chunk; 0.0 if unknown."""
         return self._delay.value(now) or 0.0
 
+    @property
+    def chunk_bytes(self) -> int:
+        """How many bytes a chunk should have now."""
+        return chunk_bytes_at(self._last_rate, self._least_chunk)
+
     def limit(self, now: float) -> int:
         """Return how many bytes may be in flight."""
-        rate = self.rate(now)
+        rate, chunk = self.rate(now), self.chunk_bytes
         if rate > 0.0:
-            wanted = int(self._gain * (rate * self.round_trip(now) + self._chunk_bytes))
+            handled = max(chunk, self._last_rate * _HANDLING)
+            wanted = int(self._gain * (rate * self.round_trip(now) + handled))
         else:
-            wanted = INITIAL_CHUNKS * self._chunk_bytes
-        return min(self._max_bytes, max(2 * self._chunk_bytes, wanted))
+            wanted = INITIAL_CHUNKS * chunk
+        return min(self._max_bytes, max(2 * chunk, wanted))
 
     def fits(self, nbytes: int, now: float) -> bool:
         """Tell whether a chunk of that size may be sent now; one alone always may."""
@@ -117,6 +130,7 @@ class SendWindow:
         self._last_ack, self._silences = now, 0
         if rate > 0.0:
             self._rate.update(rate, now)
+            self._last_rate = rate
         self._measure_delay(found, now)
         self._give_up([s for s in self._flight if s < sequence - _REORDER])
         return True

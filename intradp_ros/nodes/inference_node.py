@@ -25,6 +25,7 @@ from intradp_ros.execution.outcome import Outcome
 from intradp_ros.execution.patience import PatiencePolicy
 from intradp_ros.execution.robot import RobotClient
 from intradp_ros.execution.watch import DriftWatch
+from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.link.predictor import make_predictor, PREDICTORS
 from intradp_ros.msg import (
     InferenceResult,
@@ -90,7 +91,9 @@ class InferenceNode(ManagedNode):
                   'are chosen; empty for noise, which no lossless encoding makes smaller.'),
         Parameter('queue_size', 1, 'Images that may wait.', 1, 1000),
         Parameter('threads', 1, 'CPU threads for operators.', 1, 256),
-        Parameter('chunk_bytes', 15000, 'Payload bytes of one chunk.', 1024, 61440),
+        Parameter('chunk_bytes', LEAST_CHUNK_BYTES,
+                  'Least payload bytes of a chunk; fast links get larger ones.', 1024,
+                  MAX_CHUNK_BYTES),
         Parameter('max_allowed_processing_time_ms', 1000.0,
                   'Diagnostics warn when an inference takes longer.', 0.0, 60000.0),
     )

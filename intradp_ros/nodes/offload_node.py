@@ -14,6 +14,7 @@ from intradp_ros.execution.catalogue import example_inputs, ModelSpec
 from intradp_ros.execution.model import SharedModel
 from intradp_ros.execution.server import OffloadServer
 from intradp_ros.execution.watch import DriftWatch
+from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.nodes.diagnostics import added, crossed, Diagnostics
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
@@ -44,7 +45,9 @@ class OffloadNode(ManagedNode):
         Parameter('axis', -1, 'Split axis of the input; -1 takes the best one.',
                   -1, 4),
         Parameter('threads', 1, 'CPU threads for operators.', 1, 256),
-        Parameter('chunk_bytes', 15000, 'Payload bytes of one chunk.', 1024, 61440),
+        Parameter('chunk_bytes', LEAST_CHUNK_BYTES,
+                  'Least payload bytes of a chunk; fast links get larger ones.', 1024,
+                  MAX_CHUNK_BYTES),
     )
 
     def __init__(self, **kwargs: Any) -> None:

@@ -11,12 +11,13 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 
+from intradp_ros.link.chunk_size import chunk_bytes_at
 from intradp_ros.operators.local_operator import SplitGraph
 from intradp_ros.planning.cost import CostModel, LinkModel, WireCost
 from intradp_ros.planning.partition import Encodings, Partition
 from intradp_ros.planning.records import Charges, Clock, Layout, pack, Tables, Toll, Work
 from intradp_ros.planning.schedule import SIDES
-from intradp_ros.profiling.profile import CHUNK_BYTES, MovingCost
+from intradp_ros.profiling.profile import MovingCost
 from intradp_ros.wire.codecs.names import NONE
 
 _PLAIN, _FREE = WireCost(), MovingCost()
@@ -136,7 +137,8 @@ def toll_of(cost: CostModel, link: LinkModel, encodings: Encodings) -> Toll:
         'receive': [seconds for moving in taken[::-1] for seconds in (
             moving.receive_chunk, moving.receive_byte)],
         'encodes': [float(side in cost.moving) for side in SIDES],
-        'decodes': [float(side in cost.moving) for side in SIDES[::-1]]}, chunk=CHUNK_BYTES)
+        'decodes': [float(side in cost.moving) for side in SIDES[::-1]],
+    }, chunk=chunk_bytes_at(link.up))
 
 
 def charges_for(cost: CostModel, transfers: int) -> Charges:

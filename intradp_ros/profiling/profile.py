@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 from intradp_ros.operators.tuning import Tuning
 
 T = TypeVar('T', float, npt.NDArray[np.float64])
 
-#: Most bytes of a chunk, as channels cut by default.
+#: Bytes of the chunks that encodings and moving are measured with.
 CHUNK_BYTES = 30_000
 #: Raised whenever a profile of the old kind would be misread.
 FORMAT = 3
@@ -106,8 +107,8 @@ class MovingCost:
     """
     Processor seconds that moving rows costs a side, beside encoding and decoding.
 
-    For each chunk of up to `CHUNK_BYTES` and each of its bytes, sent (with
-    what its acknowledgement costs) and received.
+    For each chunk and each of its bytes, sent (with what its acknowledgement
+    costs) and received.
     """
 
     send_chunk: float = 0.0
@@ -116,11 +117,11 @@ class MovingCost:
     receive_byte: float = 0.0
 
     def sending(self, nbytes: int) -> float:
-        """Return seconds of sending a transfer that crosses plain."""
+        """Return seconds of sending a transfer that crosses plain, on a slow link."""
         return _chunks(nbytes) * self.send_chunk + nbytes * self.send_byte
 
     def receiving(self, nbytes: int) -> float:
-        """Return seconds of receiving a transfer that crosses plain."""
+        """Return seconds of receiving a transfer that crosses plain, on a slow link."""
         return _chunks(nbytes) * self.receive_chunk + nbytes * self.receive_byte
 
     def scaled(self, factor: float) -> MovingCost:
@@ -219,7 +220,7 @@ def _tuning(data: Mapping[str, Any]) -> Tuning:
 
 
 def _chunks(nbytes: int) -> int:
-    return max(1, -(-nbytes // CHUNK_BYTES))
+    return max(1, -(-nbytes // LEAST_CHUNK_BYTES))
 
 
 def _moving(data: Mapping[str, Any]) -> MovingCost:

@@ -17,6 +17,7 @@ from typing import Any
 from intradp_ros.dds.transport import transport_environment
 from intradp_ros.emulation.network import LinkSettings, shaped_link
 from intradp_ros.emulation.processes import Command, module_arguments, starter
+from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 
 TCP = 'tcp'
 START_TIMEOUT, END_TIMEOUT = 120.0, 300.0
@@ -38,7 +39,7 @@ class Job:
     sizes: tuple[int, ...] = (30_000, 130_000, 300_000)
     repeat: int = 10
     seconds: float = 3.0
-    chunk_bytes: int = 15_000
+    chunk_bytes: int = LEAST_CHUNK_BYTES
 
     @property
     def tensors(self) -> int:

@@ -19,7 +19,8 @@ from typing import TypeGuard
 import numpy as np
 
 from intradp_ros.execution.channel import Channel, LinkReport
-from intradp_ros.wire.cutting import CODEC_NONE, MAX_CHUNK_BYTES
+from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES
+from intradp_ros.wire.cutting import CODEC_NONE
 from intradp_ros.wire.frames import Chunk, Control, Frame
 
 #: Chunks that belong elsewhere begin at another byte of the noise (a prime, so that all occur).
@@ -66,8 +67,12 @@ class WitnessChannel:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self.chunk_bytes = channel.chunk_bytes
         self.arrived = Arrived()
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes of a chunk, as the link is now."""
+        return self._channel.chunk_bytes
 
     @property
     def rejected(self) -> Mapping[str, int]:

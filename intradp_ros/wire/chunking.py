@@ -19,6 +19,7 @@ import threading
 import numpy as np
 import torch
 
+from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES
 from intradp_ros.operators.region import Region
 from intradp_ros.wire.codecs.names import NONE
 from intradp_ros.wire.codecs.patterns import Bytes
@@ -28,7 +29,6 @@ from intradp_ros.wire.cutting import (
     chunk_extent,
     chunk_size,
     CODEC_NONE,
-    MAX_CHUNK_BYTES,
 )
 from intradp_ros.wire.dtypes import encode_dtype
 from intradp_ros.wire.frames import Chunk, MalformedFrameError

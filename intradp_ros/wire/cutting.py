@@ -19,6 +19,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES
 from intradp_ros.operators.region import Region
 from intradp_ros.wire.codecs.codec import Codec
 from intradp_ros.wire.codecs.names import NONE
@@ -29,8 +30,6 @@ from intradp_ros.wire.frames import Chunk, Stamp
 from intradp_ros.wire.tensors import tensor_bytes
 
 CODEC_NONE = NUMBERS[NONE]
-#: No chunk on the wire carries more bytes than this.
-MAX_CHUNK_BYTES = 61440
 NO_STAMP = Stamp()
 
 

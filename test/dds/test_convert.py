@@ -23,8 +23,8 @@ from intradp_ros.dds.convert import (
     header_from_stamp,
     stamp_from_header,
 )
+from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES
 from intradp_ros.msg import SessionControl, TensorChunk
-from intradp_ros.wire.cutting import MAX_CHUNK_BYTES
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, MalformedFrameError, Stamp
 
 U32, U64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)

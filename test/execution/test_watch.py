@@ -18,11 +18,12 @@ from intradp_ros.execution.model import share_module, SharedModel
 from intradp_ros.execution.robot import RobotClient
 from intradp_ros.execution.server import OffloadServer
 from intradp_ros.execution.watch import DriftWatch
+from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 from intradp_ros.planning.lowering import lower
 from intradp_ros.planning.partition import offload
 from intradp_ros.planning.schedule import SERVER
 from intradp_ros.profiling.drift import DriftMeter
-from intradp_ros.profiling.profile import CHUNK_BYTES, MovingCost, OperatorTiming, Profile
+from intradp_ros.profiling.profile import MovingCost, OperatorTiming, Profile
 
 HEIGHT, WIDTH, WINDOW, ROW_SECONDS = 48, 64, 4, 2e-5
 
@@ -83,7 +84,7 @@ def test_moving_bytes_explains_some_of_what_takes_longer(
     schedule = lower(model.split, offload(len(model.split.operators)))
     up, down = 3 * HEIGHT * WIDTH * 4, sum(
         model.split.graph.values[v].nbytes for v in set(model.split.graph.output_values))
-    chunks_up, chunks_down = (math.ceil(nbytes / CHUNK_BYTES) for nbytes in (up, down))
+    chunks_up, chunks_down = (math.ceil(nbytes / LEAST_CHUNK_BYTES) for nbytes in (up, down))
     told: list[Profile] = []
     seen, whole = watch(model, crowded, told), profile.whole_seconds
     moving = seen.moving(model.split, schedule, SERVER)

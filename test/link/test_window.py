@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
 
+from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.link.filters import RecentMax, RecentMin
 from intradp_ros.link.rate import ReceiverRate
 from intradp_ros.link.window import INITIAL_CHUNKS, MAX_PATIENCE, MIN_PATIENCE, SendWindow
@@ -50,7 +51,7 @@ def test_fills_the_link_without_filling_its_queue(mbit: float, delay: float) -> 
     window = SendWindow(CHUNK, max_bytes=10_000_000)
     achieved, queued = stream(window, rate, delay, 30.0)
     assert achieved > 0.9 * rate
-    assert queued <= 2.2 * (2 * delay * rate + CHUNK)
+    assert queued <= 2.2 * (2 * delay * rate + max(CHUNK, 0.005 * rate))
     assert window.lost == 0
 
 
@@ -89,6 +90,30 @@ def test_limits() -> None:
     window.sent(0, CHUNK, 0.0)
     window.acknowledged(0, 1e9, 1.0)
     assert window.limit(1.0) == 200_000
+
+
+def test_fast_links_get_larger_chunks_and_more_of_them() -> None:
+    """A chunk is 2.5 ms of the link, within limits; several are under way on a fast one."""
+    window = SendWindow(LEAST_CHUNK_BYTES)
+    assert window.chunk_bytes == LEAST_CHUNK_BYTES
+    sizes = []
+    for sequence, rate in enumerate((1e6, 6e6, 10e6, 24e6, 50e6)):
+        window.sent(sequence, CHUNK, float(sequence))
+        window.acknowledged(sequence, rate, sequence + CHUNK / rate)
+        sizes.append(window.chunk_bytes)
+    assert sizes == [15_000, 15_000, 25_000, 60_000, MAX_CHUNK_BYTES]
+    assert 500_000 <= window.limit(4.0) <= 600_000
+
+
+def test_a_rate_that_was_too_high_is_not_believed_for_long() -> None:
+    """A burst that came at once sets the window only until the next rate is told."""
+    window = SendWindow(LEAST_CHUNK_BYTES)
+    for sequence, rate in enumerate((100e6, 10e6)):
+        window.sent(sequence, CHUNK, 0.1 * sequence)
+        window.acknowledged(sequence, rate, 0.1 * sequence + CHUNK / rate)
+    assert window.rate(0.2) == 100e6
+    assert window.chunk_bytes == 25_000
+    assert window.limit(0.2) < 150_000
 
 
 def test_one_chunk_may_always_be_sent() -> None:

@@ -10,9 +10,10 @@ import json
 import pytest
 from synthetic import random_split_graph
 
+from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 from intradp_ros.planning.cost import CostModel
 from intradp_ros.planning.schedule import ROBOT, SERVER
-from intradp_ros.profiling.profile import CHUNK_BYTES, MovingCost, OperatorTiming, Profile
+from intradp_ros.profiling.profile import MovingCost, OperatorTiming, Profile
 
 MOVING = MovingCost(1e-3, 1e-8, 2e-3, 2e-8)
 PROFILE = Profile('digest', 2, 'device', 2, (OperatorTiming((1, 8), (0.1, 0.4)),), 0.4,
@@ -37,8 +38,9 @@ def test_what_is_no_cost_is_refused(moving: object) -> None:
 
 def test_chunks_and_bytes_of_a_transfer() -> None:
     assert MOVING.sending(0) == pytest.approx(1e-3)
-    assert MOVING.sending(CHUNK_BYTES) == pytest.approx(1.3e-3)
-    assert MOVING.receiving(CHUNK_BYTES + 1) == pytest.approx(4e-3 + 2e-8 * (CHUNK_BYTES + 1))
+    chunk = LEAST_CHUNK_BYTES
+    assert MOVING.sending(chunk) == pytest.approx(1e-3 + 1e-8 * chunk)
+    assert MOVING.receiving(chunk + 1) == pytest.approx(4e-3 + 2e-8 * (chunk + 1))
 
 
 def test_only_devices_without_a_free_core_pay() -> None:

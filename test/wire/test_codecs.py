@@ -16,11 +16,12 @@ import pytest
 import torch
 import zstandard
 
+from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES
 from intradp_ros.operators.region import Region
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.codecs import names
 from intradp_ros.wire.codecs.registry import available, CODECS, most_elements, NUMBERS
-from intradp_ros.wire.cutting import CODEC_NONE, MAX_CHUNK_BYTES, split
+from intradp_ros.wire.cutting import CODEC_NONE, split
 from intradp_ros.wire.frames import Chunk, MalformedFrameError
 from intradp_ros.wire.tensors import tensor_bytes
 
