@@ -73,7 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                             metavar=name[:-1].upper(),
                             help=f'{what} to run, of {", ".join(known)} (default: all)')
     parser.add_argument('--seconds', type=float,
-                        help='how long each system runs in each case (default 6, smoke 2)')
+                        help='how long each system runs in each case (default 5, smoke 2); longer '
+                             'where the robot alone needs it for a dozen inferences')
     parser.add_argument('--check', type=float, default=5.0, metavar='SECONDS',
                         help='how long to check after each case, on real values, that the '
                              'schedules that ran are exact (default %(default)g; 0: not at all)')

@@ -6,7 +6,9 @@ Devices that are not there: every operator takes the time of a cost table and co
 
 The model's operators keep their shapes, regions and bytes, so that sessions,
 programs and transfers are those of a real device, and messages as large; the
-numbers in them mean nothing.
+numbers in them mean nothing.  Neither are rows copied where pieces are put
+together: the machine that emulates would take far longer over that than a
+device with fast memory, which is charged for what its memory takes.
 """
 from __future__ import annotations
 
@@ -21,13 +23,13 @@ import numpy.typing as npt
 import torch
 
 from intradp_ros.execution.model import SharedModel
+from intradp_ros.operators.device import Device
 from intradp_ros.operators.local_operator import Kernel, LocalOperator, Parameters, SplitGraph
 from intradp_ros.operators.region import Region
 
 Table = npt.NDArray[np.float64]
-#: How far (seconds) a device may be ahead of the clock before it sleeps, and how late it may
-#: come back from a sleep and still make up for it.  Between the two it is as good as exact.
-AHEAD, BEHIND = 0.1e-3, 1e-3
+#: How far (seconds) a device may be ahead of the clock before it sleeps.
+AHEAD = 0.1e-3
 _PR_SET_TIMERSLACK = 29
 
 
@@ -37,22 +39,24 @@ class DeviceClock:
 
     A sleep ends some 0.1 ms late and an operator may be shorter than that.
     So the clock adds up what operators take and sleeps only when it is ahead
-    of the real time, and what a sleep took too long counts for the next one.
-    A device that comes later than `BEHIND` had been waiting: its time goes
-    on from now.
+    of the real time, and what a sleep took too long counts for the next one,
+    as does what other threads of the process kept this one from.  Only time
+    in which there was nothing to compute is not made up for.
     """
 
     def __init__(self, sleep: Callable[[float], None] = time.sleep,
                  now: Callable[[], float] = time.monotonic) -> None:
         self._sleep, self._now = sleep, now
-        self._due = 0.0
+        self._due = now()
         self._prepared = threading.local()
+
+    def idle_until(self, when: float) -> None:
+        """Hear that there was nothing to compute until then."""
+        self._due = max(self._due, when)
 
     def spend(self, seconds: float) -> None:
         """Let the device be busy for so long."""
         now = self._now()
-        if now - self._due > BEHIND:
-            self._due = now
         self._due += seconds
         if self._due - now > AHEAD:
             self._prepare_thread()
@@ -68,7 +72,27 @@ class DeviceClock:
                 return
 
 
-def emulated(model: SharedModel, seconds: Sequence[Table], clock: DeviceClock) -> SharedModel:
+class EmulatedDevice(Device):
+    """Puts pieces together in the time that its memory takes (`copies`: seconds for a byte)."""
+
+    def __init__(self, clock: DeviceClock, copies: float) -> None:
+        self._clock, self._copies = clock, copies
+
+    def join(self, pieces: Sequence[torch.Tensor], dim: int) -> torch.Tensor:
+        """Return rows of the right shape that take no memory."""
+        shape = list(pieces[0].shape)
+        shape[dim] = sum(piece.shape[dim] for piece in pieces)
+        joined = torch.zeros(1, dtype=pieces[0].dtype).expand(shape)
+        self._clock.spend(self._copies * joined.numel() * joined.element_size())
+        return joined
+
+    def idle_until(self, when: float) -> None:
+        """Let the device's time go on from then, if it was not busy."""
+        self._clock.idle_until(when)
+
+
+def emulated(model: SharedModel, seconds: Sequence[Table], clock: DeviceClock, *,
+             copies: float = 0.0) -> SharedModel:
     """
     Return a model that runs on an emulated device.
 
@@ -80,6 +104,8 @@ def emulated(model: SharedModel, seconds: Sequence[Table], clock: DeviceClock) -
         For each operator the seconds by count of rows, 0 to all.
     clock :
         The device's clock.
+    copies :
+        Seconds for each byte that is copied where pieces are put together.
 
     Raises
     ------
@@ -91,7 +117,8 @@ def emulated(model: SharedModel, seconds: Sequence[Table], clock: DeviceClock) -
     _check(split, seconds)
     operators = tuple(_timed(split, op, table, clock)
                       for op, table in zip(split.operators, seconds))
-    return SharedModel(replace(split, operators=operators), model.digest)
+    return SharedModel(
+        replace(split, operators=operators, device=EmulatedDevice(clock, copies)), model.digest)
 
 
 def _check(split: SplitGraph, seconds: Sequence[Table]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from intradp_ros.execution.mailbox import InferenceAbandonedError, Mailbox
-from intradp_ros.execution.program import Await, Emit, Gather, Program, Run
+from intradp_ros.execution.program import Await, Cut, Emit, Gather, Program, Run
 from intradp_ros.execution.timeline import Recorder
 from intradp_ros.operators.variants import in_layout
 
@@ -55,13 +55,15 @@ class Execution:
 
     def _loop(self) -> None:
         slots, mailbox, recorder = self.slots, self.mailbox, self.recorder
+        device = self.program.device
+        device.idle_until(time.monotonic())
         for instruction in self.program.instructions:
             if isinstance(instruction, Run):
                 result = instruction.kernel([slots[i] for i in instruction.arguments])
                 _store(slots, instruction.results, result)
                 recorder.ran(instruction.name)
             elif isinstance(instruction, Gather):
-                slots[instruction.result] = _gather(slots, instruction.cuts)
+                slots[instruction.result] = _gather(slots, instruction.cuts, device.join)
             elif isinstance(instruction, Emit):
                 self.send(instruction.transfer, slots[instruction.slot])
             else:
@@ -74,9 +76,10 @@ class Execution:
     def _await(self, instruction: Await) -> torch.Tensor:
         start = time.monotonic()
         try:
-            tensor = self.mailbox.take(instruction.transfer)
+            tensor, arrived = self.mailbox.take(instruction.transfer)
         finally:
             self.recorder.waited(str(instruction.transfer), start, time.monotonic())
+        self.program.device.idle_until(arrived)
         return in_layout(tensor) if instruction.channels_last else tensor
 
 
@@ -95,9 +98,10 @@ def _nowhere(transfer: int, tensor: torch.Tensor) -> None:
     raise InferenceAbandonedError(f'transfer {transfer} has nowhere to go')
 
 
-def _gather(slots: Slots, cuts: Sequence[tuple[int, int, int, int]]) -> torch.Tensor:
+def _gather(slots: Slots, cuts: Sequence[Cut], join: Callable[..., torch.Tensor],
+            ) -> torch.Tensor:
     if not cuts:
         return torch.empty(0)  # no row is needed: the kernel does not read it
     parts = [slots[slot].narrow(dim, start, rows)
              for slot, dim, start, rows in cuts]
-    return parts[0] if len(parts) == 1 else torch.cat(parts, cuts[0][1])
+    return parts[0] if len(parts) == 1 else join(parts, cuts[0][1])

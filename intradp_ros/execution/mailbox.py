@@ -26,14 +26,14 @@ class Mailbox:
 
     def __init__(self, patience: Callable[[float], str | None]) -> None:
         self._patience = patience
-        self._arrived: dict[int, torch.Tensor] = {}
+        self._arrived: dict[int, tuple[torch.Tensor, float]] = {}
         self._failure: str | None = None
         self._changed = threading.Condition()
 
     def deliver(self, transfer: int, tensor: torch.Tensor) -> None:
         """Put a finished transfer in."""
         with self._changed:
-            self._arrived[transfer] = tensor
+            self._arrived[transfer] = tensor, time.monotonic()
             self._changed.notify()
 
     def fail(self, reason: str) -> None:
@@ -45,16 +45,16 @@ class Mailbox:
     def left(self) -> dict[int, torch.Tensor]:
         """Return the transfers that arrived and were not taken."""
         with self._changed:
-            return dict(self._arrived)
+            return {transfer: tensor for transfer, (tensor, _) in self._arrived.items()}
 
     @property
     def failure(self) -> str | None:
         """Why the program must stop, if it must."""
         return self._failure
 
-    def take(self, transfer: int) -> torch.Tensor:
+    def take(self, transfer: int) -> tuple[torch.Tensor, float]:
         """
-        Wait for a transfer and return it.
+        Wait for a transfer; return it, and when it came (seconds, monotonic).
 
         Raises
         ------

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from intradp_ros.execution.tiling import tiling
+from intradp_ros.operators.device import Device
 from intradp_ros.operators.in_place import in_place, overwritable
 from intradp_ros.operators.local_operator import Kernel, LocalOperator, Parameters, SplitGraph
 from intradp_ros.operators.region import Region
@@ -84,6 +85,7 @@ class Program:
 
     `inputs` maps graph inputs to slots; `outputs` are slots that hold the
     graph's output values at the end (only on the side that delivers them).
+    `device` is what the instructions run on.
     """
 
     instructions: tuple[Instruction, ...]
@@ -91,6 +93,7 @@ class Program:
     inputs: Mapping[int, int]
     outputs: Mapping[int, int]
     pieces: tuple[Piece, ...]
+    device: Device
 
 
 def compile_program(split: SplitGraph, schedule: Schedule, device: str,
@@ -223,7 +226,8 @@ class _Compiler:
         slots = {v: self.rows(v, self.split.whole(v)) for v in outputs}
         instructions = _free_after_last_use(self.instructions, keep=set(slots.values()))
         self.overwrite(instructions)
-        return Program(tuple(instructions), self.slots, self.inputs, slots, tuple(self.pieces))
+        return Program(tuple(instructions), self.slots, self.inputs, slots, tuple(self.pieces),
+                       self.split.device)
 
     def overwrite(self, instructions: list[Instruction]) -> None:
         """Let operators write over inputs that nothing reads after them, to reuse warm memory."""

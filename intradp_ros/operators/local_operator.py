@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from intradp_ros.graph.operator_graph import Operator, OperatorGraph
+from intradp_ros.operators.device import Device
 from intradp_ros.operators.region import Region, RowMap
 
 Parameters = Mapping[str, torch.Tensor]
@@ -70,7 +71,7 @@ class SplitGraph:
     comparisons are about; values of both have the same ids.
 
     Where `channels_last` is true, kernels return images in that layout, and
-    run fastest on rows that have it.
+    run fastest on rows that have it.  `device` is what kernels run on.
     """
 
     graph: OperatorGraph
@@ -81,6 +82,7 @@ class SplitGraph:
     folded: frozenset[int] = frozenset()
     channels_last: bool = False
     source: OperatorGraph | None = field(default=None, repr=False, compare=False)
+    device: Device = field(default_factory=Device, repr=False, compare=False)
 
     @property
     def captured(self) -> OperatorGraph:

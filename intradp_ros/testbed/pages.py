@@ -22,6 +22,7 @@ from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.report.book_plot import Curve
 from intradp_ros.report.case_page import case_page, CaseFacts, OutageFacts
+from intradp_ros.testbed.devices import COPIES
 from intradp_ros.testbed.in_process import MARK
 from intradp_ros.testbed.traces import mean_over
 from intradp_ros.testbed.trial import load_seen, Seen, Trial
@@ -118,7 +119,8 @@ def measured(report: Mapping[str, Any], trial: Trial, profiles: Mapping[str, Pro
     """Return how the run was made, as terms and texts."""
     rates, emulated = [mbps for _, mbps in link], LinkSettings(**report['link'])
     devices = [(side, f'emulated from a profile of {profile.device}: an operator takes the '
-                      'time of the profile and computes nothing')
+                      'time of the profile and computes nothing; copies at '
+                      f'{1e-9 / COPIES[side]:.0f} GB/s')
                for side, profile in profiles.items()]
     return [
         *devices,

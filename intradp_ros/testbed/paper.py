@@ -10,7 +10,7 @@ off goes on where it was.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 import hashlib
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ import torch
 from intradp_ros import __version__
 from intradp_ros.link.trace import LinkTrace
 from intradp_ros.planning.baselines import LOCAL, OFFLOAD
-from intradp_ros.planning.schedule import SIDES
+from intradp_ros.planning.schedule import ROBOT, SIDES
 from intradp_ros.profiling.device import device_name
 from intradp_ros.report.tables import write_json
 from intradp_ros.testbed.case import CaseRun, SEEN
@@ -40,6 +40,8 @@ from intradp_ros.testbed.workloads import SMOKE, Workload, WORKLOADS
 PLANS, PAPER, CASE = 'plans', 'paper.json', 'case.json'
 #: Seconds around the systems of a case: processes start, sessions begin, books are agreed on.
 AROUND = 20.0
+#: Of fewer inferences the mean is one of the link's ups and downs.
+LEAST_INFERENCES = 12
 
 
 @dataclass(frozen=True)
@@ -47,23 +49,23 @@ class Evaluation:
     """
     What is run.
 
-    `seconds` is how long each system runs, `check` for how long each case is
-    checked for exactness afterwards.
+    `seconds` is how long each system runs, or for `LEAST_INFERENCES` of the
+    robot alone if that is longer; `check` for how long each case is checked
+    for exactness afterwards.
     """
 
     workloads: tuple[Workload, ...] = tuple(WORKLOADS.values())
     inputs: tuple[str, ...] = INPUTS
     traces: tuple[str, ...] = tuple(TRACES)
     systems: tuple[str, ...] = tuple(SYSTEMS)
-    seconds: float = 6.0
+    seconds: float = 5.0
     check: float = 5.0
     points: int = 12
     transport: str = 'auto'
 
-    @cached_property
-    def links(self) -> dict[str, LinkTrace]:
-        """Stretches of the traces that are replayed."""
-        return {name: typical_stretch(shipped_trace(name), self.seconds) for name in self.traces}
+    def seconds_for(self, ready: Prepared) -> float:
+        """Return how long each system runs in the cases of a workload."""
+        return max(self.seconds, round(LEAST_INFERENCES * 1e-3 * ready.whole_ms[ROBOT], 1))
 
     @cached_property
     def planning(self) -> Planning:
@@ -112,10 +114,17 @@ def _place(workload: Workload, inputs: str, trace: str) -> str:
     return f'{name_of(workload, inputs)}-{trace}'
 
 
+@lru_cache
+def _replayed(trace: str, seconds: float) -> LinkTrace:
+    """Return the stretch of a trace that is replayed."""
+    return typical_stretch(shipped_trace(trace), seconds)
+
+
 def _key(evaluation: Evaluation, ready: Prepared, trace: str) -> str:
     """Return what a case depends on, as a short name."""
-    text = repr((__version__, ready, trace, evaluation.links[trace], evaluation.systems,
-                 evaluation.seconds, evaluation.check, evaluation.transport))
+    seconds = evaluation.seconds_for(ready)
+    text = repr((__version__, ready, trace, _replayed(trace, seconds), evaluation.systems,
+                 seconds, evaluation.check, evaluation.transport))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -152,13 +161,14 @@ def run_case(evaluation: Evaluation, folder: Path, workload: Workload, inputs: s
 
 def _case_run(evaluation: Evaluation, folder: Path, workload: Workload, inputs: str,
               ready: Prepared, trace: str) -> CaseRun:
+    seconds = evaluation.seconds_for(ready)
     trial = Trial(
         str((ready.folder / MODEL).resolve()), ready.axis,
         {side: str(ready.profile(side).resolve()) for side in SIDES},
-        phases(evaluation.systems, inputs, ready.folder, evaluation.seconds),
+        phases(evaluation.systems, inputs, ready.folder, seconds),
         str((folder / SEEN).resolve()))
-    return CaseRun(folder, f'{workload.title}, {trace}', trial, evaluation.links[trace],
-                   evaluation.seconds, ready.book.bounds)
+    return CaseRun(folder, f'{workload.title}, {trace}', trial,
+                   _replayed(trace, seconds), seconds, ready.book.bounds)
 
 
 def _case(workload: Workload, inputs: str, trace: str, ready: Prepared, run: CaseRun,

@@ -20,6 +20,7 @@ from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.profiling.device import settle_process
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.report.spans import length
+from intradp_ros.testbed.devices import COPIES
 from intradp_ros.testbed.trial import Phase, Seen, Trial
 from intradp_ros.testbed.typical import Typical
 
@@ -37,7 +38,7 @@ def load(trial: Trial, side: str) -> SharedModel:
         raise ValueError(f'{trial.profiles[side]} is the profile of another model')
     tables = [timing.table(op.rows) * profile.scale
               for timing, op in zip(profile.timings, model.split.operators)]
-    return emulated(model, tables, DeviceClock())
+    return emulated(model, tables, DeviceClock(), copies=COPIES[side])
 
 
 def prepare_phase(client: RobotClient, phase: Phase) -> Sequence[torch.Tensor]:

@@ -13,7 +13,7 @@ from sharing import ENDLESS, FixedRate, hand_made_book, infer_until_shared, TIME
 from small_models import seeded, UNet
 import torch
 
-from intradp_ros.emulation.device import AHEAD, BEHIND, DeviceClock, emulated
+from intradp_ros.emulation.device import AHEAD, DeviceClock, emulated
 from intradp_ros.execution.memory import memory_pair
 from intradp_ros.execution.model import share_module, SharedModel
 from intradp_ros.execution.robot import RobotClient
@@ -58,10 +58,23 @@ def test_operators_end_when_they_should_however_short(
 def test_a_device_that_waited_goes_on_from_now() -> None:
     time = Time(0.0)
     clock = DeviceClock(time.sleep, lambda: time.now)
+    clock.idle_until(time.now)
     clock.spend(0.01)
     time.now += 5.0
+    clock.idle_until(time.now - 0.004)
     clock.spend(0.01)
-    assert time.naps == pytest.approx([0.01, 0.01]) and BEHIND < 5.0
+    assert time.naps == pytest.approx([0.01, 0.006])
+
+
+def test_what_other_threads_keep_from_a_device_is_made_up_for() -> None:
+    time = Time(0.0)
+    clock = DeviceClock(time.sleep, lambda: time.now)
+    for _ in range(3):
+        clock.spend(0.01)
+        time.now += 0.008
+        clock.idle_until(time.now - 0.009)
+    assert time.now - 100.0 == pytest.approx(0.038)
+    assert time.naps == pytest.approx([0.01, 0.002, 0.002])
 
 
 @pytest.fixture(scope='module')
@@ -92,6 +105,18 @@ def test_messages_are_as_large_as_those_of_a_real_device(model: SharedModel) -> 
     schedule = lower(model.split, partition)
     assert outcome.stats.bytes_up == transfer_bytes(model.split, schedule, ROBOT) > 0
     assert outcome.stats.bytes_down == transfer_bytes(model.split, schedule, SERVER) > 0
+
+
+def test_putting_pieces_together_takes_the_time_of_the_memory_and_copies_nothing(
+        model: SharedModel) -> None:
+    time = Time(0.0)
+    clock = DeviceClock(time.sleep, lambda: time.now)
+    join = emulated(model, tables(model, 0.0), clock, copies=1e-6).split.device.join
+    pieces = [torch.zeros(1).expand(2, 3, rows, 5) for rows in (4, 6)]
+    joined = join(pieces, 2)
+    assert joined.shape == (2, 3, 10, 5) and joined.dtype == torch.float32
+    assert joined.untyped_storage().nbytes() == 4
+    assert time.naps == pytest.approx([1e-6 * 2 * 3 * 10 * 5 * 4])
 
 
 def test_tables_of_another_model_are_refused(model: SharedModel) -> None:

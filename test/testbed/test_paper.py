@@ -72,6 +72,10 @@ def test_energy_is_held_against_the_most_frugal_other_system() -> None:
     rows['shared-energy']['energy_j'] = 0.44
     [row] = energy_outcomes([replace(found, systems=rows)])
     assert not row['met'] and '10% more than offload' in row['text']
+    rows['offload']['mean_ms'] = 2600.0
+    [row] = energy_outcomes([replace(found, systems=rows)])
+    assert row['other'] == 'local' and row['met']
+    assert 'offload takes 0.40 J, but 2600 ms, past the deadline of 1000 ms' in row['text']
 
 
 def test_tables_have_what_the_paper_prints_and_what_was_logged_beside() -> None:
