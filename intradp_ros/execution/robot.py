@@ -36,6 +36,7 @@ from intradp_ros.execution.traffic import Traffic
 from intradp_ros.execution.watch import DriftWatch
 from intradp_ros.graph.operator_graph import ParameterRef, Value, ValueRef
 from intradp_ros.graph.trees import rebuild_outputs
+from intradp_ros.link.both_ways import rate_of_both
 from intradp_ros.link.predictor import RatePredictor
 from intradp_ros.planning.baselines import LOCAL, LOSS, STRATEGIES
 from intradp_ros.planning.book import Entry, ScheduleBook
@@ -105,6 +106,7 @@ class RobotClient:
         self._count = 0
         self._rate = 0.0
         self._measured = float('-inf')
+        self._crossed = 0.0, 0.0  # bytes up and down of the last inference that was shared
         self._predicting = threading.Lock()
         channel.listen(self.handle)
         self.connection.start()
@@ -137,19 +139,21 @@ class RobotClient:
         """
         Bytes per second that the link is expected to carry up now; 0 if unknown.
 
-        A book that was made for another rate down is for what the slower way
-        allows: the measured rate down counts by the ratio that it assumes.
+        What was measured of the way down counts by the ratio that the book
+        assumes, and both ways by the bytes that crossed in the last inference.
         """
         report = self.channel.report()
-        now = time.monotonic()
-        down = report.receive_rate / self._down_ratio
+        now, down = time.monotonic(), report.receive_rate / self._down_ratio
         ways = [(rate, age) for rate, age in (
             (report.send_rate, report.age), (down, report.receive_age))
             if rate > 0 and age < CURRENT]
         with self._predicting:  # asked for by inferences and by those who watch the link
             measured = now - min((age for _, age in ways), default=math.inf)
             if measured > self._measured + 1e-3:
-                self.predictor.update(min(rate for rate, _ in ways), measured)
+                rates = [rate for rate, _ in ways]
+                self.predictor.update(
+                    rate_of_both(*rates, *self._crossed) if len(rates) == 2 else rates[0],
+                    measured)
                 self._measured = measured
             return self.predictor.predict(now)
 
@@ -330,6 +334,8 @@ class RobotClient:
         self.choice.note(entry, latency, choice.predicted, start)
         sent = shared[0].nbytes if shared else 0
         received = shared[1].nbytes if shared else 0
+        if shared:
+            self._crossed = sent, received / self._down_ratio
         compute, waiting = compute_and_wait(events)
         sending, receiving = (n / self._rate if self._rate > 0 else 0.0
                               for n in (sent, received / self._down_ratio))

@@ -58,6 +58,7 @@ def test_a_rate_down_counts_by_the_ratio_that_the_book_assumes() -> None:
             for _ in range(3):
                 assert pair.robot.infer((source,), strategy=OFFLOAD).stats.shared
             assert pair.robot.predicted_rate == predictor.rate
+            # Down is as fast as up, so too slow for what the book assumes, or more than enough.
             assert (predictor.measured < 0.01 * predictor.rate) == (ratio > 1)
 
 
