@@ -150,10 +150,9 @@ class RobotClient:
         with self._predicting:  # asked for by inferences and by those who watch the link
             measured = now - min((age for _, age in ways), default=math.inf)
             if measured > self._measured + 1e-3:
-                rates = [rate for rate, _ in ways]
-                self.predictor.update(
-                    rate_of_both(*rates, *self._crossed) if len(rates) == 2 else rates[0],
-                    measured)
+                rate = ways[0][0] if len(ways) == 1 else rate_of_both(
+                    report.send_rate, down, *self._crossed)
+                self.predictor.update(rate, measured)
                 self._measured = measured
             return self.predictor.predict(now)
 
