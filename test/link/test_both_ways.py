@@ -10,12 +10,12 @@ import pytest
 
 from intradp_ros.link.both_ways import MOST_OVER_SLOWER, rate_of_both
 
-RATES, BYTES = st.floats(0.1, 1e9), st.floats(0.0, 1e9)
+RATES, BYTES = st.floats(0.1, 1e9), st.integers(0, 10**9)
 
 
 @given(up=RATES, down=RATES, bytes_up=BYTES, bytes_down=BYTES)
 def test_the_bytes_take_as_long_as_they_do(
-        up: float, down: float, bytes_up: float, bytes_down: float) -> None:
+        up: float, down: float, bytes_up: int, bytes_down: int) -> None:
     rate = rate_of_both(up, down, bytes_up, bytes_down)
     slower, faster = sorted((up, down))
     assert slower * (1 - 1e-9) <= rate <= min(faster, MOST_OVER_SLOWER * slower) * (1 + 1e-9)
