@@ -56,7 +56,6 @@ class OutboundPath:
         # From a random number, for several senders may share a topic of acknowledgements.
         self._sequence = secrets.randbits(48)
         self._nbytes = 0
-        self._rate = 0.0
         self._rated = float('-inf')
         self._closed = False
         self._changed = threading.Condition()
@@ -92,7 +91,7 @@ class OutboundPath:
         with self._changed:
             if self._window.acknowledged(sequence, rate, now):
                 if rate > 0.0:
-                    self._rate, self._rated = rate, now
+                    self._rated = now
                 self._changed.notify()
 
     def close(self) -> None:
@@ -111,7 +110,7 @@ class OutboundPath:
         now = time.monotonic()
         with self._changed:
             self._window.expire(now)
-            return Sent(self._rate, now - self._rated, self._window.round_trip(now),
+            return Sent(self._window.last_rate, now - self._rated, self._window.round_trip(now),
                         self._nbytes, self._window.lost)
 
     def _admits(self, chunk: Chunk) -> bool:

@@ -82,8 +82,8 @@ class EmulatedDevice(Device):
         """Return rows of the right shape that take no memory."""
         shape = list(pieces[0].shape)
         shape[dim] = sum(piece.shape[dim] for piece in pieces)
-        joined = torch.zeros(1, dtype=pieces[0].dtype).expand(shape)
-        self._clock.spend(self._copies * joined.numel() * joined.element_size())
+        joined = _weightless(shape, pieces[0].dtype)
+        self._clock.spend(self._copies * joined.nbytes)
         return joined
 
     def idle_until(self, when: float) -> None:
@@ -156,4 +156,8 @@ def _rows(split: SplitGraph, value: int, region: Region) -> torch.Tensor:
     shape, dim = list(described.shape), split.dims[value]
     if dim is not None:
         shape[dim] = 1 if value in split.folded else region.rows
-    return torch.zeros(1, dtype=described.dtype).expand(shape)
+    return _weightless(shape, described.dtype)
+
+
+def _weightless(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    return torch.zeros(1, dtype=dtype).expand(*shape)

@@ -13,6 +13,7 @@ import torch
 from intradp_ros.execution.mailbox import InferenceAbandonedError, Mailbox
 from intradp_ros.execution.program import Await, Cut, Emit, Gather, Program, Run
 from intradp_ros.execution.timeline import Recorder
+from intradp_ros.operators.device import Device
 from intradp_ros.operators.variants import in_layout
 
 SendTransfer = Callable[[int, torch.Tensor], None]
@@ -63,7 +64,7 @@ class Execution:
                 _store(slots, instruction.results, result)
                 recorder.ran(instruction.name)
             elif isinstance(instruction, Gather):
-                slots[instruction.result] = _gather(slots, instruction.cuts, device.join)
+                slots[instruction.result] = _gather(slots, instruction.cuts, device)
             elif isinstance(instruction, Emit):
                 self.send(instruction.transfer, slots[instruction.slot])
             else:
@@ -98,10 +99,9 @@ def _nowhere(transfer: int, tensor: torch.Tensor) -> None:
     raise InferenceAbandonedError(f'transfer {transfer} has nowhere to go')
 
 
-def _gather(slots: Slots, cuts: Sequence[Cut], join: Callable[..., torch.Tensor],
-            ) -> torch.Tensor:
+def _gather(slots: Slots, cuts: Sequence[Cut], device: Device) -> torch.Tensor:
     if not cuts:
         return torch.empty(0)  # no row is needed: the kernel does not read it
     parts = [slots[slot].narrow(dim, start, rows)
              for slot, dim, start, rows in cuts]
-    return parts[0] if len(parts) == 1 else join(parts, cuts[0][1])
+    return parts[0] if len(parts) == 1 else device.join(parts, cuts[0][1])

@@ -65,13 +65,13 @@ class SendWindow:
         self._max_bytes = max(max_bytes, 2 * chunk_bytes)
         self._max_chunks = max_chunks
         self._rate = RecentMax(2.0)
-        self._last_rate = 0.0
         self._delay = RecentMin(ROUND_TRIP_MEMORY)
         self._measured = float('-inf')
         self._flight: dict[int, _Flying] = {}
         self._last_ack = float('-inf')
         self._silences = 0
         self.in_flight = 0
+        self.last_rate = 0.0
         self.lost = 0
 
     @property
@@ -90,13 +90,13 @@ class SendWindow:
     @property
     def chunk_bytes(self) -> int:
         """How many bytes a chunk should have now."""
-        return chunk_bytes_at(self._last_rate, self._least_chunk)
+        return chunk_bytes_at(self.last_rate, self._least_chunk)
 
     def limit(self, now: float) -> int:
         """Return how many bytes may be in flight."""
         rate, chunk = self.rate(now), self.chunk_bytes
         if rate > 0.0:
-            handled = max(chunk, self._last_rate * _HANDLING)
+            handled = max(chunk, self.last_rate * _HANDLING)
             wanted = int(self._gain * (rate * self.round_trip(now) + handled))
         else:
             wanted = INITIAL_CHUNKS * chunk
@@ -130,7 +130,7 @@ class SendWindow:
         self._last_ack, self._silences = now, 0
         if rate > 0.0:
             self._rate.update(rate, now)
-            self._last_rate = rate
+            self.last_rate = rate
         self._measure_delay(found, now)
         self._give_up([s for s in self._flight if s < sequence - _REORDER])
         return True

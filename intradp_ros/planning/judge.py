@@ -39,7 +39,8 @@ class Judge:
     Says what partitions of one graph take on one link, as often as it is asked.
 
     The same as ``simulate(lower(split, partition), cost, link)``, without the
-    objects.  `count` is how many were judged.
+    objects.  `count` is how often it was asked; what is asked for again is
+    remembered.
     """
 
     def __init__(self, cost: CostModel, link: LinkModel) -> None:
@@ -48,6 +49,7 @@ class Judge:
         self._lists = tables_of(cost.split)
         self._t = self._tables(self._lists)
         self._tolls: dict[Encodings, Any] = {}
+        self._known: dict[Partition, Simulation] = {}
         self._steps = 0
 
     def _tables(self, record: Record) -> Record:
@@ -63,10 +65,11 @@ class Judge:
             If the stages do not tile the graph.
 
         """
-        records = self._records(partition)
+        if partition not in self._known:
+            self._kernels.judge(*self._records(partition))
+            self._known[partition] = result_of(self._clock)
         self.count += 1
-        self._kernels.judge(*records)
-        return result_of(self._clock)
+        return self._known[partition]
 
     def recurrence(self, partition: Partition) -> float:
         """Return T_robot^N of the paper's recurrences, in seconds; they know no bands."""

@@ -62,20 +62,16 @@ class Candidate:
 
 
 class Prices:
-    """What partitions take on one link and what that is worth, each worked out only once."""
+    """What partitions take on one link and what that is worth."""
 
     def __init__(self, cost: CostModel, link: LinkModel, aim: Aim) -> None:
         self.judge, self.aim = Judge(cost, link), aim
-        self._known: dict[Partition, Candidate] = {}
 
     def __call__(self, partition: Partition) -> Candidate:
         """Return what a partition takes."""
-        if partition not in self._known:
-            played, link = self.judge(partition), self.judge.link
-            self._known[partition] = Candidate(
-                partition, played, energy(self.aim.power, played, link),
-                self.aim.objective(played, link))
-        return self._known[partition]
+        played, link = self.judge(partition), self.judge.link
+        return Candidate(partition, played, energy(self.aim.power, played, link),
+                         self.aim.objective(played, link))
 
 
 def best(candidates: Iterable[Candidate]) -> Candidate:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from intradp_ros.planning.cost import CostModel, LinkModel
@@ -53,12 +53,7 @@ class Solver(Protocol):
 
 @dataclass
 class Trial:
-    """
-    Judges partitions for a solver until its budget is spent, and keeps the best.
-
-    What is asked for again is remembered, and counts as judged: so a search
-    ends in any case.
-    """
+    """Judges partitions for a solver until its budget is spent, and keeps the best."""
 
     judge: Judge
     objective: Objective = latency
@@ -67,24 +62,16 @@ class Trial:
     stop: Stop | None = None
     best: Judged | None = None
     stopped: bool = False
-    _known: dict[Partition, Judged] = field(default_factory=dict, init=False)
 
     def __call__(self, partition: Partition) -> Judged:
         """Judge a partition."""
-        found = self._known.get(partition)
-        if found is None:
-            found = self._known[partition] = self._judged(partition)
-        else:
-            self.judge.count += 1
+        played = self.judge(partition)
+        found = Judged(played.latency, partition, self.objective(played, self.judge.link))
         if self.best is None or found.price < self.best.price:
             self.best = found
         if self.judge.count % 100 == 0:
             self._tell()
         return found
-
-    def _judged(self, partition: Partition) -> Judged:
-        played = self.judge(partition)
-        return Judged(played.latency, partition, self.objective(played, self.judge.link))
 
     def recurrence(self, partition: Partition) -> float:
         """Evaluate the recurrences of the paper; it counts as judging."""

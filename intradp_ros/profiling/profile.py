@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 from intradp_ros.operators.tuning import Tuning
+from intradp_ros.wire.cutting import chunk_count
 
 T = TypeVar('T', float, npt.NDArray[np.float64])
 
@@ -118,11 +119,13 @@ class MovingCost:
 
     def sending(self, nbytes: int) -> float:
         """Return seconds of sending a transfer that crosses plain, on a slow link."""
-        return _chunks(nbytes) * self.send_chunk + nbytes * self.send_byte
+        chunks = chunk_count(nbytes, LEAST_CHUNK_BYTES)
+        return chunks * self.send_chunk + nbytes * self.send_byte
 
     def receiving(self, nbytes: int) -> float:
         """Return seconds of receiving a transfer that crosses plain, on a slow link."""
-        return _chunks(nbytes) * self.receive_chunk + nbytes * self.receive_byte
+        chunks = chunk_count(nbytes, LEAST_CHUNK_BYTES)
+        return chunks * self.receive_chunk + nbytes * self.receive_byte
 
     def scaled(self, factor: float) -> MovingCost:
         """Return what it costs a device that takes `factor` times as long."""
@@ -217,10 +220,6 @@ def _power(data: Mapping[str, Any]) -> PowerStates:
 def _tuning(data: Mapping[str, Any]) -> Tuning:
     variants = {str(name): str(variant) for name, variant in data['variants'].items()}
     return Tuning(bool(data['channels_last']), variants)
-
-
-def _chunks(nbytes: int) -> int:
-    return max(1, -(-nbytes // LEAST_CHUNK_BYTES))
 
 
 def _moving(data: Mapping[str, Any]) -> MovingCost:

@@ -23,6 +23,7 @@ from intradp_ros.execution.memory import memory_pair, MemoryChannel
 from intradp_ros.execution.patience import PatiencePolicy
 from intradp_ros.execution.robot import RobotClient
 from intradp_ros.execution.server import OffloadServer
+from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 from intradp_ros.link.predictor import make_predictor
 from intradp_ros.link.trace import LinkTrace
 from intradp_ros.planning.schedule import ROBOT, SERVER
@@ -78,7 +79,7 @@ def run_in_process(trial: Trial, trace: LinkTrace, link: LinkSettings,
     check_in_process(link)
     prepare_process(torch.get_num_threads())
     start = (trace.rate_at(0.0) or 1.0)
-    ends = memory_pair(trial.chunk_bytes, start * _BYTES, link.delay_ms / 1e3)
+    ends = memory_pair(LEAST_CHUNK_BYTES, start * _BYTES, link.delay_ms / 1e3)
     memory = InProcessLink(ends[0])
     near, far = map(WitnessChannel, ends)
     with _served(trial, far), closing(_robot(trial, near)) as client:

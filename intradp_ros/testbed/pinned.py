@@ -110,7 +110,7 @@ def pinned(book: ScheduleBook, index: int) -> ScheduleBook:
 def serve(run: PinnedRun) -> None:
     """Serve until a signal ends the process."""
     model = _model(run, SERVER)
-    with standalone_channel(run.trial.name, SERVER, run.trial.chunk_bytes) as opened:
+    with standalone_channel(run.trial.name, SERVER) as opened:
         serve_on(opened, model)
 
 
@@ -119,7 +119,7 @@ def play(run: PinnedRun) -> None:
     model, book = _model(run, ROBOT), ScheduleBook.load(Path(run.book))
     link = ShapedLink(run.namespaces)
     inputs = _inputs(run, model)
-    with standalone_channel(run.trial.name, ROBOT, run.trial.chunk_bytes) as opened:
+    with standalone_channel(run.trial.name, ROBOT) as opened:
         client = RobotClient(model, opened, make_predictor(run.trial.predictor), print,
                              patience=PatiencePolicy(**run.trial.patience))
         settle_process()

@@ -37,7 +37,7 @@ def say(text: str) -> None:
 @contextmanager
 def channel(trial: Trial, side: str) -> Iterator[WitnessChannel]:
     """Open this side's channel; what was seen of arriving bytes is written at the end."""
-    with standalone_channel(trial.name, side, trial.chunk_bytes) as carrying:
+    with standalone_channel(trial.name, side) as carrying:
         opened = WitnessChannel(carrying)
         try:
             yield opened

@@ -10,8 +10,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
-
 #: Links of recorded traces have short outages; systems are compared, not how soon they give up.
 UNHURRIED: Mapping[str, float] = {'silence': 1.0, 'late_factor': 4.0, 'late_slack': 0.5}
 
@@ -43,7 +41,6 @@ class Trial:
     output: str
     name: str = 'testbed'
     predictor: str = 'ewma'
-    chunk_bytes: int = LEAST_CHUNK_BYTES
     patience: Mapping[str, float] = field(default_factory=lambda: dict(UNHURRIED))
 
     def save(self, path: Path) -> None:

@@ -23,7 +23,7 @@ from intradp_ros.graph.paging import page_out
 from intradp_ros.operators.call import cut_rows
 from intradp_ros.operators.local_operator import Kernel, Kind, Parameters
 from intradp_ros.operators.reductions.draft import Draft, Reduction
-from intradp_ros.operators.reductions.library import operator, target
+from intradp_ros.operators.reductions.own_operators import operator, target
 from intradp_ros.operators.reductions.partial import RECORD_DIM
 from intradp_ros.operators.region import Region, RowMap
 from intradp_ros.operators.site import Operand, Rule, Site, Split

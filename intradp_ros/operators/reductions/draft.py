@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from intradp_ros.graph.operator_graph import Operator, resolve_target, Value, ValueRef
-from intradp_ros.operators.reductions.library import target
+from intradp_ros.operators.reductions.own_operators import target
 from intradp_ros.operators.site import Operand, Site
 
 _NARROW = (torch.float16, torch.bfloat16)

@@ -19,7 +19,7 @@ import torch
 
 from intradp_ros.operators.call import Call
 from intradp_ros.operators.reductions.draft import Draft, Reduction, summing_dtype, without
-from intradp_ros.operators.reductions.library import operator, target
+from intradp_ros.operators.reductions.own_operators import operator, target
 from intradp_ros.operators.reductions.partial import partials
 from intradp_ros.operators.site import normal_dim
 

@@ -15,13 +15,13 @@ import torch
 
 from intradp_ros.operators.local_operator import Kind
 from intradp_ros.operators.reductions.draft import Draft, Reduction, summing_dtype
-from intradp_ros.operators.reductions.library import operator, target
 from intradp_ros.operators.reductions.moments import (
     dim_records,
     group_records,
     merged,
     total_moments,
 )
+from intradp_ros.operators.reductions.own_operators import operator, target
 from intradp_ros.operators.site import follow, Rule, Site, Split
 
 

@@ -15,7 +15,7 @@ import torch
 
 from intradp_ros.operators.local_operator import Kind
 from intradp_ros.operators.reductions.draft import Draft, Reduction, summing_dtype, without
-from intradp_ros.operators.reductions.library import operator, target
+from intradp_ros.operators.reductions.own_operators import operator, target
 from intradp_ros.operators.reductions.partial import partials
 from intradp_ros.operators.site import follow, normal_dim, Rule, Site, Split
 

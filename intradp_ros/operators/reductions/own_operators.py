@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import torch
+from torch import library
 
 from intradp_ros.graph.operator_graph import resolve_target
 from intradp_ros.operators.call import call_plainly
 
 NAMESPACE = 'intradp'
-_LIBRARY: Any = torch.library.Library(NAMESPACE, 'DEF')  # type: ignore[no-untyped-call]
+_LIBRARY: Any = library.Library(NAMESPACE, 'DEF')  # type: ignore[no-untyped-call]
 _Function = TypeVar('_Function', bound=Callable[..., Any])
 
 
