@@ -50,7 +50,7 @@ class LocalOperator:
     bind: Callable[[Region, Parameters], Kernel]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SplitGraph:
     """
     An operator graph with a split axis.

@@ -64,7 +64,7 @@ def kernels() -> Any:
 def _let_be_called(register_jitable: Callable[..., Any]) -> None:
     """Tell numba that all kernels may be called from compiled code."""
     for function in _functions():
-        register_jitable(error_model='numpy')(function)
+        register_jitable(error_model='numpy', forceinline=True)(function)
 
 
 def _functions() -> list[FunctionType]:

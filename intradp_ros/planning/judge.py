@@ -11,12 +11,13 @@ from typing import Any
 from intradp_ros.planning.compiled import kernels
 from intradp_ros.planning.cost import CostModel, LinkModel
 from intradp_ros.planning.partition import Encodings, local, Partition
-from intradp_ros.planning.records import as_arrays, Record
+from intradp_ros.planning.records import as_lists, Record
 from intradp_ros.planning.simulator import result_of, Simulation
 from intradp_ros.planning.tables import (
     charges_for,
     clock_for,
     layout_of,
+    listed_tables_of,
     most_steps,
     most_transfers,
     tables_of,
@@ -46,14 +47,15 @@ class Judge:
     def __init__(self, cost: CostModel, link: LinkModel) -> None:
         self.cost, self.link, self.count = cost, link, 0
         self._kernels = kernels()
-        self._lists = tables_of(cost.split)
-        self._t = self._tables(self._lists)
+        compiled = self._kernels.compiled
+        self._t = tables_of(cost.split) if compiled else listed_tables_of(cost.split)
         self._tolls: dict[Encodings, Any] = {}
         self._known: dict[Partition, Simulation] = {}
         self._steps = 0
 
-    def _tables(self, record: Record) -> Record:
-        return as_arrays(record) if self._kernels.compiled else record
+    def _taken(self, record: Record) -> Record:
+        """Return a record as the kernels take it."""
+        return record if self._kernels.compiled else as_lists(record)
 
     def __call__(self, partition: Partition) -> Simulation:
         """
@@ -86,20 +88,20 @@ class Judge:
         partition.check(self._t.operators, self._t.values)
         self._make_room(most_steps(partition))
         if partition.encodings not in self._tolls:
-            self._tolls[partition.encodings] = self._tables(
+            self._tolls[partition.encodings] = self._taken(
                 toll_of(self.cost, self.link, partition.encodings))
-        return (self._t, self._tables(layout_of(partition)), self._work,
+        return (self._t, self._taken(layout_of(partition)), self._work,
                 self._tolls[partition.encodings], self._charges, self._clock)
 
     def _make_room(self, steps: int) -> None:
         if steps <= self._steps:
             return
         self._steps = 2 * steps
-        work = work_for(self._lists, self._steps)
-        transfers = most_transfers(self._lists, self._steps)
-        self._charges = self._tables(charges_for(self.cost, transfers))
-        self._clock = self._tables(clock_for(2 * work.entries, transfers))
-        self._work = self._tables(work)
+        work = work_for(self._t, self._steps)
+        transfers = most_transfers(self._t, self._steps)
+        self._charges = self._taken(charges_for(self.cost, transfers))
+        self._clock = self._taken(clock_for(2 * work.entries, transfers))
+        self._work = self._taken(work)
 
 
 def judge(cost: CostModel, link: LinkModel, partition: Partition) -> Judged:

@@ -13,7 +13,7 @@ from intradp_ros.operators.region import Region
 from intradp_ros.planning.kernels.judging import write
 from intradp_ros.planning.kernels.programs import COMPUTE, SEND
 from intradp_ros.planning.partition import Partition
-from intradp_ros.planning.records import Work
+from intradp_ros.planning.records import as_lists, Work
 from intradp_ros.planning.schedule import (
     Compute,
     Receive,
@@ -23,7 +23,7 @@ from intradp_ros.planning.schedule import (
     Step,
     Transfer,
 )
-from intradp_ros.planning.tables import layout_of, most_steps, tables_of, work_for
+from intradp_ros.planning.tables import layout_of, listed_tables_of, most_steps, work_for
 from intradp_ros.wire.codecs.names import NONE
 
 
@@ -39,9 +39,9 @@ def lower(split: SplitGraph, partition: Partition) -> Schedule:
 
     """
     partition.check(len(split.operators), len(split.rows))
-    tables = tables_of(split)
-    work = work_for(tables, most_steps(partition))
-    write(tables, layout_of(partition), work)
+    tables = listed_tables_of(split)
+    work = as_lists(work_for(tables, most_steps(partition)))
+    write(tables, as_lists(layout_of(partition)), work)
     return Schedule(_transfers(work, partition),
                     {side: _program(work, number) for number, side in enumerate(SIDES)})
 

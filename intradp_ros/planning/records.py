@@ -18,8 +18,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 Numbers = Any
+Table = Sequence[int] | Sequence[float] | npt.NDArray[np.generic] | int
 Record = TypeVar('Record', bound=tuple[Any, ...])
 
 
@@ -222,22 +224,30 @@ class Clock(NamedTuple):
     arrived: int
 
 
-def pack(kind: type[Record], ints: Mapping[str, Sequence[int]],
-         reals: Mapping[str, Sequence[float]] | None = None, **numbers: int) -> Record:
-    """Make a record of tables, as lists; `numbers` are fields that are no tables."""
+def pack(kind: type[Record], ints: Mapping[str, Table], reals: Mapping[str, Table] | None = None,
+         **numbers: int) -> Record:
+    """
+    Make a record of tables, as arrays; `numbers` are fields that are no tables.
+
+    In place of a table there may be a number: that many zeros.
+    """
     fields: dict[str, Any] = dict(numbers)
-    for data, tables in (('x', ints), ('y', reals or {})):
-        fields[data] = []
+    for data, dtype, tables in (('x', np.int64, ints), ('y', np.float64, reals or {})):
+        end = 0
         for name, table in tables.items():
-            fields[name] = len(fields[data])
-            fields[data].extend(table)
-            fields[f'{name}_end'] = len(fields[data])
+            fields[name] = end
+            end += table if isinstance(table, int) else len(table)
+            fields[f'{name}_end'] = end
+        fields[data] = np.concatenate([_array(table, dtype) for table in tables.values()]
+                                      or [np.zeros(0, dtype)])
     return kind(*(fields[name] for name in kind._fields))  # type: ignore[attr-defined]
 
 
-def as_arrays(record: Record) -> Record:
-    """Return a record of arrays in place of lists."""
-    kinds = {'x': np.int64, 'y': np.float64}
+def _array(table: Table, dtype: type[np.generic]) -> npt.NDArray[np.generic]:
+    return np.zeros(table, dtype) if isinstance(table, int) else np.asarray(table, dtype)
+
+
+def as_lists(record: Record) -> Record:
+    """Return a record of lists in place of arrays."""
     return type(record)(*(
-        np.asarray(item, kinds[name]) if name in kinds else item
-        for name, item in zip(record._fields, record)))  # type: ignore[attr-defined]
+        item.tolist() if isinstance(item, np.ndarray) else item for item in record))

@@ -19,9 +19,9 @@ from intradp_ros.planning.cost import CostModel, LinkModel
 from intradp_ros.planning.kernels.judging import charge
 from intradp_ros.planning.kernels.play import play
 from intradp_ros.planning.kernels.programs import COMPUTE, RECEIVE, SEND
-from intradp_ros.planning.records import Charges, Clock, pack, Programs
+from intradp_ros.planning.records import as_lists, Charges, Clock, pack, Programs
 from intradp_ros.planning.schedule import Compute, Schedule, Send, SIDES, Step
-from intradp_ros.planning.tables import charges_for, clock_for, tables_of, toll_of
+from intradp_ros.planning.tables import charges_for, clock_for, listed_tables_of, toll_of
 from intradp_ros.wire.codecs.names import NONE
 
 _LANES = ('uplink', 'downlink')
@@ -71,7 +71,7 @@ def simulate(schedule: Schedule, cost: CostModel, link: LinkModel, *,
 
     """
     programs, charges = _programs(schedule), _charges(schedule, cost, link)
-    clock = clock_for(programs.x[programs.stop + 1], len(schedule.transfers))
+    clock = as_lists(clock_for(programs.x[programs.stop + 1], len(schedule.transfers)))
     if not play(programs, charges, clock, len(schedule.transfers)):
         raise DeadlockError(
             f'no device can go on; entries done: {clock.x[clock.place:clock.place + 2]}')
@@ -92,8 +92,8 @@ def _programs(schedule: Schedule) -> Programs:
     ends = list(accumulate(map(len, programs), initial=0))
     entries = [_entry(step) for step in chain(*programs)]
     kind, item, rows = ([entry[k] for entry in entries] for k in range(3))
-    return pack(Programs, {'start': ends[:-1], 'stop': ends[1:], 'kind': kind, 'item': item,
-                           'rows': rows})
+    return as_lists(pack(Programs, {
+        'start': ends[:-1], 'stop': ends[1:], 'kind': kind, 'item': item, 'rows': rows}))
 
 
 def _entry(step: Step) -> tuple[int, int, int]:
@@ -103,10 +103,10 @@ def _entry(step: Step) -> tuple[int, int, int]:
 
 
 def _charges(schedule: Schedule, cost: CostModel, link: LinkModel) -> Charges:
-    tables, transfers = tables_of(cost.split), schedule.transfers
-    charges = charges_for(cost, len(transfers))
+    tables, transfers = listed_tables_of(cost.split), schedule.transfers
+    charges = as_lists(charges_for(cost, len(transfers)))
     encodings = {t.value: t.encoding for t in transfers if t.encoding != NONE}
-    toll = toll_of(cost, link, tuple(encodings.items()))
+    toll = as_lists(toll_of(cost, link, tuple(encodings.items())))
     for t in transfers:
         charge(tables, toll, charges, t.id, t.value, t.region.rows, SIDES.index(t.source))
     return charges

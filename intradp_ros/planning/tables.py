@@ -7,38 +7,56 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import accumulate
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from intradp_ros.link.chunk_size import chunk_bytes_at
 from intradp_ros.operators.local_operator import SplitGraph
+from intradp_ros.operators.region import RowMap
 from intradp_ros.planning.cost import CostModel, LinkModel, WireCost
 from intradp_ros.planning.partition import Encodings, Partition
-from intradp_ros.planning.records import Charges, Clock, Layout, pack, Tables, Toll, Work
+from intradp_ros.planning.records import as_lists, Charges, Clock, Layout, pack, Tables, Toll, Work
 from intradp_ros.planning.schedule import SIDES
 from intradp_ros.profiling.profile import MovingCost
 from intradp_ros.wire.codecs.names import NONE
 
 _PLAIN, _FREE = WireCost(), MovingCost()
+_known: WeakKeyDictionary[SplitGraph, Tables] = WeakKeyDictionary()
+_listed: WeakKeyDictionary[SplitGraph, Tables] = WeakKeyDictionary()
 
 
 def tables_of(split: SplitGraph) -> Tables:
-    """Return all that planning reads of a split graph."""
-    maps = {id(m): m for op in split.operators for m in op.maps}
+    """Return all that planning reads of a split graph, made once for each."""
+    if split not in _known:
+        _known[split] = _tables_of(split)
+    return _known[split]
+
+
+def listed_tables_of(split: SplitGraph) -> Tables:
+    """Return the same as lists, for kernels that are not compiled."""
+    if split not in _listed:
+        _listed[split] = as_lists(tables_of(split))
+    return _listed[split]
+
+
+def _tables_of(split: SplitGraph) -> Tables:
+    maps = {_content(m): m for op in split.operators for m in op.maps}
     starts = dict(zip(maps, accumulate((len(m.first) for m in maps.values()), initial=0)))
-    ascending = {i: _ascends(m.first) and _ascends(m.last) for i, m in maps.items()}
-    reads = [(v, m) for op in split.operators for v, m in zip(op.operator.inputs, op.maps)]
+    ascending = {key: _ascends(m.first) and _ascends(m.last) for key, m in maps.items()}
+    reads = [(v, _content(m))
+             for op in split.operators for v, m in zip(op.operator.inputs, op.maps)]
     made = [[v for v in op.operator.outputs if v is not None] for op in split.operators]
     values = range(len(split.rows))
     return pack(Tables, {
         'rows': [op.rows for op in split.operators],
         'reads': _starts(len(op.operator.inputs) for op in split.operators),
         'read_value': [v for v, _ in reads],
-        'read_map': [starts[id(m)] for _, m in reads],
-        'ascending': [int(ascending[id(m)]) for _, m in reads],
-        'first': [a for m in maps.values() for a in m.first.tolist()],
-        'last': [b for m in maps.values() for b in m.last.tolist()],
+        'read_map': [starts[key] for _, key in reads],
+        'ascending': [int(ascending[key]) for _, key in reads],
+        'first': np.concatenate([m.first for m in maps.values()]),
+        'last': np.concatenate([m.last for m in maps.values()]),
         'makes': _starts(map(len, made)),
         'made': [v for outputs in made for v in outputs],
         'value_rows': split.rows,
@@ -48,6 +66,10 @@ def tables_of(split: SplitGraph) -> Tables:
         'inputs': split.graph.inputs,
         'outputs': split.graph.output_values,
     }, operators=len(split.operators), values=len(split.rows))
+
+
+def _content(row_map: RowMap) -> tuple[bytes, bytes]:
+    return row_map.first.tobytes(), row_map.last.tobytes()
 
 
 def _starts(counts: Iterable[int]) -> list[int]:
@@ -102,7 +124,7 @@ def most_transfers(t: Tables, steps: int) -> int:
 
 
 def _input_rows(t: Tables) -> int:
-    return sum(t.x[t.value_rows + v] for v in t.x[t.inputs:t.inputs_end])
+    return int(sum(t.x[t.value_rows + v] for v in t.x[t.inputs:t.inputs_end]))
 
 
 def work_for(t: Tables, steps: int) -> Work:
@@ -116,8 +138,7 @@ def work_for(t: Tables, steps: int) -> Work:
     lengths |= {name: transfers for name in Work._fields if name.startswith('transfer_')}
     lengths |= dict.fromkeys(('kind', 'item', 'lo', 'rows'), 2 * entries)
     lengths |= {'mark': _input_rows(t), 'input_order': transfers, 'counts': 10}
-    return pack(Work, {name: [0] * length for name, length in lengths.items()},
-                steps=steps, entries=entries)
+    return pack(Work, lengths, steps=steps, entries=entries)
 
 
 def toll_of(cost: CostModel, link: LinkModel, encodings: Encodings) -> Toll:
@@ -145,16 +166,17 @@ def charges_for(cost: CostModel, transfers: int) -> Charges:
     """Return what operators cost, with room for so many transfers."""
     tables = cost.seconds[SIDES[0]]
     seconds = np.concatenate([table for side in SIDES for table in cost.seconds[side]])
-    room = [0] * transfers
-    return pack(Charges, {'at': _starts(map(len, tables)), 'lane': room, 'bytes': room}, {
-        'compute': seconds.tolist(), 'encode': room, 'occupy': room, 'later': room,
-        'send': room, 'receive': room,
+    return pack(Charges, {
+        'at': _starts(map(len, tables)), **dict.fromkeys(('lane', 'bytes'), transfers),
+    }, {
+        'compute': seconds,
+        **dict.fromkeys(('encode', 'occupy', 'later', 'send', 'receive'), transfers),
     }, total=len(seconds) // 2)
 
 
 def clock_for(entries: int, transfers: int) -> Clock:
     """Return tables for what happens when."""
-    return pack(Clock, {'place': [0, 0], 'sent': [0, 0]}, {
-        **dict.fromkeys(('now', 'busy', 'sending', 'free'), [0.0] * 2),
-        **dict.fromkeys(('began', 'ended'), [0.0] * entries),
-        **dict.fromkeys(('left', 'arrived'), [0.0] * transfers)})
+    return pack(Clock, {'place': 2, 'sent': 2}, {
+        **dict.fromkeys(('now', 'busy', 'sending', 'free'), 2),
+        **dict.fromkeys(('began', 'ended'), entries),
+        **dict.fromkeys(('left', 'arrived'), transfers)})

@@ -28,8 +28,10 @@ def write_programs(t: Tables, p: Layout, w: Work) -> None:
         for step in range(begin, begin + w.x[w.counts + side]):
             i, lo, hi = w.x[w.step_op + step], w.x[w.step_lo + step], w.x[w.step_hi + step]
             for read in range(t.x[t.reads + i], t.x[t.reads + i + 1]):
-                a, b = need_lo(t, read, lo, hi), need_hi(t, read, lo, hi)
-                _receive(t, w, side, t.x[t.read_value + read], a, b)
+                value = t.x[t.read_value + read]
+                if w.x[w.piece_count + side * t.values + value]:
+                    a, b = need_lo(t, read, lo, hi), need_hi(t, read, lo, hi)
+                    _receive(t, w, side, value, a, b)
             _append(w, side, COMPUTE, i, lo, hi)
             upward = p.x[p.upward + side * p.stages + w.x[w.stage + i]]
             for k in range(t.x[t.makes + i], t.x[t.makes + i + 1]):

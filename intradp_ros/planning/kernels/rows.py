@@ -36,10 +36,11 @@ def need_hi(t: Tables, read: int, lo: int, hi: int) -> int:
 def assign(t: Tables, p: Layout, w: Work) -> None:
     """Fill `done_...`, `near_...`, `far_...`, `lack_...` and `stage`."""
     operators, values, stages = t.operators, t.values, p.stages
-    for k in range(2 * values):
-        rows = t.x[t.value_rows + k % values]
-        w.x[w.near_lo + k], w.x[w.near_hi + k] = rows, 0
-        w.x[w.far_lo + k], w.x[w.far_hi + k] = rows, 0
+    for value in range(values):
+        rows = t.x[t.value_rows + value]
+        for at in (value, values + value):
+            w.x[w.near_lo + at], w.x[w.near_hi + at] = rows, 0
+            w.x[w.far_lo + at], w.x[w.far_hi + at] = rows, 0
     for k in range(t.outputs, t.outputs_end):
         value = t.x[k]
         w.x[w.far_lo + value], w.x[w.far_hi + value] = 0, t.x[t.value_rows + value]
