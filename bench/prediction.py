@@ -39,6 +39,7 @@ from intradp_ros.dds.transport import AUTO, CHOICES
 from intradp_ros.emulation.processes import Command, module_arguments
 from intradp_ros.emulation.slow_device import slow_environment
 from intradp_ros.execution.catalogue import ModelSpec
+from intradp_ros.link.delay import ASSUMED_OVERHEAD, OWN_DELAY
 from intradp_ros.planning.book import Entry
 from intradp_ros.planning.partition import Partition
 from intradp_ros.planning.schedule import ROBOT, SERVER
@@ -56,7 +57,6 @@ from intradp_ros.zoo.video import frames as video
 MODELS = {'hed': 'intradp_ros.zoo.hed:hed 1x3x144x336 uint8',
           'mobilenet_v2': 'intradp_ros.zoo.mobilenet_v2:mobilenet_v2 1x3x224x224 uint8',
           'depth': 'intradp_ros.zoo.dense:depth 1x3x192x256 uint8'}
-DELAY, OVERHEAD = 1e-3, 0.5e-3  # what the planner node assumes
 SLOWER = 4.0  # the emulated robot against this machine
 #: Part of a shaped link's bits that are payload: the rest are headers and acknowledgements.
 EFFICIENCY = 0.94
@@ -139,7 +139,7 @@ def _rows(args: argparse.Namespace, name: str, out: Output) -> list[Row]:
         for side, profile in profiles.items():
             (folder / f'{side}.json').write_text(profile.to_json())
         plan = make_plan(subject, profiles, Grid(args.low, args.high, args.points), out,
-                         delay=DELAY, overhead=OVERHEAD, seed=0)
+                         delay=OWN_DELAY, overhead=ASSUMED_OVERHEAD, seed=0)
         plan.book.save(folder / 'book.json')
         chosen = _distinct(plan, {SYSTEMS[system] for system in args.strategies})
         found = _run(args, where, plan, sorted(set(chosen.values())), folder, pictures, out)

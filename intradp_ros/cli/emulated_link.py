@@ -15,9 +15,7 @@ from intradp_ros.emulation.settings import (
     SENDER,
     SHARED,
 )
-
-#: Milliseconds that plans assume where the link adds no delay of its own: DDS takes some.
-DELAY = 1.0
+from intradp_ros.link.delay import ASSUMED_OVERHEAD, OWN_DELAY
 
 
 def add_emulated_link(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +23,7 @@ def add_emulated_link(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--delay', type=float, metavar='MS',
         help='one-way delay of the link, which plans know of (default: the link adds none, and '
-             f'plans assume {DELAY:g} ms)')
+             f'plans assume the {1e3 * OWN_DELAY:g} ms of the middleware)')
     parser.add_argument('--jitter', type=float, default=0.0, metavar='MS',
                         help='a packet takes up to so much longer (default 0)')
     parser.add_argument('--loss', type=float, default=0.0, metavar='SHARE',
@@ -36,7 +34,7 @@ def add_emulated_link(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--bottleneck', choices=[SENDER, ACCESS_POINT],
                         help=f'where packets queue (default {SENDER}; of a shared medium, '
                              f'{ACCESS_POINT})')
-    parser.add_argument('--overhead', type=float, default=0.5, metavar='MS',
+    parser.add_argument('--overhead', type=float, default=1e3 * ASSUMED_OVERHEAD, metavar='MS',
                         help='time that plans assume a transfer to take beyond its bytes '
                              '(default %(default)g ms)')
 
@@ -64,5 +62,4 @@ def link_settings(args: argparse.Namespace) -> LinkSettings:
 def planned_delay(args: argparse.Namespace) -> float:
     """Return the seconds of delay that plans shall assume."""
     # A transfer ends with its last packet, which comes after all others: jitter adds up to it.
-    delay: float = DELAY if args.delay is None else args.delay
-    return (delay + float(args.jitter)) / 1e3
+    return OWN_DELAY + (float(args.delay or 0.0) + float(args.jitter)) / 1e3

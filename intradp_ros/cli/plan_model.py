@@ -27,6 +27,7 @@ from intradp_ros.cli.profiles import own_profile, read_profile, slowed
 from intradp_ros.cli.results import result_file, result_picture
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.execution.planning import LATENCY, OBJECTIVES
+from intradp_ros.link.delay import ASSUMED_DELAY, ASSUMED_OVERHEAD
 from intradp_ros.planning.baselines.spso_ga import DEADLINE
 from intradp_ros.planning.schedule import ROBOT, SERVER
 from intradp_ros.profiling.profile import Profile
@@ -81,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--grid', type=grid, default=Grid(1.0, 400.0, 20), metavar='LOW:HIGH:N',
                         help='bandwidths in Mbit/s, N of them, evenly in the logarithm '
                              '(default 1:400:20)')
-    add_link(parser, delay=1.0, overhead=0.5)
+    add_link(parser, delay=1e3 * ASSUMED_DELAY, overhead=1e3 * ASSUMED_OVERHEAD)
     parser.add_argument('--shared-air', action='store_true',
                         help='both ways share the rate, as in Wi-Fi (default: full duplex)')
     parser.add_argument('--down-ratio', type=float, default=1.0, metavar='N',

@@ -19,6 +19,7 @@ from intradp_ros import __version__
 from intradp_ros.execution.channel import Channel
 from intradp_ros.execution.model import SharedModel
 from intradp_ros.execution.sending import common_encodings, PROTOCOL
+from intradp_ros.execution.watch import DelayWatch
 from intradp_ros.operators.region import Region
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.wire.codecs.registry import available
@@ -54,9 +55,11 @@ class ServerClock:
     offset: float = 0.0
     round_trip: float = field(default=float('inf'))
 
-    def update(self, sent: float, server: float, received: float) -> None:
+    def update(self, sent: float, server: float, received: float) -> float:
         """
         Take one ping: seconds on the robot's, the server's and again the robot's clock.
+
+        Returns the seconds of its round trip.
 
         Raises
         ------
@@ -70,6 +73,7 @@ class ServerClock:
         if round_trip <= self.round_trip * 1.001:
             self.offset = server - (sent + received) / 2
             self.round_trip = round_trip
+        return round_trip
 
 
 class Connection:
@@ -87,8 +91,10 @@ class Connection:
     link's fault: then it is asked again as soon as it answers a ping.
     """
 
-    def __init__(self, model: SharedModel, channel: Channel, log: Log) -> None:
+    def __init__(self, model: SharedModel, channel: Channel, log: Log,
+                 delay_watch: DelayWatch | None = None) -> None:
         self.model, self.channel, self.log = model, channel, log
+        self.delay_watch = delay_watch
         self.session = secrets.randbits(63) | 1
         self.state = State.ALONE
         self.refusal = ''
@@ -240,7 +246,9 @@ class Connection:
     def _pong(self, frame: Control) -> None:
         sent, server = frame.body.get('robot'), frame.body.get('server')
         if isinstance(sent, float) and isinstance(server, float):
-            self.clock.update(sent, server, self.heard)
+            round_trip = self.clock.update(sent, server, self.heard)
+            if self.delay_watch:
+                self.delay_watch.answered(round_trip)
         if self._may_return and self.state is State.ALONE:
             self._may_return = False
             if self._silent:

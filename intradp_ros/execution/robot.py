@@ -33,7 +33,7 @@ from intradp_ros.execution.recovery import finish_alone, held_pieces
 from intradp_ros.execution.sending import describe_transfers, expected_transfer, Sender, Way
 from intradp_ros.execution.timeline import Event, Recorder, with_send_times
 from intradp_ros.execution.traffic import Traffic
-from intradp_ros.execution.watch import DriftWatch
+from intradp_ros.execution.watch import DelayWatch, DriftWatch
 from intradp_ros.graph.operator_graph import ParameterRef, Value, ValueRef
 from intradp_ros.graph.trees import rebuild_outputs
 from intradp_ros.link.both_ways import rate_of_both
@@ -88,6 +88,7 @@ class RobotClient:
     def __init__(self, model: SharedModel, channel: Channel, predictor: RatePredictor, log: Log, *,
                  patience: PatiencePolicy = PatiencePolicy(), power: PowerStates = XAVIER_NX,
                  lossy: str = '', watch: DriftWatch | None = None,
+                 delay_watch: DelayWatch | None = None,
                  experience: Experience | None = None) -> None:
         self.model, self.channel, self.predictor, self.log = model, channel, predictor, log
         self.patience, self.power, self.lossy = patience, power, lossy
@@ -95,7 +96,7 @@ class RobotClient:
         self.rejections = Rejections()
         self.foreign = 0
         self.shelf = ProgramShelf(model, ROBOT, watch)
-        self.connection = Connection(model, channel, log)
+        self.connection = Connection(model, channel, log, delay_watch)
         self.sent, self.received = Traffic(), Traffic()
         self._outbox = Outbox('robot-outbox')
         self.reassembler = Reassembler(self._expected)

@@ -1,13 +1,14 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Watching whether a device's operators take as long as its profile says."""
+"""Watching whether devices and link are still what plans were made for."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 import threading
 import time
 
+from intradp_ros.link.delay import DelayMeter
 from intradp_ros.operators.local_operator import SplitGraph
 from intradp_ros.planning.schedule import Compute, Schedule, Step
 from intradp_ros.profiling.drift import DriftMeter, slowed
@@ -78,3 +79,27 @@ class DriftWatch:
                 self._silent_until = time.monotonic() + self._pause
         if factor is not None:
             self._changed(slowed(self._profile, factor))
+
+
+class DelayWatch:
+    """
+    Tells the link's delay once it is known, and when it has clearly become another.
+
+    `changed` is called with the seconds one way, on the thread that receives,
+    at most every `pause` seconds.
+    """
+
+    def __init__(self, changed: Callable[[float], None], meter: DelayMeter | None = None,
+                 pause: float = PAUSE) -> None:
+        self._changed, self._meter = changed, meter or DelayMeter()
+        self._pause, self._silent_until = pause, float('-inf')
+
+    def answered(self, round_trip: float) -> None:
+        """Take the seconds until a ping was answered."""
+        now = time.monotonic()
+        if now < self._silent_until:
+            return
+        delay = self._meter.add(round_trip)
+        if delay is not None:
+            self._silent_until = now + self._pause
+            self._changed(delay)

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
@@ -24,8 +23,9 @@ from intradp_ros.execution.model import SharedModel
 from intradp_ros.execution.outcome import Outcome
 from intradp_ros.execution.patience import PatiencePolicy
 from intradp_ros.execution.robot import RobotClient
-from intradp_ros.execution.watch import DriftWatch
+from intradp_ros.execution.watch import DelayWatch, DriftWatch
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
+from intradp_ros.link.delay import DELAY_PATIENCE
 from intradp_ros.link.predictor import make_predictor, PREDICTORS
 from intradp_ros.msg import (
     InferenceResult,
@@ -42,10 +42,9 @@ from intradp_ros.nodes.lossy import allowed, LOSSY_PARAMETER, tell_difference
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.profiles import (
     BOOK_TOPIC,
-    profile_message,
     profile_model,
     PROFILE_TOPIC,
-    publish_drift,
+    ProfilePublisher,
 )
 from intradp_ros.nodes.receiving import Receiver
 from intradp_ros.nodes.results import result_message, stats_message, timeline_message
@@ -124,7 +123,6 @@ class InferenceNode(ManagedNode):
                                          LATCHED, 'book')
         self.until_cleanup.callback(self.destroy_subscription, books)
         self.call_every(1.0, self._diagnose, self.until_cleanup)
-        self._profiles.publish(profile_message('robot', model, profile))
 
     def start(self) -> None:
         """Take images."""
@@ -165,15 +163,16 @@ class InferenceNode(ManagedNode):
         channel = DdsChannel(self.context, given['server'], 'robot',
                              namespace=self.get_namespace(), chunk_bytes=given['chunk_bytes'])
         self.until_cleanup.callback(channel.close)
+        published = ProfilePublisher(self._profiles, 'robot', model, profile, self.info)
         self.client = RobotClient(
             model, channel, make_predictor(given['predictor']), self.info,
             patience=PatiencePolicy(silence=given['server_timeout_ms'] / 1e3,
                                     deadline=given['deadline_ms'] / 1e3),
             power=profile.power, lossy=allowed(given),
-            watch=DriftWatch(model.split, profile, partial(
-                publish_drift, self._profiles, 'robot', model, self.info)),
-            experience=Experience())
+            watch=DriftWatch(model.split, profile, published.drifted),
+            delay_watch=DelayWatch(published.delayed), experience=Experience())
         self.until_cleanup.callback(self.client.close)
+        self.call_every(DELAY_PATIENCE, published.begin, self.until_cleanup)
 
     def _set_mode(self, parameters: Sequence[RclParameter[Any]]) -> SetParametersResult:
         for parameter in parameters:

@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Callable
+import math
+import queue
 import threading
+import time
 from typing import Any
 import warnings
 
@@ -29,9 +32,10 @@ from intradp_ros.execution.patience import PatiencePolicy
 from intradp_ros.execution.plan_process import PlanningError, PlanProcess
 from intradp_ros.execution.planning import PlanRequest
 from intradp_ros.execution.robot import RobotClient
-from intradp_ros.execution.watch import DriftWatch
+from intradp_ros.execution.watch import DelayWatch, DriftWatch
 from intradp_ros.graph.errors import CaptureError
 from intradp_ros.graph.serialise import graph_to_json
+from intradp_ros.link.delay import ASSUMED_DELAY, ASSUMED_OVERHEAD, DELAY_PATIENCE
 from intradp_ros.link.predictor import make_predictor
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.nodes.lifecycle import LATCHED
@@ -167,7 +171,8 @@ class _SharedForward:
         self.client = RobotClient(
             shared.tuned(profile.tuning), channel, self.owner._predictor, self.owner.log,
             patience=self.owner.patience, power=profile.power, lossy=self.owner.lossy,
-            watch=DriftWatch(shared.split, profile, watch.drifted), experience=Experience())
+            watch=DriftWatch(shared.split, profile, watch.drifted),
+            delay_watch=DelayWatch(watch.delayed), experience=Experience())
         self.planner = watch
         watch.start(self.client)
         return result
@@ -194,7 +199,7 @@ class _ServerWatch:
     """
     Waits for the server's profile, plans, and hands the book to the client.
 
-    Plans anew when either side's profile changes.
+    Plans anew when either side's profile changes, or the link's delay.
     """
 
     def __init__(self, owner: IntraDP, graph: str, profile: Profile,
@@ -214,7 +219,9 @@ class _ServerWatch:
         self.planned = False
         self.client: RobotClient | None = None
         self.server_profile = ''
-        self._drifted: Profile | None = None
+        self.delay: float | None = None
+        self._plan_at = math.inf
+        self._news: queue.SimpleQueue[Profile | float] = queue.SimpleQueue()
         self.thread = threading.Thread(target=self._spin, name='intradp', daemon=True)
 
     def start(self, client: RobotClient) -> None:
@@ -242,27 +249,42 @@ class _ServerWatch:
             return
         check_profile(message)
         self.server_profile = message.profile
-        self._plan()
+        self._plan_at = time.monotonic() + (DELAY_PATIENCE if self.delay is None else 0.0)
 
     def drifted(self, profile: Profile) -> None:
         """Take what this device's profile is now, from whichever thread runs inferences."""
-        self._drifted = profile
+        self._news.put(profile)
+
+    def delayed(self, seconds: float) -> None:
+        """Take what the link's delay is now, from the thread that receives."""
+        self._news.put(seconds)
 
     def _plan(self) -> None:
         if self.process:
             self.process.cancel()
+        delay = ASSUMED_DELAY if self.delay is None else self.delay
         self.process = PlanProcess(PlanRequest(
-            self.graph, self.profile.to_json(), self.server_profile, delay=1e-3, overhead=5e-4,
-            lossy=self.lossy), again=self.planned)
+            self.graph, self.profile.to_json(), self.server_profile, delay=delay,
+            overhead=ASSUMED_OVERHEAD, lossy=self.lossy), again=self.planned)
+
+    def _take_news(self) -> None:
+        """Take what has changed on this side, and plan with it."""
+        while not self._news.empty():
+            news = self._news.get()
+            if isinstance(news, Profile):
+                self.profile = news
+                self.log(f'operators take {news.whole_seconds * 1e3:.1f} ms in all by now; '
+                         'planning anew')
+            else:
+                self.delay = news
+                self.log(f'the link delays by {news * 1e3:.2g} ms')
+            self._plan_at = 0.0
 
     def _poll(self) -> None:
-        changed, self._drifted = self._drifted, None
-        if changed is not None:
-            self.log(f'operators take {changed.whole_seconds * 1e3:.1f} ms in all by now; '
-                     'planning anew')
-            self.profile = changed
-            if self.server_profile:
-                self._plan()
+        self._take_news()
+        if self.server_profile and time.monotonic() >= self._plan_at:
+            self._plan_at = math.inf
+            self._plan()
         if self.process is None or self.client is None:
             return
         try:

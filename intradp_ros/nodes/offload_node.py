@@ -4,7 +4,6 @@
 """The server's node: takes part in the inferences of robots."""
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
@@ -19,12 +18,7 @@ from intradp_ros.msg import OperatorProfile
 from intradp_ros.nodes.diagnostics import added, crossed, Diagnostics
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.parameters import Parameter
-from intradp_ros.nodes.profiles import (
-    profile_message,
-    profile_model,
-    PROFILE_TOPIC,
-    publish_drift,
-)
+from intradp_ros.nodes.profiles import profile_model, PROFILE_TOPIC, ProfilePublisher
 from intradp_ros.profiling.device import prepare_process, settle_process
 from intradp_ros.profiling.profile import Profile
 
@@ -65,12 +59,11 @@ class OffloadNode(ManagedNode):
             raise ValueError('parameter models is empty: name at least one model')
         self._models = {model.digest: model for model, _ in models}
         profiles = self.publish_on(OperatorProfile, PROFILE_TOPIC, LATCHED)
+        self._watches = {}
         for model, profile in models:
-            profiles.publish(profile_message('server', model, profile))
-        self._watches = {
-            model.digest: DriftWatch(model.split, profile, partial(
-                publish_drift, profiles, 'server', model, self.info))
-            for model, profile in models}
+            published = ProfilePublisher(profiles, 'server', model, profile, self.info)
+            published.begin()
+            self._watches[model.digest] = DriftWatch(model.split, profile, published.drifted)
         self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
         self.call_every(1.0, self._diagnose, self.until_cleanup)
 

@@ -12,6 +12,7 @@ from diagnostic_msgs.msg import DiagnosticArray
 
 from intradp_ros.execution.plan_process import PlanningError, PlanProcess
 from intradp_ros.execution.planning import LATENCY, OBJECTIVES, PlanRequest
+from intradp_ros.link.delay import ASSUMED_OVERHEAD
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.msg import ScheduleBook as ScheduleBookMessage
 from intradp_ros.nodes.diagnostics import Diagnostics
@@ -37,9 +38,10 @@ class PlannerNode(ManagedNode):
         Parameter('grid.low_mbps', 1.0, 'Lowest bandwidth planned for, Mbit/s.', 0.01, 1e5),
         Parameter('grid.high_mbps', 400.0, 'Highest bandwidth planned for, Mbit/s.', 0.01, 1e5),
         Parameter('grid.points', 20, 'Bandwidths planned for, evenly in the logarithm.', 1, 200),
-        Parameter('link.delay_ms', 1.0, 'One-way delay assumed.', 0.0, 10000.0),
-        Parameter('link.overhead_ms', 0.5, 'Time a transfer takes beyond its bytes.',
-                  0.0, 1000.0),
+        Parameter('link.delay_ms', -1.0, 'One-way delay; below 0: as the robot measures it.',
+                  -1.0, 10000.0),
+        Parameter('link.overhead_ms', 1e3 * ASSUMED_OVERHEAD,
+                  'Time a transfer takes beyond its bytes.', 0.0, 1000.0),
         Parameter('link.shared_air', False, 'Both ways share the rate, as in Wi-Fi.'),
         Parameter('link.down_ratio', 1.0, 'Rate down as a multiple of the rate up.', 0.01, 100.0),
         Parameter('objective', LATENCY, 'What shared schedules are best at.',
@@ -104,9 +106,10 @@ class PlannerNode(ManagedNode):
 
     def _plan(self, robot: OperatorProfile, server: OperatorProfile) -> None:
         s = self._settings
+        delay = s['link.delay_ms'] / 1e3 if s['link.delay_ms'] >= 0 else robot.delay
         request = PlanRequest(
             robot.graph, robot.profile, server.profile, s['grid.low_mbps'], s['grid.high_mbps'],
-            s['grid.points'], s['link.delay_ms'] / 1e3, s['link.overhead_ms'] / 1e3,
+            s['grid.points'], delay, s['link.overhead_ms'] / 1e3,
             s['seed'], allowed(s), s['link.shared_air'], s['objective'], s['deadline_ms'] / 1e3,
             s['ms_per_joule'] / 1e3, down_ratio=s['link.down_ratio'])
         folder = Path(s['book_folder']) if s['book_folder'] else None

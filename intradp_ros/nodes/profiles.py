@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+import math
+import threading
 import time
 from typing import Any
 
@@ -68,22 +70,55 @@ def check_profile(message: OperatorProfile) -> None:
     profile = Profile.from_json(message.profile)
     if profile.digest != message.digest:
         raise ValueError(f'a profile for model {profile.digest} in a message for {message.digest}')
+    if not 0 <= message.delay < math.inf:
+        raise ValueError(f'a delay of {message.delay} s')
     operators = len(split_graph(graph_from_json(message.graph), profile.axis).operators)
     if operators != len(profile.timings):
         raise ValueError(f'{len(profile.timings)} timings for {operators} operators')
 
 
-def publish_drift(publisher: Any, role: str, model: SharedModel, log: Callable[[str], None],
-                  profile: Profile) -> None:
-    """Publish a device's profile as it is now, so that the planner plans anew."""
-    log(f'operators take {profile.whole_seconds * 1e3:.1f} ms in all by now; '
-        'telling the planner')
-    publisher.publish(profile_message(role, model, profile))
+class ProfilePublisher:
+    """
+    Publishes a side's profile, and again when device or link have changed.
+
+    The planner then plans anew.  The first time it is published by `begin`, or
+    once the link's delay is known.  May be called from any thread.
+    """
+
+    def __init__(self, publisher: Any, role: str, model: SharedModel, profile: Profile,
+                 log: Callable[[str], None]) -> None:
+        self._publisher, self._log = publisher, log
+        self._message = profile_message(role, model, profile)
+        self._lock, self._begun = threading.Lock(), False
+
+    def begin(self) -> None:
+        """Publish, if that was not done yet."""
+        if not self._begun:
+            self._publish()
+
+    def drifted(self, profile: Profile) -> None:
+        """Publish what operators take by now."""
+        self._log(f'operators take {profile.whole_seconds * 1e3:.1f} ms in all by now; '
+                  'telling the planner')
+        self._publish(profile=profile.to_json())
+
+    def delayed(self, seconds: float) -> None:
+        """Publish what the link's delay is by now."""
+        if seconds != self._message.delay:
+            self._log(f'the link delays by {seconds * 1e3:.2g} ms; telling the planner')
+        elif self._begun:
+            return
+        self._publish(delay=seconds)
+
+    def _publish(self, **changes: Any) -> None:
+        with self._lock:
+            for name, value in changes.items():
+                setattr(self._message, name, value)
+            self._publisher.publish(self._message)
+            self._begun = True
 
 
 def profile_message(role: str, model: SharedModel, profile: Profile) -> OperatorProfile:
     """Return a profile as message, with the graph that the planner needs."""
     return OperatorProfile(role=role, digest=model.digest, device=profile.device,
                            graph=graph_to_json(model.split.captured), profile=profile.to_json())
-
-

@@ -9,6 +9,7 @@ from dataclasses import replace
 import math
 from statistics import median
 
+from intradp_ros.link.steps import Steps
 from intradp_ros.profiling.profile import Profile
 
 
@@ -24,12 +25,15 @@ class DriftMeter:
     """
 
     def __init__(self, window: int = 20, step: float = 1.5) -> None:
-        if window < 1 or not step > 1:
-            raise ValueError(
-                f'a window must be 1 or more and a step above 1, got {window}, {step}')
-        self.factor = 1.0
-        self._step = math.log(step)
+        if window < 1:
+            raise ValueError(f'a window must be 1 or more, got {window}')
+        self._steps = Steps(step, 1.0)
         self._ratios: deque[float] = deque(maxlen=window)
+
+    @property
+    def factor(self) -> float:
+        """How many times as long as by the profile operators take."""
+        return self._steps.value
 
     def add(self, measured: float, expected: float) -> float | None:
         """
@@ -42,13 +46,10 @@ class DriftMeter:
         self._ratios.append(measured / expected)
         if len(self._ratios) < (self._ratios.maxlen or 0):
             return None
-        steps = math.log(median(self._ratios)) / self._step
-        now = round(math.log(self.factor) / self._step)
-        if abs(steps - now) <= 0.75:
-            return None
-        self.factor = math.exp(self._step * round(steps))
-        self._ratios.clear()
-        return self.factor
+        changed = self._steps.follow(median(self._ratios))
+        if changed is not None:
+            self._ratios.clear()
+        return changed
 
 
 def slowed(profile: Profile, factor: float) -> Profile:

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from intradp_ros import __version__
+from intradp_ros.link.delay import ASSUMED_OVERHEAD, OWN_DELAY
 from intradp_ros.link.trace import LinkTrace
 from intradp_ros.planning.baselines import LOCAL, OFFLOAD
 from intradp_ros.planning.schedule import ROBOT, SIDES
@@ -71,7 +72,8 @@ class Evaluation:
     def planning(self) -> Planning:
         """For which links plans are made: all rates of all recordings, whichever are replayed."""
         rates = [mbps for name in TRACES for mbps in shipped_trace(name).mbps]
-        return Planning(0.7 * min(rates), max(rates), self.points, 1e-3, 0.5e-3)
+        return Planning(0.7 * min(rates), max(rates), self.points, OWN_DELAY,
+                        ASSUMED_OVERHEAD)
 
     @property
     def wanted(self) -> tuple[tuple[Workload, str], ...]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 import math
+import time
 
 import pytest
 from sharing import ENDLESS, FixedRate, hand_made_book, TIMEOUT
@@ -13,12 +14,14 @@ from small_models import seeded, UNet
 import torch
 
 from intradp_ros.emulation.device import DeviceClock, emulated
+from intradp_ros.execution.connection import HEARTBEAT
 from intradp_ros.execution.memory import memory_pair
 from intradp_ros.execution.model import share_module, SharedModel
 from intradp_ros.execution.robot import RobotClient
 from intradp_ros.execution.server import OffloadServer
-from intradp_ros.execution.watch import DriftWatch
+from intradp_ros.execution.watch import DelayWatch, DriftWatch
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
+from intradp_ros.link.delay import DelayMeter
 from intradp_ros.planning.lowering import lower
 from intradp_ros.planning.partition import offload
 from intradp_ros.planning.schedule import SERVER
@@ -128,3 +131,18 @@ def test_a_profile_of_another_graph_is_refused(model: SharedModel, profile: Prof
     other = Profile(model.digest, 3 - model.split.axis, 'emulated', 1, profile.timings, 1.0)
     with pytest.raises(ValueError, match='another graph or split axis'):
         watch(model, other, [])
+
+
+def test_a_robot_tells_what_the_link_delays(model: SharedModel) -> None:
+    """Pings find a delay of 40 ms, and it is told once."""
+    told: list[float] = []
+    near, far = memory_pair(delay=0.04)
+    server = OffloadServer(far, {model.digest: model}, print)
+    robot = RobotClient(model, near, FixedRate(100.0), print,
+                        delay_watch=DelayWatch(told.append, DelayMeter(WINDOW)))
+    try:
+        time.sleep(4 * WINDOW * HEARTBEAT)
+    finally:
+        robot.close()
+        server.close()
+    assert len(told) == 1 and 0.03 < told[0] < 0.06

@@ -18,11 +18,14 @@ import torch
 from torch import nn
 
 from intradp_ros.execution.model import share_module
+from intradp_ros.link.delay import ASSUMED_DELAY
 from intradp_ros.msg import OperatorProfile, ScheduleBook
 from intradp_ros.nodes.planner_node import MAX_PROFILES, PlannerNode
-from intradp_ros.nodes.profiles import check_profile, profile_message
+from intradp_ros.nodes.profiles import check_profile, profile_message, ProfilePublisher
 from intradp_ros.planning.book import ScheduleBook as Book
+from intradp_ros.profiling.drift import slowed
 from intradp_ros.profiling.measure import measure_profile
+from intradp_ros.profiling.profile import Profile
 
 TIMEOUT = 90.0
 
@@ -90,6 +93,44 @@ def test_plans_for_two_models_at_once(bench: Bench) -> None:
     bench.profiles.publish(OperatorProfile(role='robot'))
     bench.until(lambda: bench.counts() == {'profile': 1})
     assert not bench.planner._running
+
+
+def test_plans_for_the_delay_that_the_robot_measures(bench: Bench) -> None:
+    """The server's is not asked for; when the robot's changes, a book for it follows."""
+    robot, server = profiles_of(Mobile)
+    server.delay = 3.0
+    bench.profiles.publish(server)
+    bench.profiles.publish(robot)
+    bench.planner.trigger_configure()
+    bench.planner.trigger_activate()
+    bench.until(lambda: len(bench.books) == 1)
+    robot.delay = 0.02
+    bench.profiles.publish(robot)
+    bench.until(lambda: len(bench.books) == 2)
+    assert [Book.from_json(b.book).delay for b in bench.books] == [ASSUMED_DELAY, 0.02]
+    robot.delay = float('nan')
+    bench.profiles.publish(robot)
+    bench.until(lambda: bench.counts() == {'profile': 1})
+
+
+def test_what_has_changed_is_published_again() -> None:
+    """Profile and delay go together, whichever of them has changed."""
+    source = torch.randn(1, 3, 32, 48)
+    model = share_module(seeded(Mobile, 32, 48), (source,))
+    profile = measure_profile(model.split, (source,))
+    sent: list[tuple[float, float]] = []
+
+    class Topic:
+        def publish(self, message: OperatorProfile) -> None:
+            sent.append((Profile.from_json(message.profile).scale, message.delay))
+
+    published = ProfilePublisher(Topic(), 'robot', model, profile, print)
+    published.delayed(ASSUMED_DELAY)
+    published.begin()
+    published.delayed(0.5)
+    published.drifted(slowed(profile, 2.0))
+    scale = profile.scale
+    assert sent == [(scale, ASSUMED_DELAY), (scale, 0.5), (2.0 * scale, 0.5)]
 
 
 def test_an_inactive_planner_plans_nothing(bench: Bench) -> None:

@@ -34,8 +34,9 @@ def test_a_slow_robot_publishes_its_profile_anew(observer: Observer, tmp_path: P
 
     observer.node.create_subscription(OperatorProfile, 'operator_profiles', take, LATCHED)
     with nodes(tmp_path / 'logs') as started:
-        started.start('inference_node', {'model': DENSE}).stop()
+        robot = started.start('inference_node', {'model': DENSE})
         observer.wait(lambda: len(profiles) == 1, 'a profile')
+        robot.stop()
         (kept,) = (tmp_path / 'cache' / 'profiles').glob('*.json')
         once = json.loads(kept.read_text())
         once.update(scale=once['scale'] / FASTER, whole_seconds=once['whole_seconds'] / FASTER)
