@@ -191,7 +191,12 @@ class Connection:
     @property
     def alive(self) -> bool:
         """Whether inferences can be shared and the server answered lately."""
-        return self.agreement is not None and time.monotonic() - self.heard < LIVELY
+        return self.agreement is not None and self.answers
+
+    @property
+    def answers(self) -> bool:
+        """Whether something was heard of the server lately."""
+        return time.monotonic() - self.heard < LIVELY
 
     def lost(self, reason: str) -> None:
         """Take note that the server failed; each time in a row it is left alone for longer."""

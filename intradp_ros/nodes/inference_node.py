@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
@@ -172,7 +173,13 @@ class InferenceNode(ManagedNode):
             watch=DriftWatch(model.split, profile, published.drifted),
             delay_watch=DelayWatch(published.delayed), experience=Experience())
         self.until_cleanup.callback(self.client.close)
-        self.call_every(DELAY_PATIENCE, published.begin, self.until_cleanup)
+        self.call_every(DELAY_PATIENCE, partial(self._begin, published), self.until_cleanup)
+
+    def _begin(self, published: ProfilePublisher) -> None:
+        """Publish the profile without the link's delay if no server answers."""
+        assert self.client is not None
+        if not self.client.connection.answers:
+            published.begin()
 
     def _set_mode(self, parameters: Sequence[RclParameter[Any]]) -> SetParametersResult:
         for parameter in parameters:
