@@ -39,6 +39,10 @@ class FixedRate:
         """Return bytes per second."""
         return self.rate
 
+    def spread(self) -> float:
+        """Return that the rate never changes."""
+        return 0.0
+
 
 def hand_made_book(model: SharedModel, shared: Partition | None = None, mbps: float = 100.0,
                    predicted: float = 0.01) -> ScheduleBook:

@@ -11,6 +11,12 @@ from intradp_ros.planning.baselines import LOCAL, LOSS
 from intradp_ros.planning.book import Entry, ScheduleBook
 from intradp_ros.planning.partition import Partition
 
+#: Sharing has to promise this part of the robot's own time.
+_LEAST_GAIN = 0.05
+#: More the longer that is and the less steady the link: the rate a second later has little to do
+#: with that at the begin, and where sharing looks best, it is most likely to fall.
+_GAIN_A_SECOND, _MOST_GAIN = 0.4, 0.25
+
 
 class ScheduleChoice:
     """
@@ -25,12 +31,14 @@ class ScheduleChoice:
         self.experience = experience
         self._epoch, self._index = 0, -1
 
-    def choose(self, epoch: int, book: ScheduleBook, mbps: float, strategy: str) -> int | None:
+    def choose(self, epoch: int, book: ScheduleBook, mbps: float, strategy: str,
+               spread: float = 0.0) -> int | None:
         """
         Return the schedule id for a predicted rate, None if the book lacks the strategy.
 
         For the usual strategy, all on the robot if sharing does not promise
-        to be clearly faster; with experience, that of another strategy which is
+        enough for a link whose rate has that `spread` (standard deviation of
+        its logarithm); with experience, that of another strategy which is
         expected to be clearly faster.
         """
         if strategy not in book.strategies:
@@ -47,7 +55,7 @@ class ScheduleChoice:
         if expected[best] < WORTH * expected[index]:
             return best
         alone = others.get(LOCAL, index)
-        return alone if expected[index] > WORTH * expected[alone] else index
+        return index if pays(expected[index], expected[alone], spread) else alone
 
     def expected(self, book: ScheduleBook, index: int, mbps: float) -> float:
         """Return the seconds by the book at a rate, corrected by what the schedule took lately."""
@@ -64,6 +72,12 @@ class ScheduleChoice:
         """Learn from an inference that began at `start` and took `latency` seconds."""
         if self.experience:
             self.experience.note(_key(entry), latency, predicted, start)
+
+
+def pays(shared: float, alone: float, spread: float) -> bool:
+    """Tell whether sharing is worth its risk, by the seconds expected with it and without."""
+    gain = _LEAST_GAIN + _GAIN_A_SECOND * spread * min(alone, 1.0)
+    return shared <= alone * (1 - min(gain, _MOST_GAIN))
 
 
 def _key(entry: Entry) -> tuple[Partition, float]:

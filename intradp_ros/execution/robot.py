@@ -250,7 +250,8 @@ class RobotClient:
             return None
         self._rate = rate
         epoch, book = agreement
-        index = self.choice.choose(epoch, book, rate / 125e3, strategy)
+        index = self.choice.choose(epoch, book, rate / 125e3, strategy,
+                                   self.predictor.spread())
         if index is None:
             return None
         entry = book.entries[index]

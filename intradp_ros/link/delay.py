@@ -15,8 +15,8 @@ ASSUMED_DELAY = 1e-3
 DELAY_PATIENCE = 5.0
 #: What of the delay the middleware and both sides' threads take (two nodes on one machine).
 OWN_DELAY = 0.4e-3
-#: Seconds that a transfer takes beyond its bytes: what fits live runs best (doc/planning.md).
-ASSUMED_OVERHEAD = 0.25e-3
+#: Seconds that plans take a transfer to need beyond its bytes (doc/planning.md says why).
+ASSUMED_OVERHEAD = 0.5e-3
 
 
 class DelayMeter:

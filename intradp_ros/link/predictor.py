@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping
 import math
 from typing import Protocol
 
+import numpy as np
+
 
 class RatePredictor(Protocol):
     """Predicts a rate in bytes per second; times are seconds of a steady clock."""
@@ -26,6 +28,9 @@ class RatePredictor(Protocol):
 
     def predict(self, now: float) -> float:
         """Return the rate to plan with; 0.0 before the first measurement."""
+
+    def spread(self) -> float:
+        """Return the standard deviation of the rate's logarithm lately; 0.0 if it is not known."""
 
 
 class _Remembering(ABC):
@@ -61,6 +66,10 @@ class _Remembering(ABC):
         overdue = max(0.0, now - self._samples[-1][0] - self._stale_after)
         fresh = self._fresh()
         return lowest + (fresh - lowest) * math.pow(0.5, overdue / self._stale_after)
+
+    def spread(self) -> float:
+        """Return the standard deviation of the rate's logarithm lately; 0.0 if it is not known."""
+        return float(np.std([math.log(rate) for _, rate in self._samples] or [0.0]))
 
     @abstractmethod
     def _fresh(self) -> float:

@@ -164,7 +164,8 @@ class Predicting:
         """Return the schedule for the expected rate."""
         self._probe(now)
         mbps = self._predictor.predict(now) / _MBPS
-        schedule = self._choice.choose(0, self._book, mbps, self._strategy)
+        schedule = self._choice.choose(0, self._book, mbps, self._strategy,
+                                       self._predictor.spread())
         assert schedule is not None
         return schedule
 

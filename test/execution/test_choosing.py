@@ -12,6 +12,7 @@ from sharing import ENDLESS, FixedRate, hand_made_book, sharing_pair, TIMEOUT
 from small_models import seeded, UNet
 import torch
 
+from intradp_ros.execution.choice import pays
 from intradp_ros.execution.model import share_module
 from intradp_ros.execution.pair import in_process_pair
 from intradp_ros.planning.baselines import LOSS, OFFLOAD
@@ -74,3 +75,11 @@ def test_sharing_that_promises_little_is_left_alone(promised: float, shares: boo
         pair.robot.use_book(replace(book, objective='energy'))
         assert pair.robot.connection.wait_ready(TIMEOUT)
         assert pair.robot.infer((source,)).stats.shared
+
+
+@pytest.mark.parametrize('alone, spread, least', [
+    (1.0, 0.0, 0.05), (0.1, 0.5, 0.07), (1.0, 0.4, 0.21), (1.0, 3.0, 0.25), (60.0, 0.4, 0.21)])
+def test_long_inferences_on_links_that_change_have_to_promise_more(
+        alone: float, spread: float, least: float) -> None:
+    assert pays((1 - least - 1e-6) * alone, alone, spread)
+    assert not pays((1 - least + 1e-6) * alone, alone, spread)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+import math
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -103,3 +104,13 @@ def test_impossible_settings_are_refused(make: Callable[[], RatePredictor]) -> N
     """Bad options raise when the predictor is made."""
     with pytest.raises(ValueError, match='must be|no predictor'):
         make()
+
+
+def test_the_spread_is_that_of_the_logarithms() -> None:
+    predictor = make_predictor('last')
+    assert predictor.spread() == 0.0
+    for now, rate in enumerate((1e5, 4e5, 1e5, 4e5)):
+        predictor.update(rate, float(now))
+    assert predictor.spread() == pytest.approx(math.log(2.0))
+    predictor.update(7.0, 100.0)  # all others are forgotten
+    assert predictor.spread() == 0.0
