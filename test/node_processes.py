@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 import os
 from pathlib import Path
+import queue
 import threading
 import time
 from typing import Any
@@ -141,11 +142,17 @@ class Observer:
         assert self.set_parameters.wait_for_service(TIMEOUT)
         request = SetParameters.Request(
             parameters=[Parameter('mode', value=mode).to_parameter_msg()])
-        future = self.set_parameters.call_async(request)
-        done = threading.Event()
-        future.add_done_callback(lambda _: done.set())
-        assert done.wait(TIMEOUT)
-        return future.result().results[0].successful, future.result().results[0].reason
+        answers: queue.SimpleQueue[SetParameters.Response] = queue.SimpleQueue()
+        answered: list[SetParameters.Response] = []
+        end = time.monotonic() + TIMEOUT
+        while not answered:  # what goes to a robot that was killed is lost
+            assert time.monotonic() < end, 'the robot does not answer'
+            self.set_parameters.call_async(request).add_done_callback(
+                lambda future: answers.put(future.result()))
+            with suppress(queue.Empty):
+                answered.append(answers.get(timeout=10.0))
+        (result,) = answered[0].results
+        return result.successful, result.reason
 
     def status(self, node: str) -> dict[str, str]:
         """Return the values of a node's last diagnostics."""

@@ -12,6 +12,7 @@ from imagined_devices import MODEL, profiles
 import pytest
 
 from intradp_ros.cli.main import main
+from intradp_ros.link.delay import OWN_DELAY
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.testbed.trial import load_seen
 
@@ -62,7 +63,7 @@ def test_a_far_link_that_both_ways_share(tmp_path: Path) -> None:
                  '--delay', '20', '--jitter', '1', '--medium', 'shared', '--systems', 'offload',
                  '--transport', 'udp', '--out', str(out)]) == 0
     book = ScheduleBook.load(out / 'book.json')
-    assert book.delay == 0.021 and book.shared_air
+    assert book.delay == pytest.approx(OWN_DELAY + 0.021) and book.shared_air
     report = json.loads((out / 'report.json').read_text())
     assert report['link']['delay_ms'] == 20.0 and report['link']['bottleneck'] == 'access_point'
     (seen,) = load_seen(out / 'seen.json')
