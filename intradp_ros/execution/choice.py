@@ -4,6 +4,7 @@
 """Which schedule of a book an inference takes."""
 from __future__ import annotations
 
+from collections.abc import Callable
 import time
 
 from intradp_ros.execution.experience import Experience, WORTH
@@ -11,10 +12,9 @@ from intradp_ros.planning.baselines import LOCAL, LOSS
 from intradp_ros.planning.book import Entry, ScheduleBook
 from intradp_ros.planning.partition import Partition
 
-#: Sharing has to promise this part of the robot's own time.
-_LEAST_GAIN = 0.05
-#: More the longer that is and the less steady the link: the rate a second later has little to do
-#: with that at the begin, and where sharing looks best, it is most likely to fall.
+#: Sharing has to promise more, up to a limit, the longer the robot alone would take and the less
+#: steady the link: the rate a second later has little to do with that at the begin, and where
+#: sharing looks best, it is most likely to fall.
 _GAIN_A_SECOND, _MOST_GAIN = 0.4, 0.25
 
 
@@ -32,14 +32,14 @@ class ScheduleChoice:
         self._epoch, self._index = 0, -1
 
     def choose(self, epoch: int, book: ScheduleBook, mbps: float, strategy: str,
-               spread: float = 0.0) -> int | None:
+               spread: Callable[[], float]) -> int | None:
         """
         Return the schedule id for a predicted rate, None if the book lacks the strategy.
 
         For the usual strategy, all on the robot if sharing does not promise
         enough for a link whose rate has that `spread` (standard deviation of
-        its logarithm); with experience, that of another strategy which is
-        expected to be clearly faster.
+        its logarithm; asked for where it decides); with experience, that of
+        another strategy which is expected to be clearly faster.
         """
         if strategy not in book.strategies:
             return None
@@ -74,10 +74,10 @@ class ScheduleChoice:
             self.experience.note(_key(entry), latency, predicted, start)
 
 
-def pays(shared: float, alone: float, spread: float) -> bool:
+def pays(shared: float, alone: float, spread: Callable[[], float]) -> bool:
     """Tell whether sharing is worth its risk, by the seconds expected with it and without."""
-    gain = _LEAST_GAIN + _GAIN_A_SECOND * spread * min(alone, 1.0)
-    return shared <= alone * (1 - min(gain, _MOST_GAIN))
+    return shared <= alone * (1 - _MOST_GAIN) or shared <= alone * WORTH and (
+        shared <= alone * (WORTH - _GAIN_A_SECOND * spread() * min(alone, 1.0)))
 
 
 def _key(entry: Entry) -> tuple[Partition, float]:

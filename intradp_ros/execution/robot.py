@@ -251,7 +251,7 @@ class RobotClient:
         self._rate = rate
         epoch, book = agreement
         index = self.choice.choose(epoch, book, rate / 125e3, strategy,
-                                   self.predictor.spread())
+                                   self.predictor.spread)
         if index is None:
             return None
         entry = book.entries[index]

@@ -165,7 +165,7 @@ class Predicting:
         self._probe(now)
         mbps = self._predictor.predict(now) / _MBPS
         schedule = self._choice.choose(0, self._book, mbps, self._strategy,
-                                       self._predictor.spread())
+                                       self._predictor.spread)
         assert schedule is not None
         return schedule
 

@@ -81,5 +81,5 @@ def test_sharing_that_promises_little_is_left_alone(promised: float, shares: boo
     (1.0, 0.0, 0.05), (0.1, 0.5, 0.07), (1.0, 0.4, 0.21), (1.0, 3.0, 0.25), (60.0, 0.4, 0.21)])
 def test_long_inferences_on_links_that_change_have_to_promise_more(
         alone: float, spread: float, least: float) -> None:
-    assert pays((1 - least - 1e-6) * alone, alone, spread)
-    assert not pays((1 - least + 1e-6) * alone, alone, spread)
+    assert pays((1 - least - 1e-6) * alone, alone, lambda: spread)
+    assert not pays((1 - least + 1e-6) * alone, alone, lambda: spread)
