@@ -21,6 +21,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 import time
 
+from recorded import DELAY, OVERHEAD
+
 from intradp_ros.execution.model import share_module
 from intradp_ros.execution.planning import book_from_profiles, PlanRequest
 from intradp_ros.graph.serialise import graph_to_json
@@ -32,8 +34,6 @@ from intradp_ros.profiling.device import prepare_process
 from intradp_ros.testbed.preparation import device_profile
 from intradp_ros.testbed.results import SENSOR
 from intradp_ros.testbed.workloads import Workload, WORKLOADS
-
-DELAY, OVERHEAD = 2e-3, 0.5e-3
 
 
 @dataclass(frozen=True)

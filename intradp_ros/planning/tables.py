@@ -4,8 +4,8 @@
 """Split graphs, partitions and costs as the records that the kernels take."""
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Callable, Iterable
+from functools import lru_cache, wraps
 from itertools import accumulate
 from weakref import WeakKeyDictionary
 
@@ -23,25 +23,23 @@ from intradp_ros.profiling.profile import MovingCost
 from intradp_ros.wire.codecs.names import NONE
 
 _PLAIN, _FREE = WireCost(), MovingCost()
-_known: WeakKeyDictionary[SplitGraph, Tables] = WeakKeyDictionary()
-_listed: WeakKeyDictionary[SplitGraph, Tables] = WeakKeyDictionary()
 
 
+def _once_for_each(make: Callable[[SplitGraph], Tables]) -> Callable[[SplitGraph], Tables]:
+    """Let a function make the tables of a graph once, and keep them as long as the graph."""
+    known: WeakKeyDictionary[SplitGraph, Tables] = WeakKeyDictionary()
+
+    @wraps(make)
+    def found(split: SplitGraph) -> Tables:
+        if split not in known:
+            known[split] = make(split)
+        return known[split]
+    return found
+
+
+@_once_for_each
 def tables_of(split: SplitGraph) -> Tables:
-    """Return all that planning reads of a split graph, made once for each."""
-    if split not in _known:
-        _known[split] = _tables_of(split)
-    return _known[split]
-
-
-def listed_tables_of(split: SplitGraph) -> Tables:
-    """Return the same as lists, for kernels that are not compiled."""
-    if split not in _listed:
-        _listed[split] = as_lists(tables_of(split))
-    return _listed[split]
-
-
-def _tables_of(split: SplitGraph) -> Tables:
+    """Return all that planning reads of a split graph."""
     maps = {_content(m): m for op in split.operators for m in op.maps}
     starts = dict(zip(maps, accumulate((len(m.first) for m in maps.values()), initial=0)))
     ascending = {key: _ascends(m.first) and _ascends(m.last) for key, m in maps.items()}
@@ -66,6 +64,12 @@ def _tables_of(split: SplitGraph) -> Tables:
         'inputs': split.graph.inputs,
         'outputs': split.graph.output_values,
     }, operators=len(split.operators), values=len(split.rows))
+
+
+@_once_for_each
+def listed_tables_of(split: SplitGraph) -> Tables:
+    """Return the same as lists, for kernels that are not compiled."""
+    return as_lists(tables_of(split))
 
 
 def _content(row_map: RowMap) -> tuple[bytes, bytes]:
