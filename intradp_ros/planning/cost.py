@@ -119,12 +119,12 @@ def wire_costs(profiles: Mapping[str, Profile]) -> dict[tuple[int, str], WireCos
     encoding on a value, it is taken to be as fast as the first.
     """
     first, *others = profiles.values()
-    libraries = [{CODECS[name].library for found in profile.encodings
-                  for name in found if name in CODECS} for profile in others]
+    modules = [{CODECS[name].module for found in profile.encodings
+                for name in found if name in CODECS} for profile in others]
     costs: dict[tuple[int, str], WireCost] = {}
     for value, found in enumerate(first.encodings):
         for name, own in found.items():
-            if name in CODECS and all(CODECS[name].library in have for have in libraries):
+            if name in CODECS and all(CODECS[name].module in have for have in modules):
                 timings = {device: p.encodings[value].get(name, own)
                            for device, p in profiles.items()}
                 costs[value, name] = WireCost(own.ratio, {d: t.encode for d, t in timings.items()},

@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any
 
 import torch
+from torch import library
 
 _SCHEMAS = {
     'nms': '(Tensor dets, Tensor scores, float iou_threshold) -> Tensor',
@@ -38,11 +39,11 @@ def torchvision() -> Any:
         If torchvision is not installed.
 
     """
-    library: Any = torch.library.Library('torchvision', 'FRAGMENT')  # type: ignore
+    declared: Any = library.Library('torchvision', 'FRAGMENT')  # type: ignore
     for name, schema in _SCHEMAS.items():
         if not hasattr(torch.ops.torchvision, name):
-            library.define(name + schema)
-    _KEPT.append(library)  # what it declares lives as long as it does
+            declared.define(name + schema)
+    _KEPT.append(declared)  # what it declares lives as long as it does
     return import_module('torchvision')
 
 

@@ -28,12 +28,12 @@ class Codec:
 
     `takes` tells of a dtype, `fits` of a whole transfer's elements, whether
     they can be encoded at all.  `bits` is the most that an element can take
-    up if it is encoded, 0 if that is not bounded; `library` the module that
-    is needed on both sides.
+    up if it is encoded, 0 if that is not bounded; `module` names what
+    both sides have to import.
     """
 
     name: str
-    library: str
+    module: str
     takes: Callable[[torch.dtype], bool]
     encode: Callable[[Bytes, torch.dtype], bytes]
     decode: Callable[[memoryview, int, torch.dtype], Bytes]

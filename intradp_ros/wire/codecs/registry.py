@@ -28,8 +28,8 @@ _MARGIN = 128
 
 @cache
 def available() -> frozenset[str]:
-    """Return the names of the encodings whose libraries this process has."""
-    return frozenset(name for name, codec in CODECS.items() if find_spec(codec.library))
+    """Return the names of the encodings whose modules this process has."""
+    return frozenset(name for name, codec in CODECS.items() if find_spec(codec.module))
 
 
 def most_elements(codec: Codec | None, dtype: torch.dtype, nbytes: int) -> int:
