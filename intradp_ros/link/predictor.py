@@ -52,8 +52,10 @@ class _Remembering(ABC):
 
     def update(self, rate: float, now: float) -> None:
         """Take a measured rate; one that is not positive and finite is no measurement."""
-        if not (math.isfinite(rate) and rate > 0.0):
-            return
+        if math.isfinite(rate) and rate > 0.0:
+            self._take(rate, now)
+
+    def _take(self, rate: float, now: float) -> None:
         self._samples.append((now, rate))
         while self._samples[0][0] < now - self._memory:
             self._samples.popleft()
@@ -62,9 +64,11 @@ class _Remembering(ABC):
         """Return the rate to plan with; 0.0 before the first measurement."""
         if not self._samples:
             return 0.0
-        lowest = min(rate for _, rate in self._samples)
-        overdue = max(0.0, now - self._samples[-1][0] - self._stale_after)
+        overdue = now - self._samples[-1][0] - self._stale_after
         fresh = self._fresh()
+        if overdue <= 0.0:
+            return fresh
+        lowest = min(rate for _, rate in self._samples)
         return lowest + (fresh - lowest) * math.pow(0.5, overdue / self._stale_after)
 
     def spread(self) -> float:
@@ -93,14 +97,17 @@ class Ewma(_Remembering):
             raise ValueError(f'half_life must be positive seconds, got {half_life}')
         super().__init__(memory, stale_after)
         self._half_life = half_life
+        self._mean = 0.0
+
+    def _take(self, rate: float, now: float) -> None:
+        elapsed = now - self._samples[-1][0] if self._samples else math.inf
+        kept = math.pow(0.5, max(0.0, elapsed) / self._half_life)
+        # Measurements at the same time must count too: at most nine tenths are kept.
+        self._mean = rate + (self._mean - rate) * min(kept, 0.9)
+        super()._take(rate, now)
 
     def _fresh(self) -> float:
-        time, mean = self._samples[0]
-        for now, rate in self._samples:
-            kept = math.pow(0.5, max(0.0, now - time) / self._half_life)
-            # Measurements at the same time must count too: at most nine tenths are kept.
-            mean, time = rate + (mean - rate) * min(kept, 0.9), now
-        return mean
+        return self._mean
 
 
 class CautiousQuantile(_Remembering):

@@ -89,6 +89,14 @@ def test_each_weighs_in_its_own_way() -> None:
     assert low.predict(now) == 4e6
 
 
+def test_a_mean_forgets_half_in_its_half_life() -> None:
+    mean = Ewma(half_life=0.5)
+    for rate, when in ((8e6, 1.0), (4e6, 1.5), (12e6, 2.5), (12e6, 2.5), (0.0, 9.0)):
+        mean.update(rate, when)
+    # 8, then (8 + 4) / 2 = 6, then 6/4 + 12 * 3/4 = 10.5; one at the same time counts a tenth.
+    assert mean.predict(2.5) == pytest.approx(0.9 * 10.5e6 + 0.1 * 12e6)
+
+
 def test_a_quantile_is_cautious_with_rare_measurements_too() -> None:
     """At least three measurements count, however far apart."""
     predictor = CautiousQuantile()
