@@ -48,6 +48,7 @@ that they did not run, from costs fitted to those.  Nothing else should run mean
   dsccs, spso-ga   the paper's baselines: whole layers on either side
   intra-dp         the paper's system: LOSS by differential evolution
   shared           ours
+  shared-de        ours, but with schedules by the paper's differential evolution
   shared-energy    ours, planned for the least energy within a second (as spso-ga is)
 
 Inputs are float32 as in the paper, and what a sensor gives (bytes, bits), for all systems alike.

@@ -90,18 +90,20 @@ def loss(trial: Trial, *, stops: Sequence[int] | None = None, seed: int = 0,
 
 def de(cost: CostModel, link: LinkModel, *, seed: int = 0, budget: int = 8000,
        objective: Objective = latency, begin: Sequence[Partition] = (),
-       progress: Progress | None = None, stop: Stop | None = None) -> Judged:
+       progress: Progress | None = None, stop: Stop | None = None, bands: bool = True) -> Judged:
     """
     Find a partition as `Solver` says: LOSS, refined, again and again with other seeds.
 
     The paper's recurrences are what differential evolution minimises,
     whatever the objective; that counts where results are refined and compared.
+    Without `bands` no operator's rows are cut further than the paper does.
     """
     trial = Trial(Judge(cost, link), objective, budget, progress, stop)
-    for partition in (*begin, Partition((Stage(len(cost.split.operators), 0.5, 1, 4),))):
-        refine(trial, partition)
+    half = Partition((Stage(len(cost.split.operators), 0.5, 1, 4 if bands else 1),))
+    for partition in (*begin, half):
+        refine(trial, partition, bands=bands)
     while not trial.over:
-        refine(trial, loss(trial, seed=seed))
+        refine(trial, loss(trial, seed=seed), bands=bands)
         seed += 1
     return trial.result()
 

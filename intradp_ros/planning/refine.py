@@ -18,19 +18,21 @@ Move = Callable[[Partition], Partition]
 STEPS = (0.16, 0.08, 0.04, 0.02, 0.01)
 
 
-def refine(trial: Trial, start: Partition, *, gain: float = 0.002) -> Judged:
+def refine(trial: Trial, start: Partition, *, gain: float = 0.002, bands: bool = True) -> Judged:
     """
     Descend from a partition: bands first, then shares by smaller and smaller steps.
 
     A move is taken when it wins at least the fraction `gain`, so that a
-    schedule is not made finer for nothing.  Never worse than `start`.
+    schedule is not made finer for nothing.  Never worse than `start`.  Without `bands` only
+    shares and stages change.
     """
     best = trial(start)
     best = _descend(trial, best, _merging_moves, gain)
-    best = _descend(trial, best, _band_moves, gain)
+    if bands:
+        best = _descend(trial, best, _band_moves, gain)
     for step in STEPS:
         best = _descend(trial, best, partial(_share_moves, step), gain)
-    return _descend(trial, best, _band_moves, gain)
+    return _descend(trial, best, _band_moves, gain) if bands else best
 
 
 def _descend(trial: Trial, best: Judged,

@@ -16,7 +16,8 @@ from intradp_ros.report.palette import colours, GREY, GRID, INK, STRATEGIES
 Curve = Sequence[tuple[float, float]]
 
 MARKERS = {'local': 's', 'offload': '^', 'cut': 'D', 'dsccs': 'P', 'spso-ga': 'X',
-           'intra-dp': 'v', 'shared': 'o', 'shared-energy': '*', 'bound': ''}
+           'intra-dp': 'v', 'shared-de': 'd', 'shared': 'o', 'shared-energy': '*',
+           'bound': ''}
 # The strategy that is to win lies under the others, wider, so that equal curves show both.
 _UNDER = 'shared'
 

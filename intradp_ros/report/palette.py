@@ -10,13 +10,14 @@ from matplotlib.colors import to_rgb
 
 BLUE, GREEN, ORANGE, RED = '#0072B2', '#009E73', '#E69F00', '#D55E00'
 PURPLE, SKY, BROWN, YELLOW = '#CC79A7', '#56B4E9', '#8C6D31', '#B8A800'
+WINE = '#9C2F55'
 GREY, DARK_GREY, INK, GRID = '#D5D8DB', '#7F7F7F', '#222222', '#E5E7EA'
 _DARK_LETTERS = '#1A1A1A'  # on a bar; unlike ink they stay dark on a dark page
 
 # What happens on the robot is blue wherever it is drawn, and so on.
 LANES = {'robot': BLUE, 'uplink': ORANGE, 'server': GREEN, 'downlink': RED}
 STRATEGIES = {'local': BLUE, 'offload': GREEN, 'cut': ORANGE, 'dsccs': PURPLE,
-              'spso-ga': SKY, 'intra-dp': BROWN, 'shared': RED,
+              'spso-ga': SKY, 'intra-dp': BROWN, 'shared-de': WINE, 'shared': RED,
               'shared-energy': YELLOW, 'bound': DARK_GREY}
 _OTHERS = (DARK_GREY, BROWN, PURPLE, SKY)
 

@@ -4,9 +4,10 @@
 """
 Intra-DP as published: for each bandwidth of a grid, LOSS by differential evolution.
 
-The paper has nothing of the rest: no search of other kinds, no points where
-schedules change, no caution between them.  The schedule for the nearest
-bandwidth is used.
+The paper has nothing of the rest: no bands, so that a side waits for all rows
+that it lacks of a value (the recurrences of section 4.2), no search of other
+kinds, no points where schedules change, no caution between them.  The schedule
+for the nearest bandwidth is used.
 """
 from __future__ import annotations
 
@@ -24,11 +25,12 @@ BUDGET = 3000
 
 
 def intra_dp_book(setting: Setting, digest: str, grid: Sequence[float], seed: int = 0,
-                  budget: int = BUDGET) -> ScheduleBook:
+                  budget: int = BUDGET, bands: bool = False) -> ScheduleBook:
     """
     Return the book of Intra-DP as published; besides, everything on the robot.
 
-    Values cross in the same encodings as those of all other systems.
+    Values cross in the same encodings as those of all other systems.  With
+    `bands` the same differential evolution finds our kind of schedules.
     """
     grid = sorted(grid)
     alone = local(len(setting.cost.split.operators))
@@ -36,7 +38,8 @@ def intra_dp_book(setting: Setting, digest: str, grid: Sequence[float], seed: in
     entries: list[Entry] = []
     for mbps, low, high in zip(grid, (grid[0] / 2, *middles), (*middles, math.inf)):
         price = setting.prices(mbps)
-        for strategy, partition in ((LOCAL, alone), (LOSS, _solve(setting, mbps, seed, budget))):
+        solved = _solve(setting, mbps, seed, budget, bands)
+        for strategy, partition in ((LOCAL, alone), (LOSS, solved)):
             found = price(partition)
             entries.append(Entry(mbps, strategy, found.played.latency, partition, found.joules,
                                  min(low, mbps), max(high, mbps)))
@@ -44,10 +47,10 @@ def intra_dp_book(setting: Setting, digest: str, grid: Sequence[float], seed: in
                         tuple(entries))
 
 
-def _solve(setting: Setting, mbps: float, seed: int, budget: int) -> Partition:
+def _solve(setting: Setting, mbps: float, seed: int, budget: int, bands: bool) -> Partition:
     link, cost = setting.link(mbps), setting.cost
     encodings = best_encodings(cost, link)
     count = len(cost.split.operators)
     found = de(assuming(cost, encodings), link, seed=seed, budget=budget,
-               begin=(local(count), offload(count)))
+               begin=(local(count), offload(count)), bands=bands)
     return encoded(cost.split, found.partition, encodings)

@@ -17,7 +17,7 @@ from typing import Any
 from intradp_ros.planning.baselines import LOCAL, OFFLOAD
 from intradp_ros.planning.baselines.spso_ga import DEADLINE
 from intradp_ros.report.statements import best_other, SAME
-from intradp_ros.testbed.results import Case, FLOAT32, FRUGAL, SENSOR, SHARED
+from intradp_ros.testbed.results import Case, EVOLVED, FLOAT32, FRUGAL, SENSOR, SHARED
 
 #: By how much of their latency the baselines with float32 inputs should be undercut.
 PUBLISHED = 0.40
@@ -89,7 +89,7 @@ class EnergyOutcome:
 def energy_outcomes(cases: Iterable[Case]) -> tuple[Mapping[str, Any], ...]:
     """Return an `EnergyOutcome` as plain data for each case that ran ours for energy."""
     return tuple(asdict(_frugal(case)) for case in cases
-                 if {FRUGAL} < case.systems.keys() - {SHARED})
+                 if {FRUGAL} < case.systems.keys() - {SHARED, EVOLVED})
 
 
 def _frugal(case: Case) -> EnergyOutcome:

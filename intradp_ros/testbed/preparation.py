@@ -34,7 +34,13 @@ from intradp_ros.report.tables import write_json
 from intradp_ros.testbed.intra_dp import intra_dp_book
 from intradp_ros.testbed.operator_costs import profile_from_costs, shipped_costs
 from intradp_ros.testbed.shipped import shipped
-from intradp_ros.testbed.systems import BOOK, ENERGY_BOOK, INTRA_DP_BOOK, SYSTEMS
+from intradp_ros.testbed.systems import (
+    BOOK,
+    ENERGY_BOOK,
+    EVOLVED_BOOK,
+    INTRA_DP_BOOK,
+    SYSTEMS,
+)
 from intradp_ros.testbed.workloads import Workload
 from intradp_ros.wire.codecs.names import BITS
 
@@ -70,7 +76,7 @@ class Prepared:
 
     @property
     def book(self) -> ScheduleBook:
-        """The book of all systems but Intra-DP as published."""
+        """The book of local, offload, the baselines, and ours for the least latency."""
         return ScheduleBook.load(self.folder / BOOK)
 
 
@@ -184,4 +190,5 @@ def _books(model: SharedModel, profiles: dict[str, Profile], planning: Planning,
     grid = bandwidth_grid(planning.low, planning.high, planning.points)
     return {**{name: ScheduleBook.from_json(book_from_profiles(asked))
                for name, asked in requests.items()},
-            INTRA_DP_BOOK: intra_dp_book(setting, model.digest, grid, planning.seed)}
+            **{name: intra_dp_book(setting, model.digest, grid, planning.seed, bands=bands)
+               for name, bands in ((INTRA_DP_BOOK, False), (EVOLVED_BOOK, True))}}

@@ -6,9 +6,8 @@ What a run of the whole evaluation found: plain data that goes through ``paper.j
 
 A case is one workload with one kind of input on one trace; all systems ran in
 it on the same devices, link and transport.  Its folder, beside ``paper.json``,
-holds ``report.json``, ``seen.json`` (every inference), ``book.json``,
-``intra-dp.json`` (the book of Intra-DP as published), ``trace.csv`` (the part
-of the trace that was replayed) and ``trace.png``.
+holds ``report.json``, ``seen.json`` (every inference), ``trace.csv`` (the part
+of the trace that was replayed) and ``trace.png``; books are in ``plans``.
 """
 from __future__ import annotations
 
@@ -23,8 +22,9 @@ from intradp_ros.report.tables import write_json
 #: Kinds of input: as in the paper, and what a sensor gives (bytes, bits).
 FLOAT32, SENSOR = 'float32', 'sensor'
 INPUTS = (FLOAT32, SENSOR)
-#: Intra-DP as published; ours, planned for the least latency, and for the least energy.
-INTRA_DP, SHARED, FRUGAL = 'intra-dp', 'shared', 'shared-energy'
+#: Intra-DP as published; ours, with schedules by the paper's differential evolution; ours, planned
+#: for the least latency, and for the least energy.
+INTRA_DP, EVOLVED, SHARED, FRUGAL = 'intra-dp', 'shared-de', 'shared', 'shared-energy'
 
 
 @dataclass(frozen=True)

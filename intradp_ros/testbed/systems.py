@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from intradp_ros.planning.baselines import DSCCS, LOCAL, LOSS, OFFLOAD, SPSO_GA
-from intradp_ros.testbed.results import FRUGAL, INPUTS, INTRA_DP, SENSOR, SHARED
+from intradp_ros.testbed.results import EVOLVED, FRUGAL, INPUTS, INTRA_DP, SENSOR, SHARED
 from intradp_ros.testbed.trial import Phase
 
-BOOK, INTRA_DP_BOOK, ENERGY_BOOK = 'book.json', 'intra-dp.json', 'energy.json'
+BOOK, ENERGY_BOOK = 'book.json', 'energy.json'
+INTRA_DP_BOOK, EVOLVED_BOOK = 'intra-dp.json', 'shared-de.json'
 #: Emulated devices that wait for nobody take the same time for every frame: a few tell all.
 ALONE_SECONDS = 2.0
 #: Inferences that a system makes in any case, however slow it is.
@@ -36,8 +37,8 @@ class System:
 SYSTEMS = {
     LOCAL: System(BOOK, LOCAL, linked=False), OFFLOAD: System(BOOK, OFFLOAD),
     DSCCS: System(BOOK, DSCCS), SPSO_GA: System(BOOK, SPSO_GA),
-    INTRA_DP: System(INTRA_DP_BOOK, LOSS), SHARED: System(BOOK, LOSS),
-    FRUGAL: System(ENERGY_BOOK, LOSS, inputs=(SENSOR,))}
+    INTRA_DP: System(INTRA_DP_BOOK, LOSS), EVOLVED: System(EVOLVED_BOOK, LOSS),
+    SHARED: System(BOOK, LOSS), FRUGAL: System(ENERGY_BOOK, LOSS, inputs=(SENSOR,))}
 
 
 def phases(names: Sequence[str], inputs: str, books: Path, seconds: float) -> tuple[Phase, ...]:

@@ -18,6 +18,7 @@ from intradp_ros.cli.bench import spelled_out
 from intradp_ros.cli.main import main
 from intradp_ros.execution.model import share_module
 from intradp_ros.planning.baselines import LOCAL, LOSS
+from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.planning.cost import CostModel
 from intradp_ros.planning.make_book import Setting
 from intradp_ros.planning.schedule import SIDES
@@ -53,6 +54,14 @@ def test_what_is_won_is_told_and_what_is_lost_is_told_with_the_bound() -> None:
         'never slower with the same inputs': False, 'local and offload close, same inputs': False}
     assert '17% more than offload' in slow[0]['text']
     assert 'cannot be reached' in slow[1]['text'] and '59.0 ms' in slow[1]['text']
+
+
+def test_our_system_with_the_solver_of_the_paper_is_none_of_the_others() -> None:
+    found = case(SENSOR, local=97.0, offload=60.0, shared_de=52.0, shared=50.0, shared_energy=58.0)
+    assert {o['other'] for o in outcomes([found])} == {'offload'}
+    [energy] = energy_outcomes([found])
+    assert energy['other'] in ('local', 'offload')
+    assert energy_outcomes([case(SENSOR, shared_de=52.0, shared=50.0, shared_energy=58.0)]) == ()
 
 
 def test_far_apart_or_dense_networks_have_targets_of_their_own() -> None:
@@ -116,6 +125,16 @@ def test_intra_dp_as_published_has_a_schedule_for_every_bandwidth() -> None:
         assert entry.strategy == LOSS and entry.low <= mbps <= entry.high
     assert book.entries[book.choose(2.0)].strategy == LOCAL
     assert all(e.predicted <= 0.1 + 1e-9 for e in book.entries)
+    assert {bands for bands, _ in finest(book)} == {1}
+    finer = intra_dp_book(setting, model.digest, (5.0, 20.0, 80.0), budget=200, bands=True)
+    assert max(finest(finer))[0] > 1
+    assert min(s for _, s in finest(finer)) <= min(s for _, s in finest(book))
+
+
+def finest(book: ScheduleBook) -> list[tuple[int, float]]:
+    """Return the most bands of a stage, and the seconds, of each shared schedule."""
+    return [(max(max(s.robot_bands, s.server_bands) for s in e.partition.stages), e.predicted)
+            for e in book.entries if e.strategy == LOSS]
 
 
 def test_bench_with_a_model_is_short_for_bench_model() -> None:
