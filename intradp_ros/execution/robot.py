@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-import math
-import threading
 import time
 from typing import Any
 
@@ -19,6 +17,7 @@ from intradp_ros.execution.choice import ScheduleChoice
 from intradp_ros.execution.connection import Connection
 from intradp_ros.execution.experience import Experience
 from intradp_ros.execution.interpreter import Execution
+from intradp_ros.execution.link_rate import LinkRate
 from intradp_ros.execution.mailbox import InferenceAbandonedError, Mailbox
 from intradp_ros.execution.model import SharedModel
 from intradp_ros.execution.outbox import Outbox
@@ -36,7 +35,6 @@ from intradp_ros.execution.traffic import Traffic
 from intradp_ros.execution.watch import DelayWatch, DriftWatch
 from intradp_ros.graph.operator_graph import ParameterRef, Value, ValueRef
 from intradp_ros.graph.trees import rebuild_outputs
-from intradp_ros.link.both_ways import rate_of_both
 from intradp_ros.link.predictor import RatePredictor
 from intradp_ros.planning.baselines import LOCAL, LOSS, STRATEGIES
 from intradp_ros.planning.book import Entry, ScheduleBook
@@ -49,8 +47,6 @@ from intradp_ros.wire.quoting import quoted
 from intradp_ros.wire.rejections import Rejections
 
 Log = Callable[[str], None]
-#: A rate that was measured longer ago (s) says nothing of now.
-CURRENT = 0.3
 
 
 @dataclass(frozen=True)
@@ -98,6 +94,7 @@ class RobotClient:
         self.shelf = ProgramShelf(model, ROBOT, watch)
         self.connection = Connection(model, channel, log, delay_watch)
         self.sent, self.received = Traffic(), Traffic()
+        self._link = LinkRate(channel, predictor)
         self._outbox = Outbox('robot-outbox')
         self.reassembler = Reassembler(self._expected)
         self._local = self.shelf.get(local(len(model.split.operators)))
@@ -106,9 +103,6 @@ class RobotClient:
         self._current: _Inference | None = None
         self._count = 0
         self._rate = 0.0
-        self._measured = float('-inf')
-        self._crossed = 0.0, 0.0  # bytes up and down of the last inference that was shared
-        self._predicting = threading.Lock()
         channel.listen(self.handle)
         self.connection.start()
 
@@ -137,25 +131,8 @@ class RobotClient:
 
     @property
     def predicted_rate(self) -> float:
-        """
-        Bytes per second that the link is expected to carry up now; 0 if unknown.
-
-        What was measured of the way down counts by the ratio that the book
-        assumes, and both ways by the bytes that crossed in the last inference.
-        """
-        report = self.channel.report()
-        now, down = time.monotonic(), report.receive_rate / self._down_ratio
-        ways = [(rate, age) for rate, age in (
-            (report.send_rate, report.age), (down, report.receive_age))
-            if rate > 0 and age < CURRENT]
-        with self._predicting:  # asked for by inferences and by those who watch the link
-            measured = now - min((age for _, age in ways), default=math.inf)
-            if measured > self._measured + 1e-3:
-                rate = ways[0][0] if len(ways) == 1 else rate_of_both(
-                    report.send_rate, down, *self._crossed)
-                self.predictor.update(rate, measured)
-                self._measured = measured
-            return self.predictor.predict(now)
+        """Bytes per second that the link is expected to carry up now; 0 if unknown."""
+        return self._link.predicted(self._down_ratio)
 
     @property
     def _down_ratio(self) -> float:
@@ -336,7 +313,7 @@ class RobotClient:
         sent = shared[0].nbytes if shared else 0
         received = shared[1].nbytes if shared else 0
         if shared:
-            self._crossed = sent, received / self._down_ratio
+            self._link.crossed(sent, received, self._down_ratio)
         compute, waiting = compute_and_wait(events)
         sending, receiving = (n / self._rate if self._rate > 0 else 0.0
                               for n in (sent, received / self._down_ratio))
