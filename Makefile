@@ -20,8 +20,8 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 SOURCES := $(shell find intradp_ros msg launch config cmake -name __pycache__ -prune -o -print) \
 	CMakeLists.txt LICENSE package.xml pyproject.toml setup.py $(wildcard README.md)
 
-# Those that need recordings are called by hand (predictors: with TRACES=...).
-BENCHMARKS := $(filter-out costed evolution models predictors recorded replay,$(basename $(notdir $(wildcard bench/*.py))))
+# Those that need recordings or root are called by hand (predictors: with TRACES=...).
+BENCHMARKS := $(filter-out costed evolution models prediction predictors recorded replay,$(basename $(notdir $(wildcard bench/*.py))))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
