@@ -12,16 +12,18 @@ from intradp_ros.execution.channel import Channel
 from intradp_ros.link.both_ways import rate_of_both
 from intradp_ros.link.predictor import RatePredictor
 
-#: A rate that was measured longer ago (s) says nothing of now.
-CURRENT = 0.3
+#: A rate measured longer (s) before that of the other way says nothing of the same moment.
+TOGETHER = 0.3
 
 
 class LinkRate:
     """
     Tells a predictor what a channel measures, each measurement once.
 
-    What was measured of the way down counts by the ratio `down_ratio` of the
-    rates, down over up, that plans assume; both ways count by the bytes that
+    However old the newest is, it tells more than those before it: in a long
+    inference all may have crossed well before the next one begins.  What was
+    measured of the way down counts by the ratio `down_ratio` of the rates,
+    down over up, that plans assume; both ways count by the bytes that
     crossed in the last inference.
     """
 
@@ -38,16 +40,17 @@ class LinkRate:
 
     def predicted(self, down_ratio: float) -> float:
         """Return bytes per second that the link is expected to carry up now; 0 if unknown."""
-        report = self._channel.report()
-        now, down = time.monotonic(), report.receive_rate / down_ratio
-        ways = [(rate, age) for rate, age in (
-            (report.send_rate, report.age), (down, report.receive_age))
-            if rate > 0 and age < CURRENT]
+        report, now = self._channel.report(), time.monotonic()
+        up, down = report.send_rate, report.receive_rate / down_ratio
+        up_age, down_age = (age if rate > 0 else math.inf for rate, age in (
+            (up, report.age), (down, report.receive_age)))
+        measured = now - min(up_age, down_age)
         with self._predicting:
-            measured = now - min((age for _, age in ways), default=math.inf)
             if measured > self._told + 1e-3:
-                rate = ways[0][0] if len(ways) == 1 else rate_of_both(
-                    report.send_rate, down, *self._crossed)
-                self.predictor.update(rate, measured)
                 self._told = measured
+                if abs(up_age - down_age) < TOGETHER:
+                    rate = rate_of_both(up, down, *self._crossed)
+                else:
+                    rate = up if up_age < down_age else down
+                self.predictor.update(rate, measured)
             return self.predictor.predict(now)
