@@ -44,7 +44,7 @@ def overview_figure(panels: Mapping[str, Rows], quantity: str) -> Figure:
     handles = {label: handle for axes in grid[0]
                for handle, label in zip(*axes.get_legend_handles_labels())}
     figure.legend(handles.values(), handles.keys(), loc='outside lower center',
-                  ncols=len(handles), frameon=False, fontsize=9)
+                  ncols=min(len(handles), 5), frameon=False, fontsize=9)
     return figure
 
 
