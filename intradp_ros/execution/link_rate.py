@@ -28,7 +28,7 @@ class LinkRate:
     """
 
     def __init__(self, channel: Channel, predictor: RatePredictor) -> None:
-        self.predictor = predictor
+        self._predictor = predictor
         self._channel = channel
         self._told = float('-inf')
         self._crossed = 0.0, 0.0  # bytes up, and what those down are worth up
@@ -52,5 +52,5 @@ class LinkRate:
                     rate = rate_of_both(up, down, *self._crossed)
                 else:
                     rate = up if up_age < down_age else down
-                self.predictor.update(rate, measured)
-            return self.predictor.predict(now)
+                self._predictor.update(rate, measured)
+            return self._predictor.predict(now)

@@ -36,10 +36,14 @@ def best_other(rows: Rows, figure: str = 'mean_ms') -> str | None:
     return min(others, key=lambda name: others[name], default=None)
 
 
-def gain(rows: Rows) -> float | None:
-    """Return by which part ours is faster than the best other (negative: slower), or None."""
-    other = best_other(rows)
-    if OURS not in rows or other is None:
+def gain(rows: Rows, other: str | None = None) -> float | None:
+    """
+    Return by which part ours is faster than another system (negative: slower).
+
+    By default that is the best other; None if one of the two is not there.
+    """
+    other = other or best_other(rows)
+    if other is None or not {OURS, other} <= rows.keys():
         return None
     return 1 - float(rows[OURS]['mean_ms']) / float(rows[other]['mean_ms'])
 

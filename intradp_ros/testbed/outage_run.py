@@ -13,12 +13,12 @@ from intradp_ros.execution.patience import PatiencePolicy
 from intradp_ros.planning.baselines import LOSS
 from intradp_ros.planning.schedule import ROBOT
 from intradp_ros.profiling.profile import Profile
+from intradp_ros.report.statements import OURS
 from intradp_ros.report.tables import write_json
 from intradp_ros.testbed.case import CaseRun, REPORT, SEEN, TRACE
 from intradp_ros.testbed.experiment import Notify, run_on
 from intradp_ros.testbed.outages import outage_figures, with_outages
 from intradp_ros.testbed.pages import OUTAGES
-from intradp_ros.testbed.results import SHARED
 from intradp_ros.testbed.traces import spread, write_trace
 from intradp_ros.testbed.trial import Phase
 
@@ -60,7 +60,7 @@ def run_outages(case: CaseRun, report: dict[str, Any], book: Path, seconds: Sequ
     trace = with_outages(spread(case.trace)[0], [round(s, 1) for s in seconds],
                          max(BETWEEN, float(round(FRAMES_BETWEEN * alone))))
     write_trace(trace, folder / TRACE)
-    phase = Phase(SHARED, str(book.resolve()), LOSS, trace.times[-1])
+    phase = Phase(OURS, str(book.resolve()), LOSS, trace.times[-1])
     trial = replace(case.trial, phases=(phase,), output=str((folder / SEEN).resolve()),
                     patience={})
     (seen,), name = run_on(transport, case.link, folder, trial, trace, notify)

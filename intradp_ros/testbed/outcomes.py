@@ -16,8 +16,8 @@ from typing import Any
 
 from intradp_ros.planning.baselines import LOCAL, OFFLOAD
 from intradp_ros.planning.baselines.spso_ga import DEADLINE
-from intradp_ros.report.statements import best_other, SAME
-from intradp_ros.testbed.results import Case, EVOLVED, FLOAT32, FRUGAL, SENSOR, SHARED
+from intradp_ros.report.statements import best_other, FRUGAL, OURS, SAME
+from intradp_ros.testbed.results import Case, FLOAT32, SENSOR
 
 #: By how much of their latency the baselines with float32 inputs should be undercut.
 PUBLISHED = 0.40
@@ -55,7 +55,7 @@ class Outcome:
 
 def outcomes(cases: Iterable[Case]) -> tuple[Mapping[str, Any], ...]:
     """Return an `Outcome` as plain data for each target of each workload and trace that ran."""
-    known = {(c.workload, c.trace, c.inputs): c for c in cases if SHARED in c.systems}
+    known = {(c.workload, c.trace, c.inputs): c for c in cases if OURS in c.systems}
     found: list[Outcome] = []
     for (workload, trace, inputs), case in known.items():
         found += _same_inputs(case)
@@ -89,7 +89,7 @@ class EnergyOutcome:
 def energy_outcomes(cases: Iterable[Case]) -> tuple[Mapping[str, Any], ...]:
     """Return an `EnergyOutcome` as plain data for each case that ran ours for energy."""
     return tuple(asdict(_frugal(case)) for case in cases
-                 if {FRUGAL} < case.systems.keys() - {SHARED, EVOLVED})
+                 if FRUGAL in case.systems and best_other(case.systems))
 
 
 def _frugal(case: Case) -> EnergyOutcome:
@@ -130,7 +130,7 @@ def _against(target: str, case: Case, baselines: Case, wanted: float) -> Iterato
     if other is None:
         return
     ours, theirs = (float(c.systems[name]['mean_ms'])
-                    for c, name in ((case, SHARED), (baselines, other)))
+                    for c, name in ((case, OURS), (baselines, other)))
     gain, possible = 1 - ours / theirs, 1 - case.bound_ms / theirs
     met = gain >= wanted
     yield Outcome(target, case.workload, case.trace, case.inputs, ours, other, theirs,
@@ -140,7 +140,7 @@ def _against(target: str, case: Case, baselines: Case, wanted: float) -> Iterato
 
 def _text(case: Case, other: str, other_ms: float, gain: float, wanted: float, possible: float,
           met: bool) -> str:
-    ours = float(case.systems[SHARED]['mean_ms'])
+    ours = float(case.systems[OURS]['mean_ms'])
     begin = (f'{case.title}, {case.trace}: {ours:.1f} ms, {abs(gain):.0%} '
              f'{"less" if gain >= 0 else "more"} than {other} ({other_ms:.1f} ms)')
     if met:

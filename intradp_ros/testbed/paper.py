@@ -25,6 +25,7 @@ from intradp_ros.link.trace import LinkTrace
 from intradp_ros.planning.baselines import LOCAL, OFFLOAD
 from intradp_ros.planning.schedule import ROBOT, SIDES
 from intradp_ros.profiling.device import device_name
+from intradp_ros.report.statements import FRUGAL, OURS
 from intradp_ros.report.tables import write_json
 from intradp_ros.testbed.case import CaseRun, SEEN
 from intradp_ros.testbed.experiment import Notify
@@ -32,7 +33,7 @@ from intradp_ros.testbed.outcomes import energy_outcomes, outcomes
 from intradp_ros.testbed.paper_page import INDEX
 from intradp_ros.testbed.paper_tables import tables
 from intradp_ros.testbed.preparation import MODEL, name_of, Planning, Prepared, prepared
-from intradp_ros.testbed.results import Case, FRUGAL, INPUTS, INTRA_DP, Results, SENSOR, SHARED
+from intradp_ros.testbed.results import Case, INPUTS, INTRA_DP, Results, SENSOR
 from intradp_ros.testbed.systems import phases, SYSTEMS
 from intradp_ros.testbed.traces import mean_over, shipped_trace, spread, TRACES, typical_stretch
 from intradp_ros.testbed.trial import load_seen, Trial
@@ -88,7 +89,7 @@ class Evaluation:
 
 def smoke(seconds: float = 2.0) -> Evaluation:
     """Return a quick look whether all works: one small network, one trace, five systems."""
-    systems = (LOCAL, OFFLOAD, INTRA_DP, SHARED, FRUGAL)
+    systems = (LOCAL, OFFLOAD, INTRA_DP, OURS, FRUGAL)
     return Evaluation((SMOKE,), (SENSOR,), ('indoors',), systems, seconds, points=3)
 
 

@@ -13,10 +13,18 @@ from typing import Any
 from intradp_ros.report.case_page import exactness_sentence
 from intradp_ros.report.overview_plot import overview_figure
 from intradp_ros.report.page import number_text, render
-from intradp_ros.report.statements import best_other, emulation_remarks, gain, percent, SAME
+from intradp_ros.report.statements import (
+    best_other,
+    emulation_remarks,
+    EVOLVED,
+    gain,
+    OURS,
+    percent,
+    SAME,
+)
 from intradp_ros.report.svg import inline_svg
 from intradp_ros.testbed.pages import PAGE
-from intradp_ros.testbed.results import Case, EVOLVED, FLOAT32, Results, SENSOR, SHARED
+from intradp_ros.testbed.results import Case, FLOAT32, Results, SENSOR
 
 INDEX = 'index.html'
 _HEADINGS = {FLOAT32: 'Inputs as in the paper: float32', SENSOR: 'Inputs as sensors give them'}
@@ -104,16 +112,18 @@ def _frugality(energy: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _searched(cases: Iterable[Case]) -> list[str]:
     """Say what our search gains over the paper's, all else being ours."""
-    gains = [1 - float(c.systems[SHARED]['mean_ms']) / float(c.systems[EVOLVED]['mean_ms'])
-             for c in cases if {SHARED, EVOLVED} <= c.systems.keys()]
-    return [f'Schedules by our search take {percent(abs(fmean(gains)))} '
-            f'{"less" if fmean(gains) >= 0 else "more"} in the mean than those by the paper\'s '
-            f'differential evolution ({EVOLVED}), all else being ours.'] if gains else []
+    gains = [found for case in cases if (found := gain(case.systems, EVOLVED)) is not None]
+    if not gains:
+        return []
+    mean = fmean(gains)
+    return [f'Schedules by our search take {percent(abs(mean))} '
+            f'{"less" if mean >= 0 else "more"} in the mean than those by the paper\'s '
+            f'differential evolution ({EVOLVED}), all else being ours.']
 
 
 def _prediction(cases: Iterable[Case]) -> list[str]:
-    errors = [error for case in cases if SHARED in case.systems
-              if (error := case.systems[SHARED]['error_median']) is not None]
+    errors = [error for case in cases if OURS in case.systems
+              if (error := case.systems[OURS]['error_median']) is not None]
     return [f'Predictions of shared inferences miss by {percent(median(errors))} in the median '
             f'of all cases, by {percent(max(errors))} in the worst.'] if errors else []
 
@@ -162,7 +172,7 @@ def _grouped(items: Iterable[Any], title: Callable[[Any], str], row: Callable[[A
 
 
 def _row(case: Case) -> dict[str, Any]:
-    ours, other = case.systems.get(SHARED, {}), best_other(case.systems)
+    ours, other = case.systems.get(OURS, {}), best_other(case.systems)
     theirs = case.systems[other] if other else {}
     mean = ours.get('mean_ms')
     return {

@@ -22,9 +22,8 @@ from intradp_ros.report.tables import write_json
 #: Kinds of input: as in the paper, and what a sensor gives (bytes, bits).
 FLOAT32, SENSOR = 'float32', 'sensor'
 INPUTS = (FLOAT32, SENSOR)
-#: Intra-DP as published; ours, with schedules by the paper's differential evolution; ours, planned
-#: for the least latency, and for the least energy.
-INTRA_DP, EVOLVED, SHARED, FRUGAL = 'intra-dp', 'shared-de', 'shared', 'shared-energy'
+#: Intra-DP as published; the names of ours are in `report.statements`.
+INTRA_DP = 'intra-dp'
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from intradp_ros.planning.baselines import DSCCS, LOCAL, LOSS, OFFLOAD, SPSO_GA
-from intradp_ros.testbed.results import EVOLVED, FRUGAL, INPUTS, INTRA_DP, SENSOR, SHARED
+from intradp_ros.report.statements import EVOLVED, FRUGAL, OURS
+from intradp_ros.testbed.results import INPUTS, INTRA_DP, SENSOR
 from intradp_ros.testbed.trial import Phase
 
 BOOK, ENERGY_BOOK = 'book.json', 'energy.json'
@@ -38,7 +39,7 @@ SYSTEMS = {
     LOCAL: System(BOOK, LOCAL, linked=False), OFFLOAD: System(BOOK, OFFLOAD),
     DSCCS: System(BOOK, DSCCS), SPSO_GA: System(BOOK, SPSO_GA),
     INTRA_DP: System(INTRA_DP_BOOK, LOSS), EVOLVED: System(EVOLVED_BOOK, LOSS),
-    SHARED: System(BOOK, LOSS), FRUGAL: System(ENERGY_BOOK, LOSS, inputs=(SENSOR,))}
+    OURS: System(BOOK, LOSS), FRUGAL: System(ENERGY_BOOK, LOSS, inputs=(SENSOR,))}
 
 
 def phases(names: Sequence[str], inputs: str, books: Path, seconds: float) -> tuple[Phase, ...]:
