@@ -72,6 +72,14 @@ def sharing_pair(model: SharedModel, book: ScheduleBook | None = None, *,
     return pair
 
 
+def until(condition: Callable[[], bool]) -> bool:
+    """Wait for what another thread brings about."""
+    end = time.monotonic() + TIMEOUT
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    return condition()
+
+
 def assert_equal(got: object, wanted: object, tolerance: float = 1e-4) -> None:
     """Compare outputs of any structure; differences relative to the spread; NaN equals NaN."""
     flat, spec = pytree.tree_flatten(wanted)

@@ -17,6 +17,7 @@ import torch
 
 from intradp_ros import __version__
 from intradp_ros.execution.channel import Channel
+from intradp_ros.execution.editions import Edition, Editions
 from intradp_ros.execution.model import SharedModel
 from intradp_ros.execution.sending import common_encodings, PROTOCOL
 from intradp_ros.execution.watch import DelayWatch
@@ -80,11 +81,12 @@ class Connection:
     """
     Keeps a session with the server alive from a thread of its own.
 
-    Greets until a server answers, offers the book until the server has it,
-    pings, and probes the link while nothing else measures it.  A server that
-    was restarted no longer knows the session, and everything begins anew.
-    `newest` is the last inference begun: a greeting says that all up to it
-    are over.  `encodings` are those that both sides have.
+    Greets until a server answers, offers the newest book until the server has
+    it (inferences go on by the one before), pings, and probes the link while
+    nothing else measures it.  A server that was restarted no longer knows the
+    session, and everything begins anew.  `newest` is the last inference begun:
+    a greeting says that all up to it are over.  `encodings` are those that
+    both sides have.
 
     After a failure the server is left alone for a while, longer with every
     failure in a row; unless nothing was heard of it any more, which was the
@@ -100,8 +102,7 @@ class Connection:
         self.refusal = ''
         self.heard = float('-inf')
         self.clock = ServerClock()
-        self.book: ScheduleBook | None = None
-        self.epoch = 0
+        self.editions = Editions()
         self.newest = 0
         self.encodings: frozenset[str] = frozenset()
         self._ask_at = self._probed = self._complained = float('-inf')
@@ -140,12 +141,8 @@ class Connection:
         if book.digest != self.model.digest:
             raise ValueError(f'the book is for model {book.digest}, '
                              f'this robot has {self.model.digest}')
-        if book == self.book:
-            return
-        self.book, self.epoch = book, self.epoch + 1
-        if self.state is State.READY:
-            self._enter(State.GREETED)
-        self._ask_soon()
+        if self.editions.add(book):
+            self._ask_soon()
 
     def wait_ready(self, timeout: float) -> bool:
         """Wait until inferences can be shared; return whether they can."""
@@ -172,8 +169,10 @@ class Connection:
             self._welcomed(frame.body)
         elif frame.kind is ControlKind.REFUSE:
             self._refused(frame.epoch, quoted(frame.body.get('reason', '')))
-        elif frame.kind is ControlKind.BOOK_READY and self.state is State.GREETED and \
+        elif frame.kind is ControlKind.BOOK_READY and self._wants_book and \
                 frame.epoch == self.epoch:
+            self.refusal = ''
+            self.editions.agree(frame.epoch)
             self._enter(State.READY)
 
     def hear(self) -> None:
@@ -183,10 +182,20 @@ class Connection:
         self.heard = now
 
     @property
-    def agreement(self) -> tuple[int, ScheduleBook] | None:
-        """Epoch and book that both sides have, None while inferences cannot be shared."""
-        epoch, book = self.epoch, self.book
-        return (epoch, book) if book and self.state is State.READY else None
+    def epoch(self) -> int:
+        """Epoch of the newest book, which the server may not have yet; 0 if there is none."""
+        return self.editions.epoch
+
+    @property
+    def book(self) -> ScheduleBook | None:
+        """The book in use, or one that shall be, if there is any."""
+        edition = self.editions.used or self.editions.newest
+        return edition.book if edition else None
+
+    @property
+    def agreement(self) -> Edition | None:
+        """The book that both sides have, None while inferences cannot be shared."""
+        return self.editions.used if self.state is State.READY else None
 
     @property
     def alive(self) -> bool:
@@ -227,11 +236,16 @@ class Connection:
     def _welcomed(self, body: Mapping[str, Any]) -> None:
         self.refusal = ''
         self.encodings = common_encodings(body.get('encodings'))
-        if self.book and body.get('epoch') == self.epoch:  # the server kept it
-            self._enter(State.READY)
-        else:
-            self._enter(State.GREETED)
+        kept = self.editions.agree(body.get('epoch'))
+        self._enter(State.READY if kept else State.GREETED)
+        if self._wants_book:
             self._ask_soon()
+
+    @property
+    def _wants_book(self) -> bool:
+        """Whether the server is there but has not the newest book."""
+        return self.state is State.GREETED or \
+            self.state is State.READY and self.editions.pending
 
     def _ask_soon(self) -> None:
         self._ask_at = float('-inf')
@@ -243,7 +257,7 @@ class Connection:
             self.log(f'the server refuses: {reason}')
             self._complained = now
         self.refusal = reason
-        if self.state is not State.GREETED:
+        if not self._wants_book:
             self._enter(State.REFUSED)
         elif epoch == self.epoch:  # it is the book that is refused: rather wait for another
             self._ask_at = now + LONGEST_PAUSE
@@ -281,8 +295,10 @@ class Connection:
             self._send(ControlKind.HELLO, {
                 'protocol': PROTOCOL, 'version': __version__, 'digest': self.model.digest,
                 'axis': self.model.split.axis, 'encodings': sorted(available())}, self.newest)
-        elif self.state is State.GREETED and self.book:
-            self._send(ControlKind.BOOK, {'book': self.book.to_json()})
+        elif self._wants_book and self.editions.newest:
+            used = self.editions.used.epoch if self.editions.used else 0
+            self._send(ControlKind.BOOK, {
+                'book': self.editions.newest.book.to_json(), 'used': used})
 
     def _probe_if_stale(self, now: float) -> None:
         """Send a few chunks that carry nothing, so that the link's rate stays known."""

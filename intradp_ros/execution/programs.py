@@ -60,6 +60,9 @@ class ProgramShelf:
             If the partition does not fit the graph.
 
         """
+        found = self._compiled.get(partition)
+        if found:  # without waiting for another that is being compiled
+            return found
         with self._lock:
             if partition not in self._compiled:
                 self._compiled[partition] = self._compile(partition)
@@ -71,9 +74,10 @@ class ProgramShelf:
             self.watch.ran(total(events, self.side, 'compute'), compiled.seconds, complete,
                            compiled.moving)
 
-    def prepare(self, book: ScheduleBook) -> None:
-        """Compile every schedule of a book, and forget those of other books."""
-        kept = {entry.partition: self.get(entry.partition) for entry in book.entries}
+    def prepare(self, *books: ScheduleBook) -> None:
+        """Compile every schedule of some books, and forget those of all others."""
+        kept = {entry.partition: self.get(entry.partition)
+                for book in books for entry in book.entries}
         with self._lock:
             self._compiled = kept
             self._programs = {p.stages: compiled.program for p, compiled in kept.items()}

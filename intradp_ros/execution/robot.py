@@ -126,7 +126,8 @@ class RobotClient:
         if book.lossy not in ('', self.lossy):
             raise ValueError(f'values would cross as {book.lossy}, which changes the result: set '
                              f'lossy to {book.lossy!r} on the robot too, or plan without')
-        self.shelf.prepare(book)
+        used = self.connection.editions.used
+        self.shelf.prepare(book, *([used.book] if used else []))
         self.connection.offer(book)
 
     @property

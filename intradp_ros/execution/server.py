@@ -16,6 +16,7 @@ from typing import Any
 from intradp_ros import __version__
 from intradp_ros.execution.arrivals import Arrivals
 from intradp_ros.execution.channel import Channel
+from intradp_ros.execution.editions import Edition
 from intradp_ros.execution.interpreter import Execution
 from intradp_ros.execution.mailbox import InferenceAbandonedError, Mailbox
 from intradp_ros.execution.model import SharedModel
@@ -40,6 +41,7 @@ from intradp_ros.wire.quoting import quoted
 from intradp_ros.wire.rejections import Rejections
 
 Log = Callable[[str], None]
+Work = queue.SimpleQueue[Callable[[], None] | None]
 MAX_SESSIONS = 16
 ROBOT_SILENCE = 5.0  # seconds without a chunk after which an inference is given up
 
@@ -145,7 +147,7 @@ class OffloadServer:
         session.begin_anew(frame.inference, encodings)
         self._answer(frame, ControlKind.WELCOME, {
             'protocol': PROTOCOL, 'version': __version__, 'digest': frame.body['digest'],
-            'encodings': sorted(encodings), 'epoch': session.book[0] if session.book else 0})
+            'encodings': sorted(encodings), 'epoch': session.epoch})
 
     def _refusal(self, frame: Control) -> str | None:
         """Say why a robot is refused, naming what both sides have."""
@@ -185,7 +187,12 @@ class OffloadServer:
 
 
 class ServerSession:
-    """One robot's session: its book, its programs, and the inference at hand."""
+    """
+    One robot's session: its books, its programs, and the inference at hand.
+
+    A book is compiled by a thread of its own, while inferences go on by the
+    one that the robot says is in use.
+    """
 
     def __init__(self, way: Way, shelf: ProgramShelf, received: Traffic,
                  reject: Callable[[str, str], None], log: Log) -> None:
@@ -194,11 +201,19 @@ class ServerSession:
         self.reject, self.log = reject, log
         self.heard = time.monotonic()
         self.reassembler = Reassembler(self._expected)
-        self.book: tuple[int, ScheduleBook] | None = None
+        self._editions: tuple[Edition, ...] = ()  # the newest last
+        self._taken: tuple[int, object] = (0, None)  # epoch and text of the newest
         self._current: _Inference | None = None
         self._newest = 0
-        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        threading.Thread(target=self._loop, name=f'session-{self.id:x}', daemon=True).start()
+        self._work, self._books = Work(), Work()
+        for name, work in (('session', self._work), ('books', self._books)):
+            threading.Thread(target=self._loop, args=(work,), name=f'{name}-{self.id:x}',
+                             daemon=True).start()
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of the newest book that is compiled, 0 if there is none."""
+        return self._editions[-1].epoch if self._editions else 0
 
     def agrees(self, digest: str, axis: int) -> bool:
         """Tell whether the session was opened for this model and split axis."""
@@ -218,13 +233,14 @@ class ServerSession:
         """Stop the session's inference and its worker."""
         self._abandon('session closed')
         self._work.put(None)
+        self._books.put(None)
         self.way.outbox.close()
 
     def control(self, frame: Control) -> None:
         """Take a control frame of this session."""
         self.heard = time.monotonic()
         if frame.kind is ControlKind.BOOK:
-            self._work.put(lambda: self._take_book(frame))
+            self._books.put(lambda: self._take_book(frame))
         elif frame.kind is ControlKind.CANCEL:
             self._cancel(frame)
         else:
@@ -239,12 +255,12 @@ class ServerSession:
     def chunk(self, chunk: Chunk) -> None:
         """Take a chunk; the first one of an inference starts it."""
         self.heard = time.monotonic()
-        if self.book is None or chunk.epoch != self.book[0]:
-            raise MalformedFrameError(
-                f'epoch {chunk.epoch}, this session has '
-                f'{self.book[0] if self.book else "no book"}', 'epoch')
+        edition = next((e for e in self._editions if e.epoch == chunk.epoch), None)
+        if edition is None:
+            have = ', '.join(str(e.epoch) for e in self._editions) or 'no book'
+            raise MalformedFrameError(f'epoch {chunk.epoch}, this session has {have}', 'epoch')
         if chunk.inference > self._newest:
-            self._start(chunk)
+            self._start(chunk, edition.book)
         current = self._current
         if current is None or current.id != chunk.inference:
             raise MalformedFrameError(f'inference {chunk.inference} is over', 'stale')
@@ -252,15 +268,17 @@ class ServerSession:
 
     def _expected(self, chunk: Chunk) -> ExpectedTransfer | None:
         current = self._current
-        if current is None or current.id != chunk.inference or \
-                current.sender.schedule_id != chunk.schedule:
+        if current is None:
+            return None
+        sender = current.sender
+        if (chunk.inference, chunk.epoch, chunk.schedule) != \
+                (current.id, sender.epoch, sender.schedule_id):
             return None
         return expected_transfer(self.model.split, current.compiled.schedule, chunk.transfer,
                                  SERVER)
 
-    def _start(self, chunk: Chunk) -> None:
-        assert self.book is not None
-        entries = self.book[1].entries
+    def _start(self, chunk: Chunk, book: ScheduleBook) -> None:
+        entries = book.entries
         if chunk.schedule >= len(entries):
             raise MalformedFrameError(
                 f'schedule {chunk.schedule}, the book has {len(entries)}', 'schedule')
@@ -288,28 +306,34 @@ class ServerSession:
             current.sender.stop()
             self.reassembler.drop(current.id)
 
-    def _loop(self) -> None:
-        while (work := self._work.get()) is not None:
+    def _loop(self, work: Work) -> None:
+        while (job := work.get()) is not None:
             try:
-                work()
+                job()
             except Exception as error:  # noqa: B902 - one bad inference must not end the session
                 self.log(f'session {self.id:#x}: {type(error).__name__}: {error}')
 
     def _take_book(self, frame: Control) -> None:
         """Compile all schedules of a book, then say that they can be named."""
+        if self._taken == (frame.epoch, frame.body.get('book')):  # it was offered once more
+            self._reply(ControlKind.BOOK_READY, frame.epoch, 0, {})
+            return
+        kept = tuple(e for e in self._editions
+                     if e.epoch == frame.body.get('used') and e.epoch != frame.epoch)
         try:
             book = ScheduleBook.from_json(frame.body['book'])
             wanted = (self.model.digest, self.model.split.axis)
             if (book.digest, book.axis) != wanted:
                 raise ValueError(f'the book is for model {book.digest} split along axis '
                                  f'{book.axis}, not {wanted[0]} along {wanted[1]}')
-            self.shelf.prepare(book)
+            self.shelf.prepare(*(e.book for e in kept), book)
         except (ValueError, KeyError, TypeError) as error:
             self.reject('book', str(error))
             self._reply(ControlKind.REFUSE, frame.epoch, 0,
                         {'reason': f'bad book: {quoted(error)}'})
             return
-        self.book = (frame.epoch, book)
+        self._editions = (*kept, Edition(frame.epoch, book))
+        self._taken = (frame.epoch, frame.body['book'])
         self._reply(ControlKind.BOOK_READY, frame.epoch, 0, {})
 
     def _infer(self, inference: _Inference) -> None:

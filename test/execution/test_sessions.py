@@ -4,9 +4,8 @@
 """Sessions under frames that nobody should send: refused, counted, and sharing goes on."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-import time
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from sharing import (
     infer_until_shared,
     sharing_pair,
     TIMEOUT,
+    until,
 )
 from small_models import seeded, UNet
 import torch
@@ -60,14 +60,6 @@ def pair(model: SharedModel) -> Iterator[Pair]:
     patience = PatiencePolicy(silence=TIMEOUT, late_slack=2.0)
     with sharing_pair(model, patience=patience) as pair:
         yield pair
-
-
-def until(condition: Callable[[], bool]) -> bool:
-    """Wait for what another thread brings about."""
-    end = time.monotonic() + TIMEOUT
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.01)
-    return condition()
 
 
 class Stranger:
@@ -352,12 +344,11 @@ def test_a_book_of_another_model_is_refused(pair: Pair, other_model: SharedModel
 
 
 def test_the_same_book_again_interrupts_nothing(pair: Pair, model: SharedModel) -> None:
-    """As when the planner was restarted; another one is agreed on anew."""
+    """As when the planner was restarted; another one is agreed on."""
     book = hand_made_book(model)
     pair.robot.use_book(ScheduleBook.from_json(book.to_json()))
     assert pair.robot.connection.epoch == 1
     assert pair.robot.infer((SOURCE,)).stats.shared
     pair.robot.use_book(hand_made_book(model, predicted=0.02))
-    assert pair.robot.connection.wait_ready(TIMEOUT)
     assert pair.robot.infer((SOURCE,)).stats.shared
     assert pair.robot.connection.epoch == 2

@@ -1,0 +1,161 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""A new book interrupts nothing: inferences go on by the one in use until both sides have it."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+import threading
+
+import pytest
+from sharing import assert_equal, ENDLESS, hand_made_book, sharing_pair, until
+from small_models import seeded, UNet
+import torch
+
+from intradp_ros.execution.connection import State
+from intradp_ros.execution.editions import Editions
+from intradp_ros.execution.model import share_module, SharedModel
+from intradp_ros.execution.pair import Pair
+from intradp_ros.planning.book import ScheduleBook
+from intradp_ros.planning.partition import Partition, Stage
+from intradp_ros.wire.frames import Control, ControlKind, Frame
+
+SOURCE = torch.randn(1, 3, 32, 48, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture(scope='module')
+def model() -> SharedModel:
+    return share_module(seeded(UNet, 32, 48), (SOURCE,))
+
+
+@pytest.fixture(scope='module')
+def wanted() -> torch.Tensor:
+    with torch.no_grad():
+        return seeded(UNet, 32, 48)(SOURCE)
+
+
+@pytest.fixture
+def pair(model: SharedModel) -> Iterator[Pair]:
+    with sharing_pair(model, patience=ENDLESS) as pair:
+        yield pair
+
+
+class Detained:
+    """Keeps control frames of one kind from a side of a pair until they are let go."""
+
+    def __init__(self, pair: Pair, kind: ControlKind) -> None:
+        at_server = kind is ControlKind.BOOK
+        self.kind, self.frames = kind, list[Control]()
+        self._handle = pair.server.handle if at_server else pair.robot.handle
+        channel = pair.server_channel if at_server else pair.robot_channel
+        channel.listen(self._sort)
+
+    def _sort(self, frame: Frame) -> None:
+        if isinstance(frame, Control) and frame.kind is self.kind:
+            self.frames.append(frame)
+        else:
+            self._handle(frame)
+
+    def let_go(self, **changes: object) -> None:
+        """Hand over the first of them, with another body if wanted."""
+        frame = self.frames[0]
+        self._handle(replace(frame, body={**frame.body, **changes}))
+
+
+def another_book(model: SharedModel, share: float = 0.3) -> ScheduleBook:
+    """Return a book that shares by another schedule than `hand_made_book` does."""
+    return hand_made_book(model, Partition((Stage(len(model.split.operators), share, 1, 3),)))
+
+
+def used(pair: Pair) -> int:
+    """Return the epoch by which the robot shares, 0 if it does not."""
+    agreement = pair.robot.connection.agreement
+    return agreement.epoch if agreement else 0
+
+
+def assert_shared(pair: Pair, wanted: torch.Tensor) -> None:
+    """Infer, together with the server, what the model alone does."""
+    outcome = pair.robot.infer((SOURCE,))
+    assert outcome.stats.shared and not outcome.stats.recovered
+    assert_equal(outcome.outputs, wanted)
+
+
+@pytest.mark.parametrize('kind', [ControlKind.BOOK, ControlKind.BOOK_READY])
+def test_the_former_book_is_used_until_the_robot_knows_that_the_server_has_the_new_one(
+        pair: Pair, model: SharedModel, wanted: torch.Tensor, kind: ControlKind) -> None:
+    """Whether the offer is under way or the answer."""
+    detained = Detained(pair, kind)
+    pair.robot.use_book(another_book(model))
+    assert until(lambda: bool(detained.frames))
+    for _ in range(3):
+        assert_shared(pair, wanted)
+        assert used(pair) == 1
+    detained.let_go()
+    assert until(lambda: used(pair) == 2)
+    assert_shared(pair, wanted)
+    assert pair.server.rejections.total == pair.robot.rejections.total == 0
+
+
+def test_books_that_follow_one_another_quickly(
+        pair: Pair, model: SharedModel, wanted: torch.Tensor) -> None:
+    """The newest is used in the end; those between may never be."""
+    inferences, stop = list[int](), threading.Event()
+
+    def infer() -> None:
+        while not stop.is_set():
+            assert_shared(pair, wanted)
+            inferences.append(used(pair))
+
+    worker = threading.Thread(target=infer)
+    worker.start()
+    for k in range(12):
+        pair.robot.use_book(another_book(model, 0.2 + 0.05 * k))
+        stop.wait(0.03)
+    assert until(lambda: used(pair) == 13 and inferences.count(13) > 2)
+    stop.set()
+    worker.join()
+    assert inferences == sorted(inferences) and inferences[0] < 13
+    assert pair.server.rejections.total == pair.robot.rejections.total == 0
+
+
+def test_a_refused_book_leaves_the_former_in_use(
+        pair: Pair, model: SharedModel, wanted: torch.Tensor) -> None:
+    """The reason is kept for the diagnostics until a book is taken."""
+    connection = pair.robot.connection
+    detained = Detained(pair, ControlKind.BOOK)
+    pair.robot.use_book(another_book(model))
+    assert until(lambda: bool(detained.frames))
+    detained.let_go(book='{}')
+    assert until(lambda: 'bad book' in connection.refusal)
+    assert connection.state is State.READY
+    assert_shared(pair, wanted)
+    assert used(pair) == 1
+    detained.let_go()
+    assert until(lambda: used(pair) == 2)
+    assert connection.refusal == ''
+    assert_shared(pair, wanted)
+
+
+def test_a_server_that_came_back_without_the_new_book(
+        pair: Pair, model: SharedModel, wanted: torch.Tensor) -> None:
+    """The robot goes on by the one that the server has, and offers the new one again."""
+    detained = Detained(pair, ControlKind.BOOK)
+    pair.robot.use_book(another_book(model))
+    pair.robot.connection.lost('as if the link had failed')
+    assert until(lambda: used(pair) == 1)
+    assert_shared(pair, wanted)
+    detained.let_go()
+    assert until(lambda: used(pair) == 2)
+
+
+def test_a_server_that_has_none_of_the_robots_books(model: SharedModel) -> None:
+    """Nothing is in use then, and the newest is wanted."""
+    editions = Editions()
+    assert not editions.pending and not editions.agree(0) and editions.epoch == 0
+    assert editions.add(another_book(model)) and editions.agree(1)
+    assert not editions.add(another_book(model))
+    assert editions.add(another_book(model, 0.7)) and editions.pending
+    assert editions.used and (editions.used.epoch, editions.epoch) == (1, 2)
+    assert not editions.agree(7) and editions.used is None and editions.pending
+    assert editions.agree(2) and not editions.pending
