@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import random
 from typing import Any
 
+import imagined_accelerator
 import torch
 
 from intradp_ros.graph.interpreter import run_graph
@@ -20,6 +21,7 @@ from intradp_ros.graph.operator_graph import (
     Value,
     ValueRef,
 )
+from intradp_ros.operators.accelerator import Accelerator, split_for
 from intradp_ros.operators.local_operator import Kind, LocalOperator, SplitGraph
 from intradp_ros.operators.region import Region
 from intradp_ros.operators.split_graph import split_graph
@@ -139,20 +141,29 @@ def check_folded(single: Single, axis: int, tolerance: float = 1e-9) -> SplitGra
 
 def check_regions(
         single: Single, split: SplitGraph, regions: Iterable[Region], tolerance: float) -> None:
-    """Compare regions with the whole result; rows that were not asked for hold NaN."""
+    """
+    Compare regions with the whole result; rows that were not asked for hold NaN.
+
+    The last region also runs on an accelerator.
+    """
     local = split.operators[0]
     expected = run_graph(single.graph, single.inputs)
     values = [v for v in local.operator.outputs if v is not None]
-    for region in regions:
+    elsewhere = split_for(single.graph, split.axis, Accelerator(imagined_accelerator.NAME))
+    *regions, last = regions
+    for region, there in [*((region, split) for region in [*regions, last]), (last, elsewhere)]:
         needs = _needs(split, local, region)
-        given = {v: _poisoned(x, split.dims[v], needs[v]) for v, x in enumerate(single.inputs)}
-        result = run_part(split, local, region, given)
+        given = {v: there.device.take(_poisoned(x, split.dims[v], needs[v]))
+                 for v, x in enumerate(single.inputs)}
+        with torch.inference_mode():  # as in an inference
+            result = run_part(there, there.operators[0], region, given)
         results = [result] if isinstance(result, torch.Tensor) else [
             item for item, v in zip(result, local.operator.outputs) if v is not None]
         for value, part, whole in zip(values, results, expected):
             dim = split.dims[value]
             rows = whole if dim is None else whole.narrow(dim, region.start, region.rows)
-            torch.testing.assert_close(part, rows, rtol=0.0, atol=tolerance, equal_nan=True)
+            torch.testing.assert_close(there.device.give(part), rows, rtol=0.0, atol=tolerance,
+                                       equal_nan=True)
 
 
 def random_regions(rows: int, seed: int) -> Iterator[Region]:

@@ -20,13 +20,14 @@ def own_profile(subject: Subject, out: Output, fresh: bool = False) -> Profile:
     split, digest = subject.shared.split, subject.shared.digest
     example = example_key(subject.inputs)
     if fresh:
-        cache_path(digest, split.axis, example=example).unlink(missing_ok=True)
+        path = cache_path(digest, split.axis, example=example, device=split.device)
+        path.unlink(missing_ok=True)
 
     def measure() -> Profile:
         with out.progress('profiling operators') as advance:
             return measure_profile(split, subject.inputs, progress=advance)
 
-    return cached_profile(digest, split.axis, measure, example=example)
+    return cached_profile(digest, split.axis, measure, example=example, device=split.device)
 
 
 def read_profile(path: Path, subject: Subject) -> Profile:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from intradp_ros.graph.errors import CaptureError, GraphFormatError
 from intradp_ros.graph.interpreter import run_graph
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.serialise import load_graph
+from intradp_ros.operators.accelerator import DeviceError, open_device
+from intradp_ros.operators.device import HOST
 from intradp_ros.profiling.device import prepare_process
 
 MODEL_HELP = """\
@@ -90,6 +92,9 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         help='dimension of the input to split along (default: see inspect)')
     parser.add_argument('--threads', type=int, default=1, metavar='N',
                         help='threads that torch computes with (default 1)')
+    parser.add_argument('--device', default=HOST.name, metavar='NAME',
+                        help='what operators run on: cpu (default), or a device of PyTorch with '
+                             'memory of its own, such as cuda')
 
 
 def load_subject(args: argparse.Namespace, out: Output) -> Subject:
@@ -107,7 +112,15 @@ def load_subject(args: argparse.Namespace, out: Output) -> Subject:
     prepare_process(args.threads)
     with out.status(f'loading {args.model}'):
         spec = ModelSpec(args.model)
-        return _from_archive(args) if spec.is_archive else _from_factory(args)
+        subject = _from_archive(args) if spec.is_archive else _from_factory(args)
+        return _on_device(subject, args.device)
+
+
+def _on_device(subject: Subject, name: str) -> Subject:
+    try:
+        return replace(subject, shared=subject.shared.on(open_device(name)))
+    except DeviceError as error:
+        raise CommandError(f'--device: {error}') from error
 
 
 def captured(name: str, model: nn.Module, inputs: tuple[torch.Tensor, ...],

@@ -24,9 +24,9 @@ from intradp_ros.cli.subject import (
 )
 from intradp_ros.graph.double import double_inputs, in_double
 from intradp_ros.graph.interpreter import run_graph
+from intradp_ros.operators.accelerator import split_for
 from intradp_ros.operators.calibrate import calibrate, depends_on_input
 from intradp_ros.operators.local_operator import SplitGraph
-from intradp_ros.operators.split_graph import split_graph
 from intradp_ros.operators.verify import output_error, OutputError, verify
 
 DESCRIPTION = f"""\
@@ -153,7 +153,8 @@ def precisions(subject: Subject) -> Iterator[tuple[str, SplitGraph, Sequence[tor
     split = subject.shared.split
     wide = in_double(split.captured)
     if wide.values != split.captured.values:
-        yield 'double', split_graph(wide, split.axis), double_inputs(subject.inputs)
+        yield ('double', split_for(wide, split.axis, split.device),
+               double_inputs(subject.inputs))
     yield 'own', split, subject.inputs
 
 

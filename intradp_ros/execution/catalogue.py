@@ -15,6 +15,7 @@ from intradp_ros.graph.capture import capture
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.paging import paged
 from intradp_ros.graph.serialise import load_graph
+from intradp_ros.operators.device import Device, HOST
 from intradp_ros.profiling.device import release_memory
 
 
@@ -74,9 +75,9 @@ class ModelSpec:
         return torch.randint(0, 256 if self.dtype is torch.uint8 else 2, self.shape,
                              generator=generator).to(self.dtype)
 
-    def load(self, axis: int | None = None) -> SharedModel:
-        """Load the model, make it ready for sharing, and release what that took."""
-        model = share_graph(paged(self._graph()), axis)
+    def load(self, axis: int | None = None, device: Device = HOST) -> SharedModel:
+        """Load the model, make it ready for sharing on a device, and release what that took."""
+        model = share_graph(paged(self._graph()), axis).on(device)
         release_memory()
         return model
 

@@ -45,14 +45,17 @@ class Execution:
             If the mailbox says that the inference is over.
 
         """
-        for value, tensor in inputs.items():
-            self.slots[self.program.inputs[value]] = tensor
+        program, device = self.program, self.program.device
         try:
             with torch.inference_mode():
+                for value, tensor in inputs.items():
+                    self.slots[program.inputs[value]] = device.take(tensor)
                 self._loop()
+                outputs = {v: device.give(self.slots[slot]).contiguous()
+                           for v, slot in program.outputs.items()}
         finally:
             self.recorder.close(time.monotonic())
-        return {v: self.slots[slot].contiguous() for v, slot in self.program.outputs.items()}
+        return outputs
 
     def _loop(self) -> None:
         slots, mailbox, recorder = self.slots, self.mailbox, self.recorder
@@ -66,7 +69,7 @@ class Execution:
             elif isinstance(instruction, Gather):
                 slots[instruction.result] = _gather(slots, instruction.cuts, device)
             elif isinstance(instruction, Emit):
-                self.send(instruction.transfer, slots[instruction.slot])
+                self.send(instruction.transfer, device.give(slots[instruction.slot]))
             else:
                 slots[instruction.result] = self._await(instruction)
             for slot in instruction.free:  # before any failure: some may be overwritten
@@ -75,13 +78,16 @@ class Execution:
                 raise InferenceAbandonedError(mailbox.failure)
 
     def _await(self, instruction: Await) -> torch.Tensor:
+        device = self.program.device
+        device.finish()
         start = time.monotonic()
         try:
             tensor, arrived = self.mailbox.take(instruction.transfer)
         finally:
             self.recorder.waited(str(instruction.transfer), start, time.monotonic())
-        self.program.device.idle_until(arrived)
-        return in_layout(tensor) if instruction.channels_last else tensor
+        device.idle_until(arrived)
+        rows = device.take(tensor)
+        return in_layout(rows) if instruction.channels_last else rows
 
 
 def _store(slots: Slots, results: Sequence[int | None], result: Any) -> None:

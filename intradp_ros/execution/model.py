@@ -13,6 +13,8 @@ import torch
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.serialise import digest
+from intradp_ros.operators.accelerator import split_for
+from intradp_ros.operators.device import Device
 from intradp_ros.operators.local_operator import Parameters, SplitGraph
 from intradp_ros.operators.split_graph import split_graph
 from intradp_ros.operators.tuning import tuned, Tuning, UNTUNED
@@ -42,8 +44,14 @@ class SharedModel:
         """Return the same model split along another axis."""
         if axis == self.split.axis:
             return self
-        plain = SharedModel(split_graph(self.split.captured, axis), self.digest)
+        plain = SharedModel(split_for(self.split.captured, axis, self.split.device), self.digest)
         return plain.tuned(self.tuning)
+
+    def on(self, device: Device) -> SharedModel:
+        """Return the same model, not tuned, on a device."""
+        if device.name == self.split.device.name:
+            return self
+        return SharedModel(split_for(self.split.captured, self.split.axis, device), self.digest)
 
     def tuned(self, tuning: Tuning) -> SharedModel:
         """Return the same model, not tuned before, with the kernels that a profile names."""

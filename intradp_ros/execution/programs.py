@@ -5,13 +5,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 import threading
 
+import torch
+
+from intradp_ros.execution.interpreter import Execution
+from intradp_ros.execution.mailbox import Mailbox
 from intradp_ros.execution.model import SharedModel
 from intradp_ros.execution.program import compile_program, Program
-from intradp_ros.execution.timeline import Event, total
+from intradp_ros.execution.sending import expected_transfer
+from intradp_ros.execution.timeline import Event, Recorder, total
 from intradp_ros.execution.watch import DriftWatch
+from intradp_ros.operators.local_operator import SplitGraph
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.planning.lowering import lower
 from intradp_ros.planning.partition import Partition, Stage
@@ -41,7 +48,8 @@ class ProgramShelf:
     Neighbouring bandwidths often share a partition, so the key is the
     partition and not the schedule id; and a program does not depend on
     encodings, so partitions with the same stages share it.  With a watch it
-    is known what they should take.
+    is known what they should take.  On an accelerator every program runs once
+    when it is compiled: kernels are loaded there when they are first called.
     """
 
     def __init__(self, model: SharedModel, side: str, watch: DriftWatch | None = None) -> None:
@@ -83,13 +91,28 @@ class ProgramShelf:
             self._programs = {p.stages: compiled.program for p, compiled in kept.items()}
 
     def _compile(self, partition: Partition) -> Compiled:
-        schedule = lower(self.model.split, partition)
+        split, schedule = self.model.split, lower(self.model.split, partition)
         if partition.stages not in self._programs:
-            self._programs[partition.stages] = compile_program(
-                self.model.split, schedule, self.side, self.model.parameters,
-                delivers=self.side == ROBOT)
+            program = compile_program(split, schedule, self.side, self.model.parameters,
+                                      delivers=self.side == ROBOT)
+            if split.device.runs_ahead:
+                _warm_up(split, schedule, self.side, program)
+            self._programs[partition.stages] = program
         if self.watch is None:
             return Compiled(schedule, self._programs[partition.stages])
         return Compiled(schedule, self._programs[partition.stages],
                         self.watch.expected(schedule.programs[self.side]),
-                        self.watch.moving(self.model.split, schedule, self.side))
+                        self.watch.moving(split, schedule, self.side))
+
+
+def _warm_up(split: SplitGraph, schedule: Schedule, side: str, program: Program) -> None:
+    """Run one side's program on zeros; what it would send goes nowhere."""
+    mailbox = Mailbox(lambda waited: 'nothing else comes')
+    for index in range(len(schedule.transfers)):
+        expected = expected_transfer(split, schedule, index, side)
+        if expected:
+            mailbox.deliver(index, torch.zeros(expected.shape, dtype=expected.dtype))
+    execution = Execution(program, Recorder(side), mailbox, lambda index, rows: None)
+    inputs = {v: split.graph.values[v] for v in program.inputs}
+    with suppress(Exception):  # a kernel may take no zeros; the inference itself will tell
+        execution.run({v: torch.zeros(x.shape, dtype=x.dtype) for v, x in inputs.items()})

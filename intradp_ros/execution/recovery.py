@@ -74,5 +74,5 @@ def finish_alone(split: SplitGraph, held: Held, parameters: Parameters) -> dict[
                             split.graph.output_values)
     execution = Execution(program, Recorder(ROBOT))
     for slot, (_, _, tensor) in enumerate(held):
-        execution.slots[slot] = tensor
+        execution.slots[slot] = split.device.take(tensor)
     return execution.run({})

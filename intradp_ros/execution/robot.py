@@ -336,7 +336,7 @@ class RobotClient:
         return next((e.predicted for e in entries if e.strategy == LOCAL), 0.0)
 
     def _rebuild(self, values: dict[int, torch.Tensor]) -> Any:
-        graph = self.model.split.graph
+        graph = self.model.split.captured
         flat = [values[o.value] if isinstance(o, ValueRef)
                 else graph.parameters[o.name] if isinstance(o, ParameterRef) else o
                 for o in graph.outputs]

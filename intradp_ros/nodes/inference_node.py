@@ -36,6 +36,7 @@ from intradp_ros.msg import (
     OperatorProfile,
 )
 from intradp_ros.msg import ScheduleBook as ScheduleBookMessage
+from intradp_ros.nodes.device import DEVICE
 from intradp_ros.nodes.diagnostics import added, crossed, Diagnostics
 from intradp_ros.nodes.images import as_map, ImageError, read_rgb, to_image, to_input, to_rgb
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
@@ -50,6 +51,7 @@ from intradp_ros.nodes.profiles import (
 from intradp_ros.nodes.receiving import Receiver
 from intradp_ros.nodes.results import result_message, stats_message, timeline_message
 from intradp_ros.nodes.worker import Worker
+from intradp_ros.operators.accelerator import open_device
 from intradp_ros.planning.baselines import CUT, LOCAL, LOSS, OFFLOAD
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.profiling.cache import example_key
@@ -90,6 +92,7 @@ class InferenceNode(ManagedNode):
         Parameter('example', '', 'An image file like the images of the camera, by which encodings '
                   'are chosen; empty for noise, which no lossless encoding makes smaller.'),
         Parameter('queue_size', 1, 'Images that may wait.', 1, 1000),
+        DEVICE,
         Parameter('threads', 1, 'CPU threads for operators.', 1, 256),
         Parameter('chunk_bytes', LEAST_CHUNK_BYTES,
                   'Least payload bytes of a chunk; fast links get larger ones.', 1024,
@@ -114,7 +117,8 @@ class InferenceNode(ManagedNode):
         prepare_process(parameters['threads'])
         self._settings, self._mode = parameters, parameters['mode']
         model = ModelSpec.parse(parameters['model']).load(
-            parameters['axis'] if parameters['axis'] >= 0 else None)
+            parameters['axis'] if parameters['axis'] >= 0 else None,
+            open_device(parameters[DEVICE.name]))
         self._shape, self._dtype = _image_input(model)
         self._open_topics()
         self._example = self._example_inputs(model)

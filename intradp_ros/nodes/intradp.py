@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Callable
+from copy import deepcopy
 import math
 import queue
 import threading
@@ -42,6 +43,8 @@ from intradp_ros.nodes.lifecycle import LATCHED
 from intradp_ros.nodes.lossy import tell_difference
 from intradp_ros.nodes.profiles import check_profile, profile_model, PROFILE_TOPIC
 from intradp_ros.nodes.receiving import Receiver
+from intradp_ros.operators.accelerator import open_device
+from intradp_ros.operators.device import HOST
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.wire.codecs.names import LOSSY
@@ -63,6 +66,9 @@ class IntraDP:
         ``fp16`` or ``int8`` to let values cross the link with less precision
         where that is faster; what it does to the outputs on the first call's
         inputs is logged.  By default results are exact.
+    device :
+        What operators run on: ``cpu``, or a device of PyTorch with memory of
+        its own such as ``cuda``.  By default that which the model is on.
     log :
         Where progress is written.
 
@@ -70,11 +76,12 @@ class IntraDP:
 
     def __init__(self, server: str = 'offload', *, namespace: str = '/',
                  predictor: str = 'ewma', patience: PatiencePolicy = PatiencePolicy(),
-                 lossy: str = '', log: Callable[[str], None] = lambda text: None) -> None:
+                 lossy: str = '', device: str = '',
+                 log: Callable[[str], None] = lambda text: None) -> None:
         self.server, self.namespace, self.patience, self.log = server, namespace, patience, log
         if lossy not in ('', *LOSSY):
             raise ValueError(f'lossy must be one of {", ".join(LOSSY)}, got {lossy!r}')
-        self.lossy = lossy
+        self.lossy, self.device = lossy, device
         self._predictor = make_predictor(predictor)
         self._shared: _SharedForward | None = None
         self.last: Outcome | None = None
@@ -157,15 +164,17 @@ class _SharedForward:
         with torch.no_grad():
             result = self.plain(*tensors)
         self._put_back()  # the capture must see the model's own forward
+        given = [t.cpu() for t in tensors]
         try:
-            shared = share_module(self.model, tuple(tensors))
+            device = open_device(self.owner.device or str(tensors[0].device))
+            shared = share_module(_on_host(self.model), given).on(device)
         except (CaptureError, ValueError) as error:
             self._warn(f'this model cannot be shared and runs locally: {error}')
             return result
         finally:
             self.model.forward = self
-        profile = profile_model(shared, tensors, self.owner.log)
-        watch = _ServerWatch(self.owner, graph_to_json(shared.split.captured), profile, tensors)
+        profile = profile_model(shared, given, self.owner.log)
+        watch = _ServerWatch(self.owner, graph_to_json(shared.split.captured), profile, given)
         channel = DdsChannel(watch.context, self.owner.server, 'robot',
                              namespace=self.owner.namespace)
         self.client = RobotClient(
@@ -182,17 +191,24 @@ class _SharedForward:
             self._warn('inputs of other shapes or dtypes than those of the first call run as '
                        'before')
             return self.plain(*tensors)
-        outcome = client.infer(tensors)
+        outcome = client.infer([t.cpu() for t in tensors])
         if not outcome.stats.shared and client.connection.heard == float('-inf'):
             self._warn(f'no server {self.owner.server!r} answers: running locally until one does')
         self.owner.last = outcome
         # As from any module: tensors of the inference mode could not be changed in place.
-        return pytree.tree_map_only(torch.Tensor, torch.clone, outcome.outputs)
+        return pytree.tree_map_only(
+            torch.Tensor, lambda t: t.to(tensors[0].device, copy=True), outcome.outputs)
 
     def _warn(self, text: str) -> None:
         if text not in self._warned:
             self._warned.add(text)
             warnings.warn(text, RuntimeWarning, stacklevel=7)
+
+
+def _on_host(model: torch.nn.Module) -> torch.nn.Module:
+    """Return a model with all tensors in the host's memory: itself, or a copy."""
+    tensors = (*model.parameters(), *model.buffers())
+    return model if all(t.device.type == HOST.name for t in tensors) else deepcopy(model).cpu()
 
 
 class _ServerWatch:

@@ -15,10 +15,13 @@ from intradp_ros.execution.server import OffloadServer
 from intradp_ros.execution.watch import DriftWatch
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.msg import OperatorProfile
+from intradp_ros.nodes.device import DEVICE
 from intradp_ros.nodes.diagnostics import added, crossed, Diagnostics
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.profiles import profile_model, PROFILE_TOPIC, ProfilePublisher
+from intradp_ros.operators.accelerator import open_device
+from intradp_ros.operators.device import Device
 from intradp_ros.profiling.device import prepare_process, settle_process
 from intradp_ros.profiling.profile import Profile
 
@@ -38,6 +41,7 @@ class OffloadNode(ManagedNode):
                   'Catalogue: "package.module:factory shape dtype" or archive paths.'),
         Parameter('axis', -1, 'Split axis of the input; -1 takes the best one.',
                   -1, 4),
+        DEVICE,
         Parameter('threads', 1, 'CPU threads for operators.', 1, 256),
         Parameter('chunk_bytes', LEAST_CHUNK_BYTES,
                   'Least payload bytes of a chunk; fast links get larger ones.', 1024,
@@ -54,7 +58,8 @@ class OffloadNode(ManagedNode):
         prepare_process(parameters['threads'])
         self._settings = parameters
         axis = parameters['axis'] if parameters['axis'] >= 0 else None
-        models = [self._load(text, axis) for text in parameters['models'] if text]
+        device = open_device(parameters[DEVICE.name])
+        models = [self._load(text, axis, device) for text in parameters['models'] if text]
         if not models:
             raise ValueError('parameter models is empty: name at least one model')
         self._models = {model.digest: model for model, _ in models}
@@ -81,9 +86,9 @@ class OffloadNode(ManagedNode):
         self.server = None
         server.close()
 
-    def _load(self, text: str, axis: int | None) -> tuple[SharedModel, Profile]:
+    def _load(self, text: str, axis: int | None, device: Device) -> tuple[SharedModel, Profile]:
         spec = ModelSpec.parse(text)
-        model = spec.load(axis)
+        model = spec.load(axis, device)
         self.info(f'model {spec.source}: {len(model.split.operators)} operators, '
                   f'digest {model.digest[:12]}')
         profile = profile_model(model, example_inputs(model), self.info)

@@ -38,7 +38,8 @@ def profile_model(model: SharedModel, inputs: Sequence[torch.Tensor],
         log(f'profiling {len(model.split.operators)} operators, once for this model and device')
         return measure_profile(model.split, inputs, progress=_Progress(log))
 
-    profile = cached_profile(model.digest, model.split.axis, measure, example=example)
+    profile = cached_profile(model.digest, model.split.axis, measure, example=example,
+                             device=model.split.device)
     release_memory()
     return with_moving(profile)
 

@@ -84,7 +84,7 @@ def taking(dim: int, rows: Ints, available: int) -> Take:
     if len(runs) <= _MOST_RUNS:
         each = [(slice(None),) * dim + (run,) for run in runs]
         return lambda x: torch.cat([x[run] for run in each], dim)
-    index = torch.from_numpy(rows.copy())
+    index = torch.tensor(rows)
     return lambda x: x.index_select(dim, index)
 
 

@@ -10,11 +10,34 @@ import torch
 
 
 class Device:
-    """The device that PyTorch computes on; an emulated one does otherwise."""
+    """
+    The processor that PyTorch computes on; accelerators and emulated devices do otherwise.
+
+    `name` is PyTorch's, `hardware` the model of an accelerator; `runs_ahead`
+    tells that a kernel returns before its work is done.
+    """
+
+    name = 'cpu'
+    hardware = ''
+    runs_ahead = False
 
     def join(self, pieces: Sequence[torch.Tensor], dim: int) -> torch.Tensor:
         """Put pieces of a value together along a dimension."""
         return torch.cat(list(pieces), dim)
 
+    def take(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a tensor of the host's memory where kernels can read it."""
+        return tensor
+
+    def give(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return what a kernel made, in the host's memory, once it is done."""
+        return tensor
+
+    def finish(self) -> None:
+        """Wait until all that kernels have begun is done."""
+
     def idle_until(self, when: float) -> None:
         """Hear that there was nothing to compute until then (seconds, monotonic)."""
+
+
+HOST = Device()

@@ -100,7 +100,7 @@ def verify(
     with torch.inference_mode():
         values = _run_in_parts(split, inputs, parts, random.Random(seed))
     errors = tuple(
-        output_error(graph.values[ref.value].name, values[ref.value], result)
+        output_error(graph.values[ref.value].name, split.device.give(values[ref.value]), result)
         for ref, result in zip(graph.outputs, expected) if isinstance(ref, ValueRef))
     flops = [operator_flops(graph, local.operator) for local in split.operators]
     ran_split = [_is_cut(local) for local in split.operators]
@@ -115,8 +115,8 @@ def run_in_parts(
     """Return the graph's flattened outputs, every local operator run in random parts."""
     def fetch(ref: ValueRef | ParameterRef) -> torch.Tensor:
         if isinstance(ref, ValueRef):
-            return values[ref.value]
-        return split.graph.parameters[ref.name]
+            return split.device.give(values[ref.value])
+        return split.captured.parameters[ref.name]
 
     with torch.inference_mode():
         values = _run_in_parts(split, inputs, parts, random.Random(seed))
@@ -147,7 +147,7 @@ def _is_cut(local: LocalOperator) -> bool:
 def _run_in_parts(
         split: SplitGraph, inputs: Sequence[torch.Tensor], parts: int,
         source: random.Random) -> dict[int, torch.Tensor]:
-    values = dict(zip(split.graph.inputs, inputs))
+    values = dict(zip(split.graph.inputs, map(split.device.take, inputs)))
     freed = values_freed_after(split.graph)
     for local, free in zip(split.operators, freed):
         regions = random_regions(local.rows, parts, source)

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from intradp_ros.graph.whole_file import write_whole
+from intradp_ros.operators.device import Device, HOST
 from intradp_ros.profiling.device import device_name
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.wire.tensors import tensor_bytes
@@ -32,25 +33,27 @@ def example_key(inputs: Sequence[torch.Tensor]) -> str:
     return content.hexdigest()[:8]
 
 
-def cache_path(digest: str, axis: int, folder: Path | None = None, example: str = '') -> Path:
-    """Return the file of a profile measured on this device, with these example inputs."""
-    device = hashlib.sha256(device_name().encode()).hexdigest()[:12]
-    name = '-'.join(filter(None, (digest[:16], f'axis{axis}', device, example)))
+def cache_path(digest: str, axis: int, folder: Path | None = None, example: str = '',
+               device: Device = HOST) -> Path:
+    """Return the file of a profile measured on a device, with these example inputs."""
+    name = hashlib.sha256(device_name(device).encode()).hexdigest()[:12]
+    name = '-'.join(filter(None, (digest[:16], f'axis{axis}', name, example)))
     return (folder or cache_folder()) / 'profiles' / f'{name}.json'
 
 
 def cached_profile(digest: str, axis: int, measure: Callable[[], Profile],
-                   folder: Path | None = None, example: str = '') -> Profile:
+                   folder: Path | None = None, example: str = '',
+                   device: Device = HOST) -> Profile:
     """
-    Return the profile of this model on this device, measuring it only the first time.
+    Return the profile of this model on a device, measuring it only the first time.
 
     It is measured again for another `example` (from `example_key`), if given.
     """
-    path = cache_path(digest, axis, folder, example)
+    path = cache_path(digest, axis, folder, example, device)
     try:
         profile = Profile.from_json(path.read_text())
         found = (profile.digest, profile.axis, profile.device)
-        if found == (digest, axis, device_name()):
+        if found == (digest, axis, device_name(device)):
             return profile
     except (OSError, ValueError):  # none yet, or a damaged one: measure
         pass

@@ -14,6 +14,7 @@ import sys
 import torch
 
 from intradp_ros.graph.paging import page_all_out
+from intradp_ros.operators.device import Device, HOST
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 
@@ -63,11 +64,12 @@ def settle_process() -> None:
     gc.freeze()
 
 
-def device_name() -> str:
+def device_name(device: Device = HOST) -> str:
     """Name the hardware and whatever else decides operator times."""
     isa = os.environ.get('ONEDNN_MAX_CPU_ISA', '')
-    parts = [_cpu_model(), torch.backends.cpu.get_cpu_capability(), isa and f'oneDNN {isa}',
-             f'{torch.get_num_threads()} thread(s)', f'torch {torch.__version__}']
+    parts = [device.hardware, _cpu_model(), torch.backends.cpu.get_cpu_capability(),
+             isa and f'oneDNN {isa}', f'{torch.get_num_threads()} thread(s)',
+             f'torch {torch.__version__}']
     return ', '.join(part for part in parts if part)
 
 

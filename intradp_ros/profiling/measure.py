@@ -19,7 +19,15 @@ from intradp_ros.operators.tuning import tuned
 from intradp_ros.profiling.device import device_name
 from intradp_ros.profiling.encodings import measure_encodings
 from intradp_ros.profiling.profile import EncodingTiming, OperatorTiming, Profile
-from intradp_ros.profiling.rounds import bind, bind_whole, BoundOperator, clock, run_timed, Values
+from intradp_ros.profiling.rounds import (
+    bind,
+    bind_whole,
+    BoundOperator,
+    clock,
+    run_through,
+    run_timed,
+    Values,
+)
 from intradp_ros.profiling.tune import choose_tuning
 
 HEIGHTS = (1.0, 0.5, 0.25, 0.125, 0.0625)
@@ -46,7 +54,8 @@ def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
     All operators and heights are measured in rounds, and the shortest time
     of each is kept: what else the machine does only ever adds, and does not
     last through all rounds.  The whole graph runs once in every round; its
-    time is the sum of the shortest times of its operators in these runs.
+    time is the sum of the shortest times of its operators in these runs.  On
+    an accelerator it is the shortest run in which no operator is waited for.
 
     Parameters
     ----------
@@ -59,6 +68,7 @@ def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
 
     """
     with torch.inference_mode():
+        inputs = [split.device.take(x) for x in inputs]
         tuning = choose_tuning(split, inputs)
         lean = tuned(split, tuning)
         parts, whole = _measure(lean, inputs, budget, progress or _silent)
@@ -67,12 +77,13 @@ def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
                                    tuple(p.seconds for p in of_one)) for of_one in parts)
     total = sum(timing.seconds[-1] for timing in timings)
     scale = whole / total if total > 0 else 1.0
-    if not CREDIBLE[0] <= scale <= CREDIBLE[1]:
+    if not split.device.runs_ahead and not CREDIBLE[0] <= scale <= CREDIBLE[1]:
         _LOG.warning(
             'operators in a run of the whole graph took %.2f times what they took one by one '
             '(%.1f ms): is the machine busy? measure again when it is not', scale, 1e3 * total)
-    return Profile(digest(split.captured), split.axis, device_name(), torch.get_num_threads(),
-                   timings, whole, scale, encodings=encodings, tuning=tuning)
+    return Profile(digest(split.captured), split.axis, device_name(split.device),
+                   torch.get_num_threads(), timings, whole, scale, encodings=encodings,
+                   tuning=tuning)
 
 
 def _measure(split: SplitGraph, inputs: Sequence[torch.Tensor], budget: float,
@@ -84,12 +95,14 @@ def _measure(split: SplitGraph, inputs: Sequence[torch.Tensor], budget: float,
     _round(split, bound, parts, inputs, _silent)  # warms up
     rounds = round(budget / max(1e-6, time.perf_counter() - start))
     rounds = min(max(rounds, ROUNDS[0]), ROUNDS[1])
-    whole = [float('inf')] * len(bound)
+    whole, through = [float('inf')] * len(bound), float('inf')
     for turn in range(rounds):
         before = turn * len(bound)
         _round(split, bound, parts, inputs, partial(_advance, progress, before, rounds))
         run_timed(split, bound, inputs, whole)
-    return parts, sum(whole)
+        if split.device.runs_ahead:
+            through = min(through, run_through(split, bound, inputs))
+    return parts, min(sum(whole), through)
 
 
 def _parts(split: SplitGraph, op: BoundOperator) -> list[_Part]:
@@ -104,7 +117,7 @@ def _parts(split: SplitGraph, op: BoundOperator) -> list[_Part]:
 def _round(split: SplitGraph, bound: Sequence[BoundOperator], parts: Sequence[list[_Part]],
            inputs: Sequence[torch.Tensor], progress: Progress) -> None:
     """Run the graph once, and on the way every operator at its lower heights."""
-    values, now = dict(zip(split.graph.inputs, inputs)), clock()
+    values, now = dict(zip(split.graph.inputs, inputs)), clock(split.device)
     for number, (op, (*lower, whole)) in enumerate(zip(bound, parts)):
         for part in lower:
             part.seconds = min(part.seconds, _seconds(split, op, part, values))
@@ -122,7 +135,7 @@ def _seconds(split: SplitGraph, op: BoundOperator, part: _Part, values: Values) 
            for value, rowmap in zip(op.local.operator.inputs, op.local.maps)]
     if op.overwrites:
         cut[0] = cut[0].clone()
-    now = clock()
+    now = clock(split.device)
     start = now()
     part.kernel(cut)
     return now() - start
@@ -145,7 +158,7 @@ def value_encodings(split: SplitGraph, inputs: Sequence[torch.Tensor],
     def look(new: Iterable[int | None]) -> None:
         for v in new:
             if v is not None and v not in split.folded:
-                found[v] = measure_encodings(values[v])
+                found[v] = measure_encodings(split.device.give(values[v]))
 
     look(split.graph.inputs)
     for op in bind_whole(split):

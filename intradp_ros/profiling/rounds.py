@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 import time
 from typing import Any
 
 import torch
 
+from intradp_ros.operators.device import Device
 from intradp_ros.operators.in_place import in_place, overwritable
 from intradp_ros.operators.local_operator import Kernel, LocalOperator, SplitGraph
 from intradp_ros.operators.region import Region
@@ -51,13 +53,21 @@ class BoundOperator:
             values.pop(v, None)
 
 
-def clock() -> Callable[[], float]:
+def clock(device: Device) -> Callable[[], float]:
     """
-    Return the clock to time kernels with, in seconds.
+    Return the clock to time kernels of a device with, in seconds.
 
-    With one thread it stands still while another process has the processor.
+    With one thread it stands still while another process has the processor;
+    an accelerator is waited for.
     """
+    if device.runs_ahead:
+        return partial(_when_done, device)
     return time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+
+
+def _when_done(device: Device) -> float:
+    device.finish()
+    return time.perf_counter()
 
 
 def bind(split: SplitGraph, op: LocalOperator, region: Region, overwrites: bool) -> Kernel:
@@ -90,6 +100,20 @@ def _partly(split: SplitGraph, op: LocalOperator) -> Iterator[tuple[int, int, Re
             yield k, dim, need
 
 
+def run_through(split: SplitGraph, bound: Sequence[BoundOperator],
+                inputs: Sequence[torch.Tensor]) -> float:
+    """Run all operators without waiting for any in between; return the seconds of all."""
+    values, now = _given(split, inputs), clock(split.device)
+    start = now()
+    for op in bound:
+        op.finish(op.kernel(op.inputs(values)), values)
+    return now() - start
+
+
+def _given(split: SplitGraph, inputs: Sequence[torch.Tensor]) -> Values:
+    return dict(zip(split.graph.inputs, map(split.device.take, inputs)))
+
+
 def run_timed(split: SplitGraph, bound: Sequence[BoundOperator], inputs: Sequence[torch.Tensor],
               seconds: list[float]) -> Values:
     """
@@ -98,7 +122,7 @@ def run_timed(split: SplitGraph, bound: Sequence[BoundOperator], inputs: Sequenc
     `seconds` keeps the shortest time of each operator: their sum is what the
     graph takes when nothing interrupts it.
     """
-    values, now = dict(zip(split.graph.inputs, inputs)), clock()
+    values, now = _given(split, inputs), clock(split.device)
     for number, op in enumerate(bound):
         tensors = op.inputs(values)
         start = now()

@@ -81,6 +81,7 @@ MODEL = ['example_models:dense', '--input', SHAPE]
     (['inspect', *MODEL, '--axis', '7'], 'split axis 7'),
     (['inspect', *MODEL, '--dtype', 'float23'], "'float23' is no dtype"),
     (['inspect', *MODEL, '--threads', '0'], '--threads must be 1 or more'),
+    (['inspect', *MODEL, '--device', 'gpu'], "--device: no device 'gpu' to compute on ("),
     (['verify', *MODEL, '--parts', '1'], '--parts must be 2 or more'),
     (['profile', *MODEL, '-o', '/dev/full'], '/dev/full'),
     (['plan', *MODEL, '--robot-profile', 'no.json'], 'no.json: No such file'),

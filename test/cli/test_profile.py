@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 
+from imagined_accelerator import NAME
 import pytest
 
 from intradp_ros.cli.profiles import slowed
@@ -28,6 +29,14 @@ def test_a_repeat_is_not_measured_again_unless_asked_for(intradp):
     first = intradp(*MODEL, '--json').json
     assert intradp(*MODEL, '--json').json == first
     assert intradp(*MODEL, '--json', '--fresh').json != first
+
+
+def test_an_accelerator_has_a_profile_of_its_own(intradp):
+    own = intradp(*MODEL, '--json').json
+    there = intradp(*MODEL, '--device', NAME, '--json').json
+    assert there['device'] == f'an imagined accelerator ({NAME}), {own["device"]}'
+    assert there['digest'] == own['digest'] and there['timings'] != own['timings']
+    assert intradp(*MODEL, '--json').json == own
 
 
 def test_the_table_shows_the_heaviest_operators(intradp):

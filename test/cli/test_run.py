@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import cv2
+from imagined_accelerator import NAME
 import numpy as np
 
 PNG = b'\x89PNG'
@@ -23,6 +24,13 @@ def test_all_modes_give_the_unsplit_result(intradp, tmp_path):
         assert figures['frames'] == 3 and figures['max_rel_diff'] <= 1e-4
         assert 0 < figures['median_ms'] <= figures['p95_ms']
     assert (tmp_path / 'timeline.png').read_bytes().startswith(PNG)
+
+
+def test_both_sides_on_an_accelerator(intradp):
+    result = intradp('run', 'example_models:dense', '--input', '1x3x96x64', '--mbps', 200,
+                     '--frames', 2, '--device', NAME, '--json')
+    assert result.status == 0 and result.json['exact']
+    assert result.json['modes']['offload']['bytes_up'] > 0
 
 
 def test_local_sends_nothing_and_offload_the_input(intradp):

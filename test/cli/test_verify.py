@@ -4,6 +4,7 @@
 """`intradp verify`: what is exact passes, what is not fails, what proves nothing is mended."""
 from __future__ import annotations
 
+from imagined_accelerator import kernels, NAME
 import pytest
 import torch
 
@@ -24,6 +25,14 @@ def test_an_exact_model_passes_in_both_precisions(intradp, model):
     tried = {(t['precision'], t['parts'], t['seed']) for t in data['trials']}
     assert tried == {('own', 1, 0)} | {(precision, parts, seed) for precision in ('double', 'own')
                                        for parts in (2, 3, 7) for seed in (0, 1)}
+
+
+def test_an_accelerator_is_held_against_the_processor(intradp):
+    kernels.clear()
+    result = intradp('verify', 'example_models:dense', '--input', SHAPE, '--seeds', 1, '--device',
+                     NAME, '--json')
+    assert result.status == 0 and result.json['exact'] and kernels
+    assert set(result.json['worst']) == {'double', 'own'}
 
 
 def test_a_model_that_makes_rounding_visible_fails(intradp):

@@ -4,10 +4,12 @@
 """Networks on two sides: capture, split, any partition, both programs, the unsplit result."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 import random
 import threading
 
+from imagined_accelerator import ACCELERATORS
 import networks
 import pytest
 import reshaping_networks
@@ -21,7 +23,9 @@ from intradp_ros.execution.timeline import Recorder
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.interpreter import run_graph
 from intradp_ros.graph.operator_graph import OperatorGraph
+from intradp_ros.operators.accelerator import Accelerator, split_for
 from intradp_ros.operators.calibrate import calibrate
+from intradp_ros.operators.device import HOST
 from intradp_ros.operators.local_operator import SplitGraph
 from intradp_ros.operators.split_graph import split_graph
 from intradp_ros.planning.lowering import lower
@@ -57,7 +61,23 @@ def test_any_partition_of_a_network_is_exact(name: str, axis: int, seed: int) ->
     split = split_graph(graph, axis)
     x = torch.rand(NETWORKS[name][1], dtype=torch.float64)
     partition = random_partition(len(split.operators), random.Random(seed))
-    got = run_both(split, lower(split, partition), x)
+    got = run_both({ROBOT: split, SERVER: split}, lower(split, partition), x)
+    for value, expected in zip(graph.output_values, run_graph(graph, [x])):
+        torch.testing.assert_close(got[value], expected, rtol=0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize('seed', range(2))
+@pytest.mark.parametrize('there', [(SERVER,), (ROBOT, SERVER)], ids=' and '.join)
+@pytest.mark.parametrize('device', ACCELERATORS)
+@pytest.mark.parametrize('name', NETWORKS)
+def test_sides_with_an_accelerator_are_exact(
+        name: str, device: str, there: tuple[str, ...], seed: int) -> None:
+    graph = graph_of(name)
+    accelerator = Accelerator(device)
+    splits = {side: split_for(graph, 2, accelerator if side in there else HOST) for side in OTHER}
+    x = torch.rand(NETWORKS[name][1], dtype=torch.float64)
+    partition = random_partition(len(splits[ROBOT].operators), random.Random(seed))
+    got = run_both(splits, lower(splits[ROBOT], partition), x)
     for value, expected in zip(graph.output_values, run_graph(graph, [x])):
         torch.testing.assert_close(got[value], expected, rtol=0.0, atol=1e-9)
 
@@ -70,14 +90,15 @@ def random_partition(operators: int, source: random.Random) -> Partition:
         for stop in sorted(stops)))
 
 
-def run_both(
-        split: SplitGraph, schedule: Schedule, x: torch.Tensor) -> dict[int, torch.Tensor]:
+def run_both(splits: Mapping[str, SplitGraph], schedule: Schedule, x: torch.Tensor,
+             ) -> dict[int, torch.Tensor]:
     """Run both programs, each in its thread; return what the robot delivers."""
     boxes = {
         side: Mailbox(lambda waited: 'stuck' if waited > 60 else None) for side in OTHER}
     results: dict[str, dict[int, torch.Tensor]] = {}
 
     def run(side: str) -> None:
+        split = splits[side]
         program = compile_program(
             split, schedule, side, split.graph.parameters, delivers=side == ROBOT)
         execution = Execution(program, Recorder(side), boxes[side], boxes[OTHER[side]].deliver)

@@ -11,6 +11,7 @@ import threading
 import time
 from typing import Any
 
+from imagined_accelerator import NAME
 from node_processes import DENSE, Observer, picture, relative_difference, unsplit
 import pytest
 import rclpy
@@ -46,6 +47,8 @@ BAD = [
     (InferenceNode, {'model': DENSE, 'predictor': 'oracle'}, 'one of last, ewma, cautious'),
     (InferenceNode, {'model': DENSE, 'mode': 'magic'}, 'one of shared, local, offload, cut'),
     (InferenceNode, {'model': DENSE, 'server': 'not a name'}, 'not a name'),
+    (InferenceNode, {'model': DENSE, 'device': 'cuda:77'}, "no device 'cuda:77'"),
+    (OffloadNode, {'models': [DENSE], 'device': 'gpu'}, "no device 'gpu' .* or take 'cpu'"),
     (OffloadNode, {'models': ['']}, 'models is empty'),
     (OffloadNode, {'models': [DENSE, 'small_models:nothing 1x3x8x8']}, "no attribute 'nothing'"),
     (PlannerNode, {'grid.low_mbps': 50.0, 'grid.high_mbps': 5.0}, 'grid.low_mbps'),
@@ -122,11 +125,14 @@ def test_parameters_explain_themselves(context: rclpy.Context, kind: type[Manage
                 assert descriptor.integer_range or descriptor.floating_point_range
 
 
-@pytest.mark.parametrize('kind', GOOD)
-def test_all_transitions_twice(context: rclpy.Context, kind: type[ManagedNode]) -> None:
+@pytest.mark.parametrize(('kind', 'device'), [
+    *((kind, {}) for kind in GOOD),
+    (InferenceNode, {'device': NAME}), (OffloadNode, {'device': NAME})])
+def test_all_transitions_twice(context: rclpy.Context, kind: type[ManagedNode],
+                               device: dict[str, str]) -> None:
     """Cleaning up leaves no thread and no topic, and the node can begin anew."""
     before = threads()
-    with made(kind, context, **GOOD[kind]) as node:
+    with made(kind, context, **GOOD[kind], **device) as node:
         publishers, subscriptions = len(list(node.publishers)), len(list(node.subscriptions))
         for _ in range(2):
             assert node.trigger_configure() == SUCCESS

@@ -4,7 +4,7 @@
 """The three lines on an existing program, with an offload node in another process."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 import subprocess
 import sys
@@ -12,6 +12,7 @@ import threading
 import time
 import warnings
 
+from imagined_accelerator import NAME
 from node_processes import Nodes, nodes, own_domain, TIMEOUT
 import pytest
 from sharing import assert_equal, ENDLESS
@@ -83,7 +84,21 @@ def test_three_lines_with_a_server(running: Nodes, model: torch.nn.Module) -> No
     assert model(source(1)).requires_grad
 
 
-def shared_outputs(idp: IntraDP, model: torch.nn.Module) -> dict[int, torch.Tensor]:
+def test_a_model_on_an_accelerator(running: Nodes, model: torch.nn.Module) -> None:
+    """It is shared from there, and results are where the model's own would be."""
+    own, idp = small_models.unet(), IntraDP(server='offload', patience=ENDLESS)
+    idp.start_client(model=model.to(NAME))
+    assert model(source(0).to(NAME)).device.type == NAME
+    assert idp.wait_ready(TIMEOUT)
+    outputs = shared_outputs(idp, lambda x: model(x.to(NAME)))
+    idp.stop()
+    for seed, output in outputs.items():
+        assert output.device.type == NAME
+        assert_equal(output.cpu(), own(source(seed)).detach())
+
+
+def shared_outputs(idp: IntraDP, model: Callable[[torch.Tensor], torch.Tensor],
+                   ) -> dict[int, torch.Tensor]:
     """Call the model until four calls were shared."""
     outputs: dict[int, torch.Tensor] = {}
     shared, end = 0, time.monotonic() + TIMEOUT

@@ -110,7 +110,6 @@ def split_from_columns(site: Site) -> Split | None:
     blocks = _Blocks.of(site, rows, width)
     row_map = _columns_over(blocks, rows)
     beside = per_dim(site.call.argument('padding'), 2)[1]
-    nothing = site.no_rows(operand, dim).new_zeros(())
 
     def bind(region: Region, parameters: Parameters) -> Kernel:
         handed = row_map(region)
@@ -118,6 +117,7 @@ def split_from_columns(site: Site) -> Split | None:
             return site.call.compile(parameters)
         shape = [*site.output_shape[:2], region.rows, width]
         if not handed:
+            nothing = site.no_rows(operand, dim).new_zeros(())
             return lambda x: nothing.expand(shape).contiguous()
         span = blocks.window.span(blocks.rows(handed))
         kernel = site.call.replace(

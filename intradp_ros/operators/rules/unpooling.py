@@ -80,10 +80,10 @@ def _spread(site: Site, indices: ValueRef, spatial: int, axis: int) -> Spread | 
 def _nothing(site: Site, dim: int, region: Region) -> Kernel:
     """Return a kernel for rows that no input row reaches."""
     shape = [*site.output_shape[:dim], region.rows, *site.output_shape[dim + 1:]]
-    dtype = site.graph.values[site.operator.inputs[0]].dtype
+    nothing = torch.zeros((), dtype=site.graph.values[site.operator.inputs[0]].dtype)
 
     def zeros(inputs: Sequence[torch.Tensor]) -> torch.Tensor:
-        return torch.zeros(shape, dtype=dtype)
+        return nothing.new_zeros(shape)
 
     return zeros
 

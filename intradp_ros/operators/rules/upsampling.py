@@ -27,6 +27,9 @@ class _Taps:
     rows: torch.Tensor
     weights: torch.Tensor
 
+    def to(self, device: torch.device) -> _Taps:
+        return _Taps(self.rows.to(device), self.weights.to(device))
+
     @property
     def row_map(self) -> RowMap:
         return RowMap(self.rows.min(dim=1).values.numpy(), self.rows.max(dim=1).values.numpy() + 1)
@@ -131,6 +134,7 @@ def _run_probe(resize: Resize, numbers: torch.Tensor, output_rows: int) -> torch
 
 def _combined(kernel: Kernel, taps: _Taps, dim: int, trailing: int) -> Kernel:
     """Combine rows by their weights, then call `kernel` on them for the other dimensions."""
+    taps = taps.to(torch.get_default_device())
     if taps.rows.shape[1] == 1:
         only = taps.rows[:, 0].contiguous()
         return lambda x: kernel((x[0].index_select(dim, only),))

@@ -1,0 +1,125 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Sessions whose sides compute on an accelerator."""
+from __future__ import annotations
+
+import imagined_accelerator
+from imagined_accelerator import ACCELERATORS, NAME
+import pytest
+from sharing import assert_equal, ENDLESS, FixedRate, hand_made_book, SHORT, TIMEOUT
+from small_models import seeded, UNet
+import torch
+
+from intradp_ros.execution.memory import memory_pair
+from intradp_ros.execution.model import share_module, SharedModel
+from intradp_ros.execution.pair import Pair
+from intradp_ros.execution.patience import PatiencePolicy
+from intradp_ros.execution.programs import ProgramShelf
+from intradp_ros.execution.robot import RobotClient
+from intradp_ros.execution.server import OffloadServer
+from intradp_ros.operators.accelerator import open_device
+from intradp_ros.operators.device import HOST
+from intradp_ros.operators.variants import CHANNELS_LAST, SEPARABLE
+from intradp_ros.planning.baselines import LOCAL
+from intradp_ros.planning.schedule import SERVER
+from intradp_ros.profiling.measure import measure_profile
+from intradp_ros.profiling.profile import Profile
+
+SOURCE = torch.randn(1, 3, 32, 48, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture(scope='module')
+def model() -> SharedModel:
+    return share_module(seeded(UNet, 32, 48), (SOURCE,))
+
+
+@pytest.fixture(scope='module')
+def wanted() -> torch.Tensor:
+    with torch.no_grad():
+        return seeded(UNet, 32, 48)(SOURCE)
+
+
+def connected(robot: SharedModel, server: SharedModel, patience: PatiencePolicy) -> Pair:
+    """Return a pair of sides that have the same model on devices of their own."""
+    near, far = memory_pair()
+    pair = Pair(RobotClient(robot, near, FixedRate(100.0), lambda text: None, patience=patience),
+                OffloadServer(far, {server.digest: server}, lambda text: None), near, far)
+    pair.robot.use_book(hand_made_book(robot))
+    assert pair.robot.connection.wait_ready(TIMEOUT)
+    return pair
+
+
+@pytest.mark.parametrize('device', ACCELERATORS)
+@pytest.mark.parametrize('robot_too', [False, True])
+def test_inferences_are_exact(model: SharedModel, wanted: torch.Tensor, device: str,
+                              robot_too: bool) -> None:
+    """Results are in the host's memory, wherever they were computed."""
+    there = model.on(open_device(device))
+    assert there.digest == model.digest
+    with connected(there if robot_too else model, there, ENDLESS) as pair:
+        for strategy in ('loss', 'offload', 'cut', LOCAL):
+            outcome = pair.robot.infer((SOURCE,), strategy=strategy)
+            assert outcome.stats.shared == (strategy != LOCAL)
+            assert outcome.outputs.device.type == 'cpu'
+            assert_equal(outcome.outputs, wanted)
+
+
+@pytest.mark.parametrize('device', ACCELERATORS)
+def test_a_robot_finishes_alone_on_its_accelerator(
+        model: SharedModel, wanted: torch.Tensor, device: str) -> None:
+    """From rows that it computed there, and from what came, which is in the host's memory."""
+    there = model.on(open_device(device))
+    with connected(there, model, SHORT) as pair:
+        assert pair.robot.infer((SOURCE,)).stats.shared
+        pair.robot_channel.cut()
+        outcome = pair.robot.infer((SOURCE,))
+        assert outcome.stats.recovered
+        assert_equal(outcome.outputs, wanted)
+
+
+def test_kernels_run_ahead(model: SharedModel) -> None:
+    """The host waits for the device only where it waits for rows, and for what it sends."""
+    there = model.on(open_device(NAME))
+    with connected(there, model, ENDLESS) as pair:
+        for strategy, waits in ((LOCAL, 0), ('offload', 1)):
+            imagined_accelerator.waits.clear()
+            pair.robot.infer((SOURCE,), strategy=strategy)
+            assert len(imagined_accelerator.waits) == waits
+
+
+@pytest.mark.parametrize('device', ACCELERATORS)
+def test_a_profile_is_of_the_device(model: SharedModel, device: str) -> None:
+    """It names it, has none of the processor's kernels, and tunes that device's model."""
+    there = model.on(open_device(device))
+    profile = measure_profile(there.split, (SOURCE,), budget=0.0)
+    assert profile.device.startswith(there.split.device.hardware)
+    assert profile.digest == model.digest
+    assert set(profile.tuning.variants.values()) <= {CHANNELS_LAST, SEPARABLE}
+    assert 0 < profile.whole_seconds <= sum(t.seconds[-1] for t in profile.timings) * 3
+    again = Profile.from_json(profile.to_json())
+    with connected(there.tuned(again.tuning), there, ENDLESS) as pair:
+        assert pair.robot.infer((SOURCE,)).stats.shared
+
+
+def test_a_model_stays_where_it_is(model: SharedModel) -> None:
+    """With another axis too; and there and back again."""
+    there = model.on(open_device(NAME))
+    assert there.on(open_device(NAME)) is there and model.on(HOST) is model
+    other = there.with_axis(3)
+    assert other.split.axis == 3 and other.split.device is there.split.device
+    assert {t.device.type for t in other.parameters.values()} == {NAME}
+    back = there.on(HOST)
+    assert {t.device.type for t in back.parameters.values()} == {'cpu'}
+
+
+def test_programs_have_run_before_they_are_needed(model: SharedModel) -> None:
+    """Without sending anything; those that are compiled again have."""
+    there = model.on(open_device(NAME))
+    shelf, book = ProgramShelf(there, SERVER), hand_made_book(model)
+    imagined_accelerator.kernels.clear()
+    shelf.prepare(book)
+    first = len(imagined_accelerator.kernels)
+    assert first > len(model.split.operators)
+    shelf.prepare(book)
+    assert len(imagined_accelerator.kernels) == first
