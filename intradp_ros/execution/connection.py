@@ -27,6 +27,7 @@ from intradp_ros.wire.codecs.registry import available
 from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Control, ControlKind, MalformedFrameError
 from intradp_ros.wire.quoting import quoted
+from intradp_ros.wire.texts import packed
 
 Log = Callable[[str], None]
 HEARTBEAT = 0.1   # seconds between pings
@@ -298,7 +299,7 @@ class Connection:
         elif self._wants_book and self.editions.newest:
             used = self.editions.used.epoch if self.editions.used else 0
             self._send(ControlKind.BOOK, {
-                'book': self.editions.newest.book.to_json(), 'used': used})
+                'book': packed(self.editions.newest.book.to_json()), 'used': used})
 
     def _probe_if_stale(self, now: float) -> None:
         """Send a few chunks that carry nothing, so that the link's rate stays known."""

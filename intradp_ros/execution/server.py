@@ -39,6 +39,7 @@ from intradp_ros.wire.chunking import check_chunk, ExpectedTransfer, Reassembler
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError
 from intradp_ros.wire.quoting import quoted
 from intradp_ros.wire.rejections import Rejections
+from intradp_ros.wire.texts import unpacked
 
 Log = Callable[[str], None]
 Work = queue.SimpleQueue[Callable[[], None] | None]
@@ -321,7 +322,7 @@ class ServerSession:
         kept = tuple(e for e in self._editions
                      if e.epoch == frame.body.get('used') and e.epoch != frame.epoch)
         try:
-            book = ScheduleBook.from_json(frame.body['book'])
+            book = ScheduleBook.from_json(unpacked(frame.body['book']))
             wanted = (self.model.digest, self.model.split.axis)
             if (book.digest, book.axis) != wanted:
                 raise ValueError(f'the book is for model {book.digest} split along axis '

@@ -58,6 +58,7 @@ from intradp_ros.profiling.cache import example_key
 from intradp_ros.profiling.device import prepare_process, settle_process
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.wire.frames import Stamp
+from intradp_ros.wire.texts import unpacked
 
 MODES = {'shared': LOSS, 'local': LOCAL, 'offload': OFFLOAD, 'cut': CUT}
 MODE = Parameter('mode', 'shared', 'How inferences run; may be changed at any time.',
@@ -199,7 +200,7 @@ class InferenceNode(ManagedNode):
         assert self.client is not None
         if message.digest != self.client.model.digest:
             return  # a book for another robot's model
-        book = ScheduleBook.from_json(message.book)
+        book = ScheduleBook.from_json(unpacked(message.book))
         self.client.use_book(book)
         tell_difference(self.client.model, book, self._example, self.get_logger().warning)
 

@@ -48,6 +48,7 @@ from intradp_ros.operators.device import HOST
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.wire.codecs.names import LOSSY
+from intradp_ros.wire.texts import unpacked
 
 
 class IntraDP:
@@ -264,7 +265,7 @@ class _ServerWatch:
         if message.role != 'server' or message.digest != self.profile.digest:
             return
         check_profile(message)
-        self.server_profile = message.profile
+        self.server_profile = unpacked(message.profile)
         self._plan_at = time.monotonic() + (DELAY_PATIENCE if self.delay is None else 0.0)
 
     def drifted(self, profile: Profile) -> None:

@@ -21,6 +21,7 @@ from intradp_ros.nodes.lossy import allowed, LOSSY_PARAMETER
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.profiles import BOOK_TOPIC, check_profile, PROFILE_TOPIC
 from intradp_ros.nodes.receiving import Receiver
+from intradp_ros.wire.texts import packed, unpacked
 
 #: Profiles that are kept; further ones displace the oldest.
 MAX_PROFILES = 64
@@ -108,10 +109,11 @@ class PlannerNode(ManagedNode):
         s = self._settings
         delay = s['link.delay_ms'] / 1e3 if s['link.delay_ms'] >= 0 else robot.delay
         request = PlanRequest(
-            robot.graph, robot.profile, server.profile, s['grid.low_mbps'], s['grid.high_mbps'],
-            s['grid.points'], delay, s['link.overhead_ms'] / 1e3,
-            s['seed'], allowed(s), s['link.shared_air'], s['objective'], s['deadline_ms'] / 1e3,
-            s['ms_per_joule'] / 1e3, down_ratio=s['link.down_ratio'])
+            unpacked(robot.graph), unpacked(robot.profile), unpacked(server.profile),
+            s['grid.low_mbps'], s['grid.high_mbps'], s['grid.points'], delay,
+            s['link.overhead_ms'] / 1e3, s['seed'], allowed(s), s['link.shared_air'],
+            s['objective'], s['deadline_ms'] / 1e3, s['ms_per_joule'] / 1e3,
+            down_ratio=s['link.down_ratio'])
         folder = Path(s['book_folder']) if s['book_folder'] else None
         if robot.digest in self._running:
             self._running.pop(robot.digest).cancel()
@@ -134,7 +136,8 @@ class PlannerNode(ManagedNode):
     def _publish(self, digest: str, text: str) -> None:
         self._epoch += 1
         self._planned.add(digest)
-        self._books.publish(ScheduleBookMessage(epoch=self._epoch, digest=digest, book=text))
+        self._books.publish(ScheduleBookMessage(
+            epoch=self._epoch, digest=digest, book=packed(text)))
         self.info(f'published book {self._epoch} for model {digest[:12]}')
 
     def _diagnose(self) -> None:

@@ -21,6 +21,7 @@ from intradp_ros.profiling.cache import cached_profile
 from intradp_ros.profiling.device import release_memory
 from intradp_ros.profiling.measure import measure_profile
 from intradp_ros.profiling.profile import Profile
+from intradp_ros.wire.texts import packed, unpacked
 
 PROFILE_TOPIC = 'operator_profiles'
 BOOK_TOPIC = 'schedule_book'
@@ -68,12 +69,12 @@ def check_profile(message: OperatorProfile) -> None:
     """
     if message.role not in ('robot', 'server'):
         raise ValueError(f'a profile of role {message.role!r}')
-    profile = Profile.from_json(message.profile)
+    profile = Profile.from_json(unpacked(message.profile))
     if profile.digest != message.digest:
         raise ValueError(f'a profile for model {profile.digest} in a message for {message.digest}')
     if not 0 <= message.delay < math.inf:
         raise ValueError(f'a delay of {message.delay} s')
-    operators = len(split_graph(graph_from_json(message.graph), profile.axis).operators)
+    operators = len(split_graph(graph_from_json(unpacked(message.graph)), profile.axis).operators)
     if operators != len(profile.timings):
         raise ValueError(f'{len(profile.timings)} timings for {operators} operators')
 
@@ -101,7 +102,7 @@ class ProfilePublisher:
         """Publish what operators take by now."""
         self._log(f'operators take {profile.whole_seconds * 1e3:.1f} ms in all by now; '
                   'telling the planner')
-        self._publish(profile=profile.to_json())
+        self._publish(profile=packed(profile.to_json()))
 
     def delayed(self, seconds: float) -> None:
         """Publish what the link's delay is by now."""
@@ -122,4 +123,5 @@ class ProfilePublisher:
 def profile_message(role: str, model: SharedModel, profile: Profile) -> OperatorProfile:
     """Return a profile as message, with the graph that the planner needs."""
     return OperatorProfile(role=role, digest=model.digest, device=profile.device,
-                           graph=graph_to_json(model.split.captured), profile=profile.to_json())
+                           graph=packed(graph_to_json(model.split.captured)),
+                           profile=packed(profile.to_json()))

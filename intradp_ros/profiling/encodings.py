@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from intradp_ros.profiling.profile import CHUNK_BYTES, EncodingTiming
+from intradp_ros.profiling.profile import CHUNK_BYTES, EncodingTiming, significant
 from intradp_ros.wire.codecs.codec import Codec
 from intradp_ros.wire.codecs.names import BITS
 from intradp_ros.wire.codecs.patterns import Bytes
@@ -68,7 +68,8 @@ def _timing(codec: Codec, samples: list[Bytes], dtype: torch.dtype) -> EncodingT
     decode, _ = _fastest(lambda: [codec.decode(memoryview(data), raw.size, dtype)
                                   for raw, data in pairs])
     sent = total - sum(raw.size - len(data) for raw, data in pairs)
-    return EncodingTiming(sent / total, encode / total, decode / total)
+    return EncodingTiming(significant(sent / total), significant(encode / total),
+                          significant(decode / total))
 
 
 def _fastest(function: Callable[[], Result]) -> tuple[float, Result]:

@@ -18,7 +18,7 @@ from intradp_ros.operators.region import Region
 from intradp_ros.operators.tuning import tuned
 from intradp_ros.profiling.device import device_name
 from intradp_ros.profiling.encodings import measure_encodings
-from intradp_ros.profiling.profile import EncodingTiming, OperatorTiming, Profile
+from intradp_ros.profiling.profile import EncodingTiming, OperatorTiming, Profile, significant
 from intradp_ros.profiling.rounds import (
     bind,
     bind_whole,
@@ -74,7 +74,8 @@ def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
         parts, whole = _measure(lean, inputs, budget, progress or _silent)
         encodings = value_encodings(split, inputs)
     timings = tuple(OperatorTiming(tuple(p.region.rows for p in of_one),
-                                   tuple(p.seconds for p in of_one)) for of_one in parts)
+                                   tuple(significant(p.seconds) for p in of_one))
+                    for of_one in parts)
     total = sum(timing.seconds[-1] for timing in timings)
     scale = whole / total if total > 0 else 1.0
     if not split.device.runs_ahead and not CREDIBLE[0] <= scale <= CREDIBLE[1]:

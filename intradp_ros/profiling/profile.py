@@ -26,6 +26,11 @@ FORMAT = 3
 LONGEST = 1e6
 
 
+def significant(measured: float) -> float:
+    """Return a measurement without the digits that say nothing: profiles cross the link."""
+    return float(f'{measured:.4g}')
+
+
 @dataclass(frozen=True, slots=True)
 class PowerStates:
     """

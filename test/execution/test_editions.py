@@ -20,6 +20,7 @@ from intradp_ros.execution.pair import Pair
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.planning.partition import Partition, Stage
 from intradp_ros.wire.frames import Control, ControlKind, Frame
+from intradp_ros.wire.texts import packed
 
 SOURCE = torch.randn(1, 3, 32, 48, generator=torch.Generator().manual_seed(1))
 
@@ -126,7 +127,7 @@ def test_a_refused_book_leaves_the_former_in_use(
     detained = Detained(pair, ControlKind.BOOK)
     pair.robot.use_book(another_book(model))
     assert until(lambda: bool(detained.frames))
-    detained.let_go(book='{}')
+    detained.let_go(book=packed('{}'))
     assert until(lambda: 'bad book' in connection.refusal)
     assert connection.state is State.READY
     assert_shared(pair, wanted)

@@ -33,6 +33,7 @@ from intradp_ros.execution.server import MAX_SESSIONS, OffloadServer
 from intradp_ros.planning.baselines import LOCAL, LOSS, OFFLOAD
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.wire.frames import Chunk, Control, ControlKind
+from intradp_ros.wire.texts import packed
 
 SOURCE = torch.randn(1, 3, 32, 48, generator=torch.Generator().manual_seed(1))
 HUGE = 2**63
@@ -107,7 +108,7 @@ def test_encodings_are_those_of_both_sides(
 
 
 @pytest.mark.parametrize(('changes', 'reason'), [
-    ({'protocol': 1}, 'protocol 1, this server 2'),
+    ({'protocol': 2}, 'protocol 2, this server 3'),
     ({'protocol': None}, 'protocol None'),
     ({'digest': 'abc'}, 'abc'),
     ({'digest': ['a', {}]}, 'model'),
@@ -144,7 +145,9 @@ def test_a_session_along_another_axis(stranger: Stranger, model: SharedModel) ->
 
 
 @pytest.mark.parametrize('book', [
-    None, 5, '', '[]', '{}', '[' * 100_000, '{"format": "intradp-schedule-book/2"}',
+    None, 5, '', '{}', 'é', packed('{}')[:-4], packed('{}') + packed('{}'),
+    lambda good: '', lambda good: '[]', lambda good: '{}', lambda good: '[' * 100_000,
+    lambda good: ' ' * 2**24 + good, lambda good: '{"format": "intradp-schedule-book/2"}',
     lambda good: good.replace('"share": 0.5', '"share": 1e999'),
     lambda good: good.replace('"stop": ', '"stop": 1e999, "was": '),
     lambda good: good.replace('"robot_bands": 2', '"robot_bands": 100000000'),
@@ -156,13 +159,14 @@ def test_a_session_along_another_axis(stranger: Stranger, model: SharedModel) ->
 def test_bad_books_are_refused(stranger: Stranger, model: SharedModel, book: Any) -> None:
     """Each is counted once, and a good book is taken after it."""
     good = hand_made_book(model).to_json()
-    bad = book(good) if callable(book) else book
-    assert bad != good
+    bad = packed(book(good)) if callable(book) else book
+    assert bad != packed(good)
     stranger.ask(hello(model))
     answer = stranger.ask(Control(ControlKind.BOOK, 5, 1, body={'book': bad}))
     assert answer.kind is ControlKind.REFUSE and 'bad book' in answer.body['reason']
     assert stranger.server.rejections.by_cause() == {'book': 1}
-    answer = stranger.ask(Control(ControlKind.BOOK, 5, 2, body={'book': good}))
+    answer = stranger.ask(Control(
+        ControlKind.BOOK, 5, 2, body={'book': packed(good)}))
     assert (answer.kind, answer.epoch) == (ControlKind.BOOK_READY, 2)
 
 

@@ -12,6 +12,7 @@ from node_processes import DENSE, LATCHED, nodes, Observer, own_domain, picture
 import pytest
 
 from intradp_ros.msg import OperatorProfile
+from intradp_ros.wire.texts import unpacked
 
 FASTER = 8.0
 
@@ -29,7 +30,7 @@ def test_a_slow_robot_publishes_its_profile_anew(observer: Observer, tmp_path: P
 
     def take(message: OperatorProfile) -> None:
         with observer.changed:
-            profiles.append(json.loads(message.profile))
+            profiles.append(json.loads(unpacked(message.profile)))
             observer.changed.notify_all()
 
     observer.node.create_subscription(OperatorProfile, 'operator_profiles', take, LATCHED)

@@ -1,0 +1,42 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Long JSON texts that cross the link beside inferences: graphs, profiles, schedule books.
+
+A book of 130 kB takes 9 kB in this form: it must not hold up the rows of the
+inferences that go on meanwhile.
+"""
+from __future__ import annotations
+
+import base64
+import zlib
+
+LONGEST_TEXT = 1 << 24  # bytes
+
+
+def packed(text: str) -> str:
+    """Return a text compressed by zlib, in base64."""
+    return base64.b64encode(zlib.compress(text.encode())).decode()
+
+
+def unpacked(data: str) -> str:
+    """
+    Return the text that was packed.
+
+    Raises
+    ------
+    ValueError
+        If `data` is nothing that `packed` returns, or of more than
+        `LONGEST_TEXT`; no more than that is ever unpacked.
+
+    """
+    reader = zlib.decompressobj()
+    try:
+        text = reader.decompress(base64.b64decode(data, validate=True), LONGEST_TEXT)
+    except zlib.error as error:
+        raise ValueError(f'not compressed by zlib: {error}') from error
+    if not reader.eof or reader.unused_data:
+        raise ValueError(f'a compressed text that does not end where it should, or is longer than '
+                         f'{LONGEST_TEXT} bytes')
+    return text.decode()
