@@ -21,8 +21,9 @@ from intradp_ros.graph.operator_graph import (
     Value,
     ValueRef,
 )
-from intradp_ros.operators.accelerator import Accelerator, split_for
+from intradp_ros.operators.accelerator import Accelerator
 from intradp_ros.operators.local_operator import Kind, LocalOperator, SplitGraph
+from intradp_ros.operators.placement import split_for
 from intradp_ros.operators.region import Region
 from intradp_ros.operators.split_graph import split_graph
 from intradp_ros.operators.verify import run_part, verify

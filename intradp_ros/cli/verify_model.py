@@ -24,9 +24,9 @@ from intradp_ros.cli.subject import (
 )
 from intradp_ros.graph.double import double_inputs, in_double
 from intradp_ros.graph.interpreter import run_graph
-from intradp_ros.operators.accelerator import split_for
 from intradp_ros.operators.calibrate import calibrate, depends_on_input
 from intradp_ros.operators.local_operator import SplitGraph
+from intradp_ros.operators.placement import split_for
 from intradp_ros.operators.verify import output_error, OutputError, verify
 
 DESCRIPTION = f"""\

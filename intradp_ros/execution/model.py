@@ -13,9 +13,9 @@ import torch
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.serialise import digest
-from intradp_ros.operators.accelerator import split_for
 from intradp_ros.operators.device import Device
 from intradp_ros.operators.local_operator import Parameters, SplitGraph
+from intradp_ros.operators.placement import split_for
 from intradp_ros.operators.split_graph import split_graph
 from intradp_ros.operators.tuning import tuned, Tuning, UNTUNED
 

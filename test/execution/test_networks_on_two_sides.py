@@ -23,10 +23,11 @@ from intradp_ros.execution.timeline import Recorder
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.interpreter import run_graph
 from intradp_ros.graph.operator_graph import OperatorGraph
-from intradp_ros.operators.accelerator import Accelerator, split_for
+from intradp_ros.operators.accelerator import Accelerator
 from intradp_ros.operators.calibrate import calibrate
 from intradp_ros.operators.device import HOST
 from intradp_ros.operators.local_operator import SplitGraph
+from intradp_ros.operators.placement import split_for
 from intradp_ros.operators.split_graph import split_graph
 from intradp_ros.planning.lowering import lower
 from intradp_ros.planning.partition import Partition, Stage

@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from intradp_ros.graph.capture import capture
-from intradp_ros.operators.accelerator import Accelerator, DeviceError, open_device, split_for
+from intradp_ros.operators.accelerator import Accelerator, DeviceError, open_device
 from intradp_ros.operators.device import HOST
+from intradp_ros.operators.placement import split_for
 from intradp_ros.operators.verify import verify
 
 
@@ -61,6 +62,6 @@ def test_devices_by_name() -> None:
     """A missing one is told with what to do about it."""
     assert open_device('cpu') is HOST
     assert open_device(NAME).name == f'{NAME}:0'
-    for name in ('cuda:77', 'nonsense', ''):
+    for name in ('cuda:77', 'meta', 'nonsense', ''):
         with pytest.raises(DeviceError, match=f"no device '{name}' .*install a build of PyTorch"):
             open_device(name)
