@@ -163,6 +163,7 @@ def check_regions(
         for value, part, whole in zip(values, results, expected):
             dim = split.dims[value]
             rows = whole if dim is None else whole.narrow(dim, region.start, region.rows)
+            assert part.device.type == there.device.name.partition(':')[0]
             torch.testing.assert_close(there.device.give(part), rows, rtol=0.0, atol=tolerance,
                                        equal_nan=True)
 

@@ -27,7 +27,6 @@ from intradp_ros.wire.codecs.registry import available
 from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Control, ControlKind, MalformedFrameError
 from intradp_ros.wire.quoting import quoted
-from intradp_ros.wire.texts import packed
 
 Log = Callable[[str], None]
 HEARTBEAT = 0.1   # seconds between pings
@@ -169,11 +168,10 @@ class Connection:
         elif frame.kind is ControlKind.WELCOME and self.state in (State.ALONE, State.REFUSED):
             self._welcomed(frame.body)
         elif frame.kind is ControlKind.REFUSE:
-            self._refused(frame.epoch, quoted(frame.body.get('reason', '')))
-        elif frame.kind is ControlKind.BOOK_READY and self._wants_book and \
-                frame.epoch == self.epoch:
+            self._refused(frame)
+        elif frame.kind is ControlKind.BOOK_READY and self._greeted and \
+                self.editions.confirm(frame.epoch):
             self.refusal = ''
-            self.editions.agree(frame.epoch)
             self._enter(State.READY)
 
     def hear(self) -> None:
@@ -190,8 +188,8 @@ class Connection:
     @property
     def book(self) -> ScheduleBook | None:
         """The book in use, or one that shall be, if there is any."""
-        edition = self.editions.used or self.editions.newest
-        return edition.book if edition else None
+        books = self.editions.books
+        return books[-1] if books else None
 
     @property
     def agreement(self) -> Edition | None:
@@ -210,7 +208,7 @@ class Connection:
 
     def lost(self, reason: str) -> None:
         """Take note that the server failed; each time in a row it is left alone for longer."""
-        if self.state not in (State.READY, State.GREETED):
+        if not self._greeted:
             return
         now = time.monotonic()
         self._failures += 1
@@ -237,30 +235,29 @@ class Connection:
     def _welcomed(self, body: Mapping[str, Any]) -> None:
         self.refusal = ''
         self.encodings = common_encodings(body.get('encodings'))
-        kept = self.editions.agree(body.get('epoch'))
+        epochs = body.get('epochs')
+        kept = self.editions.resume(epochs if isinstance(epochs, list) else ())
         self._enter(State.READY if kept else State.GREETED)
-        if self._wants_book:
-            self._ask_soon()
+        self._ask_soon()
 
     @property
-    def _wants_book(self) -> bool:
-        """Whether the server is there but has not the newest book."""
-        return self.state is State.GREETED or \
-            self.state is State.READY and self.editions.pending
+    def _greeted(self) -> bool:
+        """Whether the server has agreed to the session."""
+        return self.state in (State.GREETED, State.READY)
 
     def _ask_soon(self) -> None:
         self._ask_at = float('-inf')
         self._wake.set()
 
-    def _refused(self, epoch: int, reason: str) -> None:
-        now = time.monotonic()
+    def _refused(self, frame: Control) -> None:
+        now, reason = time.monotonic(), quoted(frame.body.get('reason', ''))
         if reason != self.refusal and now - self._complained > 1.0:
             self.log(f'the server refuses: {reason}')
             self._complained = now
         self.refusal = reason
-        if not self._wants_book:
+        if not frame.body.get('book'):
             self._enter(State.REFUSED)
-        elif epoch == self.epoch:  # it is the book that is refused: rather wait for another
+        elif self._greeted and frame.epoch == self.epoch:  # rather wait for another one
             self._ask_at = now + LONGEST_PAUSE
 
     def _pong(self, frame: Control) -> None:
@@ -273,7 +270,7 @@ class Connection:
             self._may_return = False
             if self._silent:
                 self._ask_soon()
-        if not frame.body.get('known', False) and self.state in (State.READY, State.GREETED):
+        if not frame.body.get('known', False) and self._greeted:
             self.lost('the server was restarted')
 
     def _keep(self) -> None:
@@ -296,10 +293,10 @@ class Connection:
             self._send(ControlKind.HELLO, {
                 'protocol': PROTOCOL, 'version': __version__, 'digest': self.model.digest,
                 'axis': self.model.split.axis, 'encodings': sorted(available())}, self.newest)
-        elif self._wants_book and self.editions.newest:
-            used = self.editions.used.epoch if self.editions.used else 0
-            self._send(ControlKind.BOOK, {
-                'book': packed(self.editions.newest.book.to_json()), 'used': used})
+        elif self._greeted and (offer := self.editions.offer):
+            edition, used = offer
+            self.channel.send(Control(ControlKind.BOOK, self.session, edition.epoch, 0,
+                                      {'book': edition.text, 'used': used}))
 
     def _probe_if_stale(self, now: float) -> None:
         """Send a few chunks that carry nothing, so that the link's rate stays known."""

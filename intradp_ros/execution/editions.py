@@ -4,16 +4,26 @@
 """The schedule books of a session: the one in use, and the one that shall follow it."""
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Container
+from dataclasses import dataclass
+from functools import cached_property
+import threading
 
 from intradp_ros.planning.book import ScheduleBook
+from intradp_ros.wire.texts import packed
 
 
-class Edition(NamedTuple):
+@dataclass(frozen=True)
+class Edition:
     """A book with its epoch: the number under which a session's frames mean it."""
 
     epoch: int
     book: ScheduleBook
+
+    @cached_property
+    def text(self) -> str:
+        """The book as it crosses the link."""
+        return packed(self.book.to_json())
 
 
 class Editions:
@@ -21,32 +31,54 @@ class Editions:
     A robot's books: the one that both sides have, and the newest.
 
     The one in use stays until the server has the newest too, so that a new
-    book interrupts nothing.
+    book interrupts nothing.  May be used from any thread.
     """
 
     def __init__(self) -> None:
         self.used: Edition | None = None
         self.newest: Edition | None = None
+        self._lock = threading.Lock()
 
     @property
     def epoch(self) -> int:
         """Epoch of the newest book, 0 if there is none."""
-        return self.newest.epoch if self.newest else 0
+        newest = self.newest
+        return newest.epoch if newest else 0
 
     @property
-    def pending(self) -> bool:
-        """Whether the newest book is not in use yet."""
-        return self.newest is not self.used
+    def books(self) -> tuple[ScheduleBook, ...]:
+        """The newest book and the one in use; one or none if there are no two."""
+        with self._lock:
+            editions = dict.fromkeys(e for e in (self.newest, self.used) if e)
+        return tuple(edition.book for edition in editions)
+
+    @property
+    def offer(self) -> tuple[Edition, int] | None:
+        """The newest book with the epoch of the one in use (0: none); None if that is the one."""
+        with self._lock:
+            if self.newest is None or self.newest is self.used:
+                return None
+            return self.newest, self.used.epoch if self.used else 0
 
     def add(self, book: ScheduleBook) -> bool:
         """Take a book that shall be used; return False if it is the newest already."""
-        if self.newest and self.newest.book == book:
-            return False
-        self.newest = Edition(self.epoch + 1, book)
-        return True
+        with self._lock:
+            if self.newest and self.newest.book == book:
+                return False
+            self.newest = Edition(self.newest.epoch + 1 if self.newest else 1, book)
+            return True
 
-    def agree(self, epoch: object) -> bool:
-        """Use the book of an epoch, which the server has; return False if there is none here."""
-        self.used = next((edition for edition in (self.newest, self.used)
-                          if edition and edition.epoch == epoch), None)
-        return self.used is not None
+    def confirm(self, epoch: int) -> bool:
+        """Use the newest book if it is the one that the server now has; return whether it is."""
+        with self._lock:
+            if self.newest is None or self.newest.epoch != epoch:
+                return False
+            self.used = self.newest
+            return True
+
+    def resume(self, epochs: Container[object]) -> bool:
+        """Use the newer book that a server still has; return False if it has none of them."""
+        with self._lock:
+            self.used = next((edition for edition in (self.newest, self.used)
+                              if edition and edition.epoch in epochs), None)
+            return self.used is not None

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 import threading
+import time
 
 import torch
 
@@ -25,6 +26,7 @@ from intradp_ros.planning.partition import Partition, Stage
 from intradp_ros.planning.schedule import ROBOT, Schedule
 
 Stages = tuple[Stage, ...]
+GENTLENESS = 3.0  # times as long as it compiles, `prepare` lets others go on
 
 
 @dataclass(frozen=True)
@@ -82,10 +84,19 @@ class ProgramShelf:
             self.watch.ran(total(events, self.side, 'compute'), compiled.seconds, complete,
                            compiled.moving)
 
-    def prepare(self, *books: ScheduleBook) -> None:
-        """Compile every schedule of some books, and forget those of all others."""
-        kept = {entry.partition: self.get(entry.partition)
-                for book in books for entry in book.entries}
+    def prepare(self, *books: ScheduleBook, gently: bool = False) -> None:
+        """
+        Compile every schedule of some books, and forget those of all others.
+
+        Do it `gently` while inferences go on: they have the processor, and
+        Python, to themselves most of the time.
+        """
+        kept = {}
+        for partition in dict.fromkeys(entry.partition for b in books for entry in b.entries):
+            start = time.monotonic()
+            kept[partition] = self.get(partition)
+            if gently:
+                time.sleep(GENTLENESS * (time.monotonic() - start))
         with self._lock:
             self._compiled = kept
             self._programs = {p.stages: compiled.program for p, compiled in kept.items()}

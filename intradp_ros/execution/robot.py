@@ -126,8 +126,8 @@ class RobotClient:
         if book.lossy not in ('', self.lossy):
             raise ValueError(f'values would cross as {book.lossy}, which changes the result: set '
                              f'lossy to {book.lossy!r} on the robot too, or plan without')
-        used = self.connection.editions.used
-        self.shelf.prepare(book, *([used.book] if used else []))
+        editions = self.connection.editions
+        self.shelf.prepare(book, *editions.books, gently=editions.used is not None)
         self.connection.offer(book)
 
     @property
@@ -227,7 +227,7 @@ class RobotClient:
         if rate <= 0:
             return None
         self._rate = rate
-        epoch, book = agreement
+        epoch, book = agreement.epoch, agreement.book
         index = self.choice.choose(epoch, book, rate / 125e3, strategy,
                                    self.predictor.spread)
         if index is None:

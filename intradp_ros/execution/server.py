@@ -33,6 +33,7 @@ from intradp_ros.execution.sending import (
 from intradp_ros.execution.timeline import Recorder
 from intradp_ros.execution.traffic import Traffic
 from intradp_ros.execution.watch import DriftWatch
+from intradp_ros.execution.worker_thread import Worker
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.planning.schedule import SERVER
 from intradp_ros.wire.chunking import check_chunk, ExpectedTransfer, Reassembler
@@ -42,8 +43,8 @@ from intradp_ros.wire.rejections import Rejections
 from intradp_ros.wire.texts import unpacked
 
 Log = Callable[[str], None]
-Work = queue.SimpleQueue[Callable[[], None] | None]
 MAX_SESSIONS = 16
+MAX_OFFERS = 64  # books of a session that may wait to be compiled
 ROBOT_SILENCE = 5.0  # seconds without a chunk after which an inference is given up
 
 
@@ -148,7 +149,7 @@ class OffloadServer:
         session.begin_anew(frame.inference, encodings)
         self._answer(frame, ControlKind.WELCOME, {
             'protocol': PROTOCOL, 'version': __version__, 'digest': frame.body['digest'],
-            'encodings': sorted(encodings), 'epoch': session.epoch})
+            'encodings': sorted(encodings), 'epochs': session.epochs})
 
     def _refusal(self, frame: Control) -> str | None:
         """Say why a robot is refused, naming what both sides have."""
@@ -203,18 +204,17 @@ class ServerSession:
         self.heard = time.monotonic()
         self.reassembler = Reassembler(self._expected)
         self._editions: tuple[Edition, ...] = ()  # the newest last
-        self._taken: tuple[int, object] = (0, None)  # epoch and text of the newest
+        self._offered: tuple[int, object] | None = None  # epoch and text, unless refused
         self._current: _Inference | None = None
         self._newest = 0
-        self._work, self._books = Work(), Work()
-        for name, work in (('session', self._work), ('books', self._books)):
-            threading.Thread(target=self._loop, args=(work,), name=f'{name}-{self.id:x}',
-                             daemon=True).start()
+        self._books = Worker(self._take_book, self._note, MAX_OFFERS, f'books-{self.id:x}')
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._loop, name=f'session-{self.id:x}', daemon=True).start()
 
     @property
-    def epoch(self) -> int:
-        """Epoch of the newest book that is compiled, 0 if there is none."""
-        return self._editions[-1].epoch if self._editions else 0
+    def epochs(self) -> list[int]:
+        """Epochs of the books that are compiled, the newest last."""
+        return [edition.epoch for edition in self._editions]
 
     def agrees(self, digest: str, axis: int) -> bool:
         """Tell whether the session was opened for this model and split axis."""
@@ -234,18 +234,27 @@ class ServerSession:
         """Stop the session's inference and its worker."""
         self._abandon('session closed')
         self._work.put(None)
-        self._books.put(None)
+        self._books.stop()
         self.way.outbox.close()
 
     def control(self, frame: Control) -> None:
         """Take a control frame of this session."""
         self.heard = time.monotonic()
         if frame.kind is ControlKind.BOOK:
-            self._books.put(lambda: self._take_book(frame))
+            self._offer(frame)
         elif frame.kind is ControlKind.CANCEL:
             self._cancel(frame)
         else:
             raise MalformedFrameError(f'a server takes no {frame.kind.name}', 'kind')
+
+    def _offer(self, frame: Control) -> None:
+        """Let a book be compiled; it is offered again and again until that is done."""
+        offered = frame.epoch, frame.body.get('book')
+        if offered != self._offered:
+            self._offered = offered
+            self._books.put(frame)
+        elif frame.epoch in self.epochs:
+            self._reply(ControlKind.BOOK_READY, frame.epoch, 0, {})
 
     def _cancel(self, frame: Control) -> None:
         if frame.inference > self._newest:
@@ -256,16 +265,22 @@ class ServerSession:
     def chunk(self, chunk: Chunk) -> None:
         """Take a chunk; the first one of an inference starts it."""
         self.heard = time.monotonic()
-        edition = next((e for e in self._editions if e.epoch == chunk.epoch), None)
-        if edition is None:
-            have = ', '.join(str(e.epoch) for e in self._editions) or 'no book'
-            raise MalformedFrameError(f'epoch {chunk.epoch}, this session has {have}', 'epoch')
-        if chunk.inference > self._newest:
-            self._start(chunk, edition.book)
         current = self._current
+        if current is None or current.id != chunk.inference:
+            book = self._book(chunk.epoch)
+            if chunk.inference > self._newest:
+                self._start(chunk, book)
+            current = self._current
         if current is None or current.id != chunk.inference:
             raise MalformedFrameError(f'inference {chunk.inference} is over', 'stale')
         current.arrivals.add(chunk)
+
+    def _book(self, epoch: int) -> ScheduleBook:
+        for edition in self._editions:
+            if edition.epoch == epoch:
+                return edition.book
+        have = ', '.join(map(str, self.epochs)) or 'no book'
+        raise MalformedFrameError(f'epoch {epoch}, this session has {have}', 'epoch')
 
     def _expected(self, chunk: Chunk) -> ExpectedTransfer | None:
         current = self._current
@@ -307,18 +322,18 @@ class ServerSession:
             current.sender.stop()
             self.reassembler.drop(current.id)
 
-    def _loop(self, work: Work) -> None:
-        while (job := work.get()) is not None:
+    def _loop(self) -> None:
+        while (work := self._work.get()) is not None:
             try:
-                job()
+                work()
             except Exception as error:  # noqa: B902 - one bad inference must not end the session
-                self.log(f'session {self.id:#x}: {type(error).__name__}: {error}')
+                self._note(error)
+
+    def _note(self, error: Exception) -> None:
+        self.log(f'session {self.id:#x}: {type(error).__name__}: {error}')
 
     def _take_book(self, frame: Control) -> None:
         """Compile all schedules of a book, then say that they can be named."""
-        if self._taken == (frame.epoch, frame.body.get('book')):  # it was offered once more
-            self._reply(ControlKind.BOOK_READY, frame.epoch, 0, {})
-            return
         kept = tuple(e for e in self._editions
                      if e.epoch == frame.body.get('used') and e.epoch != frame.epoch)
         try:
@@ -327,14 +342,14 @@ class ServerSession:
             if (book.digest, book.axis) != wanted:
                 raise ValueError(f'the book is for model {book.digest} split along axis '
                                  f'{book.axis}, not {wanted[0]} along {wanted[1]}')
-            self.shelf.prepare(*(e.book for e in kept), book)
-        except (ValueError, KeyError, TypeError) as error:
+            self.shelf.prepare(*(e.book for e in kept), book, gently=bool(kept))
+        except Exception as error:  # noqa: B902 - the book's fault, or out of memory: say so
+            self._offered = None
             self.reject('book', str(error))
             self._reply(ControlKind.REFUSE, frame.epoch, 0,
-                        {'reason': f'bad book: {quoted(error)}'})
+                        {'reason': f'bad book: {quoted(error)}', 'book': True})
             return
         self._editions = (*kept, Edition(frame.epoch, book))
-        self._taken = (frame.epoch, frame.body['book'])
         self._reply(ControlKind.BOOK_READY, frame.epoch, 0, {})
 
     def _infer(self, inference: _Inference) -> None:

@@ -53,6 +53,8 @@ def paged(graph: OperatorGraph) -> OperatorGraph:
 
 def page_out(tensor: torch.Tensor) -> None:
     """Give back the memory of a tensor that lies in a mapped file, until it is read again."""
+    if tensor.device.type != 'cpu':
+        return
     address = tensor.data_ptr()
     for first, pages in _all_maps().items():
         if first <= address < first + len(pages):

@@ -25,6 +25,7 @@ from intradp_ros.execution.outcome import Outcome
 from intradp_ros.execution.patience import PatiencePolicy
 from intradp_ros.execution.robot import RobotClient
 from intradp_ros.execution.watch import DelayWatch, DriftWatch
+from intradp_ros.execution.worker_thread import Worker
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.link.delay import DELAY_PATIENCE
 from intradp_ros.link.predictor import make_predictor, PREDICTORS
@@ -50,7 +51,6 @@ from intradp_ros.nodes.profiles import (
 )
 from intradp_ros.nodes.receiving import Receiver
 from intradp_ros.nodes.results import result_message, stats_message, timeline_message
-from intradp_ros.nodes.worker import Worker
 from intradp_ros.operators.accelerator import open_device
 from intradp_ros.planning.baselines import CUT, LOCAL, LOSS, OFFLOAD
 from intradp_ros.planning.book import ScheduleBook
@@ -63,6 +63,8 @@ from intradp_ros.wire.texts import unpacked
 MODES = {'shared': LOSS, 'local': LOCAL, 'offload': OFFLOAD, 'cut': CUT}
 MODE = Parameter('mode', 'shared', 'How inferences run; may be changed at any time.',
                  choices=tuple(MODES), read_only=False)
+#: Books that may wait while one is compiled; images go on meanwhile.
+MAX_BOOKS = 16
 _CHANGEABLE = QoSOverridingOptions.with_default_policies()
 
 
@@ -125,6 +127,8 @@ class InferenceNode(ManagedNode):
         self._example = self._example_inputs(model)
         profile = profile_model(model, self._example, self.info, example_key(self._example))
         self._connect(model.tuned(profile.tuning), profile)
+        self._new_books = Worker(self._use_book, self._book_failed, MAX_BOOKS, 'books')
+        self.until_cleanup.callback(self._new_books.close)
         books = self._receiver.subscribe(ScheduleBookMessage, BOOK_TOPIC, self._take_book,
                                          LATCHED, 'book')
         self.until_cleanup.callback(self.destroy_subscription, books)
@@ -200,9 +204,18 @@ class InferenceNode(ManagedNode):
         assert self.client is not None
         if message.digest != self.client.model.digest:
             return  # a book for another robot's model
-        book = ScheduleBook.from_json(unpacked(message.book))
+        self._new_books.put(ScheduleBook.from_json(unpacked(message.book)))
+
+    def _use_book(self, book: ScheduleBook) -> None:
+        assert self.client is not None
         self.client.use_book(book)
         tell_difference(self.client.model, book, self._example, self.get_logger().warning)
+
+    def _book_failed(self, error: Exception) -> None:
+        if isinstance(error, ValueError):
+            self._receiver.reject('book', str(error))
+        else:
+            self._receiver.reject('handler', f'{type(error).__name__}: {error}')
 
     def _process(self, image: Image) -> None:
         assert self.client is not None

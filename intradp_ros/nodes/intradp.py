@@ -167,14 +167,14 @@ class _SharedForward:
         self._put_back()  # the capture must see the model's own forward
         given = [t.cpu() for t in tensors]
         try:
-            device = open_device(self.owner.device or str(tensors[0].device))
+            device = open_device(self.owner.device or _device_of(self.model, tensors))
             shared = share_module(_on_host(self.model), given).on(device)
-        except (CaptureError, ValueError) as error:
+            profile = profile_model(shared, given, self.owner.log)
+        except (CaptureError, ValueError, RuntimeError) as error:  # a full device is one
             self._warn(f'this model cannot be shared and runs locally: {error}')
             return result
         finally:
             self.model.forward = self
-        profile = profile_model(shared, given, self.owner.log)
         watch = _ServerWatch(self.owner, graph_to_json(shared.split.captured), profile, given)
         channel = DdsChannel(watch.context, self.owner.server, 'robot',
                              namespace=self.owner.namespace)
@@ -209,7 +209,16 @@ class _SharedForward:
 def _on_host(model: torch.nn.Module) -> torch.nn.Module:
     """Return a model with all tensors in the host's memory: itself, or a copy."""
     tensors = (*model.parameters(), *model.buffers())
-    return model if all(t.device.type == HOST.name for t in tensors) else deepcopy(model).cpu()
+    if all(t.device.type == HOST.name for t in tensors):
+        return model
+    copies: dict[int, Any] = {id(t): t.detach().cpu() for t in tensors}
+    copies |= {id(p): torch.nn.Parameter(copies[id(p)], p.requires_grad)
+               for p in model.parameters()}
+    return deepcopy(model, copies)
+
+
+def _device_of(model: torch.nn.Module, inputs: list[torch.Tensor]) -> str:
+    return str(next(model.parameters(), inputs[0]).device)
 
 
 class _ServerWatch:

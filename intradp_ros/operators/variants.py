@@ -23,6 +23,7 @@ import torch
 from intradp_ros.graph.operator_graph import Operator, OperatorGraph, ParameterRef, ValueRef
 from intradp_ros.graph.paging import page_out
 from intradp_ros.operators.call import Call, Implementation
+from intradp_ros.operators.device import HOST
 from intradp_ros.operators.local_operator import Kernel, Parameters
 from intradp_ros.operators.site import per_dim
 
@@ -46,9 +47,9 @@ def variants_of(graph: OperatorGraph, operator: Operator) -> tuple[str, ...]:
         rank = len(graph.values[operator.inputs[0]].shape)
         weight = graph.parameters[operator.parameters[0]]
         if rank == weight.dim() and not _is_transposed(Call.of(graph, operator)):
-            return (CHANNELS_LAST, PACKED) if can_pack() else (CHANNELS_LAST,)
+            return (CHANNELS_LAST, *_packed(weight))
     if operator.target == 'aten.linear.default' and _has_float_weight(graph, operator):
-        return (PACKED,) if can_pack() else ()
+        return _packed(graph.parameters[operator.parameters[0]])
     if operator.target in _POOLS and _can_separate(graph, operator):
         return (SEPARABLE,)
     return ()
@@ -83,6 +84,10 @@ def can_pack() -> bool:
     return True
 
 
+def _packed(weight: torch.Tensor) -> tuple[str, ...]:
+    return (PACKED,) if weight.device.type == HOST.name and can_pack() else ()
+
+
 def _has_float_weight(graph: OperatorGraph, operator: Operator) -> bool:
     """Tell whether values and weights are single precision, and the weights constant."""
     call = Call.of(graph, operator)
@@ -92,8 +97,7 @@ def _has_float_weight(graph: OperatorGraph, operator: Operator) -> bool:
     if not isinstance(weight, ParameterRef) or isinstance(bias, ValueRef):
         return False
     tensors = [graph.parameters[ref.name] for ref in (weight, bias) if ref is not None]
-    return all(t.dtype == torch.float32 and t.device.type == 'cpu' and t.is_contiguous()
-               for t in tensors)
+    return all(t.dtype == torch.float32 and t.is_contiguous() for t in tensors)
 
 
 def _is_transposed(call: Call) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import zlib
 
-LONGEST_TEXT = 1 << 24  # bytes
+LONGEST_TEXT = 1 << 23  # bytes
 
 
 def packed(text: str) -> str:

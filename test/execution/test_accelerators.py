@@ -20,7 +20,7 @@ from intradp_ros.execution.robot import RobotClient
 from intradp_ros.execution.server import OffloadServer
 from intradp_ros.operators.accelerator import open_device
 from intradp_ros.operators.device import HOST
-from intradp_ros.operators.variants import CHANNELS_LAST, SEPARABLE
+from intradp_ros.operators.variants import CHANNELS_LAST, variants_of
 from intradp_ros.planning.baselines import LOCAL
 from intradp_ros.planning.schedule import SERVER
 from intradp_ros.profiling.measure import measure_profile
@@ -79,10 +79,10 @@ def test_a_robot_finishes_alone_on_its_accelerator(
 
 
 def test_kernels_run_ahead(model: SharedModel) -> None:
-    """The host waits for the device only where it waits for rows, and for what it sends."""
+    """The host waits for the device before it sends, waits for rows, and at the end."""
     there = model.on(open_device(NAME))
     with connected(there, model, ENDLESS) as pair:
-        for strategy, waits in ((LOCAL, 0), ('offload', 1)):
+        for strategy, waits in ((LOCAL, 1), ('offload', 3)):
             imagined_accelerator.waits.clear()
             pair.robot.infer((SOURCE,), strategy=strategy)
             assert len(imagined_accelerator.waits) == waits
@@ -95,7 +95,10 @@ def test_a_profile_is_of_the_device(model: SharedModel, device: str) -> None:
     profile = measure_profile(there.split, (SOURCE,), budget=0.0)
     assert profile.device.startswith(there.split.device.hardware)
     assert profile.digest == model.digest
-    assert set(profile.tuning.variants.values()) <= {CHANNELS_LAST, SEPARABLE}
+    found = {v for op in there.split.operators
+             for v in variants_of(there.split.graph, op.operator)}
+    assert found == {CHANNELS_LAST}  # and not pre-packed
+    assert set(profile.tuning.variants.values()) <= found
     assert 0 < profile.whole_seconds <= sum(t.seconds[-1] for t in profile.timings) * 3
     again = Profile.from_json(profile.to_json())
     with connected(there.tuned(again.tuning), there, ENDLESS) as pair:

@@ -14,12 +14,12 @@ from small_models import seeded, UNet
 import torch
 
 from intradp_ros.execution.connection import State
-from intradp_ros.execution.editions import Editions
+from intradp_ros.execution.editions import Edition, Editions
 from intradp_ros.execution.model import share_module, SharedModel
 from intradp_ros.execution.pair import Pair
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.planning.partition import Partition, Stage
-from intradp_ros.wire.frames import Control, ControlKind, Frame
+from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame
 from intradp_ros.wire.texts import packed
 
 SOURCE = torch.randn(1, 3, 32, 48, generator=torch.Generator().manual_seed(1))
@@ -150,13 +150,64 @@ def test_a_server_that_came_back_without_the_new_book(
     assert until(lambda: used(pair) == 2)
 
 
-def test_a_server_that_has_none_of_the_robots_books(model: SharedModel) -> None:
-    """Nothing is in use then, and the newest is wanted."""
+def test_an_inference_ends_under_the_epoch_that_it_began_with(
+        pair: Pair, wanted: torch.Tensor) -> None:
+    """Even if the server has forgotten that book meanwhile."""
+    session = pair.server.sessions[pair.robot.connection.session]
+
+    def forget(frame: Frame) -> None:
+        pair.server.handle(frame)
+        if isinstance(frame, Chunk) and frame.inference:
+            session._editions = ()
+
+    pair.server_channel.listen(forget)
+    assert_shared(pair, wanted)
+    assert session.epochs == []
+
+
+def test_a_server_that_cannot_compile_a_book_says_so(
+        pair: Pair, model: SharedModel, wanted: torch.Tensor, monkeypatch: pytest.MonkeyPatch,
+        ) -> None:
+    """Out of memory, say; the former book stays in use, and another one is taken."""
+    connection = pair.robot.connection
+    shelf = pair.server.sessions[connection.session].shelf
+
+    def fail(*books: ScheduleBook, gently: bool) -> None:
+        raise MemoryError('the device is full')
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shelf, 'prepare', fail)
+        pair.robot.use_book(another_book(model))
+        assert until(lambda: 'the device is full' in connection.refusal)
+        assert_shared(pair, wanted)
+    pair.robot.use_book(another_book(model, 0.7))
+    assert until(lambda: used(pair) == 3)
+    assert_shared(pair, wanted)
+
+
+def test_a_book_that_is_refused_late_is_no_refusal_of_the_robot(pair: Pair) -> None:
+    """The answer to an offer may come when the robot has begun to greet again."""
+    connection = pair.robot.connection
+    connection.lost('as if the link had failed')
+    pair.robot.handle(Control(ControlKind.REFUSE, connection.session, connection.epoch,
+                              body={'reason': 'bad book', 'book': True}))
+    assert connection.state is State.ALONE
+    assert until(lambda: used(pair) == 1)
+
+
+def test_editions(model: SharedModel) -> None:
+    """What the server has decides which one is used; an answer to an old offer decides nothing."""
     editions = Editions()
-    assert not editions.pending and not editions.agree(0) and editions.epoch == 0
-    assert editions.add(another_book(model)) and editions.agree(1)
-    assert not editions.add(another_book(model))
-    assert editions.add(another_book(model, 0.7)) and editions.pending
-    assert editions.used and (editions.used.epoch, editions.epoch) == (1, 2)
-    assert not editions.agree(7) and editions.used is None and editions.pending
-    assert editions.agree(2) and not editions.pending
+    assert editions.offer is None and editions.epoch == 0 and editions.books == ()
+    assert not editions.confirm(0) and not editions.resume([0])
+    first, second = another_book(model), another_book(model, 0.7)
+    assert editions.add(first) and not editions.add(another_book(model))
+    assert editions.offer == (Edition(1, first), 0)
+    assert editions.confirm(1) and editions.offer is None and editions.books == (first,)
+    assert editions.add(second) and editions.offer == (Edition(2, second), 1)
+    assert not editions.confirm(1) and editions.used == Edition(1, first)
+    assert editions.books == (second, first)
+    assert editions.resume([7, 1]) and editions.used == Edition(1, first)
+    assert editions.resume([1, 2]) and editions.used == Edition(2, second)
+    assert not editions.resume([7]) and editions.used is None
+    assert editions.offer == (Edition(2, second), 0)

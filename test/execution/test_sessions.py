@@ -147,7 +147,7 @@ def test_a_session_along_another_axis(stranger: Stranger, model: SharedModel) ->
 @pytest.mark.parametrize('book', [
     None, 5, '', '{}', 'é', packed('{}')[:-4], packed('{}') + packed('{}'),
     lambda good: '', lambda good: '[]', lambda good: '{}', lambda good: '[' * 100_000,
-    lambda good: ' ' * 2**24 + good, lambda good: '{"format": "intradp-schedule-book/2"}',
+    lambda good: ' ' * 2**23 + good, lambda good: '{"format": "intradp-schedule-book/2"}',
     lambda good: good.replace('"share": 0.5', '"share": 1e999'),
     lambda good: good.replace('"stop": ', '"stop": 1e999, "was": '),
     lambda good: good.replace('"robot_bands": 2', '"robot_bands": 100000000'),

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 
-from intradp_ros.nodes.worker import Worker
+from intradp_ros.execution.worker_thread import Worker
 
 TIMEOUT = 30.0
 

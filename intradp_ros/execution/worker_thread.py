@@ -21,13 +21,13 @@ class Worker(Generic[Item]):
     """
 
     def __init__(self, work: Callable[[Item], None], failed: Callable[[Exception], None],
-                 size: int) -> None:
+                 size: int, name: str = 'worker') -> None:
         self.dropped = 0
         self._work, self._failed, self._size = work, failed, size
         self._waiting: deque[Item] = deque()
         self._closed = False
         self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._run, name='worker', daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def put(self, item: Item) -> None:
@@ -39,13 +39,17 @@ class Worker(Generic[Item]):
                 self.dropped += 1
             self._changed.notify()
 
-    def close(self) -> None:
-        """Finish the item at hand, drop those that wait, and stop."""
+    def stop(self) -> None:
+        """Drop those that wait, and stop after the item at hand."""
         with self._changed:
             self._closed = True
             self.dropped += len(self._waiting)
             self._waiting.clear()
             self._changed.notify()
+
+    def close(self) -> None:
+        """Stop, and wait until the item at hand is finished."""
+        self.stop()
         self._thread.join()
 
     def _next(self) -> Item | None:
