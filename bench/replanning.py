@@ -65,8 +65,7 @@ def change(pair: Pair, books: Sequence[ScheduleBook], count: int) -> Callable[[]
         for _, each in zip(range(count), cycle((*books[1:], books[0]))):
             start = time.monotonic()
             pair.robot.use_book(each)
-            while pair.robot.connection.editions.offer or not pair.robot.connection.alive:
-                time.sleep(0.005)
+            pair.robot.connection.wait_ready(60.0)
             taken.append(time.monotonic() - start)
             time.sleep(PAUSE)
 

@@ -80,12 +80,6 @@ def until(condition: Callable[[], bool]) -> bool:
     return condition()
 
 
-def agree_on(robot: RobotClient, book: ScheduleBook) -> None:
-    """Give a robot a book, and wait until it is in use."""
-    robot.use_book(book)
-    assert until(lambda: robot.connection.editions.offer is None)
-
-
 def assert_equal(got: object, wanted: object, tolerance: float = 1e-4) -> None:
     """Compare outputs of any structure; differences relative to the spread; NaN equals NaN."""
     flat, spec = pytree.tree_flatten(wanted)

@@ -145,9 +145,10 @@ class Connection:
             self._ask_soon()
 
     def wait_ready(self, timeout: float) -> bool:
-        """Wait until inferences can be shared; return whether they can."""
+        """Wait until inferences can be shared by the newest book; return whether they can."""
         with self._changed:
-            return self._changed.wait_for(lambda: self.state is State.READY, timeout)
+            return self._changed.wait_for(
+                lambda: self.state is State.READY and not self.editions.offer, timeout)
 
     def handle(self, frame: Control) -> None:
         """

@@ -67,9 +67,9 @@ def play_phase(client: RobotClient, phase: Phase, inputs: Sequence[torch.Tensor]
 
 
 def wait_ready(client: RobotClient) -> None:
-    """Wait until both sides have the book and the link was measured."""
-    end = time.monotonic() + READY_TIMEOUT
-    while not (client.connection.alive and client.predicted_rate > 0):
+    """Wait until both sides have the newest book and the link was measured."""
+    end, connection = time.monotonic() + READY_TIMEOUT, client.connection
+    while not (connection.wait_ready(0.0) and connection.answers and client.predicted_rate > 0):
         if time.monotonic() > end:
             raise TimeoutError('robot and server do not come together: '
                                f'{client.connection.state.value} {client.connection.refusal}')

@@ -8,7 +8,7 @@ from dataclasses import replace
 import math
 
 import pytest
-from sharing import agree_on, ENDLESS, FixedRate, hand_made_book, sharing_pair
+from sharing import ENDLESS, FixedRate, hand_made_book, sharing_pair, TIMEOUT
 from small_models import seeded, UNet
 import torch
 
@@ -54,7 +54,8 @@ def test_a_rate_down_counts_by_the_ratio_that_the_book_assumes() -> None:
     predictor = Told(100.0)
     with in_process_pair(model, predictor, mbps=100.0, patience=ENDLESS) as pair:
         for ratio in (1e-4, 1.0, 1e4):
-            agree_on(pair.robot, replace(hand_made_book(model), down_ratio=ratio))
+            pair.robot.use_book(replace(hand_made_book(model), down_ratio=ratio))
+            assert pair.robot.connection.wait_ready(TIMEOUT)
             for _ in range(3):
                 assert pair.robot.infer((source,), strategy=OFFLOAD).stats.shared
             assert pair.robot.predicted_rate == predictor.rate
@@ -71,7 +72,8 @@ def test_sharing_that_promises_little_is_left_alone(promised: float, shares: boo
         replace(e, predicted=promised if e.strategy == LOSS else 1.0) for e in book.entries))
     with sharing_pair(model, book) as pair:
         assert pair.robot.infer((source,)).stats.shared is shares
-        agree_on(pair.robot, replace(book, objective='energy'))
+        pair.robot.use_book(replace(book, objective='energy'))
+        assert pair.robot.connection.wait_ready(TIMEOUT)
         assert pair.robot.infer((source,)).stats.shared
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import threading
 
 import pytest
-from sharing import assert_equal, ENDLESS, hand_made_book, sharing_pair, until
+from sharing import assert_equal, ENDLESS, hand_made_book, sharing_pair, TIMEOUT, until
 from small_models import seeded, UNet
 import torch
 
@@ -92,8 +92,10 @@ def test_the_former_book_is_used_until_the_robot_knows_that_the_server_has_the_n
     for _ in range(3):
         assert_shared(pair, wanted)
         assert used(pair) == 1
+    assert not pair.robot.connection.wait_ready(0.0)
     detained.let_go()
-    assert until(lambda: used(pair) == 2)
+    assert pair.robot.connection.wait_ready(TIMEOUT)
+    assert used(pair) == 2
     assert_shared(pair, wanted)
     assert pair.server.rejections.total == pair.robot.rejections.total == 0
 
