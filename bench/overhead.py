@@ -21,9 +21,10 @@ import time
 from models import command_line, print_table
 import torch
 
+from intradp_ros.cli.shared_run import connect
 from intradp_ros.execution.catalogue import ModelSpec
 from intradp_ros.execution.model import share_module, SharedModel
-from intradp_ros.execution.pair import in_process_pair, Pair
+from intradp_ros.execution.pair import in_process_pair
 from intradp_ros.link.predictor import make_predictor
 from intradp_ros.planning.baselines import LOCAL, OFFLOAD
 from intradp_ros.planning.book import Entry, ScheduleBook
@@ -42,15 +43,6 @@ def book(model: SharedModel, predicted: float) -> ScheduleBook:
     return ScheduleBook(model.digest, model.split.axis, 0.0, 0.0, (
         Entry(MBPS, LOCAL, predicted, local(count)),
         Entry(MBPS, OFFLOAD, predicted, offload(count))))
-
-
-def connect(pair: Pair, schedules: ScheduleBook) -> None:
-    """Wait until inferences can be shared; RuntimeError if that takes too long."""
-    pair.robot.use_book(schedules)
-    end = time.monotonic() + 20
-    while not pair.robot.connection.wait_ready(0.1) or pair.robot.predicted_rate <= 0:
-        if time.monotonic() > end:
-            raise RuntimeError('the two sides of the pair did not come together')
 
 
 def seconds(inference: Inference) -> float:
@@ -93,7 +85,7 @@ def measure(spec: ModelSpec, repeats: int) -> dict[str, dict[str, float | bool]]
             return module(*inputs)
 
     with in_process_pair(model, make_predictor('last')) as pair:
-        connect(pair, book(model, seconds(eager)))
+        connect(pair, book(model, seconds(eager)), [])
 
         def shared(strategy: str) -> Inference:
             return lambda: pair.robot.infer(inputs, strategy=strategy)

@@ -25,6 +25,7 @@ from models import command_line, print_table
 import torch
 
 from intradp_ros.cli.profiles import slowed
+from intradp_ros.cli.shared_run import connect
 from intradp_ros.execution.catalogue import ModelSpec
 from intradp_ros.execution.model import share_module, SharedModel
 from intradp_ros.execution.outcome import InferenceStats
@@ -96,10 +97,7 @@ def measure(spec: ModelSpec, repeats: int) -> dict[str, Figures]:
     profile = measure_profile(model.split, (source,), budget=3.0)
     books = [book(model, profile, overhead) for overhead in OVERHEADS]
     with in_process_pair(model.tuned(profile.tuning), make_predictor('ewma'), mbps=MBPS) as pair:
-        pair.robot.use_book(books[0])
-        pair.robot.connection.wait_ready(60.0)
-        while pair.robot.predicted_rate <= 0:
-            time.sleep(0.02)
+        connect(pair, books[0], [])
         infer(pair, source, 1.0)
         settle_process()  # as nodes do
         quiet = infer(pair, source, repeats * PAUSE)

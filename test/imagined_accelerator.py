@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch import library
 from torch.utils import _pytree as pytree
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
@@ -126,7 +127,7 @@ _setup_privateuseone_for_python_backend(NAME, SimpleNamespace(
     get_device_name=lambda device=None: 'an imagined accelerator', synchronize=_synchronize,
     _is_in_bad_fork=lambda: False, manual_seed_all=lambda seed: None,
     get_amp_supported_dtype=list))
-_KERNELS = torch.library.Library('aten', 'IMPL')  # they last as long as this object
+_KERNELS = library.Library('aten', 'IMPL')  # they last as long as this object
 for _name, _kernel in (('empty.memory_format', _empty), ('empty_strided', _empty_strided),
                        ('_copy_from', _copy_from)):
     _KERNELS.impl(_name, _kernel, 'PrivateUse1')

@@ -20,6 +20,7 @@ from intradp_ros.planning.book import Entry, ScheduleBook
 from intradp_ros.planning.partition import cut, local, offload, Partition, Stage
 
 TIMEOUT = 60.0
+SOURCE = torch.randn(1, 3, 32, 48, generator=torch.Generator().manual_seed(1))
 #: For tests without faults: a busy machine must not look like one.
 ENDLESS = PatiencePolicy(silence=TIMEOUT, late_slack=TIMEOUT)
 #: For tests of faults.
@@ -62,11 +63,12 @@ def hand_made_book(model: SharedModel, shared: Partition | None = None, mbps: fl
 
 
 def sharing_pair(model: SharedModel, book: ScheduleBook | None = None, *,
-                 patience: PatiencePolicy = ENDLESS, mbps: float | None = None, lossy: str = '',
+                 server: SharedModel | None = None, patience: PatiencePolicy = ENDLESS,
+                 mbps: float | None = None, lossy: str = '',
                  log: Callable[[str], None] = lambda text: None) -> Pair:
     """Return an in-process pair that has agreed on a book."""
-    pair = in_process_pair(model, FixedRate(100.0), mbps=mbps, patience=patience, lossy=lossy,
-                           log=log)
+    pair = in_process_pair(model, FixedRate(100.0), server_model=server, mbps=mbps,
+                           patience=patience, lossy=lossy, log=log)
     pair.robot.use_book(book or hand_made_book(model))
     assert pair.robot.connection.wait_ready(TIMEOUT)
     return pair

@@ -189,8 +189,8 @@ class Connection:
     @property
     def book(self) -> ScheduleBook | None:
         """The book in use, or one that shall be, if there is any."""
-        books = self.editions.books
-        return books[-1] if books else None
+        edition = self.editions.used or self.editions.newest
+        return edition.book if edition else None
 
     @property
     def agreement(self) -> Edition | None:

@@ -49,8 +49,8 @@ class Editions:
     def books(self) -> tuple[ScheduleBook, ...]:
         """The newest book and the one in use; one or none if there are no two."""
         with self._lock:
-            editions = dict.fromkeys(e for e in (self.newest, self.used) if e)
-        return tuple(edition.book for edition in editions)
+            editions = (self.newest, self.used if self.used is not self.newest else None)
+        return tuple(edition.book for edition in editions if edition)
 
     @property
     def offer(self) -> tuple[Edition, int] | None:

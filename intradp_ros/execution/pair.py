@@ -37,7 +37,8 @@ class Pair:
         self.server.close()
 
 
-def in_process_pair(model: SharedModel, predictor: RatePredictor, *, mbps: float | None = None,
+def in_process_pair(model: SharedModel, predictor: RatePredictor, *,
+                    server_model: SharedModel | None = None, mbps: float | None = None,
                     delay: float = 0.0, patience: PatiencePolicy = PatiencePolicy(),
                     lossy: str = '', log: Callable[[str], None] = lambda text: None) -> Pair:
     """
@@ -47,6 +48,8 @@ def in_process_pair(model: SharedModel, predictor: RatePredictor, *, mbps: float
     ----------
     model, predictor :
         The model both sides have; how the robot predicts the rate.
+    server_model :
+        The same model as the server has it, if that is on another device.
     mbps, delay :
         Rate each way in Mbit/s (None: as fast as memory) and one-way delay
         in seconds of the link between them.
@@ -58,6 +61,6 @@ def in_process_pair(model: SharedModel, predictor: RatePredictor, *, mbps: float
     """
     rate = None if mbps is None else mbps * 125e3
     robot_channel, server_channel = memory_pair(rate=rate, delay=delay)
-    server = OffloadServer(server_channel, {model.digest: model}, log)
+    server = OffloadServer(server_channel, {model.digest: server_model or model}, log)
     robot = RobotClient(model, robot_channel, predictor, log, patience=patience, lossy=lossy)
     return Pair(robot, server, robot_channel, server_channel)

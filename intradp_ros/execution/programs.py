@@ -124,6 +124,6 @@ def _warm_up(split: SplitGraph, schedule: Schedule, side: str, program: Program)
         if expected:
             mailbox.deliver(index, torch.zeros(expected.shape, dtype=expected.dtype))
     execution = Execution(program, Recorder(side), mailbox, lambda index, rows: None)
-    inputs = {v: split.graph.values[v] for v in program.inputs}
+    inputs = [split.graph.values[v] for v in program.inputs]
     with suppress(Exception):  # a kernel may take no zeros; the inference itself will tell
-        execution.run({v: torch.zeros(x.shape, dtype=x.dtype) for v, x in inputs.items()})
+        execution.run({value.id: torch.zeros(value.shape, dtype=value.dtype) for value in inputs})

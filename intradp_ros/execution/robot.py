@@ -227,15 +227,15 @@ class RobotClient:
         if rate <= 0:
             return None
         self._rate = rate
-        epoch, book = agreement.epoch, agreement.book
-        index = self.choice.choose(epoch, book, rate / 125e3, strategy,
+        book = agreement.book
+        index = self.choice.choose(agreement.epoch, book, rate / 125e3, strategy,
                                    self.predictor.spread)
         if index is None:
             return None
         entry = book.entries[index]
         shared = self.shelf.get(entry.partition).schedule.transfers
         predicted = book.expected(rate / 125e3, entry.strategy)
-        return _Choice(epoch, index, entry, predicted) if shared else None
+        return _Choice(agreement.epoch, index, entry, predicted) if shared else None
 
     def _infer_alone(self, inputs: Sequence[torch.Tensor]) -> Outcome:
         recorder, start = Recorder(ROBOT), time.monotonic()

@@ -25,7 +25,7 @@ def split_for(graph: OperatorGraph, axis: int | None, device: Device) -> SplitGr
     Its `captured` graph is the one given, with tensors in the host's memory.
     """
     if not isinstance(device, Accelerator):
-        return replace(split_graph(graph, axis), device=device)
+        return split_graph(graph, axis)
     split = split_graph(_moved(graph, device), axis)
     operators = tuple(_bound_on(device.where, op) for op in split.operators)
     return replace(split, operators=operators, source=graph, device=device)

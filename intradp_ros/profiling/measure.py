@@ -24,6 +24,7 @@ from intradp_ros.profiling.rounds import (
     bind_whole,
     BoundOperator,
     clock,
+    given,
     run_through,
     run_timed,
     Values,
@@ -68,7 +69,6 @@ def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
 
     """
     with torch.inference_mode():
-        inputs = [split.device.take(x) for x in inputs]
         tuning = choose_tuning(split, inputs)
         lean = tuned(split, tuning)
         parts, whole = _measure(lean, inputs, budget, progress or _silent)
@@ -118,7 +118,7 @@ def _parts(split: SplitGraph, op: BoundOperator) -> list[_Part]:
 def _round(split: SplitGraph, bound: Sequence[BoundOperator], parts: Sequence[list[_Part]],
            inputs: Sequence[torch.Tensor], progress: Progress) -> None:
     """Run the graph once, and on the way every operator at its lower heights."""
-    values, now = dict(zip(split.graph.inputs, inputs)), clock(split.device)
+    values, now = given(split, inputs), clock(split.device)
     for number, (op, (*lower, whole)) in enumerate(zip(bound, parts)):
         for part in lower:
             part.seconds = min(part.seconds, _seconds(split, op, part, values))
@@ -154,7 +154,7 @@ def value_encodings(split: SplitGraph, inputs: Sequence[torch.Tensor],
                     ) -> tuple[dict[str, EncodingTiming], ...]:
     """Return for each value what encodings do to it; nothing for records of folded ones."""
     found: list[dict[str, EncodingTiming]] = [{} for _ in split.rows]
-    values = dict(zip(split.graph.inputs, inputs))
+    values = given(split, inputs)
 
     def look(new: Iterable[int | None]) -> None:
         for v in new:

@@ -103,14 +103,15 @@ def _partly(split: SplitGraph, op: LocalOperator) -> Iterator[tuple[int, int, Re
 def run_through(split: SplitGraph, bound: Sequence[BoundOperator],
                 inputs: Sequence[torch.Tensor]) -> float:
     """Run all operators without waiting for any in between; return the seconds of all."""
-    values, now = _given(split, inputs), clock(split.device)
+    values, now = given(split, inputs), clock(split.device)
     start = now()
     for op in bound:
         op.finish(op.kernel(op.inputs(values)), values)
     return now() - start
 
 
-def _given(split: SplitGraph, inputs: Sequence[torch.Tensor]) -> Values:
+def given(split: SplitGraph, inputs: Sequence[torch.Tensor]) -> Values:
+    """Return the values that a graph begins with, where its kernels read them."""
     return dict(zip(split.graph.inputs, map(split.device.take, inputs)))
 
 
@@ -122,7 +123,7 @@ def run_timed(split: SplitGraph, bound: Sequence[BoundOperator], inputs: Sequenc
     `seconds` keeps the shortest time of each operator: their sum is what the
     graph takes when nothing interrupts it.
     """
-    values, now = _given(split, inputs), clock(split.device)
+    values, now = given(split, inputs), clock(split.device)
     for number, op in enumerate(bound):
         tensors = op.inputs(values)
         start = now()

@@ -7,17 +7,11 @@ from __future__ import annotations
 import imagined_accelerator
 from imagined_accelerator import ACCELERATORS, NAME
 import pytest
-from sharing import assert_equal, ENDLESS, FixedRate, hand_made_book, SHORT, TIMEOUT
-from small_models import seeded, UNet
+from sharing import assert_equal, ENDLESS, hand_made_book, sharing_pair, SHORT, SOURCE
 import torch
 
-from intradp_ros.execution.memory import memory_pair
-from intradp_ros.execution.model import share_module, SharedModel
-from intradp_ros.execution.pair import Pair
-from intradp_ros.execution.patience import PatiencePolicy
+from intradp_ros.execution.model import SharedModel
 from intradp_ros.execution.programs import ProgramShelf
-from intradp_ros.execution.robot import RobotClient
-from intradp_ros.execution.server import OffloadServer
 from intradp_ros.operators.accelerator import open_device
 from intradp_ros.operators.device import HOST
 from intradp_ros.operators.variants import CHANNELS_LAST, variants_of
@@ -25,29 +19,6 @@ from intradp_ros.planning.baselines import LOCAL
 from intradp_ros.planning.schedule import SERVER
 from intradp_ros.profiling.measure import measure_profile
 from intradp_ros.profiling.profile import Profile
-
-SOURCE = torch.randn(1, 3, 32, 48, generator=torch.Generator().manual_seed(1))
-
-
-@pytest.fixture(scope='module')
-def model() -> SharedModel:
-    return share_module(seeded(UNet, 32, 48), (SOURCE,))
-
-
-@pytest.fixture(scope='module')
-def wanted() -> torch.Tensor:
-    with torch.no_grad():
-        return seeded(UNet, 32, 48)(SOURCE)
-
-
-def connected(robot: SharedModel, server: SharedModel, patience: PatiencePolicy) -> Pair:
-    """Return a pair of sides that have the same model on devices of their own."""
-    near, far = memory_pair()
-    pair = Pair(RobotClient(robot, near, FixedRate(100.0), lambda text: None, patience=patience),
-                OffloadServer(far, {server.digest: server}, lambda text: None), near, far)
-    pair.robot.use_book(hand_made_book(robot))
-    assert pair.robot.connection.wait_ready(TIMEOUT)
-    return pair
 
 
 @pytest.mark.parametrize('device', ACCELERATORS)
@@ -57,7 +28,7 @@ def test_inferences_are_exact(model: SharedModel, wanted: torch.Tensor, device: 
     """Results are in the host's memory, wherever they were computed."""
     there = model.on(open_device(device))
     assert there.digest == model.digest
-    with connected(there if robot_too else model, there, ENDLESS) as pair:
+    with sharing_pair(there if robot_too else model, server=there, patience=ENDLESS) as pair:
         for strategy in ('loss', 'offload', 'cut', LOCAL):
             outcome = pair.robot.infer((SOURCE,), strategy=strategy)
             assert outcome.stats.shared == (strategy != LOCAL)
@@ -70,7 +41,7 @@ def test_a_robot_finishes_alone_on_its_accelerator(
         model: SharedModel, wanted: torch.Tensor, device: str) -> None:
     """From rows that it computed there, and from what came, which is in the host's memory."""
     there = model.on(open_device(device))
-    with connected(there, model, SHORT) as pair:
+    with sharing_pair(there, server=model, patience=SHORT) as pair:
         assert pair.robot.infer((SOURCE,)).stats.shared
         pair.robot_channel.cut()
         outcome = pair.robot.infer((SOURCE,))
@@ -81,7 +52,7 @@ def test_a_robot_finishes_alone_on_its_accelerator(
 def test_kernels_run_ahead(model: SharedModel) -> None:
     """The host waits for the device before it sends, waits for rows, and at the end."""
     there = model.on(open_device(NAME))
-    with connected(there, model, ENDLESS) as pair:
+    with sharing_pair(there, server=model, patience=ENDLESS) as pair:
         for strategy, waits in ((LOCAL, 1), ('offload', 3)):
             imagined_accelerator.waits.clear()
             pair.robot.infer((SOURCE,), strategy=strategy)
@@ -101,7 +72,7 @@ def test_a_profile_is_of_the_device(model: SharedModel, device: str) -> None:
     assert set(profile.tuning.variants.values()) <= found
     assert 0 < profile.whole_seconds <= sum(t.seconds[-1] for t in profile.timings) * 3
     again = Profile.from_json(profile.to_json())
-    with connected(there.tuned(again.tuning), there, ENDLESS) as pair:
+    with sharing_pair(there.tuned(again.tuning), server=there, patience=ENDLESS) as pair:
         assert pair.robot.infer((SOURCE,)).stats.shared
 
 

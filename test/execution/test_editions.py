@@ -9,31 +9,17 @@ from dataclasses import replace
 import threading
 
 import pytest
-from sharing import assert_equal, ENDLESS, hand_made_book, sharing_pair, TIMEOUT, until
-from small_models import seeded, UNet
+from sharing import assert_equal, ENDLESS, hand_made_book, sharing_pair, SOURCE, TIMEOUT, until
 import torch
 
 from intradp_ros.execution.connection import State
 from intradp_ros.execution.editions import Edition, Editions
-from intradp_ros.execution.model import share_module, SharedModel
+from intradp_ros.execution.model import SharedModel
 from intradp_ros.execution.pair import Pair
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.planning.partition import Partition, Stage
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame
 from intradp_ros.wire.texts import packed
-
-SOURCE = torch.randn(1, 3, 32, 48, generator=torch.Generator().manual_seed(1))
-
-
-@pytest.fixture(scope='module')
-def model() -> SharedModel:
-    return share_module(seeded(UNet, 32, 48), (SOURCE,))
-
-
-@pytest.fixture(scope='module')
-def wanted() -> torch.Tensor:
-    with torch.no_grad():
-        return seeded(UNet, 32, 48)(SOURCE)
 
 
 @pytest.fixture

@@ -9,29 +9,15 @@ import re
 import time
 
 import pytest
-from sharing import assert_equal, infer_until_shared, sharing_pair, SHORT, TIMEOUT
-from small_models import seeded, UNet
+from sharing import assert_equal, infer_until_shared, sharing_pair, SHORT, SOURCE, TIMEOUT
 import torch
 
 from intradp_ros.execution.connection import State
 from intradp_ros.execution.memory import MemoryChannel
-from intradp_ros.execution.model import share_module, SharedModel
+from intradp_ros.execution.model import SharedModel
 from intradp_ros.execution.pair import Pair
 from intradp_ros.execution.patience import PatiencePolicy
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame
-
-SOURCE = torch.randn(1, 3, 32, 48, generator=torch.Generator().manual_seed(1))
-
-
-@pytest.fixture(scope='module')
-def model() -> SharedModel:
-    return share_module(seeded(UNet, 32, 48), (SOURCE,))
-
-
-@pytest.fixture(scope='module')
-def wanted() -> torch.Tensor:
-    with torch.no_grad():
-        return seeded(UNet, 32, 48)(SOURCE)
 
 
 @pytest.fixture

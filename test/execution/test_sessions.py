@@ -16,6 +16,7 @@ from sharing import (
     hand_made_book,
     infer_until_shared,
     sharing_pair,
+    SOURCE,
     TIMEOUT,
     until,
 )
@@ -35,24 +36,12 @@ from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.wire.frames import Chunk, Control, ControlKind
 from intradp_ros.wire.texts import packed
 
-SOURCE = torch.randn(1, 3, 32, 48, generator=torch.Generator().manual_seed(1))
 HUGE = 2**63
-
-
-@pytest.fixture(scope='module')
-def model() -> SharedModel:
-    return share_module(seeded(UNet, 32, 48), (SOURCE,))
 
 
 @pytest.fixture(scope='module')
 def other_model() -> SharedModel:
     return share_module(seeded(UNet, 32, 48, seed=1), (SOURCE,))
-
-
-@pytest.fixture(scope='module')
-def wanted() -> torch.Tensor:
-    with torch.no_grad():
-        return seeded(UNet, 32, 48)(SOURCE)
 
 
 @pytest.fixture

@@ -53,8 +53,8 @@ UNCOUNTED = 5
 RELIABLE = QoSProfile(depth=1000)
 BEST_EFFORT = QoSProfile(depth=1000, reliability=ReliabilityPolicy.BEST_EFFORT)
 LATCHED = QoSProfile(depth=10, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-#: Topic: type, quality of service, and the node that must count what is malformed.
 BOMB = packed(' ' * 10**8)  # a text that is too long, packed into 130 kB
+#: Topic: type, quality of service, and the node that must count what is malformed.
 TOPICS: dict[str, tuple[type, QoSProfile, str]] = {
     'offload/chunks_up': (TensorChunk, RELIABLE, 'offload_node'),
     'offload/control_up': (SessionControl, RELIABLE, 'offload_node'),
