@@ -15,15 +15,17 @@ from intradp_ros.dds.moving import with_moving
 from intradp_ros.graph.whole_file import write_whole
 from intradp_ros.operators.flops import operator_flops
 from intradp_ros.profiling.cache import cache_path, example_key
-from intradp_ros.profiling.profile import CHUNK_BYTES, OperatorTiming, Profile
+from intradp_ros.profiling.profile import CHUNK_BYTES, OperatorTiming, PowerStates, Profile
 
 DESCRIPTION = f"""\
 Measure how long every operator takes on this machine, for all of its rows and for a half, a
 quarter, an eighth and a sixteenth of them: half of the rows rarely take half of the time.
 
 The result is kept by model, split axis and device ($INTRADP_CACHE, or ~/.cache/intradp_ros), so
-a repeat is immediate.  Measure on an idle machine, once on the robot and once on the server,
-with the number of threads that inferences will have; `intradp plan` takes the two files.
+a repeat is immediate.  Where the machine has a sensor of what it draws (INA3221 on Jetsons, RAPL
+on processors), its power in standby and while it computes is measured as well.  Measure on an
+idle machine, once on the robot and once on the server, with the number of threads that inferences
+will have; `intradp plan` takes the two files.
 
 {MODEL_HELP}"""
 
@@ -81,6 +83,7 @@ def _show(subject: Subject, profile: Profile, top: int, out: Output) -> None:
         f'operators in turn, {milliseconds(total)} ms as the sum of single ones\n'
         f'device  {profile.device}\n'
         f'{_moving(profile)}\n'
+        f'power   {_power(profile.power)}\n'
         f'kept in {kept}'))
 
 
@@ -91,6 +94,11 @@ def _moving(profile: Profile) -> str:
     send, receive = (profile.moving.sending(CHUNK_BYTES), profile.moving.receiving(CHUNK_BYTES))
     return (f'no core beside those that compute: sending {CHUNK_BYTES / 1e3:g} kB takes '
             f'{milliseconds(send)} ms from operators, receiving {milliseconds(receive)} ms')
+
+
+def _power(power: PowerStates) -> str:
+    """Say what the device draws, and who says so."""
+    return f'{power.compute:.2f} W computing, {power.idle:.2f} in standby ({power.source})'
 
 
 def _half(timing: OperatorTiming) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from intradp_ros.cli.errors import CommandError
 from intradp_ros.cli.output import Output
 from intradp_ros.cli.subject import Subject
+from intradp_ros.power.sensors import find_sensor
 from intradp_ros.profiling.cache import cache_path, cached_profile, example_key
 from intradp_ros.profiling.measure import measure_profile
 from intradp_ros.profiling.profile import OperatorTiming, Profile
@@ -25,7 +26,8 @@ def own_profile(subject: Subject, out: Output, fresh: bool = False) -> Profile:
 
     def measure() -> Profile:
         with out.progress('profiling operators') as advance:
-            return measure_profile(split, subject.inputs, progress=advance)
+            return measure_profile(split, subject.inputs, progress=advance,
+                                   sensor=find_sensor())
 
     return cached_profile(digest, split.axis, measure, example=example, device=split.device)
 

@@ -21,7 +21,8 @@ class InferenceStats:
     the robot finished what the server owed (and `reason` why).  `predicted`
     is what was expected beforehand: the book's prediction, corrected by what
     the schedule took lately.  Energy is
-    the robot's, modelled from its power states.
+    the robot's: `energy` modelled from its power states, `drawn` what its
+    sensor saw of all that ran on it meanwhile, None where it has none.
     """
 
     inference: int
@@ -37,6 +38,7 @@ class InferenceStats:
     bytes_up: int
     bytes_down: int
     energy: float
+    drawn: float | None = None
 
 
 @dataclass(frozen=True)

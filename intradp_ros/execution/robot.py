@@ -40,6 +40,7 @@ from intradp_ros.planning.baselines import LOCAL, LOSS, STRATEGIES
 from intradp_ros.planning.book import Entry, ScheduleBook
 from intradp_ros.planning.partition import local
 from intradp_ros.planning.schedule import ROBOT
+from intradp_ros.power.meter import EnergyMeter
 from intradp_ros.profiling.profile import PowerStates, XAVIER_NX
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError, Stamp
@@ -85,9 +86,10 @@ class RobotClient:
                  patience: PatiencePolicy = PatiencePolicy(), power: PowerStates = XAVIER_NX,
                  lossy: str = '', watch: DriftWatch | None = None,
                  delay_watch: DelayWatch | None = None,
-                 experience: Experience | None = None) -> None:
+                 experience: Experience | None = None,
+                 meter: EnergyMeter | None = None) -> None:
         self.model, self.channel, self.predictor, self.log = model, channel, predictor, log
-        self.patience, self.power, self.lossy = patience, power, lossy
+        self.patience, self.power, self.lossy, self.meter = patience, power, lossy, meter
         self.choice = ScheduleChoice(experience)
         self.rejections = Rejections()
         self.foreign = 0
@@ -111,6 +113,8 @@ class RobotClient:
         self.connection.close()
         self._outbox.close()
         self.channel.close()
+        if self.meter:
+            self.meter.close()
 
     def use_book(self, book: ScheduleBook) -> None:
         """
@@ -308,7 +312,8 @@ class RobotClient:
     def _outcome(self, values: dict[int, torch.Tensor], events: list[Event], start: float,
                  choice: _Choice, shared: tuple[Sender, Arrivals] | None, reason: str,
                  ) -> Outcome:
-        entry, latency = choice.entry, time.monotonic() - start
+        entry, stop = choice.entry, time.monotonic()
+        latency = stop - start
         expected = self.choice.corrected(entry, choice.predicted)
         self.choice.note(entry, latency, choice.predicted, start)
         sent = shared[0].nbytes if shared else 0
@@ -321,7 +326,8 @@ class RobotClient:
         stats = InferenceStats(
             self._count, entry.strategy, choice.index, shared is not None and not reason,
             bool(reason), reason, latency, expected, compute, waiting, sent, received,
-            self.power.joules(latency, compute, min(sending, latency), min(receiving, latency)))
+            self.power.joules(latency, compute, min(sending, latency), min(receiving, latency)),
+            self.meter.drawn(start, stop) if self.meter else None)
         return Outcome(self._rebuild(values), stats, tuple(e.shift(-start) for e in events))
 
     def _alone(self) -> _Choice:

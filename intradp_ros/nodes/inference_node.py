@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+import time
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
@@ -54,6 +55,7 @@ from intradp_ros.nodes.results import result_message, stats_message, timeline_me
 from intradp_ros.operators.accelerator import open_device
 from intradp_ros.planning.baselines import CUT, LOCAL, LOSS, OFFLOAD
 from intradp_ros.planning.book import ScheduleBook
+from intradp_ros.power.meter import EnergyMeter, open_meter
 from intradp_ros.profiling.cache import example_key
 from intradp_ros.profiling.device import prepare_process, settle_process
 from intradp_ros.profiling.profile import Profile
@@ -180,7 +182,8 @@ class InferenceNode(ManagedNode):
                                     deadline=given['deadline_ms'] / 1e3),
             power=profile.power, lossy=allowed(given),
             watch=DriftWatch(model.split, profile, published.drifted),
-            delay_watch=DelayWatch(published.delayed), experience=Experience())
+            delay_watch=DelayWatch(published.delayed), experience=Experience(),
+            meter=open_meter())
         self.until_cleanup.callback(self.client.close)
         self.call_every(DELAY_PATIENCE, partial(self._begin, published), self.until_cleanup)
 
@@ -272,6 +275,7 @@ class InferenceNode(ManagedNode):
             'processing_time_ms': 'n/a' if self._last_ms is None else f'{self._last_ms:.1f}',
             'is_processing_time_ms_in_expected_range': in_range,
             **crossed(self.client.sent, self.client.received),
+            **_power(self.client.meter),
             'refusal': connection.refusal, 'mode': self._mode, 'images_dropped': dropped,
             'frames_of_other_sessions': self.client.foreign}, self._rejected(), well=in_range))
 
@@ -293,6 +297,14 @@ def _image_input(model: SharedModel) -> tuple[tuple[int, ...], torch.dtype]:
             f'the model takes inputs {shapes}; this node feeds one image, so it must '
             f'be 1 x 3 x height x width (batch 1, RGB)')
     return shapes[0], graph.values[graph.inputs[0]].dtype
+
+
+def _power(meter: EnergyMeter | None) -> dict[str, str]:
+    """Return what the board drew in the last second, and which sensor says so."""
+    now = time.monotonic()
+    watts = meter.drawn(now - 1.0, now) if meter else None
+    return {'power_w': 'n/a' if watts is None else f'{watts:.2f}',
+            'power_sensor': meter.source if meter else 'none'}
 
 
 def main(args: list[str] | None = None) -> None:

@@ -46,6 +46,7 @@ from intradp_ros.nodes.receiving import Receiver
 from intradp_ros.operators.accelerator import open_device
 from intradp_ros.operators.device import HOST
 from intradp_ros.planning.book import ScheduleBook
+from intradp_ros.power.meter import open_meter
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.wire.codecs.names import LOSSY
 from intradp_ros.wire.texts import unpacked
@@ -182,7 +183,7 @@ class _SharedForward:
             shared.tuned(profile.tuning), channel, self.owner._predictor, self.owner.log,
             patience=self.owner.patience, power=profile.power, lossy=self.owner.lossy,
             watch=DriftWatch(shared.split, profile, watch.drifted),
-            delay_watch=DelayWatch(watch.delayed), experience=Experience())
+            delay_watch=DelayWatch(watch.delayed), experience=Experience(), meter=open_meter())
         self.planner = watch
         watch.start(self.client)
         return result

@@ -17,6 +17,7 @@ from intradp_ros.execution.model import SharedModel
 from intradp_ros.graph.serialise import graph_from_json, graph_to_json
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.operators.split_graph import split_graph
+from intradp_ros.power.sensors import find_sensor
 from intradp_ros.profiling.cache import cached_profile
 from intradp_ros.profiling.device import release_memory
 from intradp_ros.profiling.measure import measure_profile
@@ -37,7 +38,8 @@ def profile_model(model: SharedModel, inputs: Sequence[torch.Tensor],
 
     def measure() -> Profile:
         log(f'profiling {len(model.split.operators)} operators, once for this model and device')
-        return measure_profile(model.split, inputs, progress=_Progress(log))
+        return measure_profile(model.split, inputs, progress=_Progress(log),
+                               sensor=find_sensor())
 
     profile = cached_profile(model.digest, model.split.axis, measure, example=example,
                              device=model.split.device)

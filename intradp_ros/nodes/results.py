@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+import math
 from typing import Any
 
 from std_msgs.msg import Header
@@ -33,7 +34,7 @@ def stats_message(header: Header, stats: InferenceStats, rejected: int) -> Infer
         latency_ms=stats.latency * 1e3, predicted_ms=stats.predicted * 1e3,
         compute_ms=stats.compute * 1e3, waiting_ms=stats.waiting * 1e3,
         bytes_up=stats.bytes_up, bytes_down=stats.bytes_down, energy_j=stats.energy,
-        rejected=rejected)
+        energy_drawn_j=math.nan if stats.drawn is None else stats.drawn, rejected=rejected)
 
 
 def timeline_message(header: Header, inference: int, events: Sequence[Event],

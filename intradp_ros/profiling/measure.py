@@ -16,9 +16,18 @@ from intradp_ros.graph.serialise import digest
 from intradp_ros.operators.local_operator import Kernel, SplitGraph
 from intradp_ros.operators.region import Region
 from intradp_ros.operators.tuning import tuned
+from intradp_ros.power.sensors import EnergySensor
 from intradp_ros.profiling.device import device_name
 from intradp_ros.profiling.encodings import measure_encodings
-from intradp_ros.profiling.profile import EncodingTiming, OperatorTiming, Profile, significant
+from intradp_ros.profiling.power import measure_power
+from intradp_ros.profiling.profile import (
+    EncodingTiming,
+    OperatorTiming,
+    PowerStates,
+    Profile,
+    significant,
+    XAVIER_NX,
+)
 from intradp_ros.profiling.rounds import (
     bind,
     bind_whole,
@@ -48,7 +57,8 @@ class _Part:
 
 
 def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
-                    budget: float = 10.0, progress: Progress | None = None) -> Profile:
+                    budget: float = 10.0, progress: Progress | None = None,
+                    sensor: EnergySensor | None = None) -> Profile:
     """
     Choose the kernels of a graph on this device, and measure them on example inputs.
 
@@ -66,12 +76,16 @@ def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
         Seconds that the rounds should take (there are at least four).
     progress :
         Called with measurements done and measurements in all.
+    sensor :
+        Measures the machine's power states (some seconds); else they are
+        assumed.
 
     """
     with torch.inference_mode():
         tuning = choose_tuning(split, inputs)
         lean = tuned(split, tuning)
         parts, whole = _measure(lean, inputs, budget, progress or _silent)
+        power = _power(lean, inputs, sensor) if sensor else XAVIER_NX
         encodings = value_encodings(split, inputs)
     timings = tuple(OperatorTiming(tuple(p.region.rows for p in of_one),
                                    tuple(significant(p.seconds) for p in of_one))
@@ -83,8 +97,18 @@ def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
             'operators in a run of the whole graph took %.2f times what they took one by one '
             '(%.1f ms): is the machine busy? measure again when it is not', scale, 1e3 * total)
     return Profile(digest(split.captured), split.axis, device_name(split.device),
-                   torch.get_num_threads(), timings, whole, scale, encodings=encodings,
-                   tuning=tuning)
+                   torch.get_num_threads(), timings, whole, scale, power, encodings, tuning)
+
+
+def _power(split: SplitGraph, inputs: Sequence[torch.Tensor], sensor: EnergySensor,
+           ) -> PowerStates:
+    """Return what the machine draws in standby and running the graph."""
+    bound = bind_whole(split)
+    try:
+        return measure_power(sensor, partial(run_through, split, bound, inputs))
+    except (OSError, ValueError) as error:
+        _LOG.warning('%s does not answer, so power is assumed: %s', sensor.source, error)
+        return XAVIER_NX
 
 
 def _measure(split: SplitGraph, inputs: Sequence[torch.Tensor], budget: float,

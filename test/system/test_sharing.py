@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+import math
 import signal
 import threading
 
@@ -29,6 +30,7 @@ from torch import nn
 
 from intradp_ros.emulation.processes import Child
 from intradp_ros.msg import TensorChunk
+from intradp_ros.power.sensors import find_sensor
 
 
 @dataclass
@@ -87,6 +89,7 @@ def test_every_mode_gives_the_unsplit_result(system: System, mode: str) -> None:
             assert message.header.frame_id == f'camera {number}'
         assert stats.strategy in {'shared': ('loss', 'local')}.get(mode, (mode,))
         assert not stats.recovered and stats.latency_ms > 0 and stats.rejected == 0
+        assert math.isnan(stats.energy_drawn_j) == (find_sensor() is None)
         if mode in ('local', 'offload'):
             assert stats.shared == (mode == 'offload')
             assert (stats.bytes_up > 0) == (stats.bytes_down > 0) == stats.shared

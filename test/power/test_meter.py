@@ -1,0 +1,101 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""A thread that reads a sensor, and what it tells of any stretch of time."""
+from __future__ import annotations
+
+from collections.abc import Callable
+import logging
+import time
+
+import pytest
+
+from intradp_ros.power.meter import EnergyMeter
+
+
+class Wire:
+    """A sensor whose power is a function of time."""
+
+    source = 'a wire'
+
+    def __init__(self, joules: Callable[[float], float]) -> None:
+        self.readings = 0
+        self._joules = joules
+
+    def joules(self, now: float) -> float:
+        """Return what was drawn until now."""
+        self.readings += 1
+        return self._joules(now)
+
+
+def read(meter: EnergyMeter, sensor: Wire, count: int) -> None:
+    """Wait until a sensor was read that many times more."""
+    wanted, end = sensor.readings + count, time.monotonic() + 10.0
+    while sensor.readings < wanted:
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def test_even_power_is_told_of_any_stretch() -> None:
+    sensor = Wire(lambda now: 7.0 * now)
+    meter = EnergyMeter(sensor, 0.01)
+    read(meter, sensor, 5)
+    now = time.monotonic()
+    assert meter.drawn(now - 0.013, now) == pytest.approx(7.0 * 0.013)
+    assert meter.drawn(now, now + 1.0) == pytest.approx(7.0)  # goes on as it was
+    meter.close()
+
+
+def test_a_step_is_seen_where_it_was() -> None:
+    step = time.monotonic() + 0.1
+    sensor = Wire(lambda now: 2.0 * now + 10.0 * max(0.0, now - step))
+    meter = EnergyMeter(sensor, 0.005)
+    while time.monotonic() < step + 0.1:
+        time.sleep(0.01)
+    read(meter, sensor, 2)
+    assert meter.drawn(step - 0.08, step - 0.03) == pytest.approx(2.0 * 0.05)
+    assert meter.drawn(step - 0.05, step + 0.05) == pytest.approx(0.2 + 0.5, rel=0.1)
+    meter.close()
+
+
+def test_nothing_is_told_of_what_was_not_read() -> None:
+    sensor = Wire(lambda now: now)
+    before = time.monotonic()
+    meter = EnergyMeter(sensor, 0.005)
+    read(meter, sensor, 3)
+    assert meter.drawn(before - 1.0, before) is None
+    meter.close()
+
+
+def test_a_sensor_that_fails_is_told_once_and_read_again(caplog: pytest.LogCaptureFixture,
+                                                         ) -> None:
+    broken = True
+
+    def joules(now: float) -> float:
+        if broken:
+            raise OSError('no answer on the bus')
+        return 3.0 * now
+
+    sensor = Wire(joules)
+    with caplog.at_level(logging.WARNING):
+        meter = EnergyMeter(sensor, 0.002)
+        read(meter, sensor, 5)
+        now = time.monotonic()
+        assert meter.drawn(now - 0.001, now) is None
+        broken = False
+        read(meter, sensor, 5)
+    now = time.monotonic()
+    assert meter.drawn(now - 0.001, now) == pytest.approx(0.003)
+    assert [record.message for record in caplog.records] == [
+        'a wire does not answer: no answer on the bus']
+    meter.close()
+
+
+def test_closing_ends_the_reading() -> None:
+    sensor = Wire(lambda now: now)
+    meter = EnergyMeter(sensor, 0.002)
+    read(meter, sensor, 2)
+    meter.close()
+    count = sensor.readings
+    time.sleep(0.02)
+    assert sensor.readings == count
