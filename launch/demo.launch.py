@@ -31,7 +31,11 @@ def generate_launch_description() -> LaunchDescription:
         DeclareLaunchArgument(
             'image_topic', default_value='image',
             description='Topic of sensor_msgs/Image that the robot takes its input from.'),
+        DeclareLaunchArgument(
+            'points_topic', default_value='points',
+            description='Topic of sensor_msgs/PointCloud2, for models that take a grid of cells.'),
         include('server.launch.py', params_file='server_params_file',
                 planner_params_file='planner_params_file'),
-        include('robot.launch.py', params_file='robot_params_file', image_topic='image_topic'),
+        include('robot.launch.py', params_file='robot_params_file', image_topic='image_topic',
+                points_topic='points_topic'),
     ])

@@ -19,6 +19,10 @@ def generate_launch_description() -> LaunchDescription:
         DeclareLaunchArgument(
             'image_topic', default_value='image',
             description='Topic of sensor_msgs/Image that the node takes its input from.'),
+        DeclareLaunchArgument(
+            'points_topic', default_value='points',
+            description='Topic of sensor_msgs/PointCloud2, for models that take a grid of cells.'),
         node_group(node('inference_node', 'params_file',
-                        [('image', LaunchConfiguration('image_topic'))])),
+                        [('image', LaunchConfiguration('image_topic')),
+                         ('points', LaunchConfiguration('points_topic'))])),
     ])

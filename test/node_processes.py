@@ -33,6 +33,7 @@ TESTS = Path(__file__).parent
 TIMEOUT = 90.0
 HEIGHT, WIDTH = 64, 96
 DENSE = f'small_models:dense 1x3x{HEIGHT}x{WIDTH} uint8'
+SCENE = 'small_models:scene 1x1x24x8x32 bool'
 LATCHED = QoSProfile(depth=10, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 #: A grid of three bandwidths is planned in seconds.
 QUICK_PLANNER = {'grid.points': 3, 'grid.low_mbps': 20.0, 'grid.high_mbps': 2000.0,

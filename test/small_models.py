@@ -138,6 +138,30 @@ def dense() -> nn.Module:
     return Pixels(seeded(UNet))
 
 
+class Scene(nn.Module):
+    """Occupancy, 1 x 1 x length x height x width, to a class and scores of every cell."""
+
+    def __init__(self, height: int = 8, classes: int = 3) -> None:
+        super().__init__()
+        self.enter, self.body = convolve(height, 16), Residual(16)
+        self.leave = nn.Conv2d(16, height * classes, 1)
+        self.classes = classes
+
+    def forward(self, occupancy: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        plane = occupancy.squeeze(1).permute(0, 2, 1, 3).float()
+        scores = self.leave(self.body(self.enter(plane)))
+        length, width = scores.shape[2:]
+        scores = scores.view(1, self.classes, -1, length, width).permute(0, 1, 3, 2, 4)
+        return scores.argmax(1), scores
+
+
+def scene() -> nn.Module:
+    """Return a network that takes an occupancy grid of 1 x 1 x 24 x 8 x 32 cells."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        return Scene().eval()
+
+
 def classes() -> nn.Module:
     """Return a classifier on pixels."""
     return Pixels(seeded(Mobile))

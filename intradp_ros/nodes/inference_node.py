@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""The robot's node: images in, results out, shared with the server where that pays."""
+"""The robot's node: images or points in, results out, shared with the server where that pays."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -14,12 +14,12 @@ from rcl_interfaces.msg import SetParametersResult
 from rclpy.parameter import Parameter as RclParameter
 from rclpy.qos import qos_profile_sensor_data, QoSProfile
 from rclpy.qos_overriding_options import QoSOverridingOptions
-from sensor_msgs.msg import Image
+from std_msgs.msg import Header
 import torch
 from torch.utils import _pytree as pytree
 
 from intradp_ros.dds.channel import DdsChannel
-from intradp_ros.execution.catalogue import example_inputs, ModelSpec
+from intradp_ros.execution.catalogue import ModelSpec
 from intradp_ros.execution.experience import Experience
 from intradp_ros.execution.model import SharedModel
 from intradp_ros.execution.outcome import Outcome
@@ -40,7 +40,6 @@ from intradp_ros.msg import (
 from intradp_ros.msg import ScheduleBook as ScheduleBookMessage
 from intradp_ros.nodes.device import DEVICE
 from intradp_ros.nodes.diagnostics import added, crossed, Diagnostics
-from intradp_ros.nodes.images import as_map, ImageError, read_rgb, to_image, to_input, to_rgb
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.lossy import allowed, LOSSY_PARAMETER, tell_difference
 from intradp_ros.nodes.parameters import Parameter
@@ -52,6 +51,15 @@ from intradp_ros.nodes.profiles import (
 )
 from intradp_ros.nodes.receiving import Receiver
 from intradp_ros.nodes.results import result_message, stats_message, timeline_message
+from intradp_ros.nodes.sensors import (
+    Camera,
+    camera_for,
+    example_of,
+    Lidar,
+    lidar_for,
+    Sensor,
+    UNUSABLE,
+)
 from intradp_ros.operators.accelerator import open_device
 from intradp_ros.planning.baselines import CUT, LOCAL, LOSS, OFFLOAD
 from intradp_ros.planning.book import ScheduleBook
@@ -65,19 +73,19 @@ from intradp_ros.wire.texts import unpacked
 MODES = {'shared': LOSS, 'local': LOCAL, 'offload': OFFLOAD, 'cut': CUT}
 MODE = Parameter('mode', 'shared', 'How inferences run; may be changed at any time.',
                  choices=tuple(MODES), read_only=False)
-#: Books that may wait while one is compiled; images go on meanwhile.
+#: Books that may wait while one is compiled; inferences go on meanwhile.
 MAX_BOOKS = 16
 _CHANGEABLE = QoSOverridingOptions.with_default_policies()
 
 
 class InferenceNode(ManagedNode):
     """
-    Subscribes `image`; publishes `result`, `result_image` for a dense output, `~/stats`, `~/link`.
+    Subscribes `image` or `points`; publishes `result`, a picture of it, `~/stats`, `~/link`.
 
-    Every image that the node takes is answered, whatever the server does.
-    When images come faster than they can be processed, the oldest waiting
-    ones make room, as with any camera driver, and are counted.  Images are
-    taken while the node is active; deactivating finishes the one at hand.
+    Every message of the sensor that the node takes is answered, whatever the
+    server does.  When they come faster than they can be processed, the oldest
+    waiting ones make room, as with any camera driver, and are counted.  They
+    are taken while the node is active; deactivating finishes the one at hand.
     """
 
     PARAMETERS = (
@@ -85,6 +93,8 @@ class InferenceNode(ManagedNode):
                   'The model: "package.module:factory shape dtype" or an archive path.'),
         Parameter('server', 'offload', 'Name of the server to share with.'),
         MODE,
+        Parameter('sensor', Camera.topic, 'What the model sees: images, or grids of the cells '
+                  'that have points.', choices=(Camera.topic, Lidar.topic)),
         Parameter('axis', -1, 'Split axis of the input; -1 takes the best one.', -1, 4),
         Parameter('predictor', 'ewma', 'How the bandwidth is predicted.',
                   choices=tuple(PREDICTORS)),
@@ -94,9 +104,15 @@ class InferenceNode(ManagedNode):
                   'Finish alone when nothing was heard from the server for this long.',
                   20.0, 10000.0),
         LOSSY_PARAMETER,
-        Parameter('example', '', 'An image file like the images of the camera, by which encodings '
-                  'are chosen; empty for noise, which no lossless encoding makes smaller.'),
-        Parameter('queue_size', 1, 'Images that may wait.', 1, 1000),
+        Parameter('example', '', 'A file like what the sensor gives (an image; an array of points '
+                  'of NumPy, .npy), by which encodings are chosen; empty for noise, which no '
+                  'lossless encoding makes smaller.'),
+        Parameter('voxels.axes', 'xyz', "The cloud's axes that the last three dimensions of the "
+                  'input of a model of grids go along.'),
+        Parameter('voxels.origin_m', [0.0, -25.6, -2.0],
+                  "The lowest corner of the grid in the cloud's frame: x, y, z."),
+        Parameter('voxels.size_m', 0.2, 'The edge of a cell.', 1e-3, 100.0),
+        Parameter('queue_size', 1, 'Messages of the sensor that may wait.', 1, 1000),
         DEVICE,
         Parameter('threads', 1, 'CPU threads for operators.', 1, 256),
         Parameter('chunk_bytes', LEAST_CHUNK_BYTES,
@@ -111,7 +127,7 @@ class InferenceNode(ManagedNode):
         self.client: RobotClient | None = None
         self._receiver = Receiver(self)
         self._status = Diagnostics(self)
-        self._worker: Worker[Image] | None = None
+        self._worker: Worker[Any] | None = None
         self._mode = MODE.default
         self._dropped = 0
         self._last_ms: float | None = None
@@ -124,9 +140,9 @@ class InferenceNode(ManagedNode):
         model = ModelSpec.parse(parameters['model']).load(
             parameters['axis'] if parameters['axis'] >= 0 else None,
             open_device(parameters[DEVICE.name]))
-        self._shape, self._dtype = _image_input(model)
-        self._open_topics()
-        self._example = self._example_inputs(model)
+        self._sensor = _sensor(parameters, model)
+        self._open_topics(self._sensor)
+        self._example = example_of(self._sensor, parameters['example'], model)
         profile = profile_model(model, self._example, self.info, example_key(self._example))
         self._connect(model.tuned(profile.tuning), profile)
         self._new_books = Worker(self._use_book, self._book_failed, MAX_BOOKS, 'books')
@@ -137,32 +153,28 @@ class InferenceNode(ManagedNode):
         self.call_every(1.0, self._diagnose, self.until_cleanup)
 
     def start(self) -> None:
-        """Take images."""
+        """Take what the sensor gives."""
         settle_process()
         self._worker = Worker(self._process, self._failed, self._settings['queue_size'])
         self.until_deactivated.callback(self._stop, self._worker)
-        images = self._receiver.subscribe(
-            Image, 'image', self._worker.put, qos_profile_sensor_data, 'image',
+        sensor = self._sensor
+        taken = self._receiver.subscribe(
+            sensor.kind, sensor.topic, self._worker.put, qos_profile_sensor_data, sensor.topic,
             qos_overriding_options=_CHANGEABLE)
-        self.until_deactivated.callback(self.destroy_subscription, images)
+        self.until_deactivated.callback(self.destroy_subscription, taken)
         self.call_every(0.5, self._report_link, self.until_deactivated)
 
-    def _stop(self, worker: Worker[Image]) -> None:
+    def _stop(self, worker: Worker[Any]) -> None:
         worker.close()
         self._dropped += worker.dropped
         self._worker = None
 
-    def _example_inputs(self, model: SharedModel) -> tuple[torch.Tensor, ...]:
-        path = self._settings['example']
-        return (to_input(read_rgb(path), self._shape, self._dtype),) if path else \
-            example_inputs(model)
-
-    def _open_topics(self) -> None:
+    def _open_topics(self, sensor: Sensor) -> None:
         reliable = QoSProfile(depth=10)
         self._results = self.publish_on(
             InferenceResult, 'result', reliable, qos_overriding_options=_CHANGEABLE)
-        self._maps = self.publish_on(
-            Image, 'result_image', reliable, qos_overriding_options=_CHANGEABLE)
+        self._pictures = self.publish_on(
+            sensor.kind, f'result_{sensor.topic}', reliable, qos_overriding_options=_CHANGEABLE)
         self._stats = self.publish_on(InferenceStats, '~/stats', reliable)
         self._timelines = self.publish_on(InferenceTimeline, '~/timeline', reliable)
         self._links = self.publish_on(LinkState, '~/link', reliable)
@@ -220,31 +232,31 @@ class InferenceNode(ManagedNode):
         else:
             self._receiver.reject('handler', f'{type(error).__name__}: {error}')
 
-    def _process(self, image: Image) -> None:
+    def _process(self, message: Any) -> None:
         assert self.client is not None
-        stamp = Stamp(image.header.stamp.sec, image.header.stamp.nanosec, image.header.frame_id)
-        tensor = to_input(to_rgb(image), self._shape, self._dtype)
+        header = message.header
+        stamp = Stamp(header.stamp.sec, header.stamp.nanosec, header.frame_id)
+        tensor = self._sensor.tensor(message)
         outcome = self.client.infer((tensor,), strategy=MODES[self._mode], stamp=stamp)
         self._last_ms = outcome.stats.latency * 1e3
-        self._publish(image, outcome)
+        self._publish(header, outcome)
 
     def _failed(self, error: Exception) -> None:
-        if isinstance(error, ImageError):
-            self._receiver.reject('image', str(error))
+        if isinstance(error, UNUSABLE):
+            self._receiver.reject(self._sensor.topic, str(error))
         else:
             self._receiver.reject('inference', f'{type(error).__name__}: {error}')
 
-    def _publish(self, image: Image, outcome: Outcome) -> None:
+    def _publish(self, header: Header, outcome: Outcome) -> None:
         assert self.client is not None
-        header, inference = image.header, outcome.stats.inference
+        inference = outcome.stats.inference
         tensors = [t for t in pytree.tree_leaves(outcome.outputs) if isinstance(t, torch.Tensor)]
         self._stats.publish(stats_message(header, outcome.stats, sum(self._rejected().values())))
         self._results.publish(result_message(header, inference, tensors))
-        dense = as_map(tensors[0]) if tensors else None
-        if dense is not None:
-            message = to_image(dense)
-            message.header = header
-            self._maps.publish(message)
+        picture = self._sensor.shown(tensors[0]) if tensors else None
+        if picture is not None:
+            picture.header = header
+            self._pictures.publish(picture)
         if self._timelines.get_subscription_count():
             events = self.client.timeline(outcome)
             self._timelines.publish(timeline_message(header, inference, events))
@@ -276,27 +288,16 @@ class InferenceNode(ManagedNode):
             'is_processing_time_ms_in_expected_range': in_range,
             **crossed(self.client.sent, self.client.received),
             **_power(self.client.meter),
-            'refusal': connection.refusal, 'mode': self._mode, 'images_dropped': dropped,
+            'refusal': connection.refusal, 'mode': self._mode, 'inputs_dropped': dropped,
             'frames_of_other_sessions': self.client.foreign}, self._rejected(), well=in_range))
 
 
-def _image_input(model: SharedModel) -> tuple[tuple[int, ...], torch.dtype]:
-    """
-    Return shape and dtype of a model's input.
-
-    Raises
-    ------
-    ValueError
-        If the input is not one image.
-
-    """
-    graph = model.split.graph
-    shapes = [graph.values[v].shape for v in graph.inputs]
-    if len(shapes) != 1 or len(shapes[0]) != 4 or shapes[0][:2] != (1, 3):
-        raise ValueError(
-            f'the model takes inputs {shapes}; this node feeds one image, so it must '
-            f'be 1 x 3 x height x width (batch 1, RGB)')
-    return shapes[0], graph.values[graph.inputs[0]].dtype
+def _sensor(parameters: Mapping[str, Any], model: SharedModel) -> Sensor:
+    """Return what a model sees, by the parameters; ValueError if the model cannot."""
+    if parameters['sensor'] == Camera.topic:
+        return camera_for(model)
+    return lidar_for(model, *(parameters[f'voxels.{name}'] for name in (
+        'axes', 'origin_m', 'size_m')))
 
 
 def _power(meter: EnergyMeter | None) -> dict[str, str]:

@@ -107,7 +107,7 @@ def test_it_says_who_wins_and_what_was_checked(page: str) -> None:
     text = ' '.join(Reader(page).text.split())
     assert 'Sharing wins: 40.0 ms an inference, 50 % less than local' in text
     assert 'Yes: 4 of 6 schedules' in text and '3e-7' in text and 'were rescaled' in text
-    assert 'all 30 chunks (3.00 kB)' in text and 'modelled (a board)' in text
+    assert 'all 30 chunks (3.00 kB)' in text and 'modelled (power states: a board)' in text
 
 
 def test_what_is_wrong_is_said() -> None:
