@@ -149,6 +149,27 @@ def _divide(rng: Random, stages: Stages, stops: Sequence[int]) -> Stages:
     return stages[:i] + (front, replace(stages[i], share=second)) + stages[i + 1:]
 
 
+def _ease(rng: Random, stages: Stages, stops: Sequence[int]) -> Stages:
+    """Let a border that jumps do so in two steps, and what crosses first be made first."""
+    if len(stages) < 2 or len(stages) >= MOST_STAGES:
+        return stages
+    i = rng.randrange(len(stages) - 1)
+    before, after = stages[i], stages[i + 1]
+    low, high = stages[i - 1].stop if i else 0, after.stop
+    near = sorted((stop for stop in stops if low < stop < high and stop != before.stop),
+                  key=lambda stop: abs(stop - before.stop))[:6]
+    if not near or before.share == after.share:
+        return stages
+    stop, part = rng.choice(near), rng.random()
+    share = _bounded(before.share + part * (after.share - before.share))
+    first, middle = sorted((stop, before.stop))
+    bands, growth = rng.choice((2, 3, 4, 6)), rng.choice((0.5, 1.0, 2.0))
+    pace = Pace(growth, upward=before.share > after.share)
+    side = SIDES[0] if before.share > after.share else SIDES[1]
+    front = _repaced(replace(before, stop=first), side, bands, pace)
+    return stages[:i] + (front, Stage(middle, share), after) + stages[i + 2:]
+
+
 def _merge(rng: Random, stages: Stages, stops: Sequence[int]) -> Stages:
     """Do without the exchange between two stages."""
     if len(stages) < 2:
@@ -198,8 +219,8 @@ def _repaced(stage: Stage, side: str, bands: int, pace: Pace) -> Stage:
 
 
 _MOVES: tuple[Move, ...] = (
-    _shift, _shift_run, _settle, _end_elsewhere, _divide, _merge, _bands, _pace)
-_WEIGHTS = (5, 4, 1, 3, 3, 1.5, 4, 3)
+    _shift, _shift_run, _settle, _end_elsewhere, _divide, _merge, _bands, _pace, _ease)
+_WEIGHTS = (5, 4, 1, 3, 3, 1.5, 4, 3, 2)
 
 
 def pieces(partition: Partition) -> int:

@@ -5,8 +5,9 @@
 The solver of the book: simulated annealing over all partitions with the exact judge.
 
 It judges a few hundred plain partitions and what differential evolution finds
-in a short time, anneals from the best few that differ, and goes on from the
-best of the results.  Why so is argued in doc/planning.md.
+in a short time, anneals for a short while from the best that differ, for
+longer from the best of what that gave, and goes on from the best of all.  Why
+so is argued in doc/planning.md.
 """
 from __future__ import annotations
 
@@ -29,10 +30,10 @@ from intradp_ros.planning.solving import Progress, Stop, Trial
 FINENESS = 2e-4
 #: Worse by this fraction is taken at odds of 1/e, at the start and at the end of an annealing.
 HOT, COLD = 0.02, 3e-4
-#: From how many starts it anneals first, and for which part of the budget each.
-FIRST, FIRST_PART = 3, 0.15
+#: From how many starts it anneals in each round, and for which part of the budget each.
+ROUNDS = ((12, 0.03), (4, 0.08))
 #: What differential evolution may judge beforehand, as a part of the budget.
-EVOLVED_PART = 0.35
+EVOLVED_PART = 0.12
 #: Parts of the transfers that are taken to hide behind computing when placements are sought.
 HIDDEN = (0.0, 0.5, 0.8)
 _SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 0.9)
@@ -55,15 +56,16 @@ def search(cost: CostModel, link: LinkModel, *, seed: int = 0, budget: int | Non
                                *plain_partitions(stops))
              if not trial.over]
     annealing = _Annealing(trial, Random(seed), stops)
-    first = [annealing.run(start, HOT, 3 * COLD, int(FIRST_PART * budget))
-             for start in _different(sorted(found, key=_score))]
-    annealing.run(min(first, key=_score), HOT / 2, COLD, budget - trial.judge.count)
+    for count, part in ROUNDS:
+        found = [annealing.run(start, HOT, 3 * COLD, int(part * budget))
+                 for start in _different(found, count)]
+    annealing.run(min(found, key=_score), HOT / 2, COLD, budget - trial.judge.count)
     return trial.result()
 
 
 def usual_budget(operators: int) -> int:
     """Return how many partitions are judged in about half a second on one core."""
-    return min(6000, max(2500, 1_200_000 // operators))
+    return min(7500, max(3000, 1_500_000 // operators))
 
 
 def plain_partitions(stops: Sequence[int]) -> Iterator[Partition]:
@@ -111,11 +113,11 @@ def _score(judged: Judged) -> float:
     return judged.price * (1 + FINENESS * pieces(judged.partition))
 
 
-def _different(ranked: Iterable[Judged]) -> list[Judged]:
-    """Return the first few that have other stages, or other shares, than those before them."""
+def _different(found: Iterable[Judged], count: int) -> list[Judged]:
+    """Return the best few that have other stages, or other shares, than those before them."""
     chosen: list[Judged] = []
-    for judged in ranked:
-        if len(chosen) < FIRST and not any(
+    for judged in sorted(found, key=_score):
+        if len(chosen) < count and not any(
                 _alike(judged.partition, other.partition) for other in chosen):
             chosen.append(judged)
     return chosen
