@@ -40,6 +40,9 @@ _SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 0.9)
 _COARSE = (0.0, 0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 1.0)
 _STAIRS = ((0.2, 0.2, 1.0), (0.3, 0.15, 1.0), (0.4, 0.2, 0.0), (0.25, 0.0, 0.9), (0.5, 0.3, 0.5))
 _FED = Pace(by_input=True)
+#: Where both sides exchange the rows at the border: the robot's last band waits for the server's
+#: rows, and the server, whose first rows they were, ends at the border.
+_BORDER_LAST, _TO_BORDER = Pace(0.2), Pace(upward=True, by_input=True)
 
 
 def search(cost: CostModel, link: LinkModel, *, seed: int = 0, budget: int | None = None,
@@ -79,6 +82,9 @@ def plain_partitions(stops: Sequence[int]) -> Iterator[Partition]:
     for stop in sorted({stops[k * (len(stops) - 1) // 15] for k in range(15)} - {count}):
         yield cut(count, stop)
         yield Partition((Stage(stop, 1.0, 8), Stage(count, 0.0, 1, 4)))
+        for share in (0.5, 0.7, 0.85):
+            yield Partition((Stage(stop, share, 1, 3),
+                             Stage(count, share, 2, 3, _BORDER_LAST, _TO_BORDER)))
         for share in (0.0, 0.3, 0.5, 0.7):
             for last in sorted({0.0, share, 1.0}):
                 yield Partition((Stage(stop, share, 4, 8, server_pace=_FED),
