@@ -13,7 +13,7 @@ from intradp_ros.cli.subject import Subject
 from intradp_ros.power.sensors import find_sensor
 from intradp_ros.profiling.cache import cache_path, cached_profile, example_key
 from intradp_ros.profiling.measure import measure_profile
-from intradp_ros.profiling.profile import OperatorTiming, Profile
+from intradp_ros.profiling.profile import OperatorTiming, Profile, XAVIER_NX
 
 
 def own_profile(subject: Subject, out: Output, fresh: bool = False) -> Profile:
@@ -63,4 +63,4 @@ def slowed(profile: Profile, factor: float) -> Profile:
     return replace(profile, device=f'scaled, not measured: {factor:g} x the times of '
                    f'{profile.device}', timings=timings,
                    whole_seconds=profile.whole_seconds * factor,
-                   moving=profile.moving.scaled(factor))
+                   power=XAVIER_NX, moving=profile.moving.scaled(factor))

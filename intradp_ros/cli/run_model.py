@@ -76,7 +76,8 @@ def run(args: argparse.Namespace) -> int:
         model = subject.shared.tuned(profile.tuning)
         with in_process_pair(
                 model, make_predictor(args.predictor), mbps=args.mbps,
-                delay=args.delay / 1e3, lossy=args.lossy, log=log.append) as pair:
+                delay=args.delay / 1e3, power=profile.power, lossy=args.lossy,
+                log=log.append) as pair:
             with out.status('connecting'):
                 connect(pair, book, log)
             session = Session(subject, pair, args.mode or tuple(MODES))

@@ -15,6 +15,7 @@ from intradp_ros.execution.patience import PatiencePolicy
 from intradp_ros.execution.robot import RobotClient
 from intradp_ros.execution.server import OffloadServer
 from intradp_ros.link.predictor import RatePredictor
+from intradp_ros.profiling.profile import PowerStates, XAVIER_NX
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class Pair:
 def in_process_pair(model: SharedModel, predictor: RatePredictor, *,
                     server_model: SharedModel | None = None, mbps: float | None = None,
                     delay: float = 0.0, patience: PatiencePolicy = PatiencePolicy(),
-                    lossy: str = '', log: Callable[[str], None] = lambda text: None) -> Pair:
+                    power: PowerStates = XAVIER_NX, lossy: str = '',
+                    log: Callable[[str], None] = lambda text: None) -> Pair:
     """
     Connect a robot and a server in this process.
 
@@ -55,6 +57,8 @@ def in_process_pair(model: SharedModel, predictor: RatePredictor, *,
         in seconds of the link between them.
     patience, log :
         When the robot goes on alone; where both sides write what happens.
+    power :
+        The robot's power states.
     lossy :
         A lossy encoding that the robot allows books to use.
 
@@ -62,5 +66,6 @@ def in_process_pair(model: SharedModel, predictor: RatePredictor, *,
     rate = None if mbps is None else mbps * 125e3
     robot_channel, server_channel = memory_pair(rate=rate, delay=delay)
     server = OffloadServer(server_channel, {model.digest: server_model or model}, log)
-    robot = RobotClient(model, robot_channel, predictor, log, patience=patience, lossy=lossy)
+    robot = RobotClient(model, robot_channel, predictor, log, patience=patience, power=power,
+                        lossy=lossy)
     return Pair(robot, server, robot_channel, server_channel)

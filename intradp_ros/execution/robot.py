@@ -86,10 +86,9 @@ class RobotClient:
                  patience: PatiencePolicy = PatiencePolicy(), power: PowerStates = XAVIER_NX,
                  lossy: str = '', watch: DriftWatch | None = None,
                  delay_watch: DelayWatch | None = None,
-                 experience: Experience | None = None,
-                 meter: EnergyMeter | None = None) -> None:
+                 experience: Experience | None = None) -> None:
         self.model, self.channel, self.predictor, self.log = model, channel, predictor, log
-        self.patience, self.power, self.lossy, self.meter = patience, power, lossy, meter
+        self.patience, self.power, self.lossy = patience, power, lossy
         self.choice = ScheduleChoice(experience)
         self.rejections = Rejections()
         self.foreign = 0
@@ -105,6 +104,8 @@ class RobotClient:
         self._current: _Inference | None = None
         self._count = 0
         self._rate = 0.0
+        #: Tells what the board draws, where somebody has a sensor; closed with the session.
+        self.meter: EnergyMeter | None = None
         channel.listen(self.handle)
         self.connection.start()
 

@@ -194,9 +194,9 @@ class InferenceNode(ManagedNode):
                                     deadline=given['deadline_ms'] / 1e3),
             power=profile.power, lossy=allowed(given),
             watch=DriftWatch(model.split, profile, published.drifted),
-            delay_watch=DelayWatch(published.delayed), experience=Experience(),
-            meter=open_meter())
+            delay_watch=DelayWatch(published.delayed), experience=Experience())
         self.until_cleanup.callback(self.client.close)
+        self.client.meter = open_meter()
         self.call_every(DELAY_PATIENCE, partial(self._begin, published), self.until_cleanup)
 
     def _begin(self, published: ProfilePublisher) -> None:

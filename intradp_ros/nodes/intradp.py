@@ -183,7 +183,8 @@ class _SharedForward:
             shared.tuned(profile.tuning), channel, self.owner._predictor, self.owner.log,
             patience=self.owner.patience, power=profile.power, lossy=self.owner.lossy,
             watch=DriftWatch(shared.split, profile, watch.drifted),
-            delay_watch=DelayWatch(watch.delayed), experience=Experience(), meter=open_meter())
+            delay_watch=DelayWatch(watch.delayed), experience=Experience())
+        self.client.meter = open_meter()
         self.planner = watch
         watch.start(self.client)
         return result

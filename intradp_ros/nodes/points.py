@@ -105,7 +105,7 @@ def _layout(message: PointCloud2) -> list[tuple[np.dtype[Any], int]]:
     layout = []
     for axis in AXES:
         field = fields.get(axis)
-        if field is None or field.datatype not in _FLOATS or field.count != 1:
+        if field is None or field.datatype not in _FLOATS or field.count > 1:
             raise PointsError(f'no field {axis!r} with one floating-point number; there are '
                               f'{sorted(fields)[:16]}')
         form = np.dtype(_FLOATS[field.datatype]).newbyteorder('>' if message.is_bigendian else '<')
@@ -152,8 +152,8 @@ def labels_of(tensor: torch.Tensor, grid: Grid) -> torch.Tensor | None:
 
 
 def to_cloud(labels: torch.Tensor, grid: Grid) -> PointCloud2:
-    """Return a point with its label in the middle of every cell whose label is not 0."""
-    values = labels.numpy().astype(np.uint32)
+    """Return a point with its label in the middle of every cell whose label is above 0."""
+    values = np.maximum(labels.numpy().astype(np.int64), 0)
     cells = np.argwhere(values)
     points = np.empty(len(cells), _LABELLED)
     for axis, column in zip(AXES, grid.centres(cells).T):

@@ -13,6 +13,8 @@ from intradp_ros.power.sensors import EnergySensor, find_sensor
 
 #: Seconds between readings, and how many of them are kept.
 INTERVAL, KEPT = 0.05, 4096
+#: Seconds for which the power is taken to go on as it was.
+TRUSTED = 1.0
 _LOG = logging.getLogger(__name__)
 
 
@@ -21,7 +23,8 @@ class EnergyMeter:
     Tells what was drawn between two moments of the last minutes.
 
     A thread of its own reads the sensor; `close` ends it.  Between readings,
-    and after the last one, the power is taken to be even.
+    and for a while after the last one, the power is taken to be even: what is
+    shorter than some intervals is a mean with what was before.
     """
 
     def __init__(self, sensor: EnergySensor, interval: float = INTERVAL) -> None:
@@ -43,10 +46,12 @@ class EnergyMeter:
         """
         Return joules between two times of the monotonic clock, in seconds.
 
-        None if there were no two readings yet, or only later ones than `start`.
+        None if there were no two readings yet, only later ones than `start`, or
+        none that is about as late as `stop`.
         """
         with self._lock:
-            if len(self._times) < 2 or start < self._times[0]:
+            if len(self._times) < 2 or start < self._times[0] \
+                    or stop > self._times[-1] + TRUSTED:
                 return None
             return self._at(stop) - self._at(start)
 

@@ -24,9 +24,14 @@ _LOG = logging.getLogger(__name__)
 
 
 class EnergySensor(Protocol):
-    """Counts what a machine draws; `source` says by what, and of which part of it."""
+    """
+    Counts what a machine draws; `source` says by what, and of which part of it.
+
+    `whole` tells whether accelerators are among that.
+    """
 
     source: str
+    whole: bool
 
     def joules(self, now: float) -> float:
         """
@@ -57,6 +62,7 @@ class Rails:
 
     def __init__(self, rails: Sequence[Rail]) -> None:
         self.source = f'INA3221 {" + ".join(rail.label for rail in rails)}'
+        self.whole = True
         self._rails = rails
         self._last: tuple[float, float] | None = None
         self._total = 0.0
@@ -85,6 +91,7 @@ class Counters:
 
     def __init__(self, zones: Sequence[Zone]) -> None:
         self.source = f'RAPL {" + ".join(zone.label for zone in zones)}'
+        self.whole = False
         self._zones = zones
         self._last: list[float] | None = None
         self._total = 0.0

@@ -103,12 +103,11 @@ def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
 def _power(split: SplitGraph, inputs: Sequence[torch.Tensor], sensor: EnergySensor,
            ) -> PowerStates:
     """Return what the machine draws in standby and running the graph."""
-    bound = bind_whole(split)
-    try:
-        return measure_power(sensor, partial(run_through, split, bound, inputs))
-    except (OSError, ValueError) as error:
-        _LOG.warning('%s does not answer, so power is assumed: %s', sensor.source, error)
+    if split.device.runs_ahead and not sensor.whole:
+        _LOG.warning('%s does not see what an accelerator draws, so power is assumed',
+                     sensor.source)
         return XAVIER_NX
+    return measure_power(sensor, partial(run_through, split, bind_whole(split), inputs))
 
 
 def _measure(split: SplitGraph, inputs: Sequence[torch.Tensor], budget: float,

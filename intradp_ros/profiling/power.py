@@ -8,12 +8,12 @@ from collections.abc import Callable
 import logging
 import time
 
+from intradp_ros.power.meter import EnergyMeter, INTERVAL
 from intradp_ros.power.sensors import EnergySensor
 from intradp_ros.profiling.profile import PowerStates, XAVIER_NX
 
 #: Seconds in which a state's power is measured, after some in which the sensor's mean follows.
 SECONDS, SETTLING = 2.0, 0.5
-_PAUSE = 0.05  # seconds between two readings
 _LOG = logging.getLogger(__name__)
 
 
@@ -23,20 +23,19 @@ def measure_power(sensor: EnergySensor, run: Callable[[], object], seconds: floa
     Return what the machine draws in standby, and while `run` is called again and again.
 
     The radio is not tried: it counts with what it adds to a Jetson Xavier NX
-    (paper, Table 3).  Where computing does not draw more than standby the
-    measurement is worth nothing, and the states of that board are returned.
-
-    Raises
-    ------
-    OSError, ValueError
-        If the sensor does not answer.
-
+    (paper, Table 3).  Where the sensor does not answer, or computing draws no
+    more than standby, the measurement is worth nothing: a warning says so,
+    and the states of that board are returned.
     """
-    idle = _watts(sensor, _rest, seconds, settling)
-    compute = _watts(sensor, run, seconds, settling)
-    if not 0 <= idle < compute:
-        _LOG.warning('%s: %.2f W in standby and %.2f W computing cannot be; taking those of a '
-                     'Jetson Xavier NX', sensor.source, idle, compute)
+    meter = EnergyMeter(sensor)
+    try:
+        idle = _watts(meter, _rest, seconds, settling)
+        compute = _watts(meter, run, seconds, settling)
+    finally:
+        meter.close()
+    if idle is None or compute is None or not 0 <= idle < compute:
+        _LOG.warning('%s tells %s W in standby and %s W computing, which cannot be; taking those '
+                     'of a Jetson Xavier NX', sensor.source, idle, compute)
         return XAVIER_NX
     radio = XAVIER_NX.send - XAVIER_NX.idle
     return PowerStates(compute, idle + radio, idle,
@@ -44,23 +43,22 @@ def measure_power(sensor: EnergySensor, run: Callable[[], object], seconds: floa
 
 
 def _rest() -> None:
-    time.sleep(_PAUSE)
+    time.sleep(INTERVAL)
 
 
-def _watts(sensor: EnergySensor, act: Callable[[], object], seconds: float, settling: float,
-           ) -> float:
-    """Return the mean power while something is done again and again."""
-    _during(sensor, act, settling)
-    begin, before = time.monotonic(), sensor.joules(time.monotonic())
-    after = _during(sensor, act, seconds)
-    return (after - before) / (time.monotonic() - begin)
+def _watts(meter: EnergyMeter, act: Callable[[], object], seconds: float, settling: float,
+           ) -> float | None:
+    """Return the mean power while something is done again and again, None if it is not told."""
+    _again_and_again(act, settling)
+    begin = time.monotonic()
+    _again_and_again(act, seconds)
+    end = time.monotonic()
+    time.sleep(2 * INTERVAL)  # until the meter has read what the end was like
+    drawn = meter.drawn(begin, end)
+    return None if drawn is None else drawn / (end - begin)
 
 
-def _during(sensor: EnergySensor, act: Callable[[], object], seconds: float) -> float:
-    """Do something for some seconds, reading the sensor now and then; return the last reading."""
+def _again_and_again(act: Callable[[], object], seconds: float) -> None:
     end = time.monotonic() + seconds
-    while True:
+    while time.monotonic() < end:
         act()
-        joules = sensor.joules(now := time.monotonic())
-        if now >= end:
-            return joules

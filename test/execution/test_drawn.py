@@ -25,7 +25,7 @@ SOURCE = torch.rand(1, 3, 48, 64, generator=torch.Generator().manual_seed(0))
 class Steady:
     """A sensor of a board that always draws 7 W."""
 
-    source = 'a steady board'
+    source, whole = 'a steady board', True
 
     def joules(self, now: float) -> float:
         """Return what was drawn until now."""
@@ -37,7 +37,8 @@ def test_every_inference_tells_what_was_drawn_meanwhile() -> None:
     model, meter = share_module(network, (SOURCE,)), EnergyMeter(Steady(), 0.005)
     near, far = memory_pair()
     server = OffloadServer(far, {model.digest: model}, lambda text: None)
-    robot = RobotClient(model, near, FixedRate(100.0), lambda text: None, meter=meter)
+    robot = RobotClient(model, near, FixedRate(100.0), lambda text: None)
+    robot.meter = meter
     with Pair(robot, server, near, far):
         robot.use_book(hand_made_book(model))
         with torch.inference_mode():

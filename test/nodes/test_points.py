@@ -55,6 +55,12 @@ def test_points_in_any_layout(form: str, height: int, padding: int) -> None:
     assert np.array_equal(found, POINTS.astype(form).astype(np.float64))
 
 
+def test_a_count_that_was_left_out_is_one() -> None:
+    message = cloud(POINTS)
+    message.fields[-1].count = 0
+    assert len(to_points(message)) == len(POINTS)
+
+
 def test_points_that_were_not_measured_are_left_out() -> None:
     points = POINTS.copy()
     points[3, 1], points[7], points[9, 2] = np.nan, np.inf, -np.inf
@@ -116,7 +122,7 @@ def test_points_beyond_all_numbers_are_outside() -> None:
     assert not occupied(np.full((1, 3), 1.7e308), GRID, (1, 4, 5, 6), torch.bool).any()
 
 
-@pytest.mark.parametrize('dtype', [torch.uint8, torch.bool, torch.int64])
+@pytest.mark.parametrize('dtype', [torch.uint8, torch.bool, torch.int16, torch.int64])
 def test_labels_come_back_where_they_were(dtype: torch.dtype) -> None:
     """Every cell's point lies in that cell, with its label."""
     labels = torch.randint(0, 2 if dtype is torch.bool else 20, GRID.counts,
@@ -128,6 +134,12 @@ def test_labels_come_back_where_they_were(dtype: torch.dtype) -> None:
     found = np.frombuffer(message.data, np.uint8).reshape(-1, message.point_step)[:, 12:]
     cells = GRID.cells(points)
     assert np.array_equal(found.copy().view('<u4')[:, 0], labels.numpy()[tuple(cells.T)])
+
+
+def test_cells_that_are_unknown_are_no_points() -> None:
+    labels = torch.full(GRID.counts, -1)
+    labels[1, 2, 3] = 4
+    assert to_cloud(labels, GRID).width == 1
 
 
 def test_only_labels_of_all_cells_are_labels() -> None:
