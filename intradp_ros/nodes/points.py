@@ -16,8 +16,9 @@ import torch
 Array = npt.NDArray[Any]
 AXES = 'xyz'
 _FLOATS = {PointField.FLOAT32: 'f4', PointField.FLOAT64: 'f8'}
-#: A point of a labelled grid.
+#: A point of a labelled grid, of four bytes each.
 _LABELLED = np.dtype([('x', '<f4'), ('y', '<f4'), ('z', '<f4'), ('label', '<u4')])
+_KINDS = {**dict.fromkeys(AXES, PointField.FLOAT32), 'label': PointField.UINT32}
 
 
 class PointsError(ValueError):
@@ -162,8 +163,7 @@ def to_cloud(labels: torch.Tensor, grid: Grid) -> PointCloud2:
     size = _LABELLED.itemsize
     message = PointCloud2(
         height=1, width=len(points), point_step=size, row_step=len(points) * size, is_dense=True,
-        fields=[*(PointField(name=axis, offset=4 * n, datatype=PointField.FLOAT32, count=1)
-                  for n, axis in enumerate(AXES)),
-                PointField(name='label', offset=12, datatype=PointField.UINT32, count=1)])
+        fields=[PointField(name=name, offset=4 * n, datatype=kind, count=1)
+                for n, (name, kind) in enumerate(_KINDS.items())])
     message.data = array.array('B', points.tobytes())
     return message

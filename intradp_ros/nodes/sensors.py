@@ -92,7 +92,7 @@ class Lidar:
         return occupied(read_points(path), self.grid, self.shape, self.dtype)
 
     def shown(self, output: torch.Tensor) -> PointCloud2 | None:
-        """Return cells with a label other than 0 as points."""
+        """Return cells with a label above 0 as points."""
         labels = labels_of(output, self.grid)
         return None if labels is None else to_cloud(labels, self.grid)
 

@@ -155,6 +155,7 @@ def _ease(rng: Random, stages: Stages, stops: Sequence[int]) -> Stages:
         return stages
     i = rng.randrange(len(stages) - 1)
     before, after = stages[i], stages[i + 1]
+    robot_gives = before.share > after.share
     low, high = stages[i - 1].stop if i else 0, after.stop
     near = sorted((stop for stop in stops if low < stop < high and stop != before.stop),
                   key=lambda stop: abs(stop - before.stop))[:6]
@@ -164,9 +165,8 @@ def _ease(rng: Random, stages: Stages, stops: Sequence[int]) -> Stages:
     share = _bounded(before.share + part * (after.share - before.share))
     first, middle = sorted((stop, before.stop))
     bands, growth = rng.choice((2, 3, 4, 6)), rng.choice((0.5, 1.0, 2.0))
-    pace = Pace(growth, upward=before.share > after.share)
-    side = SIDES[0] if before.share > after.share else SIDES[1]
-    front = _repaced(replace(before, stop=first), side, bands, pace)
+    front = _repaced(replace(before, stop=first), SIDES[0] if robot_gives else SIDES[1], bands,
+                     Pace(growth, upward=robot_gives))
     return stages[:i] + (front, Stage(middle, share), after) + stages[i + 2:]
 
 

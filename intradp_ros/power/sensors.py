@@ -27,11 +27,11 @@ class EnergySensor(Protocol):
     """
     Counts what a machine draws; `source` says by what, and of which part of it.
 
-    `whole` tells whether accelerators are among that.
+    `sees_accelerators` tells whether these are among that.
     """
 
     source: str
-    whole: bool
+    sees_accelerators: bool
 
     def joules(self, now: float) -> float:
         """
@@ -60,9 +60,10 @@ class Rail:
 class Rails:
     """Supply rails together; what they carry is taken to change evenly between two calls."""
 
+    sees_accelerators = True
+
     def __init__(self, rails: Sequence[Rail]) -> None:
         self.source = f'INA3221 {" + ".join(rail.label for rail in rails)}'
-        self.whole = True
         self._rails = rails
         self._last: tuple[float, float] | None = None
         self._total = 0.0
@@ -89,9 +90,10 @@ class Zone:
 class Counters:
     """Counters of energy together, to be read more often than they begin again (minutes)."""
 
+    sees_accelerators = False
+
     def __init__(self, zones: Sequence[Zone]) -> None:
         self.source = f'RAPL {" + ".join(zone.label for zone in zones)}'
-        self.whole = False
         self._zones = zones
         self._last: list[float] | None = None
         self._total = 0.0

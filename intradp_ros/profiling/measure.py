@@ -103,7 +103,7 @@ def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
 def _power(split: SplitGraph, inputs: Sequence[torch.Tensor], sensor: EnergySensor,
            ) -> PowerStates:
     """Return what the machine draws in standby and running the graph."""
-    if split.device.runs_ahead and not sensor.whole:
+    if split.device.runs_ahead and not sensor.sees_accelerators:
         _LOG.warning('%s does not see what an accelerator draws, so power is assumed',
                      sensor.source)
         return XAVIER_NX

@@ -28,7 +28,7 @@ from intradp_ros.link.predictor import make_predictor
 from intradp_ros.link.trace import LinkTrace
 from intradp_ros.planning.schedule import ROBOT, SERVER
 from intradp_ros.profiling.device import prepare_process
-from intradp_ros.testbed.phases import load, play_phase, prepare_phase, robot_power
+from intradp_ros.testbed.phases import load, play_phase, prepare_phase
 from intradp_ros.testbed.trial import Phase, save_seen, Seen, Trial
 from intradp_ros.testbed.witness import arrived_path, WitnessChannel
 
@@ -100,7 +100,7 @@ def _served(trial: Trial, end: WitnessChannel) -> Iterator[None]:
 
 def _robot(trial: Trial, end: WitnessChannel) -> RobotClient:
     return RobotClient(load(trial, ROBOT), end, make_predictor(trial.predictor), _ignore,
-                       patience=PatiencePolicy(**trial.patience), power=robot_power(trial))
+                       patience=PatiencePolicy(**trial.patience), power=trial.profile(ROBOT).power)
 
 
 def _run_phase(client: RobotClient, phase: Phase, link: InProcessLink, trace: LinkTrace,

@@ -12,7 +12,6 @@ from typing import Any
 from intradp_ros.execution.patience import PatiencePolicy
 from intradp_ros.planning.baselines import LOSS
 from intradp_ros.planning.schedule import ROBOT
-from intradp_ros.profiling.profile import Profile
 from intradp_ros.report.statements import OURS
 from intradp_ros.report.tables import write_json
 from intradp_ros.testbed.case import CaseRun, REPORT, SEEN, TRACE
@@ -56,7 +55,7 @@ def run_outages(case: CaseRun, report: dict[str, Any], book: Path, seconds: Sequ
     check_outages(seconds)
     folder, patience = case.folder / OUTAGES, PatiencePolicy()
     folder.mkdir(parents=True, exist_ok=True)
-    alone = Profile.from_json(Path(case.trial.profiles[ROBOT]).read_text()).whole_seconds
+    alone = case.trial.profile(ROBOT).whole_seconds
     trace = with_outages(spread(case.trace)[0], [round(s, 1) for s in seconds],
                          max(BETWEEN, float(round(FRAMES_BETWEEN * alone))))
     write_trace(trace, folder / TRACE)

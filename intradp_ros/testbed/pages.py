@@ -75,8 +75,7 @@ def case_facts(report: Mapping[str, Any], trial: Trial, seen: Sequence[Seen], tr
     seconds = max(phase.seconds for phase in trial.phases)
     link = list(_shown(trace, seconds))
     bounds = [(mbps, ms) for mbps, ms in report['bounds_ms']]
-    profiles = {side: Profile.from_json(Path(path).read_text())
-                for side, path in trial.profiles.items()}
+    profiles = {side: trial.profile(side) for side in trial.profiles}
     return CaseFacts(
         title, _subtitle(profiles, link), report['systems'],
         _latencies(seen),

@@ -17,9 +17,7 @@ from intradp_ros.execution.outcome import Outcome
 from intradp_ros.execution.robot import RobotClient
 from intradp_ros.execution.timeline import Event
 from intradp_ros.planning.book import ScheduleBook
-from intradp_ros.planning.schedule import ROBOT
 from intradp_ros.profiling.device import settle_process
-from intradp_ros.profiling.profile import PowerStates, Profile
 from intradp_ros.report.spans import length
 from intradp_ros.testbed.devices import COPIES
 from intradp_ros.testbed.trial import Phase, Seen, Trial
@@ -34,17 +32,12 @@ REPORT_TIMEOUT = 0.05
 def load(trial: Trial, side: str) -> SharedModel:
     """Return the model on this side's emulated device."""
     model = ModelSpec.parse(trial.model).load(trial.axis)
-    profile = Profile.from_json(Path(trial.profiles[side]).read_text())
+    profile = trial.profile(side)
     if profile.digest != model.digest:
         raise ValueError(f'{trial.profiles[side]} is the profile of another model')
     tables = [timing.table(op.rows) * profile.scale
               for timing, op in zip(profile.timings, model.split.operators)]
     return emulated(model, tables, DeviceClock(), copies=COPIES[side])
-
-
-def robot_power(trial: Trial) -> PowerStates:
-    """Return the power states of the emulated robot."""
-    return Profile.from_json(Path(trial.profiles[ROBOT]).read_text()).power
 
 
 def prepare_phase(client: RobotClient, phase: Phase) -> Sequence[torch.Tensor]:

@@ -32,7 +32,6 @@ from intradp_ros.link.predictor import make_predictor
 from intradp_ros.planning.book import Entry, ScheduleBook
 from intradp_ros.planning.schedule import ROBOT, SERVER
 from intradp_ros.profiling.device import prepare_process, settle_process
-from intradp_ros.profiling.profile import Profile
 from intradp_ros.testbed.phases import load, wait_ready
 from intradp_ros.testbed.side import say, serve_on
 from intradp_ros.testbed.trial import Trial
@@ -186,7 +185,7 @@ def busy(events: Sequence[Event]) -> dict[str, float]:
 def _model(run: PinnedRun, side: str) -> SharedModel:
     if not run.real:
         return load(run.trial, side)
-    profile = Profile.from_json(Path(run.trial.profiles[side]).read_text())
+    profile = run.trial.profile(side)
     return ModelSpec.parse(run.trial.model).load(run.trial.axis).tuned(profile.tuning)
 
 

@@ -24,7 +24,7 @@ from intradp_ros.execution.robot import RobotClient
 from intradp_ros.execution.server import OffloadServer
 from intradp_ros.link.predictor import make_predictor
 from intradp_ros.profiling.device import prepare_process, settle_process
-from intradp_ros.testbed.phases import load, play_phase, prepare_phase, robot_power
+from intradp_ros.testbed.phases import load, play_phase, prepare_phase
 from intradp_ros.testbed.trial import Phase, save_seen, Seen, Trial
 from intradp_ros.testbed.witness import arrived_path, WitnessChannel
 
@@ -71,7 +71,7 @@ def play(trial: Trial) -> None:
     with channel(trial, 'robot') as opened:
         client = RobotClient(model, opened, make_predictor(trial.predictor), print,
                              patience=PatiencePolicy(**trial.patience),
-                             power=robot_power(trial))
+                             power=trial.profile('robot').power)
         try:
             seen = [run_phase(client, phase) for phase in trial.phases]
         finally:

@@ -10,6 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from intradp_ros.profiling.profile import Profile
+
 #: Links of recorded traces have short outages; systems are compared, not how soon they give up.
 UNHURRIED: Mapping[str, float] = {'silence': 1.0, 'late_factor': 4.0, 'late_slack': 0.5}
 
@@ -46,6 +48,10 @@ class Trial:
     def save(self, path: Path) -> None:
         """Write the trial to a file."""
         path.write_text(json.dumps(asdict(self), indent=1))
+
+    def profile(self, side: str) -> Profile:
+        """Read the profile of a side's device."""
+        return Profile.from_json(Path(self.profiles[side]).read_text())
 
     @classmethod
     def load(cls, path: Path) -> Trial:

@@ -9,6 +9,7 @@ import logging
 import time
 
 import pytest
+from sharing import until
 
 from intradp_ros.power.meter import EnergyMeter
 
@@ -16,7 +17,7 @@ from intradp_ros.power.meter import EnergyMeter
 class Wire:
     """A sensor whose power is a function of time."""
 
-    source, whole = 'a wire', True
+    source, sees_accelerators = 'a wire', True
 
     def __init__(self, joules: Callable[[float], float]) -> None:
         self.readings = 0
@@ -28,18 +29,16 @@ class Wire:
         return self._joules(now)
 
 
-def read(meter: EnergyMeter, sensor: Wire, count: int) -> None:
+def read(sensor: Wire, count: int) -> None:
     """Wait until a sensor was read that many times more."""
-    wanted, end = sensor.readings + count, time.monotonic() + 10.0
-    while sensor.readings < wanted:
-        assert time.monotonic() < end
-        time.sleep(0.001)
+    wanted = sensor.readings + count
+    assert until(lambda: sensor.readings >= wanted)
 
 
 def test_even_power_is_told_of_any_stretch() -> None:
     sensor = Wire(lambda now: 7.0 * now)
     meter = EnergyMeter(sensor, 0.01)
-    read(meter, sensor, 5)
+    read(sensor, 5)
     now = time.monotonic()
     assert meter.drawn(now - 0.013, now) == pytest.approx(7.0 * 0.013)
     assert meter.drawn(now, now + 0.5) == pytest.approx(3.5)  # goes on as it was
@@ -54,7 +53,7 @@ def test_a_step_is_seen_where_it_was() -> None:
     meter = EnergyMeter(sensor, 0.005)
     while time.monotonic() < step + 0.5:
         time.sleep(0.01)
-    read(meter, sensor, 2)
+    read(sensor, 2)
     assert meter.drawn(step - 0.4, step - 0.2) == pytest.approx(2.0 * 0.2, rel=0.2)
     assert meter.drawn(step - 0.4, step + 0.4) == pytest.approx(1.6 + 4.0, rel=0.1)
     meter.close()
@@ -64,7 +63,7 @@ def test_nothing_is_told_of_what_was_not_read() -> None:
     sensor = Wire(lambda now: now)
     before = time.monotonic()
     meter = EnergyMeter(sensor, 0.005)
-    read(meter, sensor, 3)
+    read(sensor, 3)
     assert meter.drawn(before - 1.0, before) is None
     meter.close()
 
@@ -81,11 +80,11 @@ def test_a_sensor_that_fails_is_told_once_and_read_again(caplog: pytest.LogCaptu
     sensor = Wire(joules)
     with caplog.at_level(logging.WARNING):
         meter = EnergyMeter(sensor, 0.002)
-        read(meter, sensor, 5)
+        read(sensor, 5)
         now = time.monotonic()
         assert meter.drawn(now - 0.001, now) is None
         broken = False
-        read(meter, sensor, 5)
+        read(sensor, 5)
     now = time.monotonic()
     assert meter.drawn(now - 0.001, now) == pytest.approx(0.003)
     assert [record.message for record in caplog.records] == [
@@ -96,7 +95,7 @@ def test_a_sensor_that_fails_is_told_once_and_read_again(caplog: pytest.LogCaptu
 def test_closing_ends_the_reading() -> None:
     sensor = Wire(lambda now: now)
     meter = EnergyMeter(sensor, 0.002)
-    read(meter, sensor, 2)
+    read(sensor, 2)
     meter.close()
     count = sensor.readings
     time.sleep(0.02)

@@ -18,7 +18,7 @@ from intradp_ros.profiling.profile import Profile, XAVIER_NX
 class Board:
     """Draws 3 W, and more while it works; what it draws is seen only when it is looked at."""
 
-    source, whole = 'a board', True
+    source, sees_accelerators = 'a board', True
 
     def __init__(self, working: float = 8.0) -> None:
         self.working, self.busy = working, False
@@ -43,7 +43,7 @@ class Board:
 class Silent:
     """A sensor that does not answer."""
 
-    source, whole = 'nobody', True
+    source, sees_accelerators = 'nobody', True
 
     def joules(self, now: float) -> float:
         """Fail."""
