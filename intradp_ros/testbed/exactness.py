@@ -13,7 +13,7 @@ was sent (`testbed.witness`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 import time
@@ -30,11 +30,12 @@ from intradp_ros.operators.verify import output_error, OutputError
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.planning.partition import local, Partition
 from intradp_ros.planning.schedule import SIDES
+from intradp_ros.report.statements import OURS
 from intradp_ros.testbed.lively import LEAST_REACTION, lively, reaction
 from intradp_ros.testbed.trial import Seen, Trial
 from intradp_ros.testbed.witness import Arrived, arrived_path
 
-#: Seconds of checking by default; the schedule that ran most is checked in any case.
+#: Seconds of checking by default; the schedule that ours ran most is checked in any case.
 BUDGET = 20.0
 
 
@@ -69,12 +70,12 @@ def schedules_run(seen: Seen, book: ScheduleBook, operators: int) -> Counter[Par
         if not recovered)
 
 
-def in_order(ran: Iterable[Counter[Partition]]) -> list[Partition]:
-    """Return all schedules: first those that each system ran most, then the next ones."""
-    places: dict[Partition, tuple[int, int]] = {}
-    for counts in ran:
+def in_order(ran: Mapping[str, Counter[Partition]]) -> list[Partition]:
+    """Return all schedules: first those that each system, ours before others, ran most."""
+    places: dict[Partition, tuple[int, bool, int]] = {}
+    for system, counts in ran.items():
         for rank, (partition, frames) in enumerate(counts.most_common()):
-            place = (rank, -frames)
+            place = (rank, system != OURS, -frames)
             places[partition] = min(places.get(partition, place), place)
     return sorted(places, key=lambda partition: places[partition])
 
@@ -171,7 +172,7 @@ def exactness(trial: Trial, seen: Sequence[Seen], budget: float = BUDGET) -> dic
     operators = len(model.split.operators)
     ran = {s.system: schedules_run(s, books[s.system], operators) for s in seen}
     comparer = Comparer(model)
-    found = compare(in_order(ran.values()), comparer, budget)
+    found = compare(in_order(ran), comparer, budget)
     return {
         'adjusted': comparer.adjusted, 'telling': comparer.reaction >= LEAST_REACTION,
         'systems': {s.system: asdict(summary(s, ran[s.system], found)) for s in seen},

@@ -94,8 +94,8 @@ WORKLOADS: dict[str, Workload] = {w.key: w for w in (
              'scene_completion:scene_completion', (1, 1, 256, 32, 256), True, torch.bool,
              recording='agrnav'),
     Workload('pose', 'pose network (as KAPAO), 1280x1280', 'yolo:pose_l6', (1, 3, 1280, 1280),
-             True, whole_ms=(919.0, 44.2)),
-    Workload('detector', 'detector, 640x640', 'yolo:detector_s', (1, 3, 640, 640), True),
+             False, whole_ms=(919.0, 44.2)),
+    Workload('detector', 'detector, 640x640', 'yolo:detector_s', (1, 3, 640, 640), False),
     Workload('segmenter', 'segmentation, 1024x512', 'dense:segmenter', (1, 3, 512, 1024), True),
     Workload('depth', 'monocular depth, 640x480', 'dense:depth', (1, 3, 480, 640), True))}
 #: For a quick look whether all works; on devices between which sharing pays.

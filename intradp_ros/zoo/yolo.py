@@ -5,10 +5,9 @@
 One-stage detectors after YOLOv5 (public architecture facts); random weights.
 
 A backbone of cross-stage-partial blocks, features joined top-down and again
-bottom-up, and a 1x1 convolution on each level.  The pose network has the size
-of KAPAO's (McNally et al., ECCV 2022): the l6 variant, for images of 1280
-pixels.  Pixels come as uint8 and are scaled inside; the boxes that follow
-from the raw answers are left to whoever asks.
+bottom-up, a 1x1 convolution on each level, and the best of what these say.
+The pose network has the size of KAPAO's (McNally et al., ECCV 2022): the l6
+variant, for images of 1280 pixels.  Pixels come as uint8 and are scaled inside.
 """
 from __future__ import annotations
 
@@ -18,10 +17,19 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from intradp_ros.zoo.best_answers import Anchors, Answer, BestAnswers
 from intradp_ros.zoo.seeding import seeded
 
 DEPTHS = (3, 6, 9, 3, 3)  # bottlenecks of the backbone's blocks, before scaling
 HEAD_DEPTH = 3
+FINEST_STRIDE = 8
+#: Of the variants for 640 and 1280 pixels.
+ANCHORS: Anchors = (
+    ((10, 13), (16, 30), (33, 23)), ((30, 61), (62, 45), (59, 119)),
+    ((116, 90), (156, 198), (373, 326)))
+ANCHORS_6: Anchors = (
+    ((19, 27), (44, 40), (38, 94)), ((96, 68), (86, 152), (180, 137)),
+    ((140, 301), (303, 264), (238, 542)), ((436, 615), (739, 380), (925, 792)))
 
 
 @dataclass(frozen=True)
@@ -30,14 +38,15 @@ class Size:
     How large a variant is.
 
     `widths` are those after each halving; `depth` scales the counts of
-    bottlenecks; the last `levels` widths are read by the head, which gives
-    `answers` channels on each.
+    bottlenecks; the last widths are read by the head, one for each level of
+    `anchors`, for each of which it gives an `answer`; the `best` ones are kept.
     """
 
     widths: tuple[int, ...]
     depth: float
-    levels: int
-    answers: int
+    anchors: Anchors
+    answer: Answer
+    best: int = 300
 
     def count(self, bottlenecks: int) -> int:
         """Return a scaled count of bottlenecks."""
@@ -106,12 +115,12 @@ class PyramidPooling(nn.Module):
 
 
 class Detector(nn.Module):
-    """uint8 ``1x3xHxW`` (multiples of the coarsest stride) to raw answers of every level."""
+    """uint8 ``1x3xHxW`` (multiples of the coarsest stride) to the best answers."""
 
     def __init__(self, size: Size) -> None:
         """Make the layers."""
         super().__init__()
-        widths, levels = size.widths, size.levels
+        widths, levels = size.widths, len(size.anchors)
         self.stem = Convolution(3, widths[0], 6, 2, 2)
         depths = (*DEPTHS[:len(widths) - 2], DEPTHS[-1])
         stages = [nn.Sequential(Convolution(a, b, 3, 2), PartialBlock(b, b, size.count(depth)))
@@ -126,16 +135,21 @@ class Detector(nn.Module):
         self.shrink = nn.ModuleList(Convolution(a, a, 3, 2) for a in read[:-1])
         self.up = nn.ModuleList(
             PartialBlock(2 * a, b, count, adds=False) for a, b in zip(read, read[1:]))
-        self.answers = nn.ModuleList(nn.Conv2d(a, size.answers, 1) for a in read)
+        self.answers = nn.ModuleList(
+            nn.Conv2d(a, len(of_level) * size.answer.channels, 1)
+            for a, of_level in zip(read, size.anchors))
+        self.best = BestAnswers(size.answer, size.anchors, FINEST_STRIDE, size.best)
 
-    def forward(self, image: torch.Tensor) -> list[torch.Tensor]:
-        """Return answers of all levels, the finest first."""
-        x = self.stem(image.to(torch.float32) / 255)
+    def forward(self, image: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the best answers of all levels, and their classes (see `BestAnswers`)."""
+        x = self.stem(image.to(self.best.anchors.dtype) / 255)
         features = []
         for stage in self.stages:
             x = stage(x)
             features.append(x)
-        return [answer(f) for answer, f in zip(self.answers, self._joined(features))]
+        found: tuple[torch.Tensor, torch.Tensor] = self.best(
+            [answer(f) for answer, f in zip(self.answers, self._joined(features))])
+        return found
 
     def _joined(self, features: list[torch.Tensor]) -> list[torch.Tensor]:
         """Return the levels' features after the way down and the way up."""
@@ -156,11 +170,11 @@ class Detector(nn.Module):
 @seeded
 def pose_l6() -> nn.Module:
     """Return a pose network of KAPAO's size (about 77 M parameters), for 1280 pixels."""
-    # three anchors: box and confidence, 18 classes, 17 key points
-    return Detector(Size((64, 128, 256, 512, 768, 1024), 1.0, 4, 3 * (5 + 18 + 34))).eval()
+    return Detector(Size((64, 128, 256, 512, 768, 1024), 1.0, ANCHORS_6,
+                         Answer(classes=18, points=17))).eval()
 
 
 @seeded
 def detector_s() -> nn.Module:
     """Return a detector of 80 classes (about 7 M parameters), for 640 pixels."""
-    return Detector(Size((32, 64, 128, 256, 512), 1 / 3, 3, 3 * (5 + 80))).eval()
+    return Detector(Size((32, 64, 128, 256, 512), 1 / 3, ANCHORS, Answer(classes=80))).eval()

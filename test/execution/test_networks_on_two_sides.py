@@ -32,7 +32,10 @@ from intradp_ros.operators.split_graph import split_graph
 from intradp_ros.planning.lowering import lower
 from intradp_ros.planning.partition import Partition, Stage
 from intradp_ros.planning.schedule import ROBOT, Schedule, SERVER
+from intradp_ros.zoo.best_answers import Answer
+from intradp_ros.zoo.yolo import ANCHORS, Detector, Size
 
+SMALL = Size((8, 16, 16, 32, 32), 1 / 3, ANCHORS, Answer(classes=3, points=2), best=5)
 OTHER = {ROBOT: SERVER, SERVER: ROBOT}
 NETWORKS = {
     'yolo': (networks.Yolo, (1, 3, 64, 96)),
@@ -43,6 +46,7 @@ NETWORKS = {
     'tokens': (lambda: reshaping_networks.VisionTransformer(24), (1, 3, 32, 48)),
     'patches': (reshaping_networks.Unfolded, (1, 3, 32, 64)),
     'levels': (reshaping_networks.Levels, (1, 3, 40, 56)),
+    'best answers': (lambda: Detector(SMALL), (1, 3, 128, 64)),
 }
 
 

@@ -103,8 +103,8 @@ def test_selection_by_index_along_channels_is_exact() -> None:
     check_local(Single('index_select.default', image(1, 4, 7, 5), 1, index), 2)
 
 
-def test_rows_of_a_computed_index_are_global() -> None:
-    single = Single('index_select.default', image(1, 4, 7, 5), 2, torch.tensor([2, 0, 3]))
+def test_many_rows_of_a_computed_index_are_global() -> None:
+    single = Single('index_select.default', image(1, 4, 7, 5), 2, torch.tensor([2, 0, 3, 3]))
     check_global(single, 2)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from intradp_ros.operators.reductions import (
     attention,
+    choices,
     contractions,
     moments,
     norms,
@@ -18,11 +19,11 @@ from intradp_ros.operators.reductions.draft import Reduction
 from intradp_ros.operators.site import Rule
 
 REDUCTIONS: Mapping[str, Reduction] = {
-    **attention.REDUCTIONS, **contractions.REDUCTIONS, **moments.REDUCTIONS, **norms.REDUCTIONS,
-    **softmaxes.REDUCTIONS, **sums.REDUCTIONS}
+    **attention.REDUCTIONS, **choices.REDUCTIONS, **contractions.REDUCTIONS,
+    **moments.REDUCTIONS, **norms.REDUCTIONS, **softmaxes.REDUCTIONS, **sums.REDUCTIONS}
 """How a reduction is taken apart, by the captured operator's target."""
 
 RULES: Mapping[str, Rule] = {
-    **attention.RULES, **contractions.RULES, **moments.PARTIALS, **norms.RULES,
+    **attention.RULES, **choices.RULES, **contractions.RULES, **moments.PARTIALS, **norms.RULES,
     **softmaxes.PARTIALS, **softmaxes.RULES, **sums.PARTIALS}
 """Locality rules of the operators that reductions are made of."""
