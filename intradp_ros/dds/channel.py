@@ -74,7 +74,6 @@ class DdsChannel:
             raise ValueError(f'chunk_bytes must be 1..{MAX_CHUNK_BYTES}, got {chunk_bytes}')
         self._context = context
         self._rejections = Rejections()
-        self._outbound = OutboundPath(SendWindow(chunk_bytes))
         self._inbound = InboundPath()
         self._handler: Callable[[Frame], None] | None = None
         self._closed = False
@@ -83,6 +82,8 @@ class DdsChannel:
             namespace=namespace, undecodable=self._undecodable, failed=self._failed,
             parameter_overrides=parameter_overrides)
         self._transport = transport or transport_in_use()
+        self._outbound = OutboundPath(
+            SendWindow(chunk_bytes, most_chunk_bytes=self._transport.chunk_bytes))
         self._open_topics(name, *DIRECTIONS[side])
         if problem := buffer_problem(self._transport):
             self._endpoint.node.get_logger().warning(problem)

@@ -17,6 +17,8 @@ import os
 from pathlib import Path
 import sys
 
+from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES, USUAL_CHUNK_BYTES
+
 #: Names the transport in the environment, so that every channel of a process agrees on its QoS.
 VARIABLE = 'INTRADP_TRANSPORT'
 _PROFILE_VARIABLE = 'FASTDDS_DEFAULT_PROFILES_FILE'
@@ -37,6 +39,8 @@ class Transport:
     `needs_buffer` tells that nothing is delivered if the system grants less
     (else it only loses more).  `reliable` is the QoS that fits: a transport
     that itself retransmits gets in its own way when DDS does so too.
+    `chunk_bytes` is how large a message may be at most: over UDP a large one
+    is a burst of packets, over TCP it only saves work.
     """
 
     name: str
@@ -44,12 +48,14 @@ class Transport:
     reliable: bool
     socket_bytes: int
     needs_buffer: bool
+    chunk_bytes: int = USUAL_CHUNK_BYTES
 
 
 TRANSPORTS: Mapping[str, Transport] = {
     transport.name: transport for transport in (
         Transport('udp', 'transport_udp.xml', True, 4_194_304, False),
-        Transport('large_data', 'transport_large_data.xml', False, 2_097_152, True),
+        Transport('large_data', 'transport_large_data.xml', False, 2_097_152, True,
+                  MAX_CHUNK_BYTES),
         Transport('default', '', True, 0, False))
 }
 #: Leaves the choice to `usable_environment`.

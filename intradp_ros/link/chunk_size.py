@@ -11,11 +11,14 @@ tell the rate of short transfers, and less is lost or under way with each.
 from __future__ import annotations
 
 #: What a channel cuts by default while the link is slow, or not known; and no chunk has more.
-LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES = 15_000, 61_440
+LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES = 15_000, 122_880
+#: The most that suits any transport.
+USUAL_CHUNK_BYTES = 61_440
 #: Seconds of the link that one chunk should fill.
 CHUNK_SECONDS = 2.5e-3
 
 
-def chunk_bytes_at(rate: float, least: int = LEAST_CHUNK_BYTES) -> int:
+def chunk_bytes_at(rate: float, least: int = LEAST_CHUNK_BYTES, most: int = USUAL_CHUNK_BYTES,
+                   ) -> int:
     """Return the bytes of a chunk on a link of `rate` bytes per second (0.0 if unknown)."""
-    return int(min(max(rate * CHUNK_SECONDS, least), MAX_CHUNK_BYTES))
+    return int(max(min(rate * CHUNK_SECONDS, most), least))

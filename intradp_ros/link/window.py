@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from intradp_ros.link.chunk_size import chunk_bytes_at
+from intradp_ros.link.chunk_size import chunk_bytes_at, USUAL_CHUNK_BYTES
 from intradp_ros.link.filters import RecentMax, RecentMin
 
 #: Without an acknowledgement for this long, at least, chunks under way are given up.
@@ -50,17 +50,18 @@ class SendWindow:
     Bytes in flight against a limit that follows the measured link.
 
     Rates are bytes per second, times seconds of any steady clock.  Chunks
-    are named by increasing sequence numbers.
+    are named by increasing sequence numbers.  A chunk has `chunk_bytes`, and
+    on fast links more, up to `most_chunk_bytes`.
     """
 
     def __init__(
-        self, chunk_bytes: int, *, gain: float = 2.0, max_bytes: int = 600_000,
-        max_chunks: int = 200,
+        self, chunk_bytes: int, *, most_chunk_bytes: int = USUAL_CHUNK_BYTES, gain: float = 2.0,
+        max_bytes: int = 600_000, max_chunks: int = 200,
     ) -> None:
         if chunk_bytes < 1 or max_chunks < 2 or gain <= 0:
             raise ValueError('chunk_bytes and gain must be positive and max_chunks at least 2, '
                              f'got {chunk_bytes}, {gain}, {max_chunks}')
-        self._least_chunk = chunk_bytes
+        self._least_chunk, self._most_chunk = chunk_bytes, most_chunk_bytes
         self._gain = gain
         self._max_bytes = max(max_bytes, 2 * chunk_bytes)
         self._max_chunks = max_chunks
@@ -90,7 +91,7 @@ class SendWindow:
     @property
     def chunk_bytes(self) -> int:
         """How many bytes a chunk should have now."""
-        return chunk_bytes_at(self.last_rate, self._least_chunk)
+        return chunk_bytes_at(self.last_rate, self._least_chunk, self._most_chunk)
 
     def limit(self, now: float) -> int:
         """Return how many bytes may be in flight."""

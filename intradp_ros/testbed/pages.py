@@ -14,9 +14,10 @@ from typing import Any
 
 import torch
 
+from intradp_ros.dds.transport import find_transport
 from intradp_ros.emulation.settings import ACCESS_POINT, LinkSettings, SHARED
 from intradp_ros.execution.timeline import Event
-from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
+from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 from intradp_ros.link.trace import LinkTrace, read_trace
 from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.profiling.profile import Profile
@@ -126,8 +127,7 @@ def measured(report: Mapping[str, Any], trial: Trial, profiles: Mapping[str, Pro
         ('link', f'{_between(report)}, the rate of {_ways(emulated)} '
                  f'shaped in steps of 0.1 s: {fmean(rates):.3g} Mbit/s in the mean, from '
                  f'{min(rates):.3g} to {max(rates):.3g}{_packets(emulated)}'),
-        ('transport', f'{_carried_by(report)}; chunks of {LEAST_CHUNK_BYTES} to '
-                      f'{MAX_CHUNK_BYTES} bytes, nothing compressed'),
+        ('transport', f'{_carried_by(report)}; nothing compressed'),
         ('bandwidth', f'measured at the receiver and predicted ({trial.predictor}) as on a '
                       'robot; schedules are chosen by it'),
         ('each system', f'up to {max(p.seconds for p in trial.phases):g} s, from the beginning of '
@@ -145,7 +145,9 @@ def _between(report: Mapping[str, Any]) -> str:
 def _carried_by(report: Mapping[str, Any]) -> str:
     if report['transport'] == MARK:
         return 'none: robot and server are threads of one process and hand each other frames'
-    return f'DDS (Fast DDS, {report["transport"]}); robot and server are two processes'
+    most = find_transport(report['transport']).chunk_bytes
+    return (f'DDS (Fast DDS, {report["transport"]}), in chunks of {LEAST_CHUNK_BYTES} to {most} '
+            'bytes; robot and server are two processes')
 
 
 def _ways(link: LinkSettings) -> str:

@@ -97,7 +97,7 @@ def test_encodings_are_those_of_both_sides(
 
 
 @pytest.mark.parametrize(('changes', 'reason'), [
-    ({'protocol': 2}, 'protocol 2, this server 3'),
+    ({'protocol': 3}, 'protocol 3, this server 4'),
     ({'protocol': None}, 'protocol None'),
     ({'digest': 'abc'}, 'abc'),
     ({'digest': ['a', {}]}, 'model'),

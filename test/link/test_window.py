@@ -10,7 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
 
-from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
+from intradp_ros.link.chunk_size import (
+    chunk_bytes_at,
+    LEAST_CHUNK_BYTES,
+    MAX_CHUNK_BYTES,
+    USUAL_CHUNK_BYTES,
+)
 from intradp_ros.link.filters import RecentMax, RecentMin
 from intradp_ros.link.rate import ReceiverRate
 from intradp_ros.link.window import INITIAL_CHUNKS, MAX_PATIENCE, MIN_PATIENCE, SendWindow
@@ -101,8 +106,17 @@ def test_fast_links_get_larger_chunks_and_more_of_them() -> None:
         window.sent(sequence, CHUNK, float(sequence))
         window.acknowledged(sequence, rate, sequence + CHUNK / rate)
         sizes.append(window.chunk_bytes)
-    assert sizes == [15_000, 15_000, 25_000, 60_000, MAX_CHUNK_BYTES]
+    assert sizes == [15_000, 15_000, 25_000, 60_000, USUAL_CHUNK_BYTES]
     assert 500_000 <= window.limit(4.0) <= 600_000
+
+
+def test_some_transports_get_even_larger_chunks() -> None:
+    window = SendWindow(LEAST_CHUNK_BYTES, most_chunk_bytes=MAX_CHUNK_BYTES)
+    window.sent(0, CHUNK, 0.0)
+    window.acknowledged(0, 48e6, CHUNK / 48e6)
+    assert window.chunk_bytes == 120_000
+    assert chunk_bytes_at(1e9, most=MAX_CHUNK_BYTES) == MAX_CHUNK_BYTES
+    assert chunk_bytes_at(1e6, least=100_000) == 100_000
 
 
 def test_a_rate_that_was_too_high_is_not_believed_for_long() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import pytest
 import torch
 
+from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES
 from intradp_ros.operators.region import Region
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.cutting import chunk_count, chunk_size, CODEC_NONE, split
@@ -36,7 +37,7 @@ def expecting(tensor: torch.Tensor) -> ExpectedTransfer:
 
 
 @settings(max_examples=200, deadline=None)
-@given(elements=st.integers(0, 10**7), most=st.integers(1, 61440))
+@given(elements=st.integers(0, 10**7), most=st.integers(1, MAX_CHUNK_BYTES))
 def test_the_count_determines_the_cut(elements: int, most: int) -> None:
     """Chunks of the size that follows from the count are full, and as many."""
     count = chunk_count(elements, most)
@@ -83,7 +84,7 @@ def test_chunks_say_what_they_carry() -> None:
     assert bytes(first.data) + bytes(second.data) == bytes((0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0))
 
 
-@pytest.mark.parametrize('chunk_bytes', [0, -1, 61441])
+@pytest.mark.parametrize('chunk_bytes', [0, -1, MAX_CHUNK_BYTES + 1])
 def test_impossible_chunk_sizes_are_refused(chunk_bytes: int) -> None:
     """The limit of the wire holds for the sender too."""
     with pytest.raises(ValueError, match='chunk_bytes must be'):
