@@ -10,6 +10,7 @@ import pytest
 from single_operator import check_folded, check_yields_rows, Parameter, Single
 import torch
 
+from intradp_ros.graph.interpreter import run_graph
 from intradp_ros.operators.reductions.choices import partial_topk, total_topk
 
 SEED = st.integers(0, 10**6)
@@ -59,7 +60,15 @@ def test_parts_of_fewer_rows_add_nothing(filled: float, largest: bool) -> None:
 def test_of_equals_the_first_are_chosen() -> None:
     x = torch.zeros(10)
     parts = [partial_topk(x[a:b], 3, 0, True, a) for a, b in ((0, 1), (1, 10))]
-    assert 0 in total_topk(torch.cat(parts), 0, True, x.dtype)[1]
+    assert total_topk(torch.cat(parts), 0, True, x.dtype)[1][0] == 0
+
+
+def test_a_side_alone_takes_those_of_equals_that_torch_does() -> None:
+    x = torch.arange(100) % 7 / 7
+    split = Single('topk.default', x, 9, read=(0, 1)).split(0)
+    assert split.folded
+    for found, wanted in zip(run_graph(split.graph, [x]), x.topk(9)):
+        assert torch.equal(found, wanted)
 
 
 @pytest.mark.parametrize('rest', [(4, 2), (31, 1)])

@@ -50,7 +50,15 @@ def partial_topk(x: torch.Tensor, k: int, dim: int, largest: bool, first: int) -
           ' -> (Tensor, Tensor)')
 def total_topk(records: torch.Tensor, dim: int, largest: bool, dtype: torch.dtype,
                ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the best of all records, best first, and their places; of equals the first ones."""
+    """
+    Return the best of all records, best first, and their places.
+
+    Of equals those of the first rows are taken; from a single record, as torch
+    took them.
+    """
+    if len(records) == 1:
+        values, places = records[0]
+        return values.to(dtype), places.long()
     k = records.shape[dim + 2]
     values, places = torch.cat(records.unbind(0), dim + 1)
     # fillings last among equals
