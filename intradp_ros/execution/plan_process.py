@@ -23,7 +23,7 @@ import tempfile
 from typing import IO
 
 from intradp_ros.execution.planning import book_from_profiles, PlanRequest
-from intradp_ros.execution.workers import end_with
+from intradp_ros.execution.workers import claim_output, end_with
 from intradp_ros.profiling.device import available_cores
 
 
@@ -112,8 +112,9 @@ def main() -> None:
     job = json.load(sys.stdin)
     end_with(job['parent'])
     folder = Path(job['folder']) if job['folder'] else None
-    sys.stdout.write(book_from_profiles(
-        PlanRequest(**job['request']), folder, workers=workers_for(job['again'])))
+    with claim_output() as output:
+        output.write(book_from_profiles(
+            PlanRequest(**job['request']), folder, workers=workers_for(job['again'])))
 
 
 if __name__ == '__main__':

@@ -11,8 +11,10 @@ import multiprocessing
 from multiprocessing.connection import Connection, wait
 import os
 import signal
+import sys
 import threading
 import time
+from typing import IO
 
 #: Seconds in which a pool has dropped what nobody began.
 _NOTICE = 0.2
@@ -24,8 +26,9 @@ def worker_pool(count: int, method: str | None = None) -> Iterator[ProcessPoolEx
     Provide processes, which have ended when the context is left.
 
     If it is left by an exception (Ctrl-C is one), what they compute is
-    dropped.  They also end when this process is killed.  `method` is how they
-    are started, as `multiprocessing` names it.
+    dropped.  They also end when this process is killed.  What they print is
+    lost (see `claim_output`).  `method` is how they are started, as
+    `multiprocessing` names it.
     """
     context = multiprocessing.get_context(method)
     reader, writer = context.Pipe(duplex=False)
@@ -53,14 +56,28 @@ def _no_interrupts() -> Iterator[None]:
 
 
 def _tie(reader: Connection) -> None:
-    """End with the parent, or when it says so."""
+    """End with the parent, or when it says so; print nothing."""
     threading.Thread(target=_end_early, args=(reader,), daemon=True).start()
+    claim_output().close()
 
 
 def _end_early(reader: Connection) -> None:
     parent = multiprocessing.parent_process()
     wait([reader] if parent is None else [reader, parent.sentinel])
     os._exit(1)  # nobody takes what is being computed
+
+
+def claim_output() -> IO[str]:
+    """
+    Return standard output; what anybody else prints from now on is lost.
+
+    The solver HiGHS prints a line now and then even when told to be silent.
+    """
+    sys.stdout.flush()
+    output = os.fdopen(os.dup(1), 'w')
+    with open(os.devnull, 'w') as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+    return output
 
 
 def end_with(parent: int) -> None:

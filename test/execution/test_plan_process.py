@@ -4,6 +4,8 @@
 """Planning in a process of its own."""
 from __future__ import annotations
 
+from dataclasses import asdict
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +16,21 @@ import pytest
 from intradp_ros.execution.plan_process import give_way, PlanningError, PlanProcess, workers_for
 from intradp_ros.execution.planning import PlanRequest
 
+#: Planning of a solver that prints, in the process itself and in one of its workers.
+PRINTS = """
+import os
+from intradp_ros.execution import plan_process
+from intradp_ros.execution.workers import worker_pool
+
+def chatty(*_, **__):
+    os.write(1, b'solver: ')
+    with worker_pool(1) as pool:
+        pool.submit(os.write, 1, b'worker: ').result()
+    return 'the book'
+
+plan_process.book_from_profiles = chatty
+plan_process.main()
+"""
 WAITS = 'import sys; sys.stdin.read()'
 
 
@@ -34,3 +51,11 @@ def test_what_went_wrong_is_told() -> None:
     with pytest.raises(PlanningError, match=r'\w'):
         while process.result() is None:
             time.sleep(0.05)
+
+
+def test_what_solvers_print_is_no_part_of_the_book() -> None:
+    job = {'request': asdict(PlanRequest('', '', '')), 'folder': None, 'again': False,
+           'parent': os.getpid()}
+    told = subprocess.run([sys.executable, '-c', PRINTS], input=json.dumps(job), text=True,
+                          stdout=subprocess.PIPE, check=True)
+    assert told.stdout == 'the book'
