@@ -20,6 +20,8 @@ from intradp_ros.operators.region import RowMap
 from intradp_ros.planning.reading import Bools, operator_rows, rows_read
 
 Ints = npt.NDArray[np.int64]
+# What part of the whole weight divides an inference for the better.
+_HEAVY = 1e-3
 
 
 @dataclass(frozen=True)
@@ -96,12 +98,15 @@ def find_meetings(split: SplitGraph, needed: tuple[Bools, ...], weight: npt.NDAr
     Return a chain of at most so many meetings.
 
     Operators that need all of a value of several rows come first, then
-    those with the greatest `weight`; any chain would do.
+    those with the greatest `weight`, if that is any part of the whole; any
+    chain would do.
     """
     edges = _Edges(split, needed)
     several = [any(split.rows[v] > 1 for v in whole) for whole in edges.whole]
     chain: list[int] = []
-    ancestors = {i: edges.ancestors(i) for i, whole in enumerate(edges.whole) if whole}
+    heavy = weight >= _HEAVY * weight.sum()
+    ancestors = {i: edges.ancestors(i) for i, whole in enumerate(edges.whole)
+                 if whole and (several[i] or heavy[i])}
     descendants = {i: edges.descendants(i) for i in ancestors}
     for index in sorted(ancestors, key=lambda i: (not several[i], -weight[i], i)):
         if len(chain) < most and all(_ordered(ancestors, descendants, *sorted((index, other)))

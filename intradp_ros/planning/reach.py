@@ -30,6 +30,8 @@ _LINK = np.array([0.0, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 1.0])[:, None]
 _ROUNDING = 1e-9
 # Of values of more rows the price of all together is taken to be that of the dearest.
 _JOINED = 128
+# Counts of rows that are told apart: more rows are taken in blocks, each at its least price.
+_TOLD_APART = 2048
 
 
 def row_prices(table: Floats) -> Floats:
@@ -105,21 +107,36 @@ def most_rows(facts: Facts, side: str, link: LinkModel, within: float) -> Ints:
     rate = link.down if side == ROBOT else link.up
     crossing = max(0.0, within - hops)
     budget = (1 - _LINK) * (within if side == ROBOT else crossing) + _LINK * crossing
-    reach = _Reach(_LINK * facts.nbytes / (rate * np.maximum(split.rows, 1)),
+    reach = _Reach(_LINK * facts.nbytes / (rate * np.maximum(split.rows, 1)), split.rows,
                    split.graph.producer)
     for value in split.graph.inputs:
-        reach.given(value, split.rows[value], free=side == ROBOT)
+        reach.given(value, free=side == ROBOT)
     found = np.zeros(len(split.operators), dtype=np.int64)
     for op in split.operators:
-        index, counts = op.operator.id, np.arange(op.rows + 1)
+        index, blocks = op.operator.id, _blocks(op.rows)
+        alone = facts.prices[side][index] * np.arange(op.rows + 1)
         done = reach.reads(op.operator.inputs, facts.fewest[index], op.rows)
-        done += (1 - _LINK) * facts.prices[side][index] * counts
+        done += (1 - _LINK) * np.minimum.reduceat(alone, blocks)
         in_reach = (done <= budget * (1 + _ROUNDING)).all(axis=0)
-        found[index] = np.flatnonzero(in_reach).max(initial=0)
+        found[index] = _block_ends(blocks, op.rows)[in_reach].max(initial=0)
         for output in op.operator.outputs:
             if output is not None:
                 reach.made(output, done)
     return found
+
+
+def _blocks(rows: int) -> Ints:
+    """Return the first counts of the blocks into which counts up to all rows are divided."""
+    return np.arange(0, rows + 1, _block_size(rows))
+
+
+def _block_size(rows: int) -> int:
+    return rows // _TOLD_APART + 1
+
+
+def _block_ends(blocks: Ints, rows: int) -> Ints:
+    """Return the last counts of the blocks."""
+    return np.append(blocks[1:] - 1, rows)
 
 
 class _Reach:
@@ -128,36 +145,42 @@ class _Reach:
 
     `computed` are prices of computing at least so many rows of a value, with
     all that they are made from; `had` those of having them, any of them
-    received at `priced` each.  `order` are the operators that make values.
+    received at `priced` each; both by blocks of counts.  `order` are the
+    operators that make values.
     """
 
-    def __init__(self, priced: Floats, order: Mapping[int, int]) -> None:
-        self.priced, self.order = priced, order
+    def __init__(self, priced: Floats, rows: Sequence[int], order: Mapping[int, int]) -> None:
+        self.priced, self.rows, self.order = priced, rows, order
         self.computed: dict[int, Floats] = {}
         self.had: dict[int, Floats] = {}
         self.together: dict[tuple[int, ...], Floats] = {}
 
-    def given(self, value: int, rows: int, free: bool) -> None:
+    def given(self, value: int, free: bool) -> None:
         """Add an input of the graph."""
         price = self.priced[:, value, None] * (0.0 if free else 1.0)
-        self.had[value] = price * np.arange(rows + 1)
+        self.had[value] = price * _blocks(self.rows[value])
 
     def made(self, value: int, done: Floats) -> None:
         """Add what an operator makes for a price."""
-        received = self.priced[:, value, None] * np.arange(done.shape[1])
-        self.computed[value] = _at_least(done)
-        self.had[value] = _at_least(np.minimum.accumulate(done - received, axis=1) + received)
+        blocks, priced = _blocks(self.rows[value]), self.priced[:, value, None]
+        ends = _block_ends(blocks, self.rows[value])
+        spared = np.minimum.accumulate(done - priced * ends, axis=1)
+        had = done.copy()
+        had[:, 1:] = np.minimum(done[:, 1:], spared[:, :-1] + priced * blocks[1:])
+        self.computed[value], self.had[value] = _at_least(done), _at_least(had)
 
     def reads(self, values: Sequence[int], fewest: Sequence[Ints], rows: int) -> Floats:
         """Return the least price of what any so many rows of an operator read."""
-        price = np.zeros((len(_LINK), rows + 1))
+        blocks = _blocks(rows)
+        price = np.zeros((len(_LINK), len(blocks)))
         for value, least in zip(values, fewest):
             if value in self.had:
-                price = np.maximum(price, self.had[value][:, least])
+                block = least[blocks] // _block_size(self.rows[value])
+                price = np.maximum(price, self.had[value][:, block])
         alike = {v for v, least in zip(values, fewest) if v in self.had and least is fewest[0]}
-        heights = {self.had[v].shape[1] for v in alike}
-        if len(alike) > 1 and len(heights) == 1 and max(heights) <= _JOINED:
-            price = np.maximum(price, self._join(self._in_order(alike))[:, fewest[0]])
+        heights = {self.rows[v] for v in alike}
+        if len(alike) > 1 and len(heights) == 1 and max(heights) < min(_JOINED, _TOLD_APART):
+            price = np.maximum(price, self._join(self._in_order(alike))[:, fewest[0][blocks]])
         return price
 
     def _in_order(self, values: Iterable[int]) -> tuple[int, ...]:

@@ -106,6 +106,22 @@ def test_no_schedule_does_what_is_out_of_reach_in_its_time(
             assert (computed(schedule, side, count) <= most_rows(facts, side, link, within)).all()
 
 
+@given(st.integers(0, 10**6), st.integers(1, 12), st.sampled_from([24, 40]),
+       st.sampled_from([1e-3, 4e-3]), st.floats(0.02, 200), st.floats(0.05, 1),
+       st.sampled_from([4, 10, 20]))
+@settings(max_examples=50, deadline=None)
+def test_rows_in_blocks_are_in_reach_where_they_are_one_by_one(
+        seed: int, count: int, rows: int, server: float, mbps: float, part: float, told: int,
+) -> None:
+    facts = Facts(random_cost(random_split_graph(seed, count, rows), seed, server))
+    link = LinkModel.symmetric(mbps, 1e-4, 1e-5)
+    for side in SIDES:
+        exact = most_rows(facts, side, link, part * facts.alone)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr('intradp_ros.planning.reach._TOLD_APART', told)
+            assert (most_rows(facts, side, link, part * facts.alone) >= exact).all()
+
+
 def computed(schedule: Schedule, side: str, operators: int) -> np.ndarray:
     """Return how many rows of each operator a side computes; none twice."""
     rows = np.zeros(operators, dtype=int)
@@ -216,6 +232,19 @@ def test_fewest_rows_of_windows_count_the_halo() -> None:
     windows = RowMap(np.maximum(rows - 1, 0), np.minimum(rows + 2, 8))
     assert fewest_reads(windows).tolist() == [0, 2, 3, 4, 5, 6, 7, 8, 8]
     assert fewest_reads(RowMap(2 * rows, 2 * rows + 2)).tolist() == list(range(0, 17, 2))
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=8), st.booleans())
+@settings(max_examples=50, deadline=None)
+def test_fewest_rows_are_known_where_windows_are_plain(numbers: list[int], apart: bool) -> None:
+    """Windows that share nothing, of some lengths, and rows that so many windows read alone."""
+    stops = np.cumsum(numbers)
+    row = np.repeat(np.arange(len(numbers)), numbers)[:9]
+    rowmap = RowMap(stops - numbers, stops) if apart else RowMap(row, row + 1)
+    reads = [set(range(a, b)) for a, b in zip(rowmap.first, rowmap.last)]
+    assert fewest_reads(rowmap).tolist() == [
+        min(len(set().union(*chosen)) for chosen in combinations(reads, count))
+        for count in range(len(reads) + 1)]
 
 
 def test_lines_are_tight_for_plain_maps() -> None:
