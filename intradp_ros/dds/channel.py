@@ -82,8 +82,9 @@ class DdsChannel:
             namespace=namespace, undecodable=self._undecodable, failed=self._failed,
             parameter_overrides=parameter_overrides)
         self._transport = transport or transport_in_use()
-        self._outbound = OutboundPath(
-            SendWindow(chunk_bytes, most_chunk_bytes=self._transport.chunk_bytes))
+        self._outbound = OutboundPath(SendWindow(
+            chunk_bytes, most_chunk_bytes=self._transport.chunk_bytes,
+            max_bytes=self._transport.window_bytes, late=self._transport.late))
         self._open_topics(name, *DIRECTIONS[side])
         if problem := buffer_problem(self._transport):
             self._endpoint.node.get_logger().warning(problem)

@@ -18,6 +18,7 @@ from pathlib import Path
 import sys
 
 from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES, USUAL_CHUNK_BYTES
+from intradp_ros.link.window import USUAL_WINDOW_BYTES
 
 #: Names the transport in the environment, so that every channel of a process agrees on its QoS.
 VARIABLE = 'INTRADP_TRANSPORT'
@@ -40,7 +41,9 @@ class Transport:
     (else it only loses more).  `reliable` is the QoS that fits: a transport
     that itself retransmits gets in its own way when DDS does so too.
     `chunk_bytes` is how large a message may be at most: over UDP a large one
-    is a burst of packets, over TCP it only saves work.
+    is a burst of packets, over TCP it only saves work.  `window_bytes` is how
+    many may be under way at most, and `late` makes that more on fast links
+    (see `SendWindow`): what is too much for UDP is repeated in vain.
     """
 
     name: str
@@ -49,13 +52,15 @@ class Transport:
     socket_bytes: int
     needs_buffer: bool
     chunk_bytes: int = USUAL_CHUNK_BYTES
+    window_bytes: int = USUAL_WINDOW_BYTES
+    late: float = 0.0
 
 
 TRANSPORTS: Mapping[str, Transport] = {
     transport.name: transport for transport in (
         Transport('udp', 'transport_udp.xml', True, 4_194_304, False),
         Transport('large_data', 'transport_large_data.xml', False, 2_097_152, True,
-                  MAX_CHUNK_BYTES),
+                  MAX_CHUNK_BYTES, window_bytes=1_500_000, late=20e-3),
         Transport('default', '', True, 0, False))
 }
 #: Leaves the choice to `usable_environment`.

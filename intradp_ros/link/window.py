@@ -23,6 +23,8 @@ from intradp_ros.link.filters import RecentMax, RecentMin
 #: Without an acknowledgement for this long, at least, chunks under way are given up.
 MIN_PATIENCE = 0.2
 MAX_PATIENCE = 2.0
+#: Bytes that may be under way over any transport, at most.
+USUAL_WINDOW_BYTES = 600_000
 #: The window before the first rate is known, in chunks.
 INITIAL_CHUNKS = 4
 #: A round trip older than this is measured anew, if need be by letting the path run empty.
@@ -34,6 +36,8 @@ _LEAST_DELAY = 1e-4
 # several chunks meanwhile.  By the last rate alone: one that is too high, of a burst, would be
 # believed for seconds, and queues longer than 10 ms make a reliable transport repeat in vain.
 _HANDLING = 5e-3
+# From this rate on (bytes per second) both sides are so busy that they come late now and then.
+_FAST = 12.5e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +55,13 @@ class SendWindow:
 
     Rates are bytes per second, times seconds of any steady clock.  Chunks
     are named by increasing sequence numbers.  A chunk has `chunk_bytes`, and
-    on fast links more, up to `most_chunk_bytes`.
+    on fast links more, up to `most_chunk_bytes`.  Beyond 100 Mbit/s
+    both sides may come late by `late` seconds of what exceeds that.
     """
 
     def __init__(
         self, chunk_bytes: int, *, most_chunk_bytes: int = USUAL_CHUNK_BYTES, gain: float = 2.0,
-        max_bytes: int = 600_000, max_chunks: int = 200,
+        max_bytes: int = USUAL_WINDOW_BYTES, max_chunks: int = 200, late: float = 0.0,
     ) -> None:
         if chunk_bytes < 1 or max_chunks < 2 or gain <= 0:
             raise ValueError('chunk_bytes and gain must be positive and max_chunks at least 2, '
@@ -64,7 +69,7 @@ class SendWindow:
         self._least_chunk, self._most_chunk = chunk_bytes, most_chunk_bytes
         self._gain = gain
         self._max_bytes = max(max_bytes, 2 * chunk_bytes)
-        self._max_chunks = max_chunks
+        self._max_chunks, self._late = max_chunks, late
         self._rate = RecentMax(2.0)
         self._delay = RecentMin(ROUND_TRIP_MEMORY)
         self._measured = float('-inf')
@@ -97,7 +102,7 @@ class SendWindow:
         """Return how many bytes may be in flight."""
         rate, chunk = self.rate(now), self.chunk_bytes
         if rate > 0.0:
-            handled = max(chunk, self.last_rate * _HANDLING)
+            handled = max(chunk, self.last_rate * _HANDLING, (self.last_rate - _FAST) * self._late)
             wanted = int(self._gain * (rate * self.round_trip(now) + handled))
         else:
             wanted = INITIAL_CHUNKS * chunk

@@ -110,6 +110,17 @@ def test_fast_links_get_larger_chunks_and_more_of_them() -> None:
     assert 500_000 <= window.limit(4.0) <= 600_000
 
 
+def test_some_transports_may_have_more_under_way_on_fast_links() -> None:
+    usual, more = SendWindow(CHUNK), SendWindow(CHUNK, max_bytes=1_500_000, late=20e-3)
+    limits = []
+    for sequence, rate in enumerate((2.5e6, 12.5e6, 25e6, 50e6)):
+        for window in (usual, more):
+            window.sent(sequence, CHUNK, float(sequence))
+            window.acknowledged(sequence, rate, sequence + CHUNK / rate)
+        limits.append(more.limit(sequence + 0.1) / usual.limit(sequence + 0.1))
+    assert limits == [1.0, 1.0, pytest.approx(2.0, rel=0.05), pytest.approx(3.0, rel=0.2)]
+
+
 def test_some_transports_get_even_larger_chunks() -> None:
     window = SendWindow(LEAST_CHUNK_BYTES, most_chunk_bytes=MAX_CHUNK_BYTES)
     window.sent(0, CHUNK, 0.0)
