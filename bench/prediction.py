@@ -33,7 +33,7 @@ from rich.table import Table
 
 from intradp_ros.cli.output import Output, output
 from intradp_ros.cli.planning import Grid, make_plan, Plan, SYSTEMS
-from intradp_ros.cli.profiles import own_profile, slowed
+from intradp_ros.cli.profiles import imagined, own_profile
 from intradp_ros.cli.subject import captured, Subject
 from intradp_ros.dds.transport import AUTO, CHOICES
 from intradp_ros.emulation.processes import Command, module_arguments
@@ -160,7 +160,7 @@ def _pictures(spec: ModelSpec, folder: Path) -> Path:
 def _imagined(subject: Subject, out: Output) -> dict[str, Profile]:
     """Return profiles of two devices: this machine, and one that is slower; zeros stay plain."""
     here = replace(own_profile(subject, out), encodings=())
-    return {ROBOT: slowed(here, SLOWER), SERVER: here}
+    return {ROBOT: imagined(here, SLOWER), SERVER: here}
 
 
 def _measured(where: Place, side: str, spec: ModelSpec, folder: Path) -> Profile:

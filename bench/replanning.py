@@ -24,7 +24,7 @@ import time
 from models import command_line, print_table
 import torch
 
-from intradp_ros.cli.profiles import slowed
+from intradp_ros.cli.profiles import imagined
 from intradp_ros.cli.shared_run import connect
 from intradp_ros.execution.catalogue import ModelSpec
 from intradp_ros.execution.model import share_module, SharedModel
@@ -46,8 +46,8 @@ Figures = dict[str, float]
 def book(model: SharedModel, profile: Profile, overhead: float) -> ScheduleBook:
     """Plan around the link's bandwidth."""
     return ScheduleBook.from_json(book_from_profiles(PlanRequest(
-        graph_to_json(model.split.captured), slowed(profile, SLOWER).to_json(), profile.to_json(),
-        low=MBPS / 4, high=4 * MBPS, points=12, overhead=overhead)))
+        graph_to_json(model.split.captured), imagined(profile, SLOWER).to_json(),
+        profile.to_json(), low=MBPS / 4, high=4 * MBPS, points=12, overhead=overhead)))
 
 
 def infer(pair: Pair, source: torch.Tensor, seconds: float) -> list[InferenceStats]:

@@ -23,7 +23,7 @@ from intradp_ros.cli.planning import (
     stages,
     SYSTEMS,
 )
-from intradp_ros.cli.profiles import own_profile, read_profile, slowed
+from intradp_ros.cli.profiles import imagined, own_profile, read_profile
 from intradp_ros.cli.results import result_file, result_picture
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.execution.planning import LATENCY, OBJECTIVES
@@ -208,7 +208,7 @@ def _profiles(args: argparse.Namespace, subject: Subject, out: Output) -> dict[s
         own = own_profile(subject, out)
         found.setdefault(SERVER, own)
         if ROBOT not in found:
-            found[ROBOT] = slowed(own, args.robot_slowdown)
+            found[ROBOT] = imagined(own, args.robot_slowdown)
     return {side: found[side] for side in files}
 
 

@@ -12,8 +12,9 @@ from intradp_ros.cli.output import Output
 from intradp_ros.cli.subject import Subject
 from intradp_ros.power.sensors import find_sensor
 from intradp_ros.profiling.cache import cache_path, cached_profile, example_key
+from intradp_ros.profiling.drift import slowed
 from intradp_ros.profiling.measure import measure_profile
-from intradp_ros.profiling.profile import OperatorTiming, Profile, XAVIER_NX
+from intradp_ros.profiling.profile import Profile, XAVIER_NX
 
 
 def own_profile(subject: Subject, out: Output, fresh: bool = False) -> Profile:
@@ -56,11 +57,7 @@ def read_profile(path: Path, subject: Subject) -> Profile:
     return profile
 
 
-def slowed(profile: Profile, factor: float) -> Profile:
+def imagined(profile: Profile, factor: float) -> Profile:
     """Return the profile of an imagined device that takes `factor` times as long."""
-    timings = tuple(OperatorTiming(t.rows, tuple(s * factor for s in t.seconds))
-                    for t in profile.timings)
-    return replace(profile, device=f'scaled, not measured: {factor:g} x the times of '
-                   f'{profile.device}', timings=timings,
-                   whole_seconds=profile.whole_seconds * factor,
-                   power=XAVIER_NX, moving=profile.moving.scaled(factor))
+    return replace(slowed(profile, factor), power=XAVIER_NX,
+                   device=f'scaled, not measured: {factor:g} x the times of {profile.device}')

@@ -9,7 +9,7 @@ import json
 from imagined_accelerator import NAME
 import pytest
 
-from intradp_ros.cli.profiles import slowed
+from intradp_ros.cli.profiles import imagined
 from intradp_ros.profiling.profile import Profile
 
 MODEL = ('profile', 'example_models:dense', '--input', '1x3x24x16')
@@ -48,7 +48,7 @@ def test_the_table_shows_the_heaviest_operators(intradp):
 
 def test_a_scaled_profile_says_so(intradp):
     own = Profile.from_json(intradp(*MODEL, '--json').out)
-    slow = slowed(own, 3.0)
+    slow = imagined(own, 3.0)
     assert slow.whole_seconds == pytest.approx(3 * own.whole_seconds)
-    assert slow.timings[0].seconds[-1] == pytest.approx(3 * own.timings[0].seconds[-1])
+    assert slow.scale == pytest.approx(3 * own.scale) and slow.timings == own.timings
     assert slow.device.startswith('scaled, not measured: 3 x') and own.device in slow.device
