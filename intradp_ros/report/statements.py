@@ -123,11 +123,24 @@ def outage_sentence(found: Mapping[str, Any]) -> str:
     answer = f'As wanted, in {_count(len(rows))}' if not missed else \
         f'Not as wanted in {missed} of {_count(len(rows))}'
     worst = milliseconds(max(row['worst_ms'] for row in rows))
-    back = [row['back_s'] for row in rows if row['back_s'] is not None]
-    again = f', sharing began again within {max(back):.2g} s of its return' if back else ''
     return (f'{answer}: all {found["frames"]} inferences had their result, the longest while the '
             f'link was off took {worst} (at most {milliseconds(found["limit_ms"])} wanted)'
-            f'{again}.')
+            f'{_return(found)}')
+
+
+def _return(found: Mapping[str, Any]) -> str:
+    """Say when sharing began again, and what would mend that it was late."""
+    rows, wanted = found['rows'], found['back_within_s']
+    back = [row['back_s'] for row in rows if row['back_s'] is not None]
+    never = len(rows) - len(back)
+    again = f', sharing began again within {max(back):.2f} s of its return' if back else ''
+    if never:
+        again += f', and did not while the run saw it after {_count(never)}'
+    late = never or max(back, default=0.0) > wanted
+    if late and found['transport'].startswith('large_data'):
+        again += ('. Here TCP waits, the longer the longer nothing gets through; over UDP '
+                  '(--transport udp) robots are back sooner')
+    return f'{again}.'
 
 
 def _count(outages: int) -> str:

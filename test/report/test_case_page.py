@@ -141,12 +141,21 @@ def test_outages_are_told_with_what_was_missed() -> None:
     text = ' '.join(reader.text.split())
     assert 'Not as wanted in 1 of 2 outages: all 50 inferences had their result' in text
     assert 'took 500 ms (at most 388 ms wanted), sharing began again within 0.12 s' in text
+    assert 'did not while the run saw it after 1 outage.' in text and '--transport' not in text
     assert 'took too long, did not share again' in text and 'udp <x>' in text
     assert reader.tags.count('svg') == 5
 
 
 def test_outages_of_what_is_never_shared_say_nothing() -> None:
     assert 'outages change nothing' in outage_sentence({**OUTAGES, 'shared': 0})
+
+
+@pytest.mark.parametrize('back, told', [(0.9, False), (1.04, True), (None, True)])
+def test_a_late_return_over_tcp_names_the_mend(back: float | None, told: bool) -> None:
+    rows = [{**OUTAGES['rows'][0], 'back_s': back}]
+    sentence = outage_sentence({**OUTAGES, 'transport': 'large_data', 'rows': rows})
+    assert ('--transport udp' in sentence) is told and sentence.endswith('.')
+    assert (back is None) or f'within {back:.2f} s' in sentence
 
 
 def test_a_case_without_systems_is_refused() -> None:
