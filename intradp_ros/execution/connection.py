@@ -128,9 +128,9 @@ class Connection:
         if self._thread.is_alive():
             self._thread.join(timeout=1.0)
 
-    def offer(self, book: ScheduleBook) -> None:
+    def offer(self, book: ScheduleBook, fingerprint: str) -> None:
         """
-        Use another book from now on, as soon as the server has it too.
+        Use another book from now on, as soon as the server has it too and makes the same of it.
 
         Raises
         ------
@@ -141,7 +141,7 @@ class Connection:
         if book.digest != self.model.digest:
             raise ValueError(f'the book is for model {book.digest}, '
                              f'this robot has {self.model.digest}')
-        if self.editions.add(book):
+        if self.editions.add(book, fingerprint):
             self._ask_soon()
 
     def wait_ready(self, timeout: float) -> bool:
@@ -296,8 +296,8 @@ class Connection:
                 'axis': self.model.split.axis, 'encodings': sorted(available())}, self.newest)
         elif self._greeted and (offer := self.editions.offer):
             edition, used = offer
-            self.channel.send(Control(ControlKind.BOOK, self.session, edition.epoch, 0,
-                                      {'book': edition.text, 'used': used}))
+            self.channel.send(Control(ControlKind.BOOK, self.session, edition.epoch, 0, {
+                'book': edition.text, 'fingerprint': edition.fingerprint, 'used': used}))
 
     def _probe_if_stale(self, now: float) -> None:
         """Send a few chunks that carry nothing, so that the link's rate stays known."""

@@ -15,10 +15,15 @@ from intradp_ros.wire.texts import packed
 
 @dataclass(frozen=True)
 class Edition:
-    """A book with its epoch: the number under which a session's frames mean it."""
+    """
+    A book with its epoch: the number under which a session's frames mean it.
+
+    `fingerprint` tells what this side makes of the book.
+    """
 
     epoch: int
     book: ScheduleBook
+    fingerprint: str
 
     @cached_property
     def text(self) -> str:
@@ -60,12 +65,13 @@ class Editions:
                 return None
             return self.newest, self.used.epoch if self.used else 0
 
-    def add(self, book: ScheduleBook) -> bool:
+    def add(self, book: ScheduleBook, fingerprint: str) -> bool:
         """Take a book that shall be used; return False if it is the newest already."""
         with self._lock:
             if self.newest and self.newest.book == book:
                 return False
-            self.newest = Edition(self.newest.epoch + 1 if self.newest else 1, book)
+            epoch = self.newest.epoch + 1 if self.newest else 1
+            self.newest = Edition(epoch, book, fingerprint)
             return True
 
     def confirm(self, epoch: int) -> bool:

@@ -31,11 +31,13 @@ from intradp_ros.planning.make_book import (
 )
 from intradp_ros.planning.pool import Aim
 from intradp_ros.planning.schedule import ROBOT, SERVER
-from intradp_ros.profiling.cache import cache_folder
+from intradp_ros.profiling.cache import cache_folder, code_digest
 from intradp_ros.profiling.profile import PowerStates, Profile
 
 LATENCY, ENERGY, WEIGHTED = 'latency', 'energy', 'weighted'
 OBJECTIVES = (LATENCY, ENERGY, WEIGHTED)
+#: Packages that decide what a book says.
+_PLANNING = ('graph', 'link', 'operators', 'planning', 'profiling', 'wire')
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +72,8 @@ class PlanRequest:
 
     @property
     def key(self) -> str:
-        """Name of the book that this request leads to."""
-        text = json.dumps(asdict(self), sort_keys=True)
+        """Name of the book that this request leads to, with the code that is installed."""
+        text = json.dumps({**asdict(self), 'code': code_digest(*_PLANNING)}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 

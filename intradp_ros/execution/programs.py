@@ -12,6 +12,7 @@ import time
 
 import torch
 
+from intradp_ros.execution.fingerprint import fingerprint
 from intradp_ros.execution.interpreter import Execution
 from intradp_ros.execution.mailbox import Mailbox
 from intradp_ros.execution.model import SharedModel
@@ -92,7 +93,7 @@ class ProgramShelf:
         Python, to themselves most of the time.
         """
         kept = {}
-        for partition in dict.fromkeys(entry.partition for b in books for entry in b.entries):
+        for partition in _partitions(*books):
             start = time.monotonic()
             kept[partition] = self.get(partition)
             if gently:
@@ -100,6 +101,11 @@ class ProgramShelf:
         with self._lock:
             self._compiled = kept
             self._programs = {p.stages: compiled.program for p, compiled in kept.items()}
+
+    def fingerprint(self, book: ScheduleBook) -> str:
+        """Return what this side makes of a book, for comparison with the other (`fingerprint`)."""
+        return fingerprint(self.model.split,
+                           (self.get(p).schedule for p in _partitions(book)))
 
     def _compile(self, partition: Partition) -> Compiled:
         split, schedule = self.model.split, lower(self.model.split, partition)
@@ -114,6 +120,11 @@ class ProgramShelf:
         return Compiled(schedule, self._programs[partition.stages],
                         self.watch.expected(schedule.programs[self.side]),
                         self.watch.moving(split, schedule, self.side))
+
+
+def _partitions(*books: ScheduleBook) -> Iterable[Partition]:
+    """Return the partitions of some books, each once."""
+    return dict.fromkeys(entry.partition for book in books for entry in book.entries)
 
 
 def _warm_up(split: SplitGraph, schedule: Schedule, side: str, program: Program) -> None:

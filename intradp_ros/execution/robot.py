@@ -133,7 +133,7 @@ class RobotClient:
                              f'lossy to {book.lossy!r} on the robot too, or plan without')
         editions = self.connection.editions
         self.shelf.prepare(book, *editions.books, gently=editions.used is not None)
-        self.connection.offer(book)
+        self.connection.offer(book, self.shelf.fingerprint(book))
 
     @property
     def predicted_rate(self) -> float:

@@ -343,13 +343,17 @@ class ServerSession:
                 raise ValueError(f'the book is for model {book.digest} split along axis '
                                  f'{book.axis}, not {wanted[0]} along {wanted[1]}')
             self.shelf.prepare(*(e.book for e in kept), book, gently=bool(kept))
+            fingerprint = self.shelf.fingerprint(book)
+            if frame.body.get('fingerprint') != fingerprint:
+                raise ValueError('robot and server make different schedules of it: install the '
+                                 f'same release of intradp_ros on both (here {__version__})')
         except Exception as error:  # noqa: B902 - the book's fault, or out of memory: say so
             self._offered = None
             self.reject('book', str(error))
             self._reply(ControlKind.REFUSE, frame.epoch, 0,
                         {'reason': f'bad book: {quoted(error)}', 'book': True})
             return
-        self._editions = (*kept, Edition(frame.epoch, book))
+        self._editions = (*kept, Edition(frame.epoch, book, fingerprint))
         self._reply(ControlKind.BOOK_READY, frame.epoch, 0, {})
 
     def _infer(self, inference: _Inference) -> None:

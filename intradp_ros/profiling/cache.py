@@ -1,10 +1,16 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Profiles on disk, found again by model digest, split axis, device and example inputs."""
+"""
+Profiles on disk, found again by model digest, split axis, device and example inputs.
+
+What other code has measured or planned is not found: another release may have
+other operators in another order, and would take its times for theirs.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 import hashlib
 import os
 from pathlib import Path
@@ -16,6 +22,19 @@ from intradp_ros.operators.device import Device, HOST
 from intradp_ros.profiling.device import device_name
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.wire.tensors import tensor_bytes
+
+#: Packages that decide what a profile says.
+_MEASURING = ('graph', 'operators', 'profiling', 'wire')
+
+
+@cache
+def code_digest(*packages: str) -> str:
+    """Return 16 hex digits that stand for the code of some subpackages, as it is installed."""
+    root, content = Path(__file__).parents[1], hashlib.sha256()
+    for file in sorted(f for name in packages for f in (root / name).rglob('*.py')):
+        content.update(file.relative_to(root).as_posix().encode() + b'\0')
+        content.update(file.read_bytes() + b'\0')
+    return content.hexdigest()[:16]
 
 
 def cache_folder() -> Path:
@@ -37,7 +56,8 @@ def cache_path(digest: str, axis: int, folder: Path | None = None, example: str 
                device: Device = HOST) -> Path:
     """Return the file of a profile measured on a device, with these example inputs."""
     name = hashlib.sha256(device_name(device).encode()).hexdigest()[:12]
-    name = '-'.join(filter(None, (digest[:16], f'axis{axis}', name, example)))
+    code = code_digest(*_MEASURING)[:8]
+    name = '-'.join(filter(None, (digest[:16], f'axis{axis}', name, example, code)))
     return (folder or cache_folder()) / 'profiles' / f'{name}.json'
 
 

@@ -24,6 +24,7 @@ from intradp_ros.link.delay import ASSUMED_OVERHEAD, OWN_DELAY
 from intradp_ros.link.trace import LinkTrace
 from intradp_ros.planning.baselines import LOCAL, OFFLOAD
 from intradp_ros.planning.schedule import ROBOT, SIDES
+from intradp_ros.profiling.cache import code_digest
 from intradp_ros.profiling.device import device_name
 from intradp_ros.report.statements import FRUGAL, OURS
 from intradp_ros.report.tables import write_json
@@ -40,6 +41,8 @@ from intradp_ros.testbed.trial import load_seen, Trial
 from intradp_ros.testbed.workloads import SMOKE, Workload, WORKLOADS
 
 PLANS, PAPER, CASE = 'plans', 'paper.json', 'case.json'
+#: Packages that decide what a case measures; the testbed's own also page and tables.
+_MEASURED = ('dds', 'emulation', 'execution', 'graph', 'link', 'operators', 'wire')
 #: Seconds around the systems of a case: processes start, sessions begin, books are agreed on.
 AROUND = 20.0
 #: Of fewer inferences the mean is one of the link's ups and downs.
@@ -126,8 +129,8 @@ def _replayed(trace: str, seconds: float) -> LinkTrace:
 def _key(evaluation: Evaluation, ready: Prepared, trace: str) -> str:
     """Return what a case depends on, as a short name."""
     seconds = evaluation.seconds_for(ready)
-    text = repr((__version__, ready, trace, _replayed(trace, seconds), evaluation.systems,
-                 seconds, evaluation.check, evaluation.transport))
+    text = repr((code_digest(*_MEASURED), ready.digest, trace, _replayed(trace, seconds),
+                 evaluation.systems, seconds, evaluation.check, evaluation.transport))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -23,10 +23,11 @@ from intradp_ros.execution.model import share_module, SharedModel
 from intradp_ros.execution.planning import book_from_profiles, ENERGY, PlanRequest
 from intradp_ros.execution.workers import worker_pool
 from intradp_ros.graph.serialise import graph_to_json, save_graph
-from intradp_ros.planning.book import FORMAT, ScheduleBook
+from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.planning.cost import CostModel
 from intradp_ros.planning.make_book import bandwidth_grid, Setting
 from intradp_ros.planning.schedule import ROBOT, SERVER, SIDES
+from intradp_ros.profiling.cache import code_digest
 from intradp_ros.profiling.device import prepare_process
 from intradp_ros.profiling.profile import EncodingTiming, Profile
 from intradp_ros.profiling.recorded import profile_from_recording, read_recording
@@ -45,6 +46,8 @@ from intradp_ros.testbed.workloads import Workload
 from intradp_ros.wire.codecs.names import BITS
 
 MODEL, PREPARED = 'model.graph', 'prepared.json'
+#: Packages that decide what a preparation holds.
+_PLANNING = ('graph', 'link', 'operators', 'planning', 'profiling', 'testbed', 'wire')
 #: Truth values cross as bits: an eighth of their bytes, at about the speed of memory.
 TRUTH_AS_BITS = EncodingTiming(1 / 8, 1e-9, 1e-9)
 
@@ -73,6 +76,14 @@ class Prepared:
     def profile(self, side: str) -> Path:
         """Return the file of a side's profile."""
         return self.folder / f'{side}.json'
+
+    @property
+    def digest(self) -> str:
+        """What stands for profiles and books: 16 hex digits."""
+        content = hashlib.sha256()
+        for file in sorted({*self.folder.glob('*.json')} - {self.folder / PREPARED}):
+            content.update(file.name.encode() + b'\0' + file.read_bytes())
+        return content.hexdigest()[:16]
 
     @property
     def book(self) -> ScheduleBook:
@@ -124,7 +135,7 @@ def prepared(workload: Workload, inputs: str, folder: Path, planning: Planning) 
 def _key(workload: Workload, inputs: str, planning: Planning) -> str:
     """Return what a preparation depends on, as a short name."""
     times = _times(workload).read_text()
-    text = repr((FORMAT, SYSTEMS, workload, inputs, planning, times))
+    text = repr((code_digest(*_PLANNING), SYSTEMS, workload, inputs, planning, times))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

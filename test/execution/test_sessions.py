@@ -28,11 +28,13 @@ from intradp_ros.execution.memory import memory_pair
 from intradp_ros.execution.model import share_module, SharedModel
 from intradp_ros.execution.pair import Pair
 from intradp_ros.execution.patience import PatiencePolicy
+from intradp_ros.execution.programs import ProgramShelf
 from intradp_ros.execution.robot import RobotClient
 from intradp_ros.execution.sending import PROTOCOL
 from intradp_ros.execution.server import MAX_SESSIONS, OffloadServer
 from intradp_ros.planning.baselines import LOCAL, LOSS, OFFLOAD
 from intradp_ros.planning.book import ScheduleBook
+from intradp_ros.planning.schedule import ROBOT
 from intradp_ros.wire.frames import Chunk, Control, ControlKind
 from intradp_ros.wire.texts import packed
 
@@ -85,6 +87,11 @@ def hello(model: SharedModel, session: int = 5, **changes: Any) -> Control:
     return Control(ControlKind.HELLO, session, body=body)
 
 
+def seen_by(model: SharedModel) -> str:
+    """Return what a robot makes of `hand_made_book`."""
+    return ProgramShelf(model, ROBOT).fingerprint(hand_made_book(model))
+
+
 @pytest.mark.parametrize(('theirs', 'common'), [
     (['lz4', 'zstd', 'none', 'gzip'], ['lz4', 'zstd']), ([], []), (None, []), ('zstd', []),
     ({'zstd': 1}, []), ([1, None, ['zstd'], {'zstd': 2}], [])])
@@ -97,7 +104,7 @@ def test_encodings_are_those_of_both_sides(
 
 
 @pytest.mark.parametrize(('changes', 'reason'), [
-    ({'protocol': 3}, 'protocol 3, this server 4'),
+    ({'protocol': 4}, 'protocol 4, this server 5'),
     ({'protocol': None}, 'protocol None'),
     ({'digest': 'abc'}, 'abc'),
     ({'digest': ['a', {}]}, 'model'),
@@ -155,8 +162,25 @@ def test_bad_books_are_refused(stranger: Stranger, model: SharedModel, book: Any
     assert answer.kind is ControlKind.REFUSE and 'bad book' in answer.body['reason']
     assert stranger.server.rejections.by_cause() == {'book': 1}
     answer = stranger.ask(Control(
-        ControlKind.BOOK, 5, 2, body={'book': packed(good)}))
+        ControlKind.BOOK, 5, 2, body={'book': packed(good), 'fingerprint': seen_by(model)}))
     assert (answer.kind, answer.epoch) == (ControlKind.BOOK_READY, 2)
+
+
+@pytest.mark.parametrize('theirs', [
+    None, '', 5, [], 'x' * 10**6, lambda good: good[:-1], lambda good: good.upper()])
+def test_books_that_the_sides_read_differently_are_refused(
+        stranger: Stranger, model: SharedModel, theirs: Any) -> None:
+    """Nothing would tell later that a transfer carries other rows than the server takes it for."""
+    good = seen_by(model)
+    body = {'book': packed(hand_made_book(model).to_json()),
+            'fingerprint': theirs(good) if callable(theirs) else theirs}
+    stranger.ask(hello(model))
+    answer = stranger.ask(Control(ControlKind.BOOK, 5, 1, body=body))
+    assert answer.kind is ControlKind.REFUSE and 'same release' in answer.body['reason']
+    assert stranger.server.rejections.by_cause() == {'book': 1}
+    assert not stranger.server.sessions[5].epochs
+    answer = stranger.ask(Control(ControlKind.BOOK, 5, 1, body={**body, 'fingerprint': good}))
+    assert answer.kind is ControlKind.BOOK_READY
 
 
 def test_who_is_silent_makes_room(stranger: Stranger, model: SharedModel) -> None:

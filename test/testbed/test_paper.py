@@ -8,6 +8,7 @@ from dataclasses import replace
 import json
 import os
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -22,12 +23,15 @@ from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.planning.cost import CostModel
 from intradp_ros.planning.make_book import Setting
 from intradp_ros.planning.schedule import SIDES
+from intradp_ros.testbed import paper, preparation
 from intradp_ros.testbed.intra_dp import intra_dp_book
 from intradp_ros.testbed.operator_costs import profile_from_costs, shipped_costs
 from intradp_ros.testbed.outcomes import energy_outcomes, outcomes
-from intradp_ros.testbed.paper import Evaluation, finished, PAPER, smoke
+from intradp_ros.testbed.paper import Evaluation, finished, PAPER, PLANS, smoke
 from intradp_ros.testbed.paper_tables import tables
+from intradp_ros.testbed.preparation import prepared
 from intradp_ros.testbed.results import Case, FLOAT32, load_results, Results, SENSOR
+from intradp_ros.testbed.systems import BOOK
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason='network namespaces need root')
 
@@ -41,9 +45,9 @@ def case(inputs: str = FLOAT32, bound: float = 40.0, **means: float) -> Case:
 
 
 def test_what_is_won_is_told_and_what_is_lost_is_told_with_the_bound() -> None:
-    paper = case(FLOAT32, local=97.0, offload=100.0, dsccs=90.0, shared=80.0)
+    published_case = case(FLOAT32, local=97.0, offload=100.0, dsccs=90.0, shared=80.0)
     ours = case(SENSOR, local=97.0, offload=60.0, dsccs=60.0, shared=50.0)
-    found = {(o['target'], o['inputs']): o for o in outcomes([paper, ours])}
+    found = {(o['target'], o['inputs']): o for o in outcomes([published_case, ours])}
     published = found['baselines with float32 inputs', SENSOR]
     assert published['other'] == 'dsccs' and published['gain'] == pytest.approx(4 / 9)
     assert published['met'] and 'bound' not in published['text']
@@ -150,9 +154,20 @@ def test_times_that_cannot_be_are_refused(
     assert words[0] in capsys.readouterr().err
 
 
+def assert_of_old(evaluation: Evaluation, folder: Path, module: ModuleType,
+                  monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other code neither plans nor measures the same."""
+    with monkeypatch.context() as patched:
+        patched.setattr(module, 'code_digest', lambda *packages: 'another release')
+        assert finished(evaluation, folder, *evaluation.cases[0]) is None
+        kept = prepared(*evaluation.wanted[0], folder / PLANS, evaluation.planning)
+        assert (kept is None) is (module is preparation)
+
+
 @needs_root
 def test_the_smoke_run_makes_all_results_and_does_not_run_twice(
-        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        tmp_path: Path, capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch) -> None:
     words = ['bench', 'paper', '--smoke', '--seconds', '1', '--check', '0.1', '--json', '--out',
              str(tmp_path)]
     assert main(words) == 0
@@ -169,5 +184,14 @@ def test_the_smoke_run_makes_all_results_and_does_not_run_twice(
     assert (tmp_path / found.folder / 'seen.json').stat().st_mtime_ns == kept
     shown = json.loads(capsys.readouterr().out.split('\n}\n')[0] + '\n}')
     assert shown['cases'] == 1 and {row['workload'] for row in shown['outcomes']} == {'smoke'}
-    other: Evaluation = replace(smoke(), seconds=1.5, check=0.1)
+    same: Evaluation = replace(smoke(1.0), check=0.1)
+    assert finished(same, tmp_path, *same.cases[0]) == found
+    other = replace(same, seconds=1.5)
     assert finished(other, tmp_path, *other.cases[0]) is None
+    assert_of_old(same, tmp_path, paper, monkeypatch)
+    assert prepared(*same.wanted[0], tmp_path / PLANS, same.planning) is not None
+    assert_of_old(same, tmp_path, preparation, monkeypatch)
+    assert prepared(*same.wanted[0], tmp_path / PLANS, same.planning) is not None
+    book = tmp_path / PLANS / 'smoke-sensor' / BOOK
+    book.write_text(book.read_text() + '\n')
+    assert finished(same, tmp_path, *same.cases[0]) is None

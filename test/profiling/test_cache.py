@@ -1,0 +1,95 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is kept on disk is found again by the code that made it, and by no other."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+import importlib.util
+from pathlib import Path
+import shutil
+
+import pytest
+import torch
+
+from intradp_ros.execution.model import share_module
+from intradp_ros.execution.planning import book_from_profiles, PlanRequest
+from intradp_ros.graph.serialise import graph_to_json
+from intradp_ros.planning.book import ScheduleBook
+from intradp_ros.profiling import cache
+from intradp_ros.profiling.cache import cached_profile, code_digest
+from intradp_ros.profiling.measure import measure_profile
+
+
+@pytest.fixture
+def upgrade(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[], None]]:
+    """Return a function after which the code is another one."""
+    code_digest.cache_clear()
+
+    def change() -> None:
+        root = tmp_path / 'release'
+        for name in ('profiling', 'operators'):
+            shutil.copytree(Path(cache.__file__).parents[1] / name, root / name)
+        (root / 'operators' / 'new_rule.py').write_text('RULE = 1\n')
+        monkeypatch.setattr(cache, '__file__', str(root / 'profiling' / 'cache.py'))
+        code_digest.cache_clear()
+
+    yield change
+    code_digest.cache_clear()
+
+
+def digest_of(root: Path, *packages: str) -> str:
+    """Return the digest as a package in another place tells it."""
+    (root / 'profiling').mkdir(parents=True, exist_ok=True)
+    copy = shutil.copy(cache.__file__, root / 'profiling' / 'cache.py')
+    spec = importlib.util.spec_from_file_location('cache_elsewhere', copy)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: str = module.code_digest(*packages)
+    return found
+
+
+def test_every_file_counts_by_place_and_content(tmp_path: Path) -> None:
+    files = tmp_path / 'graph' / 'a.py', tmp_path / 'graph' / 'deep' / 'b.py'
+    files[1].parent.mkdir(parents=True)
+    for file in files:
+        file.write_text('x = 1\n')
+    seen = [digest_of(tmp_path, 'graph')]
+    (tmp_path / 'graph' / 'notes.txt').write_text('not code')
+    assert digest_of(tmp_path, 'graph') == seen[0] and len(seen[0]) == 16
+    seen.append(digest_of(tmp_path, 'graph', 'profiling'))
+    files[1].write_text('x = 2\n')
+    seen.append(digest_of(tmp_path, 'graph'))
+    files[1].rename(tmp_path / 'graph' / 'c.py')
+    seen.append(digest_of(tmp_path, 'graph'))
+    assert len({*seen}) == len(seen)
+
+
+def test_the_installed_code_has_one() -> None:
+    assert code_digest('graph') != code_digest('operators') != code_digest()
+
+
+def test_another_release_measures_and_plans_anew(
+        tmp_path: Path, upgrade: Callable[[], None]) -> None:
+    """It may have other operators, or others in the place of those that were measured."""
+    source = torch.randn(1, 3, 12, 12)
+    model = share_module(torch.nn.Conv2d(3, 4, 3).eval(), (source,))
+    measured = []
+
+    def measure() -> object:
+        measured.append(measure_profile(model.split, [source], budget=0.0))
+        return measured[-1]
+
+    def book() -> str:
+        profile = cached_profile(model.digest, model.split.axis, measure, tmp_path).to_json()
+        request = PlanRequest(graph_to_json(model.split.captured), profile, profile, points=2)
+        keys.append(request.key)
+        return book_from_profiles(request, tmp_path / 'books')
+
+    keys: list[str] = []
+    first = book()
+    assert book() == first and len(measured) == 1 and keys[0] == keys[1]
+    upgrade()
+    assert ScheduleBook.from_json(book()).digest == model.digest
+    assert len(measured) == 2 and keys[2] != keys[0]
