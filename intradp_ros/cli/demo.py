@@ -28,7 +28,7 @@ import torch
 
 import intradp_ros
 from intradp_ros.cli.results import result_folder
-from intradp_ros.dds.transport import AUTO, CHOICES, usable_environment
+from intradp_ros.dds.transport import CHOICES, usable_environment
 from intradp_ros.emulation import network, slow_device
 from intradp_ros.emulation.processes import Child, ChildError, Command, ros_arguments, starter
 from intradp_ros.execution.catalogue import ModelSpec
@@ -56,9 +56,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--frames', type=int, default=30, help='frames in every mode')
     parser.add_argument('--models', nargs='+', choices=list(MODELS), default=list(MODELS),
                         help='which models to play')
-    parser.add_argument('--transport', choices=CHOICES, default=AUTO,
-                        help='DDS transport profile; auto takes large_data, '
-                        'which costs less CPU, where the kernel grants its buffers, else udp')
+    parser.add_argument('--transport', choices=CHOICES, default='udp',
+                        help='DDS transport profile (default %(default)s, as nodes have it); '
+                        'auto takes large_data, which costs less CPU, where the kernel grants its '
+                        'buffers, else udp')
     parser.add_argument('--out', type=result_folder, default=Path('out/demo'),
                         help='folder to write to')
 
