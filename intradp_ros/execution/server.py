@@ -337,24 +337,29 @@ class ServerSession:
         kept = tuple(e for e in self._editions
                      if e.epoch == frame.body.get('used') and e.epoch != frame.epoch)
         try:
-            book = ScheduleBook.from_json(unpacked(frame.body['book']))
-            wanted = (self.model.digest, self.model.split.axis)
-            if (book.digest, book.axis) != wanted:
-                raise ValueError(f'the book is for model {book.digest} split along axis '
-                                 f'{book.axis}, not {wanted[0]} along {wanted[1]}')
-            self.shelf.prepare(*(e.book for e in kept), book, gently=bool(kept))
-            fingerprint = self.shelf.fingerprint(book)
-            if frame.body.get('fingerprint') != fingerprint:
-                raise ValueError('robot and server make different schedules of it: install the '
-                                 f'same release of intradp_ros on both (here {__version__})')
+            edition = self._compiled(frame, kept)
         except Exception as error:  # noqa: B902 - the book's fault, or out of memory: say so
             self._offered = None
             self.reject('book', str(error))
             self._reply(ControlKind.REFUSE, frame.epoch, 0,
                         {'reason': f'bad book: {quoted(error)}', 'book': True})
             return
-        self._editions = (*kept, Edition(frame.epoch, book, fingerprint))
+        self._editions = (*kept, edition)
         self._reply(ControlKind.BOOK_READY, frame.epoch, 0, {})
+
+    def _compiled(self, frame: Control, kept: tuple[Edition, ...]) -> Edition:
+        """Return the book of a frame, compiled beside those that are kept; raise if it is bad."""
+        book = ScheduleBook.from_json(unpacked(frame.body['book']))
+        wanted = (self.model.digest, self.model.split.axis)
+        if (book.digest, book.axis) != wanted:
+            raise ValueError(f'the book is for model {book.digest} split along axis '
+                             f'{book.axis}, not {wanted[0]} along {wanted[1]}')
+        self.shelf.prepare(*(e.book for e in kept), book, gently=bool(kept))
+        fingerprint = self.shelf.fingerprint(book)
+        if frame.body.get('fingerprint') != fingerprint:
+            raise ValueError('robot and server make different schedules of it: install the '
+                             f'same release of intradp_ros on both (here {__version__})')
+        return Edition(frame.epoch, book, fingerprint)
 
     def _infer(self, inference: _Inference) -> None:
         """Run the server's program; report times, or why it failed."""

@@ -23,7 +23,7 @@ from intradp_ros.link.filters import RecentMax, RecentMin
 #: Without an acknowledgement for this long, at least, chunks under way are given up.
 MIN_PATIENCE = 0.2
 MAX_PATIENCE = 2.0
-#: Bytes that may be under way over any transport, at most.
+#: Bytes that may be under way at most, unless a transport bears more.
 USUAL_WINDOW_BYTES = 600_000
 #: The window before the first rate is known, in chunks.
 INITIAL_CHUNKS = 4

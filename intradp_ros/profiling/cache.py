@@ -9,7 +9,7 @@ other operators in another order, and would take its times for theirs.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 import hashlib
 import os
@@ -30,8 +30,14 @@ _MEASURING = ('graph', 'operators', 'profiling', 'wire')
 @cache
 def code_digest(*packages: str) -> str:
     """Return 16 hex digits that stand for the code of some subpackages, as it is installed."""
-    root, content = Path(__file__).parents[1], hashlib.sha256()
-    for file in sorted(f for name in packages for f in (root / name).rglob('*.py')):
+    root = Path(__file__).parents[1]
+    return files_digest(root, (f for name in packages for f in (root / name).rglob('*.py')))
+
+
+def files_digest(root: Path, files: Iterable[Path]) -> str:
+    """Return 16 hex digits that stand for some files, their names below `root` and contents."""
+    content = hashlib.sha256()
+    for file in sorted(files):
         content.update(file.relative_to(root).as_posix().encode() + b'\0')
         content.update(file.read_bytes() + b'\0')
     return content.hexdigest()[:16]

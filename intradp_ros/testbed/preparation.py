@@ -27,7 +27,7 @@ from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.planning.cost import CostModel
 from intradp_ros.planning.make_book import bandwidth_grid, Setting
 from intradp_ros.planning.schedule import ROBOT, SERVER, SIDES
-from intradp_ros.profiling.cache import code_digest
+from intradp_ros.profiling.cache import code_digest, files_digest
 from intradp_ros.profiling.device import prepare_process
 from intradp_ros.profiling.profile import EncodingTiming, Profile
 from intradp_ros.profiling.recorded import profile_from_recording, read_recording
@@ -80,10 +80,8 @@ class Prepared:
     @property
     def digest(self) -> str:
         """What stands for profiles and books: 16 hex digits."""
-        content = hashlib.sha256()
-        for file in sorted({*self.folder.glob('*.json')} - {self.folder / PREPARED}):
-            content.update(file.name.encode() + b'\0' + file.read_bytes())
-        return content.hexdigest()[:16]
+        return files_digest(
+            self.folder, (f for f in self.folder.glob('*.json') if f.name != PREPARED))
 
     @property
     def book(self) -> ScheduleBook:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-import importlib.util
 from pathlib import Path
 import shutil
 
@@ -22,47 +21,51 @@ from intradp_ros.profiling.measure import measure_profile
 
 
 @pytest.fixture
-def upgrade(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[], None]]:
-    """Return a function after which the code is another one."""
+def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], None]]:
+    """Return a function after which the package is as in a folder."""
+
+    def put(root: Path) -> None:
+        monkeypatch.setattr(cache, '__file__', str(root / 'profiling' / 'cache.py'))
+        code_digest.cache_clear()
+
     code_digest.cache_clear()
+    yield put
+    code_digest.cache_clear()
+
+
+@pytest.fixture
+def upgrade(install: Callable[[Path], None], tmp_path: Path) -> Callable[[], None]:
+    """Return a function after which the code is another one."""
 
     def change() -> None:
         root = tmp_path / 'release'
         for name in ('profiling', 'operators'):
             shutil.copytree(Path(cache.__file__).parents[1] / name, root / name)
         (root / 'operators' / 'new_rule.py').write_text('RULE = 1\n')
-        monkeypatch.setattr(cache, '__file__', str(root / 'profiling' / 'cache.py'))
-        code_digest.cache_clear()
+        install(root)
 
-    yield change
-    code_digest.cache_clear()
+    return change
 
 
-def digest_of(root: Path, *packages: str) -> str:
-    """Return the digest as a package in another place tells it."""
-    (root / 'profiling').mkdir(parents=True, exist_ok=True)
-    copy = shutil.copy(cache.__file__, root / 'profiling' / 'cache.py')
-    spec = importlib.util.spec_from_file_location('cache_elsewhere', copy)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    found: str = module.code_digest(*packages)
-    return found
+def test_every_file_counts_by_place_and_content(
+        tmp_path: Path, install: Callable[[Path], None]) -> None:
+    def digest_of(*packages: str) -> str:
+        install(tmp_path)
+        return code_digest(*packages)
 
-
-def test_every_file_counts_by_place_and_content(tmp_path: Path) -> None:
     files = tmp_path / 'graph' / 'a.py', tmp_path / 'graph' / 'deep' / 'b.py'
     files[1].parent.mkdir(parents=True)
-    for file in files:
+    (tmp_path / 'profiling').mkdir()
+    for file in (*files, tmp_path / 'profiling' / 'cache.py'):
         file.write_text('x = 1\n')
-    seen = [digest_of(tmp_path, 'graph')]
+    seen = [digest_of('graph')]
     (tmp_path / 'graph' / 'notes.txt').write_text('not code')
-    assert digest_of(tmp_path, 'graph') == seen[0] and len(seen[0]) == 16
-    seen.append(digest_of(tmp_path, 'graph', 'profiling'))
+    assert digest_of('graph') == seen[0] and len(seen[0]) == 16
+    seen.append(digest_of('graph', 'profiling'))
     files[1].write_text('x = 2\n')
-    seen.append(digest_of(tmp_path, 'graph'))
+    seen.append(digest_of('graph'))
     files[1].rename(tmp_path / 'graph' / 'c.py')
-    seen.append(digest_of(tmp_path, 'graph'))
+    seen.append(digest_of('graph'))
     assert len({*seen}) == len(seen)
 
 
