@@ -23,17 +23,17 @@ import time
 
 from recorded import DELAY, OVERHEAD
 
-from intradp_ros.execution.model import share_module
-from intradp_ros.execution.planning import book_from_profiles, PlanRequest
 from intradp_ros.graph.serialise import graph_to_json
-from intradp_ros.planning.book import ScheduleBook
-from intradp_ros.planning.cost import CostModel
-from intradp_ros.planning.judge import make_ready
-from intradp_ros.planning.schedule import ROBOT, SERVER, SIDES
-from intradp_ros.profiling.device import prepare_process
-from intradp_ros.testbed.preparation import device_profile
-from intradp_ros.testbed.results import SENSOR
-from intradp_ros.testbed.workloads import Workload, WORKLOADS
+from intradp_ros.lab.testbed.evaluation_results import SENSOR
+from intradp_ros.lab.testbed.preparation import device_profile
+from intradp_ros.lab.testbed.workloads import Workload, WORKLOADS
+from intradp_ros.profiling.machine import prepare_process
+from intradp_ros.runtime.model import share_module
+from intradp_ros.schedule.cost import CostModel
+from intradp_ros.schedule.schedule import ROBOT, SERVER, SIDES
+from intradp_ros.systems.sharing.book.book import ScheduleBook
+from intradp_ros.systems.sharing.book.plan_from_profiles import book_from_profiles, PlanRequest
+from intradp_ros.systems.sharing.judge.judge import make_ready
 
 
 @dataclass(frozen=True)

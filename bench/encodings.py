@@ -24,17 +24,17 @@ from rich.table import Table
 import skimage.data
 import torch
 
-from intradp_ros.execution.model import share_module
-from intradp_ros.operators.local_operator import SplitGraph
-from intradp_ros.planning.cost import CostModel, LinkModel, WireCost
-from intradp_ros.planning.encodings import best_encodings
-from intradp_ros.planning.schedule import SIDES
-from intradp_ros.profiling.device import device_name, prepare_process
+from intradp_ros.lab.zoo.hed import hed
+from intradp_ros.lab.zoo.mobilenet_v2 import mobilenet_v2
+from intradp_ros.profiling.machine import device_name, prepare_process
 from intradp_ros.profiling.measure import value_encodings
 from intradp_ros.profiling.profile import EncodingTiming
+from intradp_ros.runtime.model import share_module
+from intradp_ros.schedule.cost import CostModel, LinkModel, WireCost
+from intradp_ros.schedule.schedule import SIDES
+from intradp_ros.split.local_operator import SplitGraph
+from intradp_ros.systems.sharing.partition.encoding_choice import best_encodings
 from intradp_ros.wire.codecs.names import LOSSLESS, NONE
-from intradp_ros.zoo.hed import hed
-from intradp_ros.zoo.mobilenet_v2 import mobilenet_v2
 
 NETWORKS: Mapping[str, tuple[Callable[[], torch.nn.Module], tuple[int, int]]] = {
     'hed 160x384': (hed, (160, 384)), 'mobilenet_v2 224x224': (mobilenet_v2, (224, 224))}

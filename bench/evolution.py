@@ -25,11 +25,11 @@ from rich.console import Console
 from rich.table import Table
 import torch
 
-from intradp_ros.execution.workers import worker_pool
-from intradp_ros.planning.baselines import LOSS
-from intradp_ros.planning.cost import LinkModel
-from intradp_ros.planning.judge import make_ready
-from intradp_ros.planning.pool import Aim, candidates
+from intradp_ros.core.workers import worker_pool
+from intradp_ros.schedule.cost import LinkModel
+from intradp_ros.systems.sharing.baselines import LOSS
+from intradp_ros.systems.sharing.judge.judge import make_ready
+from intradp_ros.systems.sharing.search.pool import Aim, candidates
 
 NETS = ('agrnav', 'densenet121', 'mobilenet_v3_small', 'vgg19_bn')
 

@@ -21,15 +21,15 @@ from typing import Any
 from models import command_line, print_table
 import torch
 
-from intradp_ros.execution.catalogue import ModelSpec
-from intradp_ros.execution.model import share_module
-from intradp_ros.operators.local_operator import SplitGraph
-from intradp_ros.operators.tuning import tuned
-from intradp_ros.profiling.device import device_name, prepare_process
+from intradp_ros.profiling.machine import device_name, prepare_process
 from intradp_ros.profiling.measure import measure_profile
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.profiling.rounds import bind_whole, run_timed
 from intradp_ros.profiling.tune import choose_tuning
+from intradp_ros.runtime.catalogue import ModelSpec
+from intradp_ros.runtime.model import share_module
+from intradp_ros.split.calls.tuning import tuned
+from intradp_ros.split.local_operator import SplitGraph
 
 
 def whole_ms(splits: dict[str, SplitGraph], source: torch.Tensor, rounds: int) -> dict[str, float]:

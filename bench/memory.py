@@ -26,19 +26,19 @@ from typing import Any
 from models import command_line, print_table
 import torch
 
-from intradp_ros.execution.catalogue import ModelSpec
-from intradp_ros.execution.interpreter import Execution
-from intradp_ros.execution.mailbox import Mailbox
-from intradp_ros.execution.model import SharedModel
-from intradp_ros.execution.program import compile_program
-from intradp_ros.execution.timeline import Recorder
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.serialise import save_graph
-from intradp_ros.planning.lowering import lower
-from intradp_ros.planning.partition import local, Partition, Stage
-from intradp_ros.planning.schedule import ROBOT, Schedule, SERVER
-from intradp_ros.profiling.device import device_name, prepare_process, release_memory
+from intradp_ros.profiling.machine import device_name, prepare_process, release_memory
 from intradp_ros.profiling.tune import choose_tuning
+from intradp_ros.runtime.catalogue import ModelSpec
+from intradp_ros.runtime.interpreter import Execution
+from intradp_ros.runtime.mailbox import Mailbox
+from intradp_ros.runtime.model import SharedModel
+from intradp_ros.runtime.timeline import Recorder
+from intradp_ros.schedule.program import compile_program
+from intradp_ros.schedule.schedule import ROBOT, Schedule, SERVER
+from intradp_ros.systems.sharing.partition.lowering import lower
+from intradp_ros.systems.sharing.partition.partition import local, Partition, Stage
 
 EAGER, ALONE = 'eager', 'robot alone'
 SIDES = (ALONE, ROBOT, SERVER)

@@ -22,15 +22,15 @@ from models import command_line, print_table
 import torch
 
 from intradp_ros.cli.shared_run import connect
-from intradp_ros.execution.catalogue import ModelSpec
-from intradp_ros.execution.model import share_module, SharedModel
-from intradp_ros.execution.pair import in_process_pair
 from intradp_ros.link.predictor import make_predictor
-from intradp_ros.planning.baselines import LOCAL, OFFLOAD
-from intradp_ros.planning.book import Entry, ScheduleBook
-from intradp_ros.planning.partition import local, offload
-from intradp_ros.profiling.device import device_name, prepare_process
+from intradp_ros.profiling.machine import device_name, prepare_process
 from intradp_ros.profiling.tune import choose_tuning
+from intradp_ros.runtime.catalogue import ModelSpec
+from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD
+from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
+from intradp_ros.systems.sharing.partition.partition import local, offload
+from intradp_ros.systems.sharing.session.pair import in_process_pair
 
 SHARE, SECONDS = 0.05, 1e-3  # the overhead that is allowed
 MBPS = 1e4  # of the book's only bandwidth; the link is not shaped

@@ -29,15 +29,15 @@ from rich.console import Console
 from rich.table import Table
 import torch
 
-from intradp_ros.execution.catalogue import load_factory
 from intradp_ros.graph.capture import capture
-from intradp_ros.operators.local_operator import SplitGraph
-from intradp_ros.operators.split_graph import split_graph
-from intradp_ros.planning.baselines import best_cut, best_local, best_offload
-from intradp_ros.planning.bounds import Relaxation
-from intradp_ros.planning.cost import CostModel, LinkModel
-from intradp_ros.planning.schedule import ROBOT, SERVER
-from intradp_ros.planning.solvers import SOLVERS
+from intradp_ros.runtime.catalogue import load_factory
+from intradp_ros.schedule.cost import CostModel, LinkModel
+from intradp_ros.schedule.schedule import ROBOT, SERVER
+from intradp_ros.split.local_operator import SplitGraph
+from intradp_ros.split.split_graph import split_graph
+from intradp_ros.systems.sharing.baselines import best_cut, best_local, best_offload
+from intradp_ros.systems.sharing.search.bounds import Relaxation
+from intradp_ros.systems.sharing.search.solvers import SOLVERS
 
 DELAY, OVERHEAD = 2e-3, 0.5e-3
 FIXED = 20e-6  # seconds of launching an operator
@@ -55,7 +55,7 @@ class Net:
 
 
 NETS = {
-    'hed': Net('intradp_ros.zoo.hed:HED', (220, 220), 0.8, 0.28, True),
+    'hed': Net('intradp_ros.lab.zoo.hed:HED', (220, 220), 0.8, 0.28, True),
     'bisenet': Net('pytorchcv.models.bisenet:bisenet_resnet18_celebamaskhq', (640, 480), 1.0, 0.3,
                    True),
     'fcn8s': Net('pytorchcv.models.fcn8sd:fcn8sd_resnetd50b_voc', (480, 480), 2.0, 0.5, True),

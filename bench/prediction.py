@@ -31,32 +31,32 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from intradp_ros.cli.books import Grid, make_plan, Plan, SYSTEMS
 from intradp_ros.cli.output import Output, output
-from intradp_ros.cli.planning import Grid, make_plan, Plan, SYSTEMS
-from intradp_ros.cli.profiles import imagined, own_profile
+from intradp_ros.cli.profile_arguments import imagined, own_profile
 from intradp_ros.cli.subject import captured, Subject
-from intradp_ros.dds.transport import AUTO, CHOICES
-from intradp_ros.emulation.processes import Command, module_arguments
-from intradp_ros.emulation.slow_device import slow_environment
-from intradp_ros.execution.catalogue import ModelSpec
+from intradp_ros.dds.transport_profile import AUTO, CHOICES
+from intradp_ros.lab.emulation.processes import Command, module_arguments
+from intradp_ros.lab.emulation.slow_device import slow_environment
+from intradp_ros.lab.testbed.experiment import Place, place
+from intradp_ros.lab.testbed.figures import quantile
+from intradp_ros.lab.testbed.pinned import Frames, LANES, load_frames, PinnedRun
+from intradp_ros.lab.testbed.trial import Trial
+from intradp_ros.lab.zoo.video import frames as video
 from intradp_ros.link.delay import ASSUMED_OVERHEAD, OWN_DELAY
-from intradp_ros.planning.book import Entry
-from intradp_ros.planning.partition import Partition
-from intradp_ros.planning.schedule import ROBOT, SERVER
-from intradp_ros.profiling.device import prepare_process
+from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.profiling.profile import Profile
-from intradp_ros.report import images
+from intradp_ros.report import captioned_image as images
 from intradp_ros.report.palette import STRATEGIES
-from intradp_ros.report.tables import write_json
-from intradp_ros.testbed.experiment import Place, place
-from intradp_ros.testbed.figures import quantile
-from intradp_ros.testbed.pinned import Frames, LANES, load_frames, PinnedRun
-from intradp_ros.testbed.trial import Trial
-from intradp_ros.zoo.video import frames as video
+from intradp_ros.report.result_tables import write_json
+from intradp_ros.runtime.catalogue import ModelSpec
+from intradp_ros.schedule.schedule import ROBOT, SERVER
+from intradp_ros.systems.sharing.book.book import Entry
+from intradp_ros.systems.sharing.partition.partition import Partition
 
-MODELS = {'hed': 'intradp_ros.zoo.hed:hed 1x3x144x336 uint8',
-          'mobilenet_v2': 'intradp_ros.zoo.mobilenet_v2:mobilenet_v2 1x3x224x224 uint8',
-          'depth': 'intradp_ros.zoo.dense:depth 1x3x192x256 uint8'}
+MODELS = {'hed': 'intradp_ros.lab.zoo.hed:hed 1x3x144x336 uint8',
+          'mobilenet_v2': 'intradp_ros.lab.zoo.mobilenet_v2:mobilenet_v2 1x3x224x224 uint8',
+          'depth': 'intradp_ros.lab.zoo.dense:depth 1x3x192x256 uint8'}
 SLOWER = 4.0  # the emulated robot against this machine
 #: Part of a shaped link's bits that are payload: the rest are headers and acknowledgements.
 EFFICIENCY = 0.94
@@ -208,7 +208,7 @@ def _run(args: argparse.Namespace, where: Place, plan: Plan, entries: Sequence[i
     path = folder / 'run.json'
     run.save(path)
     server, robot = (where.start(_command(where, side, args.real, module_arguments(
-        'intradp_ros.testbed.pinned', side, str(path)))) for side in (SERVER, ROBOT))
+        'intradp_ros.lab.testbed.pinned', side, str(path)))) for side in (SERVER, ROBOT))
     try:
         server.wait_for_line('^phase serving$', START_TIMEOUT)
         with out.progress(f'running {plan.subject.name}') as advance:

@@ -31,18 +31,18 @@ from rich.console import Console
 from rich.table import Table
 import torch
 
-from intradp_ros.planning.baselines import BASELINES, DSCCS, LOCAL, LOSS, OFFLOAD, SPSO_GA
-from intradp_ros.planning.baselines.tensor_parallel import tensor_parallel
-from intradp_ros.planning.bounds import Relaxation
-from intradp_ros.planning.cost import LinkModel
-from intradp_ros.planning.encodings import assuming, best_encodings
-from intradp_ros.planning.energy import EnergyUnderDeadline
-from intradp_ros.planning.make_book import bandwidth_grid
-from intradp_ros.planning.pool import Aim, baselines, Candidate, candidates
-from intradp_ros.planning.simulator import simulate
-from intradp_ros.planning.solvers import SOLVERS
 from intradp_ros.profiling.profile import XAVIER_NX
 from intradp_ros.report.palette import DARK_GREY, RED
+from intradp_ros.schedule.cost import LinkModel
+from intradp_ros.systems.sharing.baselines import BASELINES, DSCCS, LOCAL, LOSS, OFFLOAD, SPSO_GA
+from intradp_ros.systems.sharing.baselines.tensor_parallel import tensor_parallel
+from intradp_ros.systems.sharing.book.make_book import bandwidth_grid
+from intradp_ros.systems.sharing.judge.energy import EnergyUnderDeadline
+from intradp_ros.systems.sharing.judge.simulator import simulate
+from intradp_ros.systems.sharing.partition.encoding_choice import assuming, best_encodings
+from intradp_ros.systems.sharing.search.bounds import Relaxation
+from intradp_ros.systems.sharing.search.pool import Aim, baselines, Candidate, candidates
+from intradp_ros.systems.sharing.search.solvers import SOLVERS
 
 T = TypeVar('T')
 DELAY, OVERHEAD = 2e-3, 0.5e-3

@@ -24,19 +24,19 @@ import time
 from models import command_line, print_table
 import torch
 
-from intradp_ros.cli.profiles import imagined
+from intradp_ros.cli.profile_arguments import imagined
 from intradp_ros.cli.shared_run import connect
-from intradp_ros.execution.catalogue import ModelSpec
-from intradp_ros.execution.model import share_module, SharedModel
-from intradp_ros.execution.outcome import InferenceStats
-from intradp_ros.execution.pair import in_process_pair, Pair
-from intradp_ros.execution.planning import book_from_profiles, PlanRequest
 from intradp_ros.graph.serialise import graph_to_json
 from intradp_ros.link.predictor import make_predictor
-from intradp_ros.planning.book import ScheduleBook
-from intradp_ros.profiling.device import device_name, prepare_process, settle_process
+from intradp_ros.profiling.machine import device_name, prepare_process, settle_process
 from intradp_ros.profiling.measure import measure_profile
 from intradp_ros.profiling.profile import Profile
+from intradp_ros.runtime.catalogue import ModelSpec
+from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_ros.runtime.outcome import InferenceStats
+from intradp_ros.systems.sharing.book.book import ScheduleBook
+from intradp_ros.systems.sharing.book.plan_from_profiles import book_from_profiles, PlanRequest
+from intradp_ros.systems.sharing.session.pair import in_process_pair, Pair
 
 MBPS, SLOWER, PAUSE = 60.0, 6.0, 2.0
 OVERHEADS = (0.5e-3, 1e-3, 2e-3)  # seconds of a transfer; of three books two are remembered

@@ -23,12 +23,7 @@ from rich.console import Console
 from rich.table import Table
 import torch
 
-from intradp_ros.link.predictor import make_predictor, PREDICTORS
-from intradp_ros.link.trace import LinkTrace, read_trace
-from intradp_ros.planning.baselines import LOSS
-from intradp_ros.planning.book import ScheduleBook
-from intradp_ros.planning.make_book import bandwidth_grid, book_of, Setting
-from intradp_ros.testbed.trace_replay import (
+from intradp_ros.lab.testbed.trace_replay import (
     Air,
     Curves,
     mean_and_p95,
@@ -36,6 +31,11 @@ from intradp_ros.testbed.trace_replay import (
     Predicting,
     replay,
 )
+from intradp_ros.link.predictor import make_predictor, PREDICTORS
+from intradp_ros.link.trace import LinkTrace, read_trace
+from intradp_ros.systems.sharing.baselines import LOSS
+from intradp_ros.systems.sharing.book.book import ScheduleBook
+from intradp_ros.systems.sharing.book.make_book import bandwidth_grid, book_of, Setting
 
 DELAY, OVERHEAD = 2e-3, 0.5e-3
 ORACLE, ANY = 'oracle', '-'

@@ -19,7 +19,7 @@ from survey.vision import torchvision
 import torch
 from torch import nn
 
-from intradp_ros.zoo.wheel_files import wheel_file
+from intradp_ros.lab.zoo.wheel_files import wheel_file
 
 
 class Normalised(nn.Module):

@@ -10,14 +10,14 @@ import time
 import torch
 from torch.utils import _pytree as pytree
 
-from intradp_ros.execution.model import SharedModel
-from intradp_ros.execution.outcome import Outcome
-from intradp_ros.execution.pair import in_process_pair, Pair
-from intradp_ros.execution.patience import PatiencePolicy
-from intradp_ros.execution.robot import RobotClient
-from intradp_ros.planning.baselines import CUT, LOCAL, LOSS, OFFLOAD
-from intradp_ros.planning.book import Entry, ScheduleBook
-from intradp_ros.planning.partition import cut, local, offload, Partition, Stage
+from intradp_ros.runtime.model import SharedModel
+from intradp_ros.runtime.outcome import Outcome
+from intradp_ros.systems.sharing.baselines import CUT, LOCAL, LOSS, OFFLOAD
+from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
+from intradp_ros.systems.sharing.partition.partition import cut, local, offload, Partition, Stage
+from intradp_ros.systems.sharing.session.pair import in_process_pair, Pair
+from intradp_ros.systems.sharing.session.patience import PatiencePolicy
+from intradp_ros.systems.sharing.session.robot import RobotClient
 
 TIMEOUT = 60.0
 SOURCE = torch.randn(1, 3, 32, 48, generator=torch.Generator().manual_seed(1))

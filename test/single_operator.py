@@ -12,7 +12,6 @@ from typing import Any
 import imagined_accelerator
 import torch
 
-from intradp_ros.graph.interpreter import run_graph
 from intradp_ros.graph.operator_graph import (
     Operator,
     OperatorGraph,
@@ -21,12 +20,13 @@ from intradp_ros.graph.operator_graph import (
     Value,
     ValueRef,
 )
-from intradp_ros.operators.accelerator import Accelerator
-from intradp_ros.operators.local_operator import Kind, LocalOperator, SplitGraph
-from intradp_ros.operators.placement import split_for
-from intradp_ros.operators.region import Region
-from intradp_ros.operators.split_graph import split_graph
-from intradp_ros.operators.verify import run_part, verify
+from intradp_ros.graph.reference_evaluation import run_graph
+from intradp_ros.split.calls.accelerator import Accelerator
+from intradp_ros.split.calls.on_device import split_for
+from intradp_ros.split.checks.verify import run_part, verify
+from intradp_ros.split.local_operator import Kind, LocalOperator, SplitGraph
+from intradp_ros.split.regions.region import Region
+from intradp_ros.split.split_graph import split_graph
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from intradp_ros.operators.calibrate import calibrate
+from intradp_ros.split.checks.calibrate import calibrate
 
 
 def convolve(inputs: int, outputs: int, size: int = 3, **options: int) -> nn.Sequential:

@@ -16,8 +16,8 @@ import random
 import torch
 
 from intradp_ros.graph.operator_graph import Operator, OperatorGraph, Value, ValueRef
-from intradp_ros.operators.local_operator import Kernel, Kind, LocalOperator, SplitGraph
-from intradp_ros.operators.region import Region, RowMap
+from intradp_ros.split.local_operator import Kernel, Kind, LocalOperator, SplitGraph
+from intradp_ros.split.regions.region import Region, RowMap
 
 PRIME = 1_000_003
 

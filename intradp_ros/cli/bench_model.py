@@ -9,28 +9,28 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from intradp_ros.cli.books import Grid, make_plan, Plan, SYSTEMS
+from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.emulated_link import add_emulated_link, link_settings, planned_delay
-from intradp_ros.cli.errors import CommandError
 from intradp_ros.cli.output import add_json, Advance, Output, output, percent, size, table
-from intradp_ros.cli.planning import Grid, make_plan, Plan, SYSTEMS
-from intradp_ros.cli.profiles import read_profile
-from intradp_ros.cli.results import result_folder
+from intradp_ros.cli.output_paths import result_folder
+from intradp_ros.cli.profile_arguments import read_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
-from intradp_ros.dds.transport import AUTO, CHOICES
-from intradp_ros.emulation.network import NetworkError
-from intradp_ros.emulation.processes import ChildError
-from intradp_ros.emulation.settings import LinkSettings, SHARED
+from intradp_ros.dds.transport_profile import AUTO, CHOICES
 from intradp_ros.graph.serialise import save_graph
+from intradp_ros.lab.emulation.network import NetworkError
+from intradp_ros.lab.emulation.processes import ChildError
+from intradp_ros.lab.emulation.settings import LinkSettings, SHARED
+from intradp_ros.lab.testbed.case import CaseRun, SEEN
+from intradp_ros.lab.testbed.devices import as_emulated
+from intradp_ros.lab.testbed.exactness import BUDGET
+from intradp_ros.lab.testbed.in_process import check_in_process, IN_PROCESS, MARK
+from intradp_ros.lab.testbed.outage_run import check_outages, run_outages
+from intradp_ros.lab.testbed.trial import load_seen, Phase, Trial
 from intradp_ros.link.trace import constant, LinkTrace, read_trace
-from intradp_ros.planning.schedule import ROBOT, SERVER
 from intradp_ros.profiling.recorded import profile_from_recording, read_recording
 from intradp_ros.report.statements import outage_sentence
-from intradp_ros.testbed.case import CaseRun, SEEN
-from intradp_ros.testbed.devices import as_emulated
-from intradp_ros.testbed.exactness import BUDGET
-from intradp_ros.testbed.in_process import check_in_process, IN_PROCESS, MARK
-from intradp_ros.testbed.outage_run import check_outages, run_outages
-from intradp_ros.testbed.trial import load_seen, Phase, Trial
+from intradp_ros.schedule.schedule import ROBOT, SERVER
 
 BOOK = 'book.json'
 DESCRIPTION = f"""\

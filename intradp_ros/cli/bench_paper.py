@@ -12,14 +12,14 @@ from pathlib import Path
 import time
 from typing import Any
 
-from intradp_ros.cli.errors import CommandError
+from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, Output, output, percent, table
-from intradp_ros.cli.results import result_folder
-from intradp_ros.dds.transport import AUTO, CHOICES
-from intradp_ros.emulation.network import NetworkError
-from intradp_ros.emulation.processes import ChildError
-from intradp_ros.profiling.device import available_cores, prepare_process
-from intradp_ros.testbed.paper import (
+from intradp_ros.cli.output_paths import result_folder
+from intradp_ros.dds.transport_profile import AUTO, CHOICES
+from intradp_ros.lab.emulation.network import NetworkError
+from intradp_ros.lab.emulation.processes import ChildError
+from intradp_ros.lab.testbed.evaluation_results import Case, INPUTS, Results
+from intradp_ros.lab.testbed.paper import (
     Evaluation,
     finished,
     PAPER,
@@ -29,12 +29,12 @@ from intradp_ros.testbed.paper import (
     seconds_of,
     smoke,
 )
-from intradp_ros.testbed.paper_page import INDEX, write_index
-from intradp_ros.testbed.preparation import name_of, prepare_all
-from intradp_ros.testbed.results import Case, INPUTS, Results
-from intradp_ros.testbed.systems import SYSTEMS
-from intradp_ros.testbed.traces import TRACES
-from intradp_ros.testbed.workloads import WORKLOADS
+from intradp_ros.lab.testbed.paper_page import INDEX, write_index
+from intradp_ros.lab.testbed.preparation import name_of, prepare_all
+from intradp_ros.lab.testbed.systems import SYSTEMS
+from intradp_ros.lab.testbed.traces import TRACES
+from intradp_ros.lab.testbed.workloads import WORKLOADS
+from intradp_ros.profiling.machine import available_cores, prepare_process
 
 DESCRIPTION = """\
 Run the paper's evaluation on this machine: every network, on both recorded links, by all systems.

@@ -8,16 +8,22 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from intradp_ros.cli.errors import CommandError
+from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, output, percent, table
-from intradp_ros.cli.results import result_folder
-from intradp_ros.dds.transport import TRANSPORTS
-from intradp_ros.emulation.network import available, LinkSettings, NetworkError
-from intradp_ros.emulation.processes import ChildError
-from intradp_ros.emulation.settings import ACCESS_POINT, DUPLEX, SENDER, SHARED
+from intradp_ros.cli.output_paths import result_folder
+from intradp_ros.dds.transport_profile import TRANSPORTS
+from intradp_ros.lab.emulation.network import available, LinkSettings, NetworkError
+from intradp_ros.lab.emulation.processes import ChildError
+from intradp_ros.lab.emulation.settings import ACCESS_POINT, DUPLEX, SENDER, SHARED
+from intradp_ros.lab.testbed.transport_bench import (
+    congestion_control,
+    Job,
+    run_job,
+    targets_missed,
+    TCP,
+)
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
-from intradp_ros.report.tables import write_json
-from intradp_ros.testbed.transport import congestion_control, Job, run_job, targets_missed, TCP
+from intradp_ros.report.result_tables import write_json
 
 CARRIERS = (*TRANSPORTS, TCP)
 DESCRIPTION = """\

@@ -27,18 +27,18 @@ from rich.console import Console
 import torch
 
 import intradp_ros
-from intradp_ros.cli.results import result_folder
-from intradp_ros.dds.transport import CHOICES, usable_environment
-from intradp_ros.emulation import network, slow_device
-from intradp_ros.emulation.processes import Child, ChildError, Command, ros_arguments, starter
-from intradp_ros.execution.catalogue import ModelSpec
-from intradp_ros.report import images
-from intradp_ros.report.tables import mode_table, write_json
-from intradp_ros.report.timeline import draw_timeline
-from intradp_ros.zoo.video import frames
+from intradp_ros.cli.output_paths import result_folder
+from intradp_ros.dds.transport_profile import CHOICES, usable_environment
+from intradp_ros.lab.emulation import network, slow_device
+from intradp_ros.lab.emulation.processes import Child, ChildError, Command, ros_arguments, starter
+from intradp_ros.lab.zoo.video import frames
+from intradp_ros.report import captioned_image as images
+from intradp_ros.report.result_tables import mode_table, write_json
+from intradp_ros.report.timeline_plot import draw_timeline
+from intradp_ros.runtime.catalogue import ModelSpec
 
-MODELS = {'hed': 'intradp_ros.zoo.hed:hed 1x3x144x336 uint8',
-          'mobilenet_v2': 'intradp_ros.zoo.mobilenet_v2:mobilenet_v2 1x3x224x224 uint8'}
+MODELS = {'hed': 'intradp_ros.lab.zoo.hed:hed 1x3x144x336 uint8',
+          'mobilenet_v2': 'intradp_ros.lab.zoo.mobilenet_v2:mobilenet_v2 1x3x224x224 uint8'}
 SETUP_TIMEOUT = 480.0
 PLAY_TIMEOUT = 600.0
 Starter = Callable[[Command], Child]

@@ -7,8 +7,8 @@ from __future__ import annotations
 import argparse
 import math
 
-from intradp_ros.cli.errors import CommandError
-from intradp_ros.emulation.settings import (
+from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.lab.emulation.settings import (
     ACCESS_POINT,
     DUPLEX,
     LinkSettings,

@@ -11,11 +11,11 @@ from typing import Any
 from intradp_ros.cli.output import add_json, amount, Output, output, percent, size, table
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.graph.operator_graph import Operator
-from intradp_ros.operators.axes import AxisCandidate
-from intradp_ros.operators.flops import operator_flops
-from intradp_ros.operators.local_operator import Kind, LocalOperator, SplitGraph
-from intradp_ros.operators.region import Region
-from intradp_ros.operators.split_graph import axis_candidates
+from intradp_ros.split.checks.flops import operator_flops
+from intradp_ros.split.local_operator import Kind, LocalOperator, SplitGraph
+from intradp_ros.split.regions.axes import AxisCandidate
+from intradp_ros.split.regions.region import Region
+from intradp_ros.split.split_graph import axis_candidates
 
 DESCRIPTION = f"""\
 Capture a model as a graph of operators and show how far it can be split by rows.
@@ -34,7 +34,7 @@ Without --axis the input is split along the dimension that divides the most work
 
 EPILOG = """\
 examples:
-  intradp inspect intradp_ros.zoo.hed:hed --input 1x3x272x640 --dtype uint8
+  intradp inspect intradp_ros.lab.zoo.hed:hed --input 1x3x272x640 --dtype uint8
   intradp inspect pytorchcv.models.resnet:resnet50 --input 1x3x224x224 --operators
   intradp inspect mymodel:make --input 1x3x480x640 --axis 2 --json"""
 

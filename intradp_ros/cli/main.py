@@ -23,7 +23,7 @@ from typing import TextIO
 import warnings
 
 from intradp_ros import __version__
-from intradp_ros.cli.errors import CommandError
+from intradp_ros.cli.command_errors import CommandError
 
 COMMANDS = {
     'inspect': ('inspect_model', 'show the operators of a model and how far they can be split'),

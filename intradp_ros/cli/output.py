@@ -16,7 +16,7 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from intradp_ros.report.tables import json_text
+from intradp_ros.report.result_tables import json_text
 
 WIDE = 160  # columns where the output is no terminal and nothing has to fit
 

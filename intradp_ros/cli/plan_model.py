@@ -10,9 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from intradp_ros.cli.errors import CommandError
-from intradp_ros.cli.output import add_json, milliseconds, Output, output, percent, size, table
-from intradp_ros.cli.planning import (
+from intradp_ros.cli.books import (
     chosen_mode,
     encodings,
     Goal,
@@ -23,17 +21,19 @@ from intradp_ros.cli.planning import (
     stages,
     SYSTEMS,
 )
-from intradp_ros.cli.profiles import imagined, own_profile, read_profile
-from intradp_ros.cli.results import result_file, result_picture
+from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.output import add_json, milliseconds, Output, output, percent, size, table
+from intradp_ros.cli.output_paths import result_file, result_picture
+from intradp_ros.cli.profile_arguments import imagined, own_profile, read_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
-from intradp_ros.execution.planning import LATENCY, OBJECTIVES
 from intradp_ros.link.delay import ASSUMED_DELAY, ASSUMED_OVERHEAD
-from intradp_ros.planning.baselines.spso_ga import DEADLINE
-from intradp_ros.planning.schedule import ROBOT, SERVER
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.report.book_plot import draw_book
 from intradp_ros.report.front_plot import draw_front
-from intradp_ros.report.timeline import draw_timeline
+from intradp_ros.report.timeline_plot import draw_timeline
+from intradp_ros.schedule.schedule import ROBOT, SERVER
+from intradp_ros.systems.sharing.baselines.spso_ga import DEADLINE
+from intradp_ros.systems.sharing.book.plan_from_profiles import LATENCY, OBJECTIVES
 from intradp_ros.wire.codecs.names import LOSSY
 
 LONGEST_MS = 1e5  # of delay and overhead
@@ -60,7 +60,7 @@ EPILOG = """\
 examples:
   intradp plan mymodel:make --input 1x3x480x640 --robot-profile robot.json \\
       --server-profile server.json -o book.json --plot book.png
-  intradp plan intradp_ros.zoo.hed:hed --input 1x3x272x640 --dtype uint8 --robot-slowdown 4 \\
+  intradp plan intradp_ros.lab.zoo.hed:hed --input 1x3x272x640 --dtype uint8 --robot-slowdown 4 \\
       --grid 5:100:8 --show 20 --timeline timeline.png
   intradp plan mymodel:make --input 1x3x480x640 --robot-profile robot.json \\
       --objective energy --deadline 0.2 --show 20 --pareto front.png"""

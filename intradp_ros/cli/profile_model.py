@@ -8,14 +8,14 @@ import argparse
 import json
 
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, percent, table
-from intradp_ros.cli.profiles import own_profile
-from intradp_ros.cli.results import result_file
+from intradp_ros.cli.output_paths import result_file
+from intradp_ros.cli.profile_arguments import own_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
+from intradp_ros.core.whole_file import write_whole
 from intradp_ros.dds.moving import with_moving
-from intradp_ros.graph.whole_file import write_whole
-from intradp_ros.operators.flops import operator_flops
 from intradp_ros.profiling.cache import cache_path, example_key
 from intradp_ros.profiling.profile import CHUNK_BYTES, OperatorTiming, PowerStates, Profile
+from intradp_ros.split.checks.flops import operator_flops
 
 DESCRIPTION = f"""\
 Measure how long every operator takes on this machine, for all of its rows and for a half, a
@@ -31,7 +31,7 @@ will have; `intradp plan` takes the two files.
 
 EPILOG = """\
 examples:
-  intradp profile intradp_ros.zoo.hed:hed --input 1x3x272x640 --dtype uint8 -o robot.json
+  intradp profile intradp_ros.lab.zoo.hed:hed --input 1x3x272x640 --dtype uint8 -o robot.json
   intradp profile pytorchcv.models.resnet:resnet50 --input 1x3x224x224 --threads 2 --fresh"""
 
 

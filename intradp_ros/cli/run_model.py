@@ -9,21 +9,21 @@ from collections.abc import Mapping
 import statistics
 from typing import Any
 
-from intradp_ros.cli.errors import CommandError
+from intradp_ros.cli.books import Grid, make_plan, MODES
+from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, size
+from intradp_ros.cli.output_paths import result_picture
 from intradp_ros.cli.plan_model import add_link, add_lossy, check_link
-from intradp_ros.cli.planning import Grid, make_plan, MODES
-from intradp_ros.cli.profiles import own_profile
-from intradp_ros.cli.results import result_picture
+from intradp_ros.cli.profile_arguments import own_profile
 from intradp_ros.cli.shared_run import connect, figures, run_frames, sent_bytes, Session
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
-from intradp_ros.execution.pair import in_process_pair
 from intradp_ros.link.predictor import make_predictor, PREDICTORS
-from intradp_ros.planning.book import ScheduleBook
-from intradp_ros.planning.schedule import ROBOT, SERVER
 from intradp_ros.profiling.profile import Profile
-from intradp_ros.report.tables import mode_table
-from intradp_ros.report.timeline import draw_timeline
+from intradp_ros.report.result_tables import mode_table
+from intradp_ros.report.timeline_plot import draw_timeline
+from intradp_ros.schedule.schedule import ROBOT, SERVER
+from intradp_ros.systems.sharing.book.book import ScheduleBook
+from intradp_ros.systems.sharing.session.pair import in_process_pair
 
 DESCRIPTION = f"""\
 Share real inferences between a robot and a server that are two sides of this process, over a
@@ -38,7 +38,7 @@ have the same speed here, and share this machine's memory and cores, of which tw
 
 EPILOG = """\
 examples:
-  intradp run intradp_ros.zoo.hed:hed --input photo.jpg --size 160x384 --dtype uint8 --mbps 50
+  intradp run intradp_ros.lab.zoo.hed:hed --input photo.jpg --size 160x384 --dtype uint8 --mbps 50
   intradp run mymodel:make --input 1x3x240x320 --mbps 100 --frames 20 --mode shared \\
       --timeline timeline.png
 

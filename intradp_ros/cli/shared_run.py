@@ -12,16 +12,16 @@ from typing import Any
 
 import torch
 
-from intradp_ros.cli.errors import CommandError
+from intradp_ros.cli.books import MODES
+from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import Advance
-from intradp_ros.cli.planning import MODES
 from intradp_ros.cli.subject import Subject, tensors_of
-from intradp_ros.execution.outcome import Outcome
-from intradp_ros.execution.pair import Pair
-from intradp_ros.execution.timeline import Event
-from intradp_ros.operators.verify import output_error
-from intradp_ros.planning.book import ScheduleBook
-from intradp_ros.planning.schedule import ROBOT, SERVER
+from intradp_ros.runtime.outcome import Outcome
+from intradp_ros.runtime.timeline import Event
+from intradp_ros.schedule.schedule import ROBOT, SERVER
+from intradp_ros.split.checks.verify import output_error
+from intradp_ros.systems.sharing.book.book import ScheduleBook
+from intradp_ros.systems.sharing.session.pair import Pair
 
 START_TIMEOUT = 30.0  # seconds for the session, and for the first measurement of the link
 

@@ -14,18 +14,18 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from intradp_ros.cli.errors import CommandError
+from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.inputs import load_inputs, random_tensor, spatial_size
 from intradp_ros.cli.output import Output
-from intradp_ros.execution.catalogue import load_factory, ModelSpec, ModelSpecError, parse_dtype
-from intradp_ros.execution.model import share_graph, share_module, SharedModel
-from intradp_ros.graph.errors import CaptureError, GraphFormatError
-from intradp_ros.graph.interpreter import run_graph
+from intradp_ros.graph.graph_errors import CaptureError, GraphFormatError
 from intradp_ros.graph.operator_graph import OperatorGraph
+from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.serialise import load_graph
-from intradp_ros.operators.accelerator import DeviceError, open_device
-from intradp_ros.operators.device import HOST
-from intradp_ros.profiling.device import prepare_process
+from intradp_ros.profiling.machine import prepare_process
+from intradp_ros.runtime.catalogue import load_factory, ModelSpec, ModelSpecError, parse_dtype
+from intradp_ros.runtime.model import share_graph, share_module, SharedModel
+from intradp_ros.split.calls.accelerator import DeviceError, open_device
+from intradp_ros.split.calls.device import HOST
 
 MODEL_HELP = """\
 MODEL is one of

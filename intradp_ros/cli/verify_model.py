@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from intradp_ros.cli.errors import CommandError
+from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, Advance, Output, output, percent, table
 from intradp_ros.cli.subject import (
     add_model,
@@ -23,11 +23,11 @@ from intradp_ros.cli.subject import (
     tensors_of,
 )
 from intradp_ros.graph.double import double_inputs, in_double
-from intradp_ros.graph.interpreter import run_graph
-from intradp_ros.operators.calibrate import calibrate, depends_on_input
-from intradp_ros.operators.local_operator import SplitGraph
-from intradp_ros.operators.placement import split_for
-from intradp_ros.operators.verify import output_error, OutputError, verify
+from intradp_ros.graph.reference_evaluation import run_graph
+from intradp_ros.split.calls.on_device import split_for
+from intradp_ros.split.checks.calibrate import calibrate, depends_on_input
+from intradp_ros.split.checks.verify import output_error, OutputError, verify
+from intradp_ros.split.local_operator import SplitGraph
 
 DESCRIPTION = f"""\
 Compute a model in random parts and compare the result with that of the unsplit model.
@@ -47,7 +47,7 @@ activations neither vanish nor explode.
 
 EPILOG = """\
 examples:
-  intradp verify intradp_ros.zoo.mobilenet_v2:mobilenet_v2 --input 1x3x224x224 --dtype uint8
+  intradp verify intradp_ros.lab.zoo.mobilenet_v2:mobilenet_v2 --input 1x3x224x224 --dtype uint8
   intradp verify pytorchcv.models.vgg:vgg19 --input 1x3x224x224 --calibrate always
   intradp verify mymodel:make --input 1x3x240x320 --parts 2 5 --seeds 10 --json"""
 

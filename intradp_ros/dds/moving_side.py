@@ -19,12 +19,12 @@ import time
 
 import torch
 
-from intradp_ros.dds.channel import DdsChannel
+from intradp_ros.dds.dds_channel import DdsChannel
 from intradp_ros.dds.moving import SIZES
 from intradp_ros.dds.standalone import standalone_channel
-from intradp_ros.operators.region import Region
-from intradp_ros.profiling.device import prepare_process
+from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.profiling.profile import CHUNK_BYTES
+from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame

@@ -11,7 +11,7 @@ import threading
 import time
 
 from intradp_ros.link.rate import ReceiverRate
-from intradp_ros.link.window import SendWindow
+from intradp_ros.link.send_window import SendWindow
 from intradp_ros.wire.frames import Chunk, Control, Frame
 from intradp_ros.wire.queue import FrameQueue, payload_bytes
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import rclpy
 from rclpy.context import Context
 
-from intradp_ros.dds.channel import DdsChannel
+from intradp_ros.dds.dds_channel import DdsChannel
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 
 

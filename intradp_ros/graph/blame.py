@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from intradp_ros.graph.errors import CaptureError
+from intradp_ros.graph.graph_errors import CaptureError
 
 LONGEST_CAUSE = 300
 

@@ -29,15 +29,15 @@ from intradp_ros.graph.blame import blame_submodule
 from intradp_ros.graph.compare import explained_by_rounding
 from intradp_ros.graph.constant_numbers import settle_numbers
 from intradp_ros.graph.double import double_inputs, in_double
-from intradp_ros.graph.errors import CaptureError
 from intradp_ros.graph.example_call import example_call, ExampleCall, FlatModel
 from intradp_ros.graph.fx_import import import_program, Imported, PREFIX
-from intradp_ros.graph.interpreter import run_graph
+from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.graph.no_operations import reshape_views
 from intradp_ros.graph.normalise import normalise
 from intradp_ros.graph.opaque import import_opaque
 from intradp_ros.graph.operator_graph import OperatorGraph, ValueRef
-from intradp_ros.graph.rehearsal import private_copy, Rehearsal, rehearse
+from intradp_ros.graph.reference_evaluation import run_graph
+from intradp_ros.graph.trial_run import private_copy, Rehearsal, rehearse
 
 METHODS = ('export', 'trace', 'module')
 

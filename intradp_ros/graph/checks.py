@@ -9,7 +9,7 @@ from typing import Any
 
 from torch._ops import OpOverload
 
-from intradp_ros.graph.errors import GraphFormatError
+from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.operator_graph import (
     iter_refs,
     Operator,

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from intradp_ros.graph.errors import GraphFormatError
+from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.operator_graph import ParameterRef, ValueRef
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from intradp_ros.graph.errors import CaptureError
+from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.graph.trees import flatten_call, load_tree
 
 

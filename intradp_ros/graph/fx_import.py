@@ -15,7 +15,7 @@ from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
-from intradp_ros.graph.errors import CaptureError
+from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.graph.operator_graph import Operator, ParameterRef, Value, ValueRef
 
 PREFIX = 'model.'

@@ -24,12 +24,12 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 import torch
 
+from intradp_ros.core.whole_file import replacing
 from intradp_ros.graph.checks import check_graph
-from intradp_ros.graph.errors import GraphFormatError
-from intradp_ros.graph.interpreter import describe
+from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.operator_graph import OperatorGraph
+from intradp_ros.graph.reference_evaluation import describe
 from intradp_ros.graph.structure import describe_parameter, graph_of, Json, structure_of
-from intradp_ros.graph.whole_file import replacing
 
 LARGEST_JSON = 256 * 2**20
 """Bytes of structure above which an archive is refused."""

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from intradp_ros.graph.encoding import decode, DTYPES, encode
-from intradp_ros.graph.errors import GraphFormatError
+from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.operator_graph import Operator, OperatorGraph, Value
 
 FORMAT = 'intradp_ros.graph'

@@ -13,7 +13,7 @@ import warnings
 import torch
 from torch.utils import _pytree as pytree
 
-from intradp_ros.graph.errors import GraphFormatError, GraphInputError
+from intradp_ros.graph.graph_errors import GraphFormatError, GraphInputError
 from intradp_ros.graph.operator_graph import OperatorGraph, ValueRef
 
 Tree = pytree.TreeSpec

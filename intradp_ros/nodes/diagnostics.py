@@ -11,7 +11,7 @@ from typing import Any
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.node import Node
 
-from intradp_ros.execution.traffic import Traffic
+from intradp_ros.runtime.traffic import Traffic
 
 
 class Diagnostics:

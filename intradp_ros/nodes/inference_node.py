@@ -18,15 +18,7 @@ from std_msgs.msg import Header
 import torch
 from torch.utils import _pytree as pytree
 
-from intradp_ros.dds.channel import DdsChannel
-from intradp_ros.execution.catalogue import ModelSpec
-from intradp_ros.execution.experience import Experience
-from intradp_ros.execution.model import SharedModel
-from intradp_ros.execution.outcome import Outcome
-from intradp_ros.execution.patience import PatiencePolicy
-from intradp_ros.execution.robot import RobotClient
-from intradp_ros.execution.watch import DelayWatch, DriftWatch
-from intradp_ros.execution.worker_thread import Worker
+from intradp_ros.dds.dds_channel import DdsChannel
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.link.delay import DELAY_PATIENCE
 from intradp_ros.link.predictor import make_predictor, PREDICTORS
@@ -38,20 +30,20 @@ from intradp_ros.msg import (
     OperatorProfile,
 )
 from intradp_ros.msg import ScheduleBook as ScheduleBookMessage
-from intradp_ros.nodes.device import DEVICE
+from intradp_ros.nodes.device_parameter import DEVICE
 from intradp_ros.nodes.diagnostics import added, crossed, Diagnostics
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
-from intradp_ros.nodes.lossy import allowed, LOSSY_PARAMETER, tell_difference
+from intradp_ros.nodes.lossy_parameter import allowed, LOSSY_PARAMETER, tell_difference
 from intradp_ros.nodes.parameters import Parameter
-from intradp_ros.nodes.profiles import (
+from intradp_ros.nodes.profile_publisher import (
     BOOK_TOPIC,
     profile_model,
     PROFILE_TOPIC,
     ProfilePublisher,
 )
 from intradp_ros.nodes.receiving import Receiver
-from intradp_ros.nodes.results import result_message, stats_message, timeline_message
-from intradp_ros.nodes.sensors import (
+from intradp_ros.nodes.result_messages import result_message, stats_message, timeline_message
+from intradp_ros.nodes.sensor_inputs import (
     Camera,
     camera_for,
     example_of,
@@ -60,13 +52,21 @@ from intradp_ros.nodes.sensors import (
     Sensor,
     UNUSABLE,
 )
-from intradp_ros.operators.accelerator import open_device
-from intradp_ros.planning.baselines import CUT, LOCAL, LOSS, OFFLOAD
-from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.power.meter import EnergyMeter, open_meter
 from intradp_ros.profiling.cache import example_key
-from intradp_ros.profiling.device import prepare_process, settle_process
+from intradp_ros.profiling.machine import prepare_process, settle_process
 from intradp_ros.profiling.profile import Profile
+from intradp_ros.runtime.catalogue import ModelSpec
+from intradp_ros.runtime.model import SharedModel
+from intradp_ros.runtime.outcome import Outcome
+from intradp_ros.runtime.worker_thread import Worker
+from intradp_ros.split.calls.accelerator import open_device
+from intradp_ros.systems.sharing.baselines import CUT, LOCAL, LOSS, OFFLOAD
+from intradp_ros.systems.sharing.book.book import ScheduleBook
+from intradp_ros.systems.sharing.book.latency_calibration import Experience
+from intradp_ros.systems.sharing.session.patience import PatiencePolicy
+from intradp_ros.systems.sharing.session.robot import RobotClient
+from intradp_ros.systems.sharing.session.watch import DelayWatch, DriftWatch
 from intradp_ros.wire.frames import Stamp
 from intradp_ros.wire.texts import unpacked
 
@@ -89,7 +89,7 @@ class InferenceNode(ManagedNode):
     """
 
     PARAMETERS = (
-        Parameter('model', 'intradp_ros.zoo.hed:hed 1x3x144x336 uint8',
+        Parameter('model', 'intradp_ros.lab.zoo.hed:hed 1x3x144x336 uint8',
                   'The model: "package.module:factory shape dtype" or an archive path.'),
         Parameter('server', 'offload', 'Name of the server to share with.'),
         MODE,

@@ -25,29 +25,29 @@ from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 import torch
 from torch.utils import _pytree as pytree
 
-from intradp_ros.dds.channel import DdsChannel
-from intradp_ros.execution.experience import Experience
-from intradp_ros.execution.model import share_module
-from intradp_ros.execution.outcome import Outcome
-from intradp_ros.execution.patience import PatiencePolicy
-from intradp_ros.execution.plan_process import PlanningError, PlanProcess
-from intradp_ros.execution.planning import PlanRequest
-from intradp_ros.execution.robot import RobotClient
-from intradp_ros.execution.watch import DelayWatch, DriftWatch
-from intradp_ros.graph.errors import CaptureError
+from intradp_ros.dds.dds_channel import DdsChannel
+from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.graph.serialise import graph_to_json
 from intradp_ros.link.delay import ASSUMED_DELAY, ASSUMED_OVERHEAD, DELAY_PATIENCE
 from intradp_ros.link.predictor import make_predictor
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.nodes.lifecycle import LATCHED
-from intradp_ros.nodes.lossy import tell_difference
-from intradp_ros.nodes.profiles import check_profile, profile_model, PROFILE_TOPIC
+from intradp_ros.nodes.lossy_parameter import tell_difference
+from intradp_ros.nodes.profile_publisher import check_profile, profile_model, PROFILE_TOPIC
 from intradp_ros.nodes.receiving import Receiver
-from intradp_ros.operators.accelerator import open_device
-from intradp_ros.operators.device import HOST
-from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.power.meter import open_meter
 from intradp_ros.profiling.profile import Profile
+from intradp_ros.runtime.model import share_module
+from intradp_ros.runtime.outcome import Outcome
+from intradp_ros.split.calls.accelerator import open_device
+from intradp_ros.split.calls.device import HOST
+from intradp_ros.systems.sharing.book.book import ScheduleBook
+from intradp_ros.systems.sharing.book.latency_calibration import Experience
+from intradp_ros.systems.sharing.book.plan_from_profiles import PlanRequest
+from intradp_ros.systems.sharing.book.plan_process import PlanningError, PlanProcess
+from intradp_ros.systems.sharing.session.patience import PatiencePolicy
+from intradp_ros.systems.sharing.session.robot import RobotClient
+from intradp_ros.systems.sharing.session.watch import DelayWatch, DriftWatch
 from intradp_ros.wire.codecs.names import LOSSY
 from intradp_ros.wire.texts import unpacked
 

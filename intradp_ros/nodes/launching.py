@@ -18,7 +18,7 @@ from launch_ros.actions import LifecycleNode, PushRosNamespace
 from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.substitutions import FindPackageShare
 
-from intradp_ros.dds.transport import transport_environment, TRANSPORTS
+from intradp_ros.dds.transport_profile import transport_environment, TRANSPORTS
 
 PACKAGE = 'intradp_ros'
 COMMON = ('namespace', 'use_sim_time', 'log_level', 'autostart', 'transport')

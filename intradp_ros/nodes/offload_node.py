@@ -8,22 +8,22 @@ from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
 
-from intradp_ros.dds.channel import DdsChannel
-from intradp_ros.execution.catalogue import example_inputs, ModelSpec
-from intradp_ros.execution.model import SharedModel
-from intradp_ros.execution.server import OffloadServer
-from intradp_ros.execution.watch import DriftWatch
+from intradp_ros.dds.dds_channel import DdsChannel
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.msg import OperatorProfile
-from intradp_ros.nodes.device import DEVICE
+from intradp_ros.nodes.device_parameter import DEVICE
 from intradp_ros.nodes.diagnostics import added, crossed, Diagnostics
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.parameters import Parameter
-from intradp_ros.nodes.profiles import profile_model, PROFILE_TOPIC, ProfilePublisher
-from intradp_ros.operators.accelerator import open_device
-from intradp_ros.operators.device import Device
-from intradp_ros.profiling.device import prepare_process, settle_process
+from intradp_ros.nodes.profile_publisher import profile_model, PROFILE_TOPIC, ProfilePublisher
+from intradp_ros.profiling.machine import prepare_process, settle_process
 from intradp_ros.profiling.profile import Profile
+from intradp_ros.runtime.catalogue import example_inputs, ModelSpec
+from intradp_ros.runtime.model import SharedModel
+from intradp_ros.split.calls.accelerator import open_device
+from intradp_ros.split.calls.device import Device
+from intradp_ros.systems.sharing.session.server import OffloadServer
+from intradp_ros.systems.sharing.session.watch import DriftWatch
 
 
 class OffloadNode(ManagedNode):
@@ -37,7 +37,7 @@ class OffloadNode(ManagedNode):
 
     PARAMETERS = (
         Parameter('server', 'offload', 'Name under which robots find this server.'),
-        Parameter('models', ['intradp_ros.zoo.hed:hed 1x3x144x336 uint8'],
+        Parameter('models', ['intradp_ros.lab.zoo.hed:hed 1x3x144x336 uint8'],
                   'Catalogue: "package.module:factory shape dtype" or archive paths.'),
         Parameter('axis', -1, 'Split axis of the input; -1 takes the best one.',
                   -1, 4),

@@ -10,17 +10,17 @@ from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
 
-from intradp_ros.execution.plan_process import PlanningError, PlanProcess
-from intradp_ros.execution.planning import LATENCY, OBJECTIVES, PlanRequest
 from intradp_ros.link.delay import ASSUMED_OVERHEAD
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.msg import ScheduleBook as ScheduleBookMessage
 from intradp_ros.nodes.diagnostics import Diagnostics
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
-from intradp_ros.nodes.lossy import allowed, LOSSY_PARAMETER
+from intradp_ros.nodes.lossy_parameter import allowed, LOSSY_PARAMETER
 from intradp_ros.nodes.parameters import Parameter
-from intradp_ros.nodes.profiles import BOOK_TOPIC, check_profile, PROFILE_TOPIC
+from intradp_ros.nodes.profile_publisher import BOOK_TOPIC, check_profile, PROFILE_TOPIC
 from intradp_ros.nodes.receiving import Receiver
+from intradp_ros.systems.sharing.book.plan_from_profiles import LATENCY, OBJECTIVES, PlanRequest
+from intradp_ros.systems.sharing.book.plan_process import PlanningError, PlanProcess
 from intradp_ros.wire.texts import packed, unpacked
 
 #: Profiles that are kept; further ones displace the oldest.

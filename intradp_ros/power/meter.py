@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 
-from intradp_ros.power.sensors import EnergySensor, find_sensor
+from intradp_ros.power.power_sensors import EnergySensor, find_sensor
 
 #: Seconds between readings, and how many of them are kept.
 INTERVAL, KEPT = 0.05, 4096

@@ -17,14 +17,14 @@ from pathlib import Path
 
 import torch
 
-from intradp_ros.graph.whole_file import write_whole
-from intradp_ros.operators.device import Device, HOST
-from intradp_ros.profiling.device import device_name
+from intradp_ros.core.whole_file import write_whole
+from intradp_ros.profiling.machine import device_name
 from intradp_ros.profiling.profile import Profile
+from intradp_ros.split.calls.device import Device, HOST
 from intradp_ros.wire.tensors import tensor_bytes
 
 #: Packages that decide what a profile says.
-_MEASURING = ('graph', 'operators', 'profiling', 'wire')
+_MEASURING = ('graph', 'profiling', 'split', 'wire')
 
 
 @cache

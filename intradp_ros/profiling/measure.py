@@ -13,12 +13,9 @@ import time
 import torch
 
 from intradp_ros.graph.serialise import digest
-from intradp_ros.operators.local_operator import Kernel, SplitGraph
-from intradp_ros.operators.region import Region
-from intradp_ros.operators.tuning import tuned
-from intradp_ros.power.sensors import EnergySensor
-from intradp_ros.profiling.device import device_name
-from intradp_ros.profiling.encodings import measure_encodings
+from intradp_ros.power.power_sensors import EnergySensor
+from intradp_ros.profiling.encoding_measurement import measure_encodings
+from intradp_ros.profiling.machine import device_name
 from intradp_ros.profiling.power import measure_power
 from intradp_ros.profiling.profile import (
     EncodingTiming,
@@ -39,6 +36,9 @@ from intradp_ros.profiling.rounds import (
     Values,
 )
 from intradp_ros.profiling.tune import choose_tuning
+from intradp_ros.split.calls.tuning import tuned
+from intradp_ros.split.local_operator import Kernel, SplitGraph
+from intradp_ros.split.regions.region import Region
 
 HEIGHTS = (1.0, 0.5, 0.25, 0.125, 0.0625)
 ROUNDS = (4, 40)  # at least, at most

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
-from intradp_ros.operators.tuning import Tuning
+from intradp_ros.split.calls.tuning import Tuning
 from intradp_ros.wire.cutting import chunk_count
 
 T = TypeVar('T', float, npt.NDArray[np.float64])

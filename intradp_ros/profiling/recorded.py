@@ -19,9 +19,9 @@ from math import log2, prod
 from pathlib import Path
 from typing import Any
 
-from intradp_ros.operators.local_operator import LocalOperator, SplitGraph
-from intradp_ros.operators.order import as_captured
 from intradp_ros.profiling.profile import OperatorTiming, Profile
+from intradp_ros.split.local_operator import LocalOperator, SplitGraph
+from intradp_ros.split.regions.order import as_captured
 
 DEVICES = ('robot', 'server')
 #: Seconds of an operator that do not shrink with its rows: launching a kernel.  The logs have

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from intradp_ros.operators.device import Device
-from intradp_ros.operators.in_place import in_place, overwritable
-from intradp_ros.operators.local_operator import Kernel, LocalOperator, SplitGraph
-from intradp_ros.operators.region import Region
+from intradp_ros.split.calls.device import Device
+from intradp_ros.split.calls.in_place import in_place, overwritable
+from intradp_ros.split.local_operator import Kernel, LocalOperator, SplitGraph
+from intradp_ros.split.regions.region import Region
 
 Values = dict[int, torch.Tensor]
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 import torch
 
-from intradp_ros.operators.local_operator import SplitGraph
-from intradp_ros.operators.tuning import tuned, Tuning, UNTUNED
-from intradp_ros.operators.variants import CHANNELS_LAST, PACKED, PLAIN, SEPARABLE, variants_of
-from intradp_ros.operators.verify import in_reals
 from intradp_ros.profiling.rounds import bind_whole, BoundOperator, run_timed, Values
+from intradp_ros.split.calls.tuning import tuned, Tuning, UNTUNED
+from intradp_ros.split.calls.variants import CHANNELS_LAST, PACKED, PLAIN, SEPARABLE, variants_of
+from intradp_ros.split.checks.verify import in_reals
+from intradp_ros.split.local_operator import SplitGraph
 
 SECONDS, ROUNDS = 2.0, (2, 6)  # of plain runs in each phase; at least and at most so many
 GAIN = 0.985  # share of the plain kernels' time below which others are taken

@@ -13,7 +13,7 @@ from intradp_ros.report.page import difference_text, render, size_text
 from intradp_ros.report.spans import SpanLike
 from intradp_ros.report.statements import headline, milliseconds, outage_sentence, remarks
 from intradp_ros.report.svg import inline_svg
-from intradp_ros.report.timeline import timeline_figure, totals
+from intradp_ros.report.timeline_plot import timeline_figure, totals
 from intradp_ros.report.trace_plot import trace_figure
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES
-from intradp_ros.operators.region import Region
+from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.codecs.names import NONE
 from intradp_ros.wire.codecs.patterns import Bytes
 from intradp_ros.wire.codecs.registry import available, CODECS, most_elements, NUMBERS

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from intradp_ros.cli.errors import CommandError
+from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.inputs import load_inputs, read_image
 
 

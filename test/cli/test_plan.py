@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from intradp_ros.planning.book import ScheduleBook
+from intradp_ros.systems.sharing.book.book import ScheduleBook
 
 MODEL = ('example_models:dense', '--input', '1x3x96x48')
 GRID = ('--grid', '2:200:3')

@@ -9,7 +9,7 @@ import json
 from imagined_accelerator import NAME
 import pytest
 
-from intradp_ros.cli.profiles import imagined
+from intradp_ros.cli.profile_arguments import imagined
 from intradp_ros.profiling.profile import Profile
 
 MODEL = ('profile', 'example_models:dense', '--input', '1x3x24x16')

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from intradp_ros.cli.results import result_file, result_folder, result_picture
+from intradp_ros.cli.output_paths import result_file, result_folder, result_picture
 
 
 def test_what_can_be_written_is_taken(tmp_path: Path) -> None:

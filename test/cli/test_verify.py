@@ -10,7 +10,7 @@ import torch
 
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.double import double_inputs, in_double
-from intradp_ros.graph.interpreter import run_graph
+from intradp_ros.graph.reference_evaluation import run_graph
 
 SHAPE = '1x3x38x30'
 

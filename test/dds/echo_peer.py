@@ -16,8 +16,8 @@ import threading
 import rclpy
 import torch
 
-from intradp_ros.dds.channel import DdsChannel
-from intradp_ros.operators.region import Region
+from intradp_ros.dds.dds_channel import DdsChannel
+from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame

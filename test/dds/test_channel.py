@@ -20,10 +20,10 @@ from rclpy.parameter import Parameter
 from rclpy.serialization import serialize_message
 import torch
 
-from intradp_ros.dds.channel import DdsChannel
 from intradp_ros.dds.convert import chunk_to_message, control_to_message
+from intradp_ros.dds.dds_channel import DdsChannel
 from intradp_ros.msg import ChunkAck, SessionControl, TensorChunk
-from intradp_ros.operators.region import Region
+from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from intradp_ros.dds.transport import transport_environment
-from intradp_ros.emulation.network import available, shaped_link
+from intradp_ros.dds.transport_profile import transport_environment
+from intradp_ros.lab.emulation.network import available, shaped_link
 
 HERE = Path(__file__).parent
 MBIT = 20.0

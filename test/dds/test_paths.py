@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from intradp_ros.dds.paths import InboundPath, MAX_SESSIONS, OutboundPath
-from intradp_ros.link.window import INITIAL_CHUNKS, SendWindow
-from intradp_ros.operators.region import Region
+from intradp_ros.link.send_window import INITIAL_CHUNKS, SendWindow
+from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Chunk, Control, ControlKind
 

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from intradp_ros.dds.transport import (
+from intradp_ros.dds.transport_profile import (
     AUTO,
     buffer_problem,
     find_transport,

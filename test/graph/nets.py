@@ -15,8 +15,8 @@ from torch.utils import _pytree as pytree
 
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.compare import difference
-from intradp_ros.graph.interpreter import run_graph
 from intradp_ros.graph.operator_graph import OperatorGraph
+from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.trees import flatten_inputs
 
 

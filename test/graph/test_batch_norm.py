@@ -16,8 +16,8 @@ from torch import nn
 
 from intradp_ros.graph.batch_norm import fold_batch_norms
 from intradp_ros.graph.capture import capture
-from intradp_ros.graph.interpreter import run_graph
 from intradp_ros.graph.operator_graph import Operator, OperatorGraph, ParameterRef, Value, ValueRef
+from intradp_ros.graph.reference_evaluation import run_graph
 
 CONV = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 TRANSPOSED = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}

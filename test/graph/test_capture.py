@@ -25,8 +25,8 @@ import torch
 from torch import nn
 
 from intradp_ros.graph.capture import capture
-from intradp_ros.graph.interpreter import run_graph
 from intradp_ros.graph.operator_graph import OperatorGraph, ParameterRef, ValueRef
+from intradp_ros.graph.reference_evaluation import run_graph
 
 ROUNDING = {torch.float64: 1e-12, torch.float32: 1e-5}
 

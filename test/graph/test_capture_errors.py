@@ -15,8 +15,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from intradp_ros.graph.capture import capture
-from intradp_ros.graph.errors import CaptureError
-from intradp_ros.graph.interpreter import run_graph
+from intradp_ros.graph.graph_errors import CaptureError
+from intradp_ros.graph.reference_evaluation import run_graph
 
 X = torch.tensor([1.0, 2.0])
 

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from intradp_ros.graph.capture import capture
-from intradp_ros.graph.errors import CaptureError
-from intradp_ros.graph.interpreter import run_graph
+from intradp_ros.graph.graph_errors import CaptureError
+from intradp_ros.graph.reference_evaluation import run_graph
 
 X = torch.rand(1, 3, 10, 6, generator=torch.Generator().manual_seed(0))
 OTHER = torch.rand(1, 3, 10, 6, generator=torch.Generator().manual_seed(1))

@@ -13,7 +13,7 @@ from graph.nets import captured, prepared, Tied, UNet
 import pytest
 import torch
 
-from intradp_ros.graph.errors import GraphFormatError
+from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.serialise import (
     digest,

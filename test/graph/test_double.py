@@ -9,7 +9,7 @@ from torch import nn
 
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.double import double_inputs, in_double
-from intradp_ros.graph.interpreter import run_graph
+from intradp_ros.graph.reference_evaluation import run_graph
 
 
 class Places(nn.Module):

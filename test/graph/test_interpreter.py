@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from intradp_ros.graph.compare import difference, explained_by_rounding
-from intradp_ros.graph.errors import GraphInputError
-from intradp_ros.graph.interpreter import run_graph, values_freed_after
+from intradp_ros.graph.graph_errors import GraphInputError
 from intradp_ros.graph.operator_graph import resolve_target
+from intradp_ros.graph.reference_evaluation import run_graph, values_freed_after
 
 
 @pytest.mark.parametrize(('x', 'message'), [

@@ -16,9 +16,9 @@ from torch.nn import functional as F
 from intradp_ros.graph import constants
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.constants import fold_constants
-from intradp_ros.graph.interpreter import run_graph
 from intradp_ros.graph.no_operations import drop_no_operations, reshape_views
 from intradp_ros.graph.operator_graph import Operator, OperatorGraph, ParameterRef, Value, ValueRef
+from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.rewrite import rebuild
 
 Tensor = torch.Tensor

@@ -21,9 +21,9 @@ from torch import nn
 
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.encoding import decode, encode
-from intradp_ros.graph.errors import GraphFormatError
-from intradp_ros.graph.interpreter import run_graph
+from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.operator_graph import OperatorGraph, ParameterRef, ValueRef
+from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.serialise import graph_from_json, graph_to_json, load_graph, save_graph
 
 Document = dict[str, Any]

@@ -16,9 +16,9 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from intradp_ros.graph.errors import GraphFormatError, GraphInputError
-from intradp_ros.graph.interpreter import run_graph
+from intradp_ros.graph.graph_errors import GraphFormatError, GraphInputError
 from intradp_ros.graph.operator_graph import OperatorGraph
+from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.trees import (
     check_tree,
     flatten,

@@ -16,9 +16,9 @@ import torch
 from torch import nn
 
 from intradp_ros.graph.capture import capture
-from intradp_ros.graph.interpreter import run_graph
 from intradp_ros.graph.operator_graph import Operator, OperatorGraph, Value, ValueRef
 from intradp_ros.graph.rearrangement import Rearrangement
+from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.view_chains import shorten_view_chains
 
 Tensor = torch.Tensor

@@ -9,7 +9,7 @@ import resource
 
 import pytest
 
-from intradp_ros.graph.whole_file import write_whole
+from intradp_ros.core.whole_file import write_whole
 
 
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:

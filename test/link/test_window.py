@@ -18,7 +18,7 @@ from intradp_ros.link.chunk_size import (
 )
 from intradp_ros.link.filters import RecentMax, RecentMin
 from intradp_ros.link.rate import ReceiverRate
-from intradp_ros.link.window import INITIAL_CHUNKS, MAX_PATIENCE, MIN_PATIENCE, SendWindow
+from intradp_ros.link.send_window import INITIAL_CHUNKS, MAX_PATIENCE, MIN_PATIENCE, SendWindow
 
 CHUNK = 30_000
 

@@ -12,7 +12,7 @@ import pytest
 from sensor_msgs.msg import Image
 import torch
 
-from intradp_ros.nodes.images import (
+from intradp_ros.nodes.image_messages import (
     as_map,
     ImageError,
     rgb_to_image,

@@ -17,15 +17,15 @@ from small_models import Mobile, seeded, UNet
 import torch
 from torch import nn
 
-from intradp_ros.execution.model import share_module
 from intradp_ros.link.delay import ASSUMED_DELAY
 from intradp_ros.msg import OperatorProfile, ScheduleBook
 from intradp_ros.nodes.planner_node import MAX_PROFILES, PlannerNode
-from intradp_ros.nodes.profiles import check_profile, profile_message, ProfilePublisher
-from intradp_ros.planning.book import ScheduleBook as Book
+from intradp_ros.nodes.profile_publisher import check_profile, profile_message, ProfilePublisher
 from intradp_ros.profiling.drift import slowed
 from intradp_ros.profiling.measure import measure_profile
 from intradp_ros.profiling.profile import Profile
+from intradp_ros.runtime.model import share_module
+from intradp_ros.systems.sharing.book.book import ScheduleBook as Book
 from intradp_ros.wire.texts import packed, unpacked
 
 TIMEOUT = 90.0

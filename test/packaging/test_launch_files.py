@@ -10,7 +10,7 @@ import sys
 import pytest
 import yaml
 
-from intradp_ros.dds.transport import transport_in_use
+from intradp_ros.dds.transport_profile import transport_in_use
 
 launch = pytest.importorskip('launch', reason='launch comes with ROS, not from PyPI')
 launch_ros = pytest.importorskip('launch_ros.actions', reason='launch_ros comes with ROS')

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from intradp_ros.power.sensors import find_sensor
+from intradp_ros.power.power_sensors import find_sensor
 
 
 def write(folder: Path, **files: object) -> Path:

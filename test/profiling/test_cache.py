@@ -11,13 +11,13 @@ import shutil
 import pytest
 import torch
 
-from intradp_ros.execution.model import share_module
-from intradp_ros.execution.planning import book_from_profiles, PlanRequest
 from intradp_ros.graph.serialise import graph_to_json
-from intradp_ros.planning.book import ScheduleBook
 from intradp_ros.profiling import cache
 from intradp_ros.profiling.cache import cached_profile, code_digest
 from intradp_ros.profiling.measure import measure_profile
+from intradp_ros.runtime.model import share_module
+from intradp_ros.systems.sharing.book.book import ScheduleBook
+from intradp_ros.systems.sharing.book.plan_from_profiles import book_from_profiles, PlanRequest
 
 
 @pytest.fixture
@@ -39,9 +39,9 @@ def upgrade(install: Callable[[Path], None], tmp_path: Path) -> Callable[[], Non
 
     def change() -> None:
         root = tmp_path / 'release'
-        for name in ('profiling', 'operators'):
+        for name in ('profiling', 'split'):
             shutil.copytree(Path(cache.__file__).parents[1] / name, root / name)
-        (root / 'operators' / 'new_rule.py').write_text('RULE = 1\n')
+        (root / 'split' / 'new_rule.py').write_text('RULE = 1\n')
         install(root)
 
     return change
@@ -70,7 +70,7 @@ def test_every_file_counts_by_place_and_content(
 
 
 def test_the_installed_code_has_one() -> None:
-    assert code_digest('graph') != code_digest('operators') != code_digest()
+    assert code_digest('graph') != code_digest('split') != code_digest()
 
 
 def test_another_release_measures_and_plans_anew(

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from intradp_ros.graph.capture import capture
-from intradp_ros.operators.split_graph import split_graph
 from intradp_ros.profiling.cache import cached_profile, example_key
-from intradp_ros.profiling.encodings import measure_encodings
+from intradp_ros.profiling.encoding_measurement import measure_encodings
 from intradp_ros.profiling.measure import measure_profile, value_encodings
+from intradp_ros.split.split_graph import split_graph
 
 GENERATOR = torch.Generator().manual_seed(0)
 NOISE = torch.randn(1, 8, 60, 70, generator=GENERATOR)

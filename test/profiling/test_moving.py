@@ -11,9 +11,9 @@ import pytest
 from synthetic import random_split_graph
 
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
-from intradp_ros.planning.cost import CostModel
-from intradp_ros.planning.schedule import ROBOT, SERVER
 from intradp_ros.profiling.profile import MovingCost, OperatorTiming, Profile
+from intradp_ros.schedule.cost import CostModel
+from intradp_ros.schedule.schedule import ROBOT, SERVER
 
 MOVING = MovingCost(1e-3, 1e-8, 2e-3, 2e-8)
 PROFILE = Profile('digest', 2, 'device', 2, (OperatorTiming((1, 8), (0.1, 0.4)),), 0.4,

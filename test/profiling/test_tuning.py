@@ -12,14 +12,14 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from intradp_ros.execution.model import share_module, SharedModel
-from intradp_ros.operators.tuning import Tuning
-from intradp_ros.operators.variants import variants_of
 from intradp_ros.profiling.cache import cached_profile
 from intradp_ros.profiling.measure import measure_profile
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.profiling.rounds import bind_whole, run_timed
 from intradp_ros.profiling.tune import choose_tuning
+from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_ros.split.calls.tuning import Tuning
+from intradp_ros.split.calls.variants import variants_of
 
 
 class Net(nn.Module):

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from intradp_ros.report.tables import mode_table, write_json
+from intradp_ros.report.result_tables import mode_table, write_json
 
 MODES = {
     'local': {'frames': 30, 'lost': 0, 'median_ms': 743.2, 'p95_ms': 761.0, 'predicted_ms': 740.1,

@@ -10,9 +10,9 @@ import cv2
 import numpy as np
 import pytest
 
-from intradp_ros.execution.timeline import Event
 from intradp_ros.report.palette import GREY, LANES, PURPLE
-from intradp_ros.report.timeline import draw_timeline, overlaps, totals
+from intradp_ros.report.timeline_plot import draw_timeline, overlaps, totals
+from intradp_ros.runtime.timeline import Event
 
 EVENTS = [
     Event('robot', 'compute', 'conv2d .. relu_3', 5.000, 5.080),

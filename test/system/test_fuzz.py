@@ -33,8 +33,7 @@ from sensor_msgs.msg import Image
 import small_models
 from torch import nn
 
-from intradp_ros.emulation.processes import Child
-from intradp_ros.execution.sending import PROTOCOL
+from intradp_ros.lab.emulation.processes import Child
 from intradp_ros.msg import (
     ChunkAck,
     OperatorProfile,
@@ -42,7 +41,8 @@ from intradp_ros.msg import (
     SessionControl,
     TensorChunk,
 )
-from intradp_ros.nodes.images import rgb_to_image
+from intradp_ros.nodes.image_messages import rgb_to_image
+from intradp_ros.runtime.sending import PROTOCOL
 from intradp_ros.wire.frames import ControlKind
 from intradp_ros.wire.texts import packed, unpacked
 

@@ -27,7 +27,7 @@ import pytest
 import small_models
 import torch
 
-from intradp_ros.execution.model import share_module, SharedModel
+from intradp_ros.runtime.model import share_module, SharedModel
 
 OTHER = f'small_models:other_weights 1x3x{HEIGHT}x{WIDTH} uint8'
 

@@ -28,9 +28,9 @@ import pytest
 import small_models
 from torch import nn
 
-from intradp_ros.emulation.processes import Child
+from intradp_ros.lab.emulation.processes import Child
 from intradp_ros.msg import TensorChunk
-from intradp_ros.power.sensors import find_sensor
+from intradp_ros.power.power_sensors import find_sensor
 
 
 @dataclass

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES
-from intradp_ros.operators.region import Region
+from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.cutting import chunk_count, chunk_size, CODEC_NONE, split
 from intradp_ros.wire.frames import Chunk, MalformedFrameError, Stamp

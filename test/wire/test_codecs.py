@@ -17,7 +17,7 @@ import torch
 import zstandard
 
 from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES
-from intradp_ros.operators.region import Region
+from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.codecs import names
 from intradp_ros.wire.codecs.registry import available, CODECS, most_elements, NUMBERS

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from intradp_ros.operators.region import Region
+from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Chunk, Control, ControlKind
 from intradp_ros.wire.queue import FrameQueue, payload_bytes

@@ -16,15 +16,15 @@ import warnings
 import torch
 from torch import nn
 
-from intradp_ros.cli.errors import CommandError
+from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.inspect_model import inspection
 from intradp_ros.cli.subject import captured, Subject
 from intradp_ros.cli.verify_model import precisions, unsplit
-from intradp_ros.graph.interpreter import run_graph
 from intradp_ros.graph.operator_graph import ParameterRef, ValueRef
-from intradp_ros.operators.calibrate import calibrate, reactions
-from intradp_ros.operators.local_operator import Kind
-from intradp_ros.operators.verify import output_error, verify
+from intradp_ros.graph.reference_evaluation import run_graph
+from intradp_ros.split.checks.calibrate import calibrate, reactions
+from intradp_ros.split.checks.verify import output_error, verify
+from intradp_ros.split.local_operator import Kind
 from survey.architectures import Architecture
 from survey.sources import build
 

@@ -1,0 +1,208 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The channel between robot and server over DDS.
+
+Below the server's name there are three topics for each direction: chunks,
+acknowledgements of chunks, and control frames (`<name>/chunks_up` and so on;
+"up" is what the robot publishes).  Every chunk that arrives is acknowledged
+at once, with the rate at which chunks arrive; the sender keeps no more under
+way than a window that follows that rate.  So publishing does not block, and
+what has become useless is dropped while it still waits.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+import math
+import re
+import threading
+import time
+import traceback
+from typing import Any
+
+from rclpy.context import Context
+from rclpy.duration import Duration
+from rclpy.parameter import Parameter
+
+from intradp_ros.dds.convert import (
+    chunk_from_message,
+    chunk_to_message,
+    control_from_message,
+    control_to_message,
+)
+from intradp_ros.dds.endpoint import Arrival, Endpoint
+from intradp_ros.dds.paths import InboundPath, OutboundPath, Outgoing
+from intradp_ros.dds.qos import ack_qos, chunk_qos, control_qos
+from intradp_ros.dds.transport_profile import buffer_problem, Transport, transport_in_use
+from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
+from intradp_ros.link.send_window import SendWindow
+from intradp_ros.msg import ChunkAck, SessionControl, TensorChunk
+from intradp_ros.runtime.channel import LinkReport
+from intradp_ros.wire.frames import Chunk, Control, Frame, MalformedFrameError
+from intradp_ros.wire.quoting import quoted
+from intradp_ros.wire.rejections import Rejections
+
+#: What each side publishes, and what it subscribes to.
+DIRECTIONS: Mapping[str, tuple[str, str]] = {'robot': ('up', 'down'), 'server': ('down', 'up')}
+#: How long closing waits for the other side to have the last control frames.
+_FAREWELL = Duration(seconds=0.1)
+
+
+class DdsChannel:
+    """
+    One side of the way between robot and server; a `Channel`.
+
+    It has a ROS node of its own, which nobody spins.  Topics are relative to
+    `namespace`.  `transport` must be the one that the process was set up
+    for; by default it is what `transport_environment` put into the
+    environment.  Chunks have `chunk_bytes`, and more on fast links
+    (`link/chunk_size.py`).  Call `close` from any thread but the handler's.
+    """
+
+    def __init__(
+        self, context: Context, name: str = 'offload', side: str = 'robot', *,
+        namespace: str = '', chunk_bytes: int = LEAST_CHUNK_BYTES,
+        transport: Transport | None = None, parameter_overrides: Sequence[Parameter[Any]] = (),
+    ) -> None:
+        if side not in DIRECTIONS:
+            raise ValueError(f'a side is one of {", ".join(DIRECTIONS)}, got {side!r}')
+        if not re.fullmatch(r'/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*', name, re.ASCII):
+            raise ValueError(f"a server's name becomes that of topics, got {name!r}: use "
+                             'letters, digits and _, with / between words')
+        if not 0 < chunk_bytes <= MAX_CHUNK_BYTES:
+            raise ValueError(f'chunk_bytes must be 1..{MAX_CHUNK_BYTES}, got {chunk_bytes}')
+        self._context = context
+        self._rejections = Rejections()
+        self._inbound = InboundPath()
+        self._handler: Callable[[Frame], None] | None = None
+        self._closed = False
+        self._endpoint = Endpoint(
+            context, re.sub(r'\W+', '_', f'{name}_{side}_channel').strip('_'),
+            namespace=namespace, undecodable=self._undecodable, failed=self._failed,
+            parameter_overrides=parameter_overrides)
+        self._transport = transport or transport_in_use()
+        self._outbound = OutboundPath(SendWindow(
+            chunk_bytes, most_chunk_bytes=self._transport.chunk_bytes,
+            max_bytes=self._transport.window_bytes, late=self._transport.late))
+        self._open_topics(name, *DIRECTIONS[side])
+        if problem := buffer_problem(self._transport):
+            self._endpoint.node.get_logger().warning(problem)
+        self._endpoint.start()
+        self._sender = threading.Thread(target=self._send_frames, name='channel-sender',
+                                        daemon=True)
+        self._sender.start()
+
+    def send(self, frame: Chunk | Control) -> None:
+        """Queue one frame."""
+        self._outbound.put(frame)
+
+    def abandon(self, session: int, inference: int) -> None:
+        """Drop chunks of a session's inference that still wait in the queue."""
+        self._outbound.abandon(session, inference)
+
+    def listen(self, handler: Callable[[Frame], None]) -> None:
+        """Call `handler` with every frame from now on."""
+        self._handler = handler
+
+    def report(self) -> LinkReport:
+        """Return what is known of the link now."""
+        sent, (rate, age) = self._outbound.measured(), self._inbound.measured(time.monotonic_ns())
+        return LinkReport(
+            send_rate=sent.rate, receive_rate=rate, round_trip=sent.round_trip, age=sent.age,
+            receive_age=age, bytes_sent=sent.nbytes, bytes_received=self._inbound.nbytes)
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes of a chunk, as the link is now."""
+        return self._outbound.chunk_bytes()
+
+    @property
+    def rejected(self) -> Mapping[str, int]:
+        """Messages that were rejected since the channel was made, by cause."""
+        return self._rejections.by_cause()
+
+    @property
+    def chunks_lost(self) -> int:
+        """Chunks sent that were not acknowledged in time."""
+        return self._outbound.measured().lost
+
+    @property
+    def peers(self) -> int:
+        """Subscribers of the chunks that this side sends."""
+        return int(self._chunks.get_subscription_count())
+
+    def close(self) -> None:
+        """Stop; later sends are ignored."""
+        if self._closed:
+            return
+        self._closed = True
+        self._handler = None
+        self._outbound.close()
+        self._sender.join()
+        if self._context.ok() and self._control.get_subscription_count():
+            self._control.wait_for_all_acked(_FAREWELL)
+        self._endpoint.close()
+
+    def _open_topics(self, name: str, out: str, back: str) -> None:
+        chunks, acks, control = chunk_qos(self._transport.reliable), ack_qos(), control_qos()
+        endpoint = self._endpoint
+        self._chunks = endpoint.publisher(TensorChunk, f'{name}/chunks_{out}', chunks)
+        self._acks = endpoint.publisher(ChunkAck, f'{name}/acks_{out}', acks)
+        self._control = endpoint.publisher(SessionControl, f'{name}/control_{out}', control)
+        endpoint.subscribe(SessionControl, f'{name}/control_{back}', control, self._on_control)
+        endpoint.subscribe(ChunkAck, f'{name}/acks_{back}', acks, self._on_ack)
+        endpoint.subscribe(TensorChunk, f'{name}/chunks_{back}', chunks, self._on_chunk)
+
+    def _send_frames(self) -> None:
+        while (outgoing := self._outbound.take()) is not None:
+            try:
+                self._publish(outgoing)
+            except Exception as error:  # one frame that cannot be sent must not end the thread
+                if not self._context.ok():
+                    return
+                self._reject('unsendable', f'cannot send a {type(outgoing.frame).__name__}: '
+                             f'{quoted(error)}')
+
+    def _publish(self, outgoing: Outgoing) -> None:
+        if isinstance(outgoing.frame, Control):
+            self._control.publish(control_to_message(outgoing.frame))
+        else:
+            self._chunks.publish(chunk_to_message(outgoing.frame, outgoing.sequence))
+
+    def _on_chunk(self, message: TensorChunk, arrival: Arrival) -> None:
+        chunk = chunk_from_message(message)
+        nbytes = len(message.data)
+        rate = self._inbound.arrived(chunk.session, nbytes, arrival.sent, arrival.received)
+        self._acks.publish(ChunkAck(
+            session=chunk.session, sequence=message.sequence, bytes=nbytes,
+            received_ns=arrival.received, rate=rate))
+        self._pass_on(chunk)
+
+    def _on_ack(self, message: ChunkAck, arrival: Arrival) -> None:
+        if not 0.0 <= message.rate < math.inf:
+            raise MalformedFrameError(f'an acknowledgement with rate {message.rate}', 'rate')
+        self._outbound.acknowledged(message.sequence, message.rate)
+
+    def _on_control(self, message: SessionControl, arrival: Arrival) -> None:
+        self._pass_on(control_from_message(message))
+
+    def _pass_on(self, frame: Frame) -> None:
+        handler = self._handler
+        if handler is not None:
+            handler(frame)
+
+    def _undecodable(self, error: Exception) -> None:
+        self._reject('undecodable', quoted(error))
+
+    def _failed(self, error: Exception) -> None:
+        if isinstance(error, MalformedFrameError):
+            self._reject(error.cause, quoted(error))
+        elif self._context.ok():
+            trace = ''.join(traceback.format_exception(error))
+            self._reject('handler', trace.encode('ascii', 'backslashreplace').decode())
+
+    def _reject(self, cause: str, text: str) -> None:
+        """Count what could not be used, and log it at most once a second for each cause."""
+        if self._rejections.count(cause, time.monotonic()):
+            self._endpoint.node.get_logger().warning(f'rejected ({cause}): {text}')

@@ -1,0 +1,186 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Choosing the DDS transport for tensor traffic, before rclpy.init().
+
+Fast DDS reads its profile from a file named in the environment when the
+first node of a process is made.  The plain defaults of the middleware lose
+or delay large messages on a wireless link; the two profiles of this package
+do not, each in its way.  Both sides must use the same one.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+import os
+from pathlib import Path
+import sys
+
+from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES, USUAL_CHUNK_BYTES
+from intradp_ros.link.send_window import USUAL_WINDOW_BYTES
+
+#: Names the transport in the environment, so that every channel of a process agrees on its QoS.
+VARIABLE = 'INTRADP_TRANSPORT'
+_PROFILE_VARIABLE = 'FASTDDS_DEFAULT_PROFILES_FILE'
+_RANGE_VARIABLE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
+
+
+class TransportError(RuntimeError):
+    """The transport cannot work on this machine as it is set up; the text says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """
+    A way to carry DDS messages.
+
+    `profile` is the file in config/ ('' for the middleware's defaults);
+    `socket_bytes` is the socket buffer that the profile asks for;
+    `needs_buffer` tells that nothing is delivered if the system grants less
+    (else it only loses more).  `reliable` is the QoS that fits: a transport
+    that itself retransmits gets in its own way when DDS does so too.
+    `chunk_bytes` is how large a message may be at most: over UDP a large one
+    is a burst of packets, over TCP it only saves work.  `window_bytes` is how
+    many may be under way at most, and `late` makes that more on fast links
+    (see `SendWindow`): what is too much for UDP is repeated in vain.
+    """
+
+    name: str
+    profile: str
+    reliable: bool
+    socket_bytes: int
+    needs_buffer: bool
+    chunk_bytes: int = USUAL_CHUNK_BYTES
+    window_bytes: int = USUAL_WINDOW_BYTES
+    late: float = 0.0
+
+
+TRANSPORTS: Mapping[str, Transport] = {
+    transport.name: transport for transport in (
+        Transport('udp', 'transport_udp.xml', True, 4_194_304, False),
+        Transport('large_data', 'transport_large_data.xml', False, 2_097_152, True,
+                  MAX_CHUNK_BYTES, window_bytes=1_500_000, late=20e-3),
+        Transport('default', '', True, 0, False))
+}
+#: Leaves the choice to `usable_environment`.
+AUTO = 'auto'
+CHOICES = (AUTO, *TRANSPORTS)
+
+
+def find_transport(name: str) -> Transport:
+    """
+    Return the transport of that name in `TRANSPORTS`.
+
+    Raises
+    ------
+    ValueError
+        If there is none of that name.
+
+    """
+    if name not in TRANSPORTS:
+        raise ValueError(f'no transport {name!r}; there are ' + ', '.join(TRANSPORTS))
+    return TRANSPORTS[name]
+
+
+def transport_in_use(environment: Mapping[str, str] = os.environ) -> Transport:
+    """Return the transport that the environment names; the default one if it names none."""
+    return find_transport(environment.get(VARIABLE) or 'default')
+
+
+def transport_environment(
+    name: str, environment: Mapping[str, str] = os.environ, limits: Path | None = None,
+) -> dict[str, str]:
+    """
+    Return the variables to set, in this process before rclpy.init() or in a child's.
+
+    `environment` is what they will be added to, `limits` the directory of
+    the kernel's limits (default /proc/sys/net/core).
+
+    Raises
+    ------
+    ValueError
+        If there is no transport of that name.
+    TransportError
+        If nothing would be delivered: the kernel's limits are too low, or
+        another variable overrides the profile.
+
+    """
+    transport = find_transport(name)
+    variables = {VARIABLE: name}
+    if not transport.profile:
+        return variables
+    problem = buffer_problem(transport, limits)
+    if problem and transport.needs_buffer:
+        raise TransportError(problem)
+    if name == 'large_data' and environment.get(_RANGE_VARIABLE) == 'LOCALHOST':
+        raise TransportError(
+            f'{_RANGE_VARIABLE}=LOCALHOST replaces the transport large_data by plain UDP; '
+            'unset it or choose the transport udp')
+    return {**variables, _PROFILE_VARIABLE: str(profile_path(transport))}
+
+
+def usable_environment(
+    name: str, environment: Mapping[str, str] = os.environ, limits: Path | None = None,
+) -> tuple[dict[str, str], str]:
+    """
+    Return what `transport_environment` does; of `AUTO` for the best one that works here.
+
+    That is large_data, which costs less CPU, or else udp; then the second
+    item says why, and is '' otherwise.
+
+    Raises
+    ------
+    ValueError, TransportError
+        As `transport_environment` does, if a transport is named.
+
+    """
+    if name != AUTO:
+        return transport_environment(name, environment, limits), ''
+    try:
+        return transport_environment('large_data', environment, limits), ''
+    except TransportError as error:
+        return transport_environment('udp', environment, limits), str(error)
+
+
+def buffer_problem(transport: Transport, limits: Path | None = None) -> str:
+    """Return what the kernel's limits on socket buffers spoil, and the mend; '' if nothing."""
+    low = [f'net.core.{limit}={_read_limit(limit, limits)}' for limit in ('rmem_max', 'wmem_max')
+           if _read_limit(limit, limits) < transport.socket_bytes]
+    if not low:
+        return ''
+    effect = ('nothing would be delivered' if transport.needs_buffer
+              else 'bursts of messages would be lost and repeated')
+    wanted = transport.socket_bytes
+    return (f'{" and ".join(low)}: less than the {wanted} bytes that the transport '
+            f'{transport.name} asks for, {effect}; run: sudo sysctl -w '
+            f'net.core.rmem_max={wanted} net.core.wmem_max={wanted}')
+
+
+def _read_limit(name: str, limits: Path | None) -> int:
+    """Return a limit in bytes; unlimited where the system does not tell."""
+    path = (limits or Path('/proc/sys/net/core')) / name
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return sys.maxsize
+
+
+def profile_path(transport: Transport) -> Path:
+    """
+    Return the installed profile file of a transport.
+
+    Raises
+    ------
+    TransportError
+        If the package's share directory is not found.
+
+    """
+    prefixes = [*os.environ.get('AMENT_PREFIX_PATH', '').split(os.pathsep), sys.prefix]
+    places = [Path(prefix) / 'share' / 'intradp_ros' / 'config' for prefix in prefixes if prefix]
+    places.append(Path(__file__).resolve().parents[2] / 'config')
+    for place in places:
+        if (place / transport.profile).is_file():
+            return place / transport.profile
+    raise TransportError(f'{transport.profile} is in none of: ' + ', '.join(map(str, places))
+                         + '; install the package with pip or colcon, and source its setup file')

@@ -1,0 +1,189 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Replays of recorded rates in model time: what systems take if they have to guess the link's rate.
+
+Inferences follow one another, without a pause or at regular times.  Each is given the mean rate of
+the trace while it lasts.  A system knows of the rate only what the robot
+knows: the mean of an inference in which something was sent, once that is
+over, and probes where nothing was sent for long.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from intradp_ros.link.predictor import RatePredictor
+from intradp_ros.link.rate import TELLING_BYTES
+from intradp_ros.link.trace import LinkTrace
+from intradp_ros.systems.sharing.baselines import LOSS
+from intradp_ros.systems.sharing.book.book import ScheduleBook
+from intradp_ros.systems.sharing.book.choice import ScheduleChoice
+from intradp_ros.systems.sharing.book.make_book import Setting
+from intradp_ros.systems.sharing.judge.judge import Judge
+from intradp_ros.systems.sharing.session.connection import PROBE_AFTER
+
+Floats = npt.NDArray[np.float64]
+#: Rates (Mbit/s) at which schedules are judged; in between, latencies are interpolated.
+RATES: Floats = np.geomspace(0.5, 800.0, 96)
+_MBPS = 125e3  # bytes per second
+_ROUNDS, _SETTLED = 8, 1e-4
+
+
+class Curves:
+    """Seconds that each schedule of a book takes, over the link's rate."""
+
+    def __init__(self, setting: Setting, book: ScheduleBook) -> None:
+        numbers = {p: k for k, p in enumerate(dict.fromkeys(e.partition for e in book.entries))}
+        played = [[judge(partition) for partition in numbers] for judge in (
+            Judge(setting.cost, setting.link(float(mbps))) for mbps in RATES)]
+        self._logs = np.log(np.array([[p.latency for p in row] for row in played]))
+        self._telling = [max(p.bytes_up, p.bytes_down) >= TELLING_BYTES for p in played[-1]]
+        self._number = [numbers[e.partition] for e in book.entries]
+
+    def seconds(self, schedules: Sequence[int], mbps: Floats) -> Floats:
+        """Return what schedules take, each at its rate."""
+        place = np.interp(np.log(mbps), np.log(RATES), np.arange(len(RATES)))
+        low = np.minimum(place.astype(int), len(RATES) - 2)
+        columns = [self._number[schedule] for schedule in schedules]
+        below, above = self._logs[low, columns], self._logs[low + 1, columns]
+        found: Floats = np.exp(below + (above - below) * (place - low))
+        return found
+
+    def telling(self, schedule: int) -> bool:
+        """Tell whether a schedule sends enough to measure the link's rate."""
+        return self._telling[self._number[schedule]]
+
+
+class Air:
+    """A trace that begins anew when it has ended."""
+
+    def __init__(self, trace: LinkTrace) -> None:
+        self.duration = trace.duration
+        self._times = np.array([*trace.times, trace.duration])
+        self._carried = np.concatenate(
+            [[0.0], np.cumsum(np.diff(self._times) * np.array(trace.mbps))])
+
+    def mean(self, start: float, seconds: Floats) -> Floats:
+        """Return the mean rates (Mbit/s) of the time from `start` on, for so many seconds."""
+        found: Floats = (self._until(start + seconds) - self._until(np.array(start))) / seconds
+        return found
+
+    def _until(self, when: Floats) -> Floats:
+        times, rest = np.divmod(when, self.duration)
+        found: Floats = times * self._carried[-1] + np.interp(rest, self._times, self._carried)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """An inference: when it began, how long it took (s), the mean rate, and its schedule."""
+
+    start: float
+    seconds: float
+    mbps: float
+    schedule: int
+
+
+class Chooser(Protocol):
+    """Decides which schedule an inference takes."""
+
+    def choose(self, now: float) -> int:
+        """Return a schedule id."""
+
+    def learn(self, run: Run) -> None:
+        """Hear of an inference that has ended."""
+
+
+def run_of(curves: Curves, air: Air, start: float, schedules: Sequence[int],
+           ) -> tuple[Floats, Floats]:
+    """Return seconds and mean rates of inferences that would begin now, one for each schedule."""
+    seconds = np.full(len(schedules), 1e-3)
+    for _ in range(_ROUNDS):
+        rates = air.mean(start, seconds)
+        before, seconds = seconds, curves.seconds(schedules, rates)
+        if np.all(np.abs(seconds - before) <= _SETTLED * before):
+            break
+    return seconds, air.mean(start, seconds)
+
+
+def replay(curves: Curves, air: Air, chooser: Chooser, *, until: float | None = None,
+           period: float = 0.0) -> list[Run]:
+    """
+    Run inferences until the trace has ended, or `until` seconds went by.
+
+    Each begins when the one before has ended, and at least `period` seconds
+    after that one began.
+    """
+    now, runs = 0.0, []
+    while now < (air.duration if until is None else until):
+        schedule = chooser.choose(now)
+        seconds, rates = run_of(curves, air, now, [schedule])
+        runs.append(Run(now, float(seconds[0]), float(rates[0]), schedule))
+        now += max(runs[-1].seconds, period)
+        chooser.learn(runs[-1])
+    return runs
+
+
+class Oracle:
+    """Knows the rate to come, and takes the schedule of the strategy that is fastest at it."""
+
+    def __init__(self, curves: Curves, air: Air, book: ScheduleBook, strategy: str = LOSS) -> None:
+        self._curves, self._air = curves, air
+        own: dict[object, int] = {}
+        for index, entry in enumerate(book.entries):
+            if entry.strategy == strategy:
+                own.setdefault(entry.partition, index)
+        self._schedules = list(own.values())
+
+    def choose(self, now: float) -> int:
+        """Return the fastest schedule."""
+        seconds, _ = run_of(self._curves, self._air, now, self._schedules)
+        return self._schedules[int(np.argmin(seconds))]
+
+    def learn(self, run: Run) -> None:
+        """Hear nothing new."""
+
+
+class Predicting:
+    """Takes the book's schedule for the rate that a predictor expects, as the robot does."""
+
+    def __init__(self, curves: Curves, air: Air, book: ScheduleBook, predictor: RatePredictor,
+                 strategy: str = LOSS) -> None:
+        self._curves, self._air, self._book = curves, air, book
+        self._predictor, self._strategy = predictor, strategy
+        self._choice = ScheduleChoice()
+        self._measured = -PROBE_AFTER
+
+    def choose(self, now: float) -> int:
+        """Return the schedule for the expected rate."""
+        self._probe(now)
+        mbps = self._predictor.predict(now) / _MBPS
+        schedule = self._choice.choose(0, self._book, mbps, self._strategy,
+                                       self._predictor.spread)
+        assert schedule is not None
+        return schedule
+
+    def _probe(self, now: float) -> None:
+        """Measure the rate now and then while no inference does."""
+        while now - self._measured >= PROBE_AFTER:
+            self._measured += PROBE_AFTER
+            rate = self._air.mean(max(0.0, self._measured - 0.01), np.array(0.01))
+            self._predictor.update(float(rate) * _MBPS, self._measured)
+
+    def learn(self, run: Run) -> None:
+        """Hear the mean rate of an inference that sent enough."""
+        if self._curves.telling(run.schedule):
+            self._measured = run.start + run.seconds
+            self._predictor.update(run.mbps * _MBPS, self._measured)
+
+
+def mean_and_p95(runs: Sequence[Run]) -> tuple[float, float]:
+    """Return the mean and the 95th percentile of the seconds that inferences took."""
+    seconds = np.array([run.seconds for run in runs])
+    return float(seconds.mean()), float(np.percentile(seconds, 95))

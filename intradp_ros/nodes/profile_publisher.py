@@ -1,0 +1,129 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""A side's profile: measured once, cached, published latched for the planner."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+import math
+import threading
+import time
+from typing import Any
+
+import torch
+
+from intradp_ros.dds.moving import with_moving
+from intradp_ros.graph.serialise import graph_from_json, graph_to_json
+from intradp_ros.msg import OperatorProfile
+from intradp_ros.power.power_sensors import find_sensor
+from intradp_ros.profiling.cache import cached_profile
+from intradp_ros.profiling.machine import release_memory
+from intradp_ros.profiling.measure import measure_profile
+from intradp_ros.profiling.profile import Profile
+from intradp_ros.runtime.model import SharedModel
+from intradp_ros.split.split_graph import split_graph
+from intradp_ros.wire.texts import packed, unpacked
+
+PROFILE_TOPIC = 'operator_profiles'
+BOOK_TOPIC = 'schedule_book'
+
+
+def profile_model(model: SharedModel, inputs: Sequence[torch.Tensor],
+                  log: Callable[[str], None], example: str = '') -> Profile:
+    """
+    Return this device's profile of a model, measuring it only the first time.
+
+    It is measured again for another `example` (from `example_key`), if given.
+    """
+
+    def measure() -> Profile:
+        log(f'profiling {len(model.split.operators)} operators, once for this model and device')
+        return measure_profile(model.split, inputs, progress=_Progress(log),
+                               sensor=find_sensor())
+
+    profile = cached_profile(model.digest, model.split.axis, measure, example=example,
+                             device=model.split.device)
+    release_memory()
+    return with_moving(profile)
+
+
+class _Progress:
+    """Logs how far a measurement is, every two seconds."""
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log, self._next = log, time.monotonic() + 2.0
+
+    def __call__(self, done: int, total: int) -> None:
+        if time.monotonic() >= self._next or done == total:
+            self._next = time.monotonic() + 2.0
+            self._log(f'profiled {done} of {total} operators')
+
+
+def check_profile(message: OperatorProfile) -> None:
+    """
+    Check that a message holds a profile, and the graph that it was measured for.
+
+    Raises
+    ------
+    ValueError
+        If it does not; the text says why.
+
+    """
+    if message.role not in ('robot', 'server'):
+        raise ValueError(f'a profile of role {message.role!r}')
+    profile = Profile.from_json(unpacked(message.profile))
+    if profile.digest != message.digest:
+        raise ValueError(f'a profile for model {profile.digest} in a message for {message.digest}')
+    if not 0 <= message.delay < math.inf:
+        raise ValueError(f'a delay of {message.delay} s')
+    operators = len(split_graph(graph_from_json(unpacked(message.graph)), profile.axis).operators)
+    if operators != len(profile.timings):
+        raise ValueError(f'{len(profile.timings)} timings for {operators} operators')
+
+
+class ProfilePublisher:
+    """
+    Publishes a side's profile, and again when device or link have changed.
+
+    The planner then plans anew.  The first time it is published by `begin`, or
+    once the link's delay is known.  May be called from any thread.
+    """
+
+    def __init__(self, publisher: Any, role: str, model: SharedModel, profile: Profile,
+                 log: Callable[[str], None]) -> None:
+        self._publisher, self._log = publisher, log
+        self._message = profile_message(role, model, profile)
+        self._lock, self._begun = threading.Lock(), False
+
+    def begin(self) -> None:
+        """Publish, if that was not done yet."""
+        if not self._begun:
+            self._publish()
+
+    def drifted(self, profile: Profile) -> None:
+        """Publish what operators take by now."""
+        self._log(f'operators take {profile.whole_seconds * 1e3:.1f} ms in all by now; '
+                  'telling the planner')
+        self._publish(profile=packed(profile.to_json()))
+
+    def delayed(self, seconds: float) -> None:
+        """Publish what the link's delay is by now."""
+        if seconds != self._message.delay:
+            self._log(f'the link delays by {seconds * 1e3:.2g} ms; telling the planner')
+        elif self._begun:
+            return
+        self._publish(delay=seconds)
+
+    def _publish(self, **changes: Any) -> None:
+        with self._lock:
+            for name, value in changes.items():
+                setattr(self._message, name, value)
+            self._publisher.publish(self._message)
+            self._begun = True
+
+
+def profile_message(role: str, model: SharedModel, profile: Profile) -> OperatorProfile:
+    """Return a profile as message, with the graph that the planner needs."""
+    return OperatorProfile(role=role, digest=model.digest, device=profile.device,
+                           graph=packed(graph_to_json(model.split.captured)),
+                           profile=packed(profile.to_json()))

@@ -1,3 +1,0 @@
-# Copyright 2026 The intradp_ros developers
-# SPDX-License-Identifier: Apache-2.0
-

@@ -1,0 +1,172 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Draw what happened in one inference: who computed, what moved, and what was at once.
+
+The spans may be measured (`intradp_ros.runtime.timeline.Event`) or
+simulated; anything with the attributes of `SpanLike` will do.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.text import Text
+
+from intradp_ros.report.palette import colours, GREY, GRID, INK, ink_on, LANES, PURPLE, SKY
+from intradp_ros.report.spans import both, Interval, length, SpanLike, tracks, union
+
+MOVING = frozenset({'transfer', 'send', 'receive'})
+_HEIGHT = 0.72  # of a row
+_MARGIN = 14  # pixels left free in a bar with a name
+_THIN = 0.005  # of the whole time: no room for a name or an edge
+_SHORTEST = 4  # letters of a name that say something
+_ROUNDING = 1e-4  # seconds of overlap that do not count
+
+
+def _intervals(spans: Sequence[SpanLike], lane: str, kinds: frozenset[str]) -> list[Interval]:
+    """Return the times of some kinds on a lane, in order."""
+    return union((s.start, s.stop) for s in spans if s.lane == lane and s.kind in kinds)
+
+
+def _lanes(spans: Sequence[SpanLike]) -> list[str]:
+    """Return the lanes from top to bottom: the usual ones, then others as they come."""
+    there = list(dict.fromkeys(span.lane for span in spans))
+    return [lane for lane in LANES if lane in there] + \
+        [lane for lane in there if lane not in LANES]
+
+
+def overlaps(spans: Sequence[SpanLike]) -> dict[str, list[Interval]]:
+    """Return when two devices computed at once, and when data moved during computation."""
+    lanes = _lanes(spans)
+    computing = [_intervals(spans, lane, frozenset({'compute'})) for lane in lanes]
+    shared = [time for index, one in enumerate(computing) for other in computing[:index]
+              for time in both(one, other)]
+    moving = [time for lane in lanes for time in _intervals(spans, lane, MOVING)]
+    hidden = both((time for one in computing for time in one), moving)
+    return {'both compute': union(shared), 'compute while data move': hidden}
+
+
+def totals(spans: Sequence[SpanLike]) -> str:
+    """Say how long the inference took and how busy each lane was."""
+    first, last = min(s.start for s in spans), max(s.stop for s in spans)
+    parts = [f'{1e3 * (last - first):.0f} ms in all']
+    for lane in _lanes(spans):
+        for kinds, word in ((frozenset({'compute'}), 'computes'), (MOVING, 'busy')):
+            seconds = length(_intervals(spans, lane, kinds))
+            if seconds:
+                parts.append(f'{lane} {word} {1e3 * seconds:.0f} ms')
+    return '  ·  '.join(parts)
+
+
+class _Bars:
+    """Bars in rows of an axes, and their names where there is room for them."""
+
+    def __init__(self, axes: Axes, zero: float, last: float) -> None:
+        self.axes = axes
+        self.zero = zero
+        self.thin = 1e3 * (last - zero) * _THIN
+        self.texts: list[tuple[Text, float, float]] = []
+
+    def add(self, row: float, height: float, span: Interval, colour: str, name: str = '') -> None:
+        """Draw one bar; `row` is its middle."""
+        start, stop = (1e3 * (time - self.zero) for time in span)
+        thin = stop - start < self.thin
+        self.axes.barh(row, stop - start, height, left=start, color=colour,
+                       edgecolor='white', linewidth=0 if thin else 0.6, zorder=3)
+        if name and not thin:
+            text = self.axes.text((start + stop) / 2, row, name, ha='center', va='center',
+                                  fontsize=7, color=ink_on(colour), zorder=4)
+            self.texts.append((text, start, stop))
+
+    def fit(self) -> None:
+        """Shorten the names to the room in their bars; leave out what would be unreadable."""
+        scale = self.axes.transData.transform
+        for text, start, stop in self.texts:
+            room = scale((stop, 0))[0] - scale((start, 0))[0] - _MARGIN
+            name = text.get_text()
+            shorter = (f'{name[:keep]}…' for keep in range(len(name) - 2, _SHORTEST - 1, -1))
+            for candidate in (name, *shorter, ''):
+                text.set_text(candidate)
+                if text.get_window_extent().width <= room:
+                    break
+
+
+def _draw_lane(bars: _Bars, row: int, spans: Sequence[SpanLike], colour: str) -> None:
+    """Draw the spans of one lane; those that overlap share the height of its row."""
+    for span, (track, count) in zip(spans, tracks(spans, _ROUNDING)):
+        height = _HEIGHT / count
+        middle = row - _HEIGHT / 2 + height * (track + 0.5)
+        waits = span.kind == 'wait'
+        bars.add(middle, height * (0.35 if waits else 1), (span.start, span.stop),
+                 GREY if waits else colour, '' if waits else span.name)
+
+
+def _decorate(axes: Axes, labels: Sequence[str], milliseconds: float) -> None:
+    """Name rows and time axis."""
+    axes.set_yticks(range(len(labels)), labels, fontsize=10)
+    axes.set_ylim(len(labels) - 0.5, -0.5)
+    axes.set_xlim(0, milliseconds)
+    axes.set_xlabel('time since the inference began (ms)')
+    axes.grid(axis='x', color=GRID, linewidth=0.8, zorder=0)
+    axes.tick_params(axis='y', length=0)
+    for side in ('top', 'right', 'left'):
+        axes.spines[side].set_visible(False)
+
+
+def _legend(spans: Sequence[SpanLike], lane_colours: dict[str, str],
+            overlap: dict[str, tuple[str, list[Interval]]]) -> list[Patch]:
+    """Return the keys of the legend."""
+    keys = []
+    for lane, colour in lane_colours.items():
+        kinds = {span.kind for span in spans if span.lane == lane}
+        if 'compute' in kinds:
+            keys.append(Patch(color=colour, label=f'{lane} computes'))
+        if kinds & MOVING:
+            keys.append(Patch(color=colour, label=f'{lane}: data on the way'))
+    if any(span.kind == 'wait' for span in spans):
+        keys.append(Patch(color=GREY, label='waits'))
+    keys += [Patch(color=colour, label=f'{label} ({1e3 * length(times):.0f} ms)')
+             for label, (colour, times) in overlap.items()]
+    return keys
+
+
+def timeline_figure(spans: Sequence[SpanLike], title: str) -> Figure:
+    """
+    Return a figure of the timeline of one inference.
+
+    :param spans: times in seconds, all on one clock; any of them may be the zero.
+    :param title: model and mode, say; the totals are put under it.
+    :raises ValueError: when there is nothing to draw.
+    """
+    if not spans:
+        raise ValueError('a timeline needs at least one event')
+    zero, last = min(s.start for s in spans), max(s.stop for s in spans)
+    lanes = colours(_lanes(spans), LANES)
+    overlap = dict(zip(overlaps(spans), zip((PURPLE, SKY), overlaps(spans).values())))
+    figure = Figure(figsize=(10, 1.6 + 0.62 * (len(lanes) + 1)), dpi=150, layout='constrained')
+    axes = figure.add_subplot()
+    bars = _Bars(axes, zero, last)
+    for row, (lane, colour) in enumerate(lanes.items()):
+        _draw_lane(bars, row, [span for span in spans if span.lane == lane], colour)
+    for number, (colour, times) in enumerate(overlap.values()):
+        for time in times:
+            bars.add(len(lanes) + 0.2 * (2 * number - 1), 0.3, time, colour)
+    _decorate(axes, [*lanes, 'at once'], 1e3 * (last - zero))
+    axes.set_title(title, pad=22, fontsize=12, fontweight='bold', color=INK)
+    axes.annotate(totals(spans), (0.5, 1), xytext=(0, 6), xycoords='axes fraction',
+                  textcoords='offset points', ha='center', fontsize=9, color=INK)
+    figure.legend(handles=_legend(spans, lanes, overlap), loc='outside lower center', ncols=4,
+                  frameon=False, fontsize=8)
+    figure.draw_without_rendering()  # decides how much room the names have
+    bars.fit()
+    return figure
+
+
+def draw_timeline(spans: Sequence[SpanLike], path: Path, title: str) -> None:
+    """Write `timeline_figure` as a PNG (or what the suffix of `path` says)."""
+    timeline_figure(spans, title).savefig(path)

@@ -1,0 +1,122 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Runs a compiled program: the loop both sides spend their time in."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+import time
+from typing import Any
+
+import torch
+
+from intradp_ros.runtime.mailbox import InferenceAbandonedError, Mailbox
+from intradp_ros.runtime.timeline import Recorder
+from intradp_ros.schedule.program import Await, Cut, Emit, Gather, Program, Run
+from intradp_ros.split.calls.device import Device
+from intradp_ros.split.calls.variants import in_layout
+
+SendTransfer = Callable[[int, torch.Tensor], None]
+Slots = list[Any]
+
+
+class Execution:
+    """
+    One run of a program.
+
+    The slots stay readable after a failure, so that whoever finishes the
+    inference can start from what was already computed.
+    """
+
+    def __init__(self, program: Program, recorder: Recorder, mailbox: Mailbox | None = None,
+                 send: SendTransfer | None = None) -> None:
+        self.program, self.recorder = program, recorder
+        self.mailbox = mailbox or Mailbox(_nobody)
+        self.send = send or _nowhere
+        self.slots: Slots = [None] * program.slots
+
+    def run(self, inputs: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor]:
+        """
+        Run to the end and return the graph's output values that this side delivers.
+
+        Raises
+        ------
+        InferenceAbandonedError
+            If the mailbox says that the inference is over.
+
+        """
+        program, device = self.program, self.program.device
+        with torch.inference_mode():
+            try:
+                for value, tensor in inputs.items():
+                    self.slots[program.inputs[value]] = device.take(tensor)
+                self._loop()
+                device.finish()
+            finally:
+                self.recorder.close(time.monotonic())
+            return {v: device.give(self.slots[slot]).contiguous()
+                    for v, slot in program.outputs.items()}
+
+    def _loop(self) -> None:
+        slots, mailbox, recorder = self.slots, self.mailbox, self.recorder
+        device = self.program.device
+        device.idle_until(time.monotonic())
+        for instruction in self.program.instructions:
+            if isinstance(instruction, Run):
+                result = instruction.kernel([slots[i] for i in instruction.arguments])
+                _store(slots, instruction.results, result)
+                recorder.ran(instruction.name)
+            elif isinstance(instruction, Gather):
+                slots[instruction.result] = _gather(slots, instruction.cuts, device)
+            elif isinstance(instruction, Emit):
+                self._emit(instruction)
+            else:
+                slots[instruction.result] = self._await(instruction)
+            for slot in instruction.free:  # before any failure: some may be overwritten
+                slots[slot] = None
+            if mailbox.failure:
+                raise InferenceAbandonedError(mailbox.failure)
+
+    def _emit(self, instruction: Emit) -> None:
+        device, rows = self.program.device, self.slots[instruction.slot]
+        if device.runs_ahead:  # copying is no time of its operators
+            device.finish()
+            start = time.monotonic()
+            rows = device.give(rows)
+            self.recorder.waited(str(instruction.transfer), start, time.monotonic())
+        self.send(instruction.transfer, rows)
+
+    def _await(self, instruction: Await) -> torch.Tensor:
+        device = self.program.device
+        device.finish()
+        start = time.monotonic()
+        try:
+            tensor, arrived = self.mailbox.take(instruction.transfer)
+            rows = device.take(tensor)
+        finally:
+            self.recorder.waited(str(instruction.transfer), start, time.monotonic())
+        device.idle_until(arrived)
+        return in_layout(rows) if instruction.channels_last else rows
+
+
+def _store(slots: Slots, results: Sequence[int | None], result: Any) -> None:
+    tensors = (result,) if isinstance(result, torch.Tensor) else result
+    for slot, tensor in zip(results, tensors):
+        if slot is not None:
+            slots[slot] = tensor
+
+
+def _nobody(waited: float) -> str:
+    return 'there is no other side'
+
+
+def _nowhere(transfer: int, tensor: torch.Tensor) -> None:
+    raise InferenceAbandonedError(f'transfer {transfer} has nowhere to go')
+
+
+def _gather(slots: Slots, cuts: Sequence[Cut], device: Device) -> torch.Tensor:
+    if not cuts:
+        return torch.empty(0)  # no row is needed: the kernel does not read it
+    parts = [slots[slot].narrow(dim, start, rows)
+             for slot, dim, start, rows in cuts]
+    return parts[0] if len(parts) == 1 else device.join(parts, cuts[0][1])

@@ -1,0 +1,90 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""A model made ready for sharing: its split graph and the digest both sides compare."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from intradp_ros.graph.capture import capture
+from intradp_ros.graph.operator_graph import OperatorGraph
+from intradp_ros.graph.serialise import digest
+from intradp_ros.split.calls.device import Device
+from intradp_ros.split.calls.on_device import split_for
+from intradp_ros.split.calls.tuning import tuned, Tuning, UNTUNED
+from intradp_ros.split.local_operator import Parameters, SplitGraph
+from intradp_ros.split.split_graph import split_graph
+
+AS_GRAPH = ('export', 'trace')
+"""Ways to capture a model so that two machines can tell that they have the same one."""
+
+
+@dataclass(frozen=True)
+class SharedModel:
+    """
+    A split graph with its digest (over graph and parameters).
+
+    `tuning` names the kernels by which its operators run on this device.
+    """
+
+    split: SplitGraph
+    digest: str
+    tuning: Tuning = UNTUNED
+
+    @property
+    def parameters(self) -> Parameters:
+        """Return the model's tensors by name."""
+        return self.split.graph.parameters
+
+    def with_axis(self, axis: int) -> SharedModel:
+        """Return the same model split along another axis."""
+        if axis == self.split.axis:
+            return self
+        plain = SharedModel(split_for(self.split.captured, axis, self.split.device), self.digest)
+        return plain.tuned(self.tuning)
+
+    def on(self, device: Device) -> SharedModel:
+        """Return the same model, not tuned, on a device."""
+        if device.name == self.split.device.name:
+            return self
+        return SharedModel(split_for(self.split.captured, self.split.axis, device), self.digest)
+
+    def tuned(self, tuning: Tuning) -> SharedModel:
+        """Return the same model, not tuned before, with the kernels that a profile names."""
+        return SharedModel(tuned(self.split, tuning), self.digest, tuning)
+
+
+def share_graph(graph: OperatorGraph, axis: int | None = None) -> SharedModel:
+    """
+    Make an operator graph ready for sharing.
+
+    Raises
+    ------
+    ValueError
+        If it has no operators, or cannot be split along `axis`.
+
+    """
+    if not graph.operators:
+        raise ValueError(f'{graph.name} computes nothing (its results are inputs or constants): '
+                         'there is nothing to share')
+    return SharedModel(split_graph(graph, axis), digest(graph))
+
+
+def share_module(module: torch.nn.Module, example: Sequence[torch.Tensor],
+                 axis: int | None = None, **kwargs: Any) -> SharedModel:
+    """
+    Capture a module on example inputs and make it ready for sharing.
+
+    Raises
+    ------
+    CaptureError
+        If the module cannot be captured as a graph of operators.
+    ValueError
+        If it computes nothing, or cannot be split along `axis`.
+
+    """
+    return share_graph(capture(module, tuple(example), methods=AS_GRAPH, **kwargs), axis)

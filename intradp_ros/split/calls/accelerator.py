@@ -1,0 +1,72 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Devices of PyTorch with memory of their own, such as ``cuda``.
+
+Rows cross the link from and to the host's memory: they are copied to the
+device when they have come, and back when they are sent.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from intradp_ros.split.calls.device import Device, HOST
+
+
+class DeviceError(ValueError):
+    """A device that cannot be used; the text says why and how to mend it."""
+
+
+class Accelerator(Device):
+    """
+    A device of PyTorch with memory of its own.
+
+    Raises
+    ------
+    DeviceError
+        If this build of PyTorch or this machine has none of that name.
+
+    """
+
+    runs_ahead = True
+
+    def __init__(self, name: str) -> None:
+        try:
+            self.where = torch.zeros(1, device=name).device
+            self._module: Any = torch.get_device_module(self.where)
+            hardware = self._module.get_device_name(self.where)
+        except (RuntimeError, AssertionError, AttributeError) as error:
+            cause = str(error).strip().partition('\n')[0]
+            raise DeviceError(f'no device {name!r} to compute on ({cause}): install a build of '
+                              f'PyTorch for it, or take {HOST.name!r}') from error
+        self.name, self.hardware = str(self.where), f'{hardware} ({self.where.type})'
+        # Convolutions in TF32 keep 10 bits: more than rounding would be lost.
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+
+    def take(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a copy of a tensor in the device's memory, or itself if it is there."""
+        return tensor.to(self.where)
+
+    def give(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a copy in the host's memory of what a kernel made, once it is done."""
+        return tensor.cpu()
+
+    def finish(self) -> None:
+        """Wait until all that kernels have begun is done."""
+        self._module.synchronize(self.where)
+
+
+def open_device(name: str) -> Device:
+    """
+    Return the device of PyTorch's name for it: ``cpu``, ``cuda``, ``cuda:1``.
+
+    Raises
+    ------
+    DeviceError
+        If there is none.
+
+    """
+    return HOST if name == HOST.name else Accelerator(name)

@@ -1,0 +1,69 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Windows that slide along the split dimension: convolution and pooling arithmetic."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from intradp_ros.split.regions.region import Region, RowMap
+
+
+@dataclass(frozen=True)
+class Window:
+    """
+    A sliding window along one dimension.
+
+    Output row `a` reads input rows ``a * stride - before + k * dilation`` for
+    k in 0..size-1; those outside ``[0, input_rows)`` are padding.
+    """
+
+    size: int
+    stride: int
+    before: int
+    dilation: int
+    input_rows: int
+    output_rows: int
+
+    @property
+    def reach(self) -> int:
+        """Rows from the window's first to its last, both counted."""
+        return self.dilation * (self.size - 1) + 1
+
+    def span(self, region: Region) -> Region:
+        """Return the rows under the windows of a region, padding included (may be negative)."""
+        start = region.start * self.stride - self.before
+        return Region(start, (region.stop - 1) * self.stride - self.before + self.reach)
+
+    @cached_property
+    def row_map(self) -> RowMap:
+        """
+        Rows that a region needs, from the first to the last real row under its windows.
+
+        A widely dilated window may have most of its rows in the padding, and
+        then needs less than what lies between its ends.
+        """
+        starts = np.arange(self.output_rows) * self.stride - self.before
+        taps = starts[:, None] + self.dilation * np.arange(self.size)
+        real = (taps >= 0) & (taps < self.input_rows)
+        first = np.where(real, taps, self.input_rows).min(axis=1)
+        last = np.where(real, taps + 1, 0).max(axis=1)
+        return RowMap(first, last)
+
+    def is_all(self, region: Region) -> bool:
+        """Tell whether a region is the whole output and needs the whole input."""
+        return region.rows == self.output_rows and self.row_map(region).rows == self.input_rows
+
+    def missing(self, region: Region) -> tuple[int, int]:
+        """
+        Return how many rows to pad before and after the rows that `row_map` hands over.
+
+        Negative: more is handed over than lies under the windows.
+        """
+        span, handed = self.span(region), self.row_map(region)
+        if not handed:
+            return span.rows, 0
+        return handed.start - span.start, span.stop - handed.stop

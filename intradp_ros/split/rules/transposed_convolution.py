@@ -1,0 +1,122 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Transposed convolution in 1 to 3 dimensions."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from intradp_ros.split.calls.kernels import cropped, padded, unread
+from intradp_ros.split.calls.site import follow, per_dim, Rule, Site, Split
+from intradp_ros.split.local_operator import Kernel, Kind, Parameters
+from intradp_ros.split.regions.region import Region, RowMap
+
+_BATCH = -2
+
+
+@dataclass(frozen=True)
+class Spread:
+    """
+    How input rows spread over output rows along the split dimension.
+
+    Input row `i` adds to output rows ``i * stride - before + k * dilation``
+    for k in 0..size-1.
+    """
+
+    size: int
+    stride: int
+    before: int
+    dilation: int
+    input_rows: int
+    output_rows: int
+
+    @cached_property
+    def row_map(self) -> RowMap:
+        """Rows that add to a region, from the first to the last."""
+        taps = np.arange(self.output_rows)[:, None] + self.before \
+            - self.dilation * np.arange(self.size)
+        rows = taps // self.stride
+        real = (taps % self.stride == 0) & (rows >= 0) & (rows < self.input_rows)
+        first = np.where(real, rows, self.input_rows).min(axis=1)
+        last = np.where(real, rows + 1, 0).max(axis=1)
+        return RowMap(first, last)
+
+    def reached(self, rows: Region) -> Region:
+        """Return the output rows, from first to last, that input rows add to."""
+        start = rows.start * self.stride - self.before
+        last = (rows.stop - 1) * self.stride - self.before + self.dilation * (self.size - 1)
+        return Region(start, last + 1)
+
+    def extended(self, region: Region) -> Region:
+        """
+        Return input rows, some of them perhaps not handed over, that reach all of `region`.
+
+        Those beyond the handed ones stand for zeros: a row that adds to the
+        region is always handed over.
+        """
+        handed = self.row_map(region)
+        if not handed:
+            first = (region.start + self.before) // self.stride
+            handed = Region(first, first + 1)
+        reached = self.reached(handed)
+        above = max(0, -((region.start - reached.start) // self.stride))
+        below = max(0, -((reached.stop - region.stop) // self.stride))
+        return Region(handed.start - above, handed.stop + below)
+
+
+def split_transposed(site: Site) -> Split | None:
+    """
+    Split a transposed convolution along a spatial dimension, or along the batch.
+
+    The kernel spreads the rows at hand over all the rows that they reach and
+    crops; output rows that no input row reaches hold the bias, and come from
+    rows of zeros.
+    """
+    lead = site.lead()
+    if lead is None:
+        return None
+    call, (operand, dim) = site.call, lead
+    kernel_size = site.shape(call.argument('weight'))[2:]
+    spatial = len(kernel_size)
+    axis = dim - (len(site.shape(operand)) - spatial)
+    if axis < 0:
+        return follow(site, Kind.BLOCK, dim) if axis == _BATCH else None
+    settings = {
+        name: per_dim(call.argument(name), spatial)
+        for name in ('stride', 'padding', 'output_padding', 'dilation')}
+    rows = site.output_shape[dim]
+    spread = Spread(
+        kernel_size[axis], settings['stride'][axis], settings['padding'][axis],
+        settings['dilation'][axis], site.shape(operand)[dim], rows)
+
+    def bind(region: Region, parameters: Parameters) -> Kernel:
+        extended, handed = spread.extended(region), spread.row_map(region)
+        if region.rows == rows and handed.rows == spread.input_rows:
+            return call.compile(parameters)
+        reached = spread.reached(extended)
+        above, below = region.start - reached.start, reached.stop - region.stop
+        cut = min(above, below)
+        kernel = call.replace(
+            padding=_put(settings['padding'], axis, cut),
+            output_padding=_put(settings['output_padding'], axis, 0)).compile(parameters)
+        start = handed.start if handed else extended.start
+        zeros = (start - extended.start, extended.stop - start - handed.rows)
+        kernel = padded(kernel, [zeros] + [(0, 0)] * (spatial - 1 - axis))
+        kernel = cropped(kernel, dim, above - cut, region.rows, reached.rows - 2 * cut)
+        return kernel if handed else unread(kernel, site.no_rows(operand, dim))
+
+    return Split(Kind.BLOCK, dim, rows, site.maps(spread.row_map, rows), bind)
+
+
+def _put(items: list[int], k: int, item: int) -> list[int]:
+    return [*items[:k], item, *items[k + 1:]]
+
+
+RULES: dict[str, Rule] = {
+    'aten.conv_transpose1d.default': split_transposed,
+    'aten.conv_transpose2d.input': split_transposed,
+    'aten.conv_transpose3d.input': split_transposed,
+}

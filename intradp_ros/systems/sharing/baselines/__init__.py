@@ -1,0 +1,15 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What others do, on the same cost model and judged by the same simulator."""
+from __future__ import annotations
+
+from intradp_ros.systems.sharing.baselines.simple import best_cut, best_local, best_offload
+
+LOCAL, OFFLOAD, CUT, LOSS = 'local', 'offload', 'cut', 'loss'
+DSCCS, SPSO_GA = 'dsccs', 'spso-ga'
+BASELINES = (LOCAL, OFFLOAD, CUT, DSCCS, SPSO_GA)
+STRATEGIES = (*BASELINES, LOSS)
+
+__all__ = ['BASELINES', 'best_cut', 'best_local', 'best_offload', 'CUT', 'DSCCS', 'LOCAL', 'LOSS',
+           'OFFLOAD', 'SPSO_GA', 'STRATEGIES']

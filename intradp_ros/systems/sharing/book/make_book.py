@@ -1,0 +1,208 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Making a schedule book: points where schedules change, and which schedule is for which bandwidth.
+
+The parts are functions of one point or of two neighbours, so that points may
+be planned in any number of processes.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+import math
+
+import numpy as np
+
+from intradp_ros.schedule.cost import CostModel, LinkModel
+from intradp_ros.systems.sharing.baselines import LOSS, STRATEGIES
+from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
+from intradp_ros.systems.sharing.partition.partition import Partition
+from intradp_ros.systems.sharing.search.bounds import Relaxation
+from intradp_ros.systems.sharing.search.pool import Aim, best, Candidate, candidates, Prices
+
+Progress = Callable[[int, int], None]
+PlanPoints = Callable[[Iterable[float]], Iterable['Point']]
+#: Neighbours whose schedules lose this fraction at each other's bandwidth get a point between.
+TOLERANCE = 0.03
+# Points closer than this factor are not parted further.
+_CLOSE = 1.1
+#: A bandwidth is only guessed: factors of the guess that may really be there, and how likely they
+#: are.  They stand for a standard deviation of 0.2 of its logarithm (Gauss-Hermite, three points).
+GUESSES = ((math.exp(-0.2 * math.sqrt(3)), 1 / 6), (1.0, 2 / 3),
+           (math.exp(0.2 * math.sqrt(3)), 1 / 6))
+
+
+def bandwidth_grid(low: float = 1.0, high: float = 400.0, points: int = 20) -> tuple[float, ...]:
+    """Return bandwidths in Mbit/s, evenly spaced in the logarithm."""
+    return tuple(_rounded(b) for b in np.geomspace(low, high, points))
+
+
+def _rounded(mbps: float) -> float:
+    return float(f'{mbps:.4g}')
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all points of a book have in common."""
+
+    cost: CostModel
+    delay: float = 0.0
+    overhead: float = 0.0
+    shared_air: bool = False
+    aim: Aim = Aim()
+    down_ratio: float = 1.0
+
+    def link(self, mbps: float) -> LinkModel:
+        """Return the link of a bandwidth (up) in Mbit/s."""
+        return LinkModel.of_up(mbps, self.down_ratio, self.delay, self.overhead, self.shared_air)
+
+    def prices(self, mbps: float) -> Prices:
+        """Return what partitions take at a bandwidth."""
+        return Prices(self.cost, self.link(mbps), self.aim)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One bandwidth (Mbit/s): the schedule of every strategy, and the lower bound (s)."""
+
+    mbps: float
+    found: Mapping[str, Candidate]
+    bound: float
+
+
+def plan_point(setting: Setting, relaxation: Relaxation, mbps: float) -> Point:
+    """Plan for one bandwidth."""
+    link = setting.link(mbps)
+    found = candidates(setting.cost, link, setting.aim)
+    known = min(candidate.played.latency for candidate in found.values())
+    return Point(mbps, found, relaxation.bound(link, known))
+
+
+def make_book(cost: CostModel, digest: str, *, grid: Sequence[float] | None = None,
+              delay: float = 0.0, overhead: float = 0.0, seed: int = 0, lossy: str = '',
+              progress: Progress | None = None) -> ScheduleBook:
+    """
+    Make the book of least latencies for a grid of bandwidths, in this process.
+
+    `progress` is called with points done and points in all; `lossy` is a
+    lossy encoding that the user allows.
+    """
+    setting = Setting(cost, delay, overhead, aim=Aim(seed=seed, lossy=lossy))
+    return book_of(setting, digest, grid or bandwidth_grid(), progress=progress)
+
+
+def book_of(setting: Setting, digest: str, grid: Sequence[float], *, extra: int = 0,
+            objective: str = 'latency', plan: PlanPoints | None = None,
+            progress: Progress | None = None) -> ScheduleBook:
+    """
+    Make the book for a grid of bandwidths, with at most `extra` points where schedules change.
+
+    `plan` plans several points (by default one after another); `objective`
+    is the name of what the setting aims at.
+    """
+    plan = plan or partial(map, partial(plan_point, setting, Relaxation(setting.cost)))
+    points: dict[float, Point] = {}
+    wanted = sorted(set(grid))
+    while wanted:
+        for point in plan(wanted):
+            points[point.mbps] = point
+            if progress:
+                progress(len(points), max(len(points), len(grid)))
+        left = len(set(grid)) + extra - len(points)
+        wanted = where_to_look(setting, _ascending(points))[:left] if left > 0 else []
+    final = shared_with_neighbours(setting, _ascending(points))
+    return ScheduleBook(
+        digest, setting.cost.split.axis, setting.delay, setting.overhead,
+        tuple(entries(setting, final)), setting.aim.lossy,
+        bounds=tuple((p.mbps, p.bound) for p in final), objective=objective,
+        shared_air=setting.shared_air, down_ratio=setting.down_ratio)
+
+
+def _ascending(points: Mapping[float, Point]) -> list[Point]:
+    return [points[mbps] for mbps in sorted(points)]
+
+
+def where_to_look(setting: Setting, points: Sequence[Point]) -> list[float]:
+    """Return bandwidths between neighbours that cannot stand in for each other; worst first."""
+    found = []
+    for a, b in zip(points, points[1:]):
+        middle = _rounded(math.sqrt(a.mbps * b.mbps))
+        loss = _loss_between(setting, a, b)
+        if loss > TOLERANCE and b.mbps > _CLOSE * a.mbps and a.mbps < middle < b.mbps:
+            found.append((-loss, middle))
+    return [middle for _, middle in sorted(found)]
+
+
+def _loss_between(setting: Setting, a: Point, b: Point) -> float:
+    """Return what is lost, as a fraction, by the better of using either schedule for both."""
+    first, second = a.found[LOSS], b.found[LOSS]
+    if first.partition == second.partition:
+        return 0.0
+    losses = (_ratio(setting.prices(b.mbps)(first.partition), second),
+              _ratio(setting.prices(a.mbps)(second.partition), first))
+    return min(losses) - 1
+
+
+def _ratio(one: Candidate, other: Candidate) -> float:
+    return one.price / other.price if other.price > 0 else 1.0
+
+
+def shared_with_neighbours(setting: Setting, points: Sequence[Point]) -> list[Point]:
+    """Take over a neighbour's schedule where it is better than a point's own."""
+    final = []
+    for index, point in enumerate(points):
+        price = setting.prices(point.mbps)
+        near = [points[i].found[LOSS].partition for i in (index - 1, index + 1)
+                if 0 <= i < len(points)]
+        winner = best([point.found[LOSS], *map(price, near)])
+        final.append(replace(point, found={**point.found, LOSS: winner}))
+    return final
+
+
+def entries(setting: Setting, points: Sequence[Point]) -> list[Entry]:
+    """Return the entries of all points and strategies with their ranges."""
+    found = []
+    for strategy in STRATEGIES:
+        ends = [points[0].mbps / 2]
+        for a, b in zip(points, points[1:]):
+            ends.append(_switch(setting, a, b) if strategy == LOSS
+                        else math.sqrt(a.mbps * b.mbps))
+        ends.append(math.inf)
+        for point, low, high in zip(points, ends, ends[1:]):
+            candidate = point.found[strategy]  # its range holds it, whatever the logarithm lost
+            found.append(Entry(point.mbps, strategy, candidate.played.latency,
+                               candidate.partition, candidate.joules,
+                               min(low, point.mbps), max(high, point.mbps)))
+    return sorted(found, key=lambda e: (e.mbps, STRATEGIES.index(e.strategy)))
+
+
+def _switch(setting: Setting, a: Point, b: Point) -> float:
+    """
+    Return from which guessed bandwidth on the schedule for the faster of two links is used.
+
+    From where it is expected to win: a link that is overrated costs more
+    than one that is underrated gains.
+    """
+    first, second = a.found[LOSS].partition, b.found[LOSS].partition
+    low, high = math.log(a.mbps), math.log(b.mbps)
+    if first == second:
+        return math.exp((low + high) / 2)
+    for _ in range(5):
+        middle = (low + high) / 2
+        if _wins(setting, math.exp(middle), second, first):
+            high = middle
+        else:
+            low = middle
+    return math.exp(high)
+
+
+def _wins(setting: Setting, guess: float, one: Partition, other: Partition) -> bool:
+    """Tell whether a schedule is expected to be better than another if a bandwidth is guessed."""
+    lead = 0.0
+    for factor, weight in GUESSES:
+        price = setting.prices(guess * factor)
+        lead += weight * (price(other).price - price(one).price)
+    return lead > 0

@@ -1,0 +1,121 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Planning in a process of its own, so that inferences are not disturbed.
+
+Run as a module it reads a request and a folder as JSON from standard input
+and writes the book to standard output.  It ends with its parent.  A plain
+child process, because a forked copy of a process with DDS threads can hang,
+and a spawned one would run the user's own main module again.
+"""
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import asdict
+import json
+import os
+from pathlib import Path
+import signal
+import subprocess
+import sys
+import tempfile
+from typing import IO
+
+from intradp_ros.core.workers import claim_output, end_with
+from intradp_ros.profiling.machine import available_cores
+from intradp_ros.systems.sharing.book.plan_from_profiles import book_from_profiles, PlanRequest
+
+
+class PlanningError(RuntimeError):
+    """Planning failed; the text is what the planning process said last."""
+
+
+class PlanProcess:
+    """
+    One planning job under way.
+
+    With `again` another book of the model is in use meanwhile, and the job
+    may take its time.
+    """
+
+    def __init__(self, request: PlanRequest, folder: Path | None = None, *,
+                 again: bool = False) -> None:
+        job = {'request': asdict(request), 'folder': str(folder) if folder else None,
+               'again': again, 'parent': os.getpid()}
+        self._input, self._output, self._errors = _scratch_files(3)
+        json.dump(job, self._input)
+        self._input.seek(0)
+        self._child = subprocess.Popen(
+            [sys.executable, '-m', __name__], stdin=self._input, stdout=self._output,
+            stderr=self._errors, start_new_session=True)
+        give_way(self._child.pid, again)  # from here, for its imports take seconds
+
+    def result(self) -> str | None:
+        """
+        Return the book as JSON text, None while it is being made.
+
+        Raises
+        ------
+        PlanningError
+            If the process failed.
+
+        """
+        code = self._child.poll()
+        if code is None:
+            return None
+        if code:
+            raise PlanningError(self._read(self._errors).strip().rpartition('\n')[2]
+                                or f'the planning process ended with {code}')
+        return self._read(self._output)
+
+    def cancel(self) -> None:
+        """Stop the job and its workers."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._child.pid, signal.SIGKILL)
+        self._child.wait()
+
+    @staticmethod
+    def _read(file: IO[str]) -> str:
+        file.seek(0)
+        return file.read()
+
+
+def _scratch_files(count: int) -> list[IO[str]]:
+    """Open files that vanish with the job (pipes would fill up while nobody reads)."""
+    return [tempfile.TemporaryFile('w+') for _ in range(count)]  # noqa: SIM115
+
+
+def give_way(pid: int, again: bool) -> None:
+    """
+    Let other processes run before one that has just begun to plan.
+
+    The first book of a model must come even if inferences on the robot keep
+    all processors busy, since it takes that load off.  Later ones hardly
+    disturb, and never interrupt what wakes up.
+    """
+    with suppress(ProcessLookupError):  # that was quick
+        nice = os.getpriority(os.PRIO_PROCESS, pid)
+        os.setpriority(os.PRIO_PROCESS, pid, max(nice, 19 if again else 10))
+        if again:
+            os.sched_setscheduler(pid, os.SCHED_BATCH, os.sched_param(0))
+
+
+def workers_for(again: bool) -> int:
+    """Return how many processes plan: as many as there are processors, or half of these."""
+    processors = available_cores()
+    return max(1, processors // 2) if again else processors
+
+
+def main() -> None:
+    """Make the book that standard input asks for."""
+    job = json.load(sys.stdin)
+    end_with(job['parent'])
+    folder = Path(job['folder']) if job['folder'] else None
+    with claim_output() as output:
+        output.write(book_from_profiles(
+            PlanRequest(**job['request']), folder, workers=workers_for(job['again'])))
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,115 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+LOSS, the paper's local operator scheduling strategy (section 4.2), by differential evolution.
+
+Variables: the robot's share of rows for each candidate stage, and whether
+rows are exchanged where the stage ends.  They fix X_i, Y_i, M_i and N_i of
+every operator (`kernels/rows.py`); the recurrences for T_robot and T_server
+(`kernels/recurrence.py`) are what is minimised.  Deviations from the paper,
+with the reasons, are in doc/planning.md.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import differential_evolution
+
+from intradp_ros.schedule.cost import CostModel, LinkModel
+from intradp_ros.schedule.schedule import ROBOT
+from intradp_ros.split.local_operator import SplitGraph
+from intradp_ros.systems.sharing.judge.energy import latency, Objective
+from intradp_ros.systems.sharing.judge.judge import Judge, Judged
+from intradp_ros.systems.sharing.partition.partition import Partition, Stage
+from intradp_ros.systems.sharing.search.refine import refine
+from intradp_ros.systems.sharing.search.solving import Progress, Stop, Trial
+
+Floats = npt.NDArray[np.float64]
+
+
+def candidate_stops(cost: CostModel, count: int = 6) -> list[int]:
+    """
+    Return where stages may end: few bytes cross, and the work between is alike.
+
+    The robot's time is cut into `count` equal parts, and in each part the
+    position that the fewest bytes cross is taken; places where rows must
+    meet (in front of the first global operator) are always among them.
+    """
+    split = cost.split
+    crossing = crossing_bytes(split)
+    elapsed = np.cumsum([table[-1] for table in cost.seconds[ROBOT]])
+    edges = np.searchsorted(elapsed, elapsed[-1] * np.arange(count + 1) / count)
+    edges[-1] = len(elapsed)
+    stops = {int(a + np.argmin(crossing[a:b])) + 1 for a, b in zip(edges, edges[1:]) if b > a}
+    meeting = next((op.operator.id for op in split.operators if op.rows == 1), 0)
+    return sorted((stops | {meeting, len(split.operators)}) - {0})
+
+
+def crossing_bytes(split: SplitGraph, outputs: bool = False) -> npt.NDArray[np.int64]:
+    """
+    Return the bytes that later operators read, after each operator, shape (operators,).
+
+    A value counts from its producer to its last reader; with `outputs`, the
+    graph's outputs count on to the end.
+    """
+    graph = split.graph
+    alive = np.zeros(len(graph.operators) + 1, dtype=np.int64)
+    for value in graph.values:
+        first = graph.producer.get(value.id, 0)
+        last = max(graph.consumers[value.id], default=first)
+        if outputs and value.id in graph.output_values:
+            last = len(graph.operators)
+        alive[first] += value.nbytes
+        alive[last] -= value.nbytes
+    return np.cumsum(alive)[:-1]
+
+
+def loss(trial: Trial, *, stops: Sequence[int] | None = None, seed: int = 0,
+         generations: int = 60, population: int = 8) -> Partition:
+    """
+    Solve min T_robot^N by differential evolution and return the partition found.
+
+    Deterministic for a seed.  `population` is scipy's multiplier of the
+    count of variables.
+    """
+    stops = list(stops or candidate_stops(trial.judge.cost))
+    count = len(stops)
+
+    def objective(x: Floats) -> Floats:
+        return np.array([trial.recurrence(_decode(stops, column)) for column in x.T])
+
+    result = differential_evolution(
+        objective, [(0.0, 1.0)] * (2 * count - 1), vectorized=True, updating='deferred',
+        popsize=population, maxiter=generations, tol=1e-3, rng=np.random.default_rng(seed),
+        polish=False, callback=lambda intermediate_result: trial.over)
+    return _decode(stops, result.x)
+
+
+def de(cost: CostModel, link: LinkModel, *, seed: int = 0, budget: int = 8000,
+       objective: Objective = latency, begin: Sequence[Partition] = (),
+       progress: Progress | None = None, stop: Stop | None = None, bands: bool = True) -> Judged:
+    """
+    Find a partition as `Solver` says: LOSS, refined, again and again with other seeds.
+
+    The paper's recurrences are what differential evolution minimises,
+    whatever the objective; that counts where results are refined and compared.
+    Without `bands` no operator's rows are cut further than the paper does.
+    """
+    trial = Trial(Judge(cost, link), objective, budget, progress, stop)
+    half = Partition((Stage(len(cost.split.operators), 0.5, 1, 4 if bands else 1),))
+    for partition in (*begin, half):
+        refine(trial, partition, bands=bands)
+    while not trial.over:
+        refine(trial, loss(trial, seed=seed), bands=bands)
+        seed += 1
+    return trial.result()
+
+
+def _decode(stops: Sequence[int], x: Floats) -> Partition:
+    """Return the partition in which stages without an exchange are merged into the next."""
+    shares, exchange = x[:len(stops)], x[len(stops):] > 0.5
+    return Partition(tuple(Stage(stop, round(float(share), 4))
+                           for stop, share, ends in zip(stops, shares, (*exchange, True)) if ends))

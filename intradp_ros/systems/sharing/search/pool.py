@@ -1,0 +1,134 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""All schedules worth a look for one bandwidth: the baselines, and what the solvers find."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+import math
+
+import numpy as np
+
+from intradp_ros.profiling.profile import PowerStates, XAVIER_NX
+from intradp_ros.schedule.cost import CostModel, LinkModel
+from intradp_ros.systems.sharing.baselines import (
+    best_cut,
+    CUT,
+    DSCCS,
+    LOCAL,
+    LOSS,
+    OFFLOAD,
+    SPSO_GA,
+)
+from intradp_ros.systems.sharing.baselines.dsccs import min_cut
+from intradp_ros.systems.sharing.baselines.spso_ga import DEADLINE, spso_ga
+from intradp_ros.systems.sharing.judge.energy import (
+    energy,
+    EnergyUnderDeadline,
+    latency,
+    Objective,
+    pareto_front,
+)
+from intradp_ros.systems.sharing.judge.judge import Judge
+from intradp_ros.systems.sharing.judge.simulator import Simulation
+from intradp_ros.systems.sharing.partition.encoding_choice import assuming, best_encodings, encoded
+from intradp_ros.systems.sharing.partition.partition import local, offload, Partition
+from intradp_ros.systems.sharing.search.annealing import search
+
+# Partitions that are judged for each point of a front.
+_FRONT_BUDGET = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What schedules are made for: less of the objective is better."""
+
+    objective: Objective = latency
+    power: PowerStates = XAVIER_NX
+    deadline: float = DEADLINE
+    seed: int = 0
+    lossy: str = ''
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A partition and what it takes on one link."""
+
+    partition: Partition
+    played: Simulation
+    joules: float
+    price: float
+
+
+class Prices:
+    """What partitions take on one link and what that is worth."""
+
+    def __init__(self, cost: CostModel, link: LinkModel, aim: Aim) -> None:
+        self.judge, self.aim = Judge(cost, link), aim
+
+    def __call__(self, partition: Partition) -> Candidate:
+        """Return what a partition takes."""
+        played, link = self.judge(partition), self.judge.link
+        return Candidate(partition, played, energy(self.aim.power, played, link),
+                         self.aim.objective(played, link))
+
+
+def best(candidates: Iterable[Candidate]) -> Candidate:
+    """Return the candidate of least price; the faster one of equals, then the first."""
+    return min(candidates, key=lambda c: (c.price, c.played.latency))
+
+
+def candidates(cost: CostModel, link: LinkModel, aim: Aim) -> dict[str, Candidate]:
+    """
+    Return the schedule of every strategy for one link.
+
+    ``loss`` is the best of all others and of what the search finds, so it is
+    never worse than any of them.  Each value crosses in the encoding that is
+    fastest on this link.
+    """
+    encodings = best_encodings(cost, link, aim.lossy)
+    assumed = assuming(cost, encodings)
+    price = Prices(cost, link, aim)
+
+    def judged(partition: Partition) -> Candidate:
+        return price(encoded(cost.split, partition, encodings))
+
+    found = {name: judged(partition)
+             for name, partition in baselines(assumed, link, aim).items()}
+    solved = search(assumed, link, seed=aim.seed, objective=aim.objective,
+                    begin=[replace(c.partition, encodings=()) for c in found.values()])
+    return {**found, LOSS: best([*found.values(), judged(solved.partition)])}
+
+
+def baselines(cost: CostModel, link: LinkModel, aim: Aim) -> dict[str, Partition]:
+    """Return what others would do."""
+    count = len(cost.split.operators)
+    return {LOCAL: local(count), OFFLOAD: offload(count),
+            CUT: best_cut(cost, link).partition, DSCCS: min_cut(cost, link),
+            SPSO_GA: spso_ga(cost, link, power=aim.power, deadline=aim.deadline, seed=aim.seed)}
+
+
+def front(cost: CostModel, link: LinkModel, aim: Aim, known: Mapping[str, Candidate],
+          steps: int = 6) -> list[Candidate]:
+    """
+    Return schedules of which none is beaten in both latency and energy, by latency.
+
+    They are the best of the `known` ones and of what the search finds for the
+    least energy, at all and within `steps` deadlines up to what that takes.
+    """
+    encodings = best_encodings(cost, link, aim.lossy)
+    assumed, price = assuming(cost, encodings), Prices(cost, link, aim)
+    found = list(known.values())
+
+    def frugal(deadline: float) -> Candidate:
+        solved = search(assumed, link, seed=aim.seed, budget=_FRONT_BUDGET,
+                        objective=EnergyUnderDeadline(aim.power, deadline),
+                        begin=[replace(c.partition, encodings=()) for c in found])
+        return price(encoded(cost.split, solved.partition, encodings))
+
+    found.append(frugal(math.inf))
+    first = min(c.played.latency for c in found)
+    for deadline in np.geomspace(first, found[-1].played.latency, steps + 1)[:-1]:
+        found.append(frugal(float(deadline)))
+    return list(pareto_front(found, lambda c: (c.played.latency, c.joules)))

@@ -1,0 +1,317 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""The robot's side of a session: greeting, book, heartbeat, clock, and probes of the link."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+import math
+import secrets
+import threading
+import time
+from typing import Any
+
+import torch
+
+from intradp_ros import __version__
+from intradp_ros.runtime.channel import Channel
+from intradp_ros.runtime.model import SharedModel
+from intradp_ros.runtime.sending import common_encodings, PROTOCOL
+from intradp_ros.split.regions.region import Region
+from intradp_ros.systems.sharing.book.book import ScheduleBook
+from intradp_ros.systems.sharing.book.book_versions import Edition, Editions
+from intradp_ros.systems.sharing.session.watch import DelayWatch
+from intradp_ros.wire.codecs.registry import available
+from intradp_ros.wire.cutting import split
+from intradp_ros.wire.frames import Control, ControlKind, MalformedFrameError
+from intradp_ros.wire.quoting import quoted
+
+Log = Callable[[str], None]
+HEARTBEAT = 0.1   # seconds between pings
+RETRY = 0.5       # seconds between greetings, and between offers of a book
+LIVELY = 1.0      # seconds that a server may be silent and still count as connected
+SILENCE = 0.25    # seconds without any frame, pings included, that only a dead link explains
+LONGEST_PAUSE = 8.0  # seconds without the server after failures in a row
+PROBE_AFTER = 0.5  # seconds without a measurement after which the link is probed
+PROBE_SECONDS = 0.02  # of the link that a probe takes, by the last rate
+PROBE_BYTES = (12_000, 90_000)  # but no fewer and no more; the most if no rate is known
+_PROBE_CHUNKS = 3  # at least: the first tells nothing
+
+
+class State(Enum):
+    """How far a session has come."""
+
+    ALONE = 'no server'
+    GREETED = 'server agreed, no common book yet'
+    READY = 'sharing'
+    REFUSED = 'refused by the server'
+
+
+@dataclass
+class ServerClock:
+    """Offset of the server's monotonic clock, from the ping with the shortest round trip."""
+
+    offset: float = 0.0
+    round_trip: float = field(default=float('inf'))
+
+    def update(self, sent: float, server: float, received: float) -> float:
+        """
+        Take one ping: seconds on the robot's, the server's and again the robot's clock.
+
+        Returns the seconds of its round trip.
+
+        Raises
+        ------
+        MalformedFrameError
+            If no ping can have been sent and answered at these times.
+
+        """
+        round_trip = received - sent
+        if not (math.isfinite(server) and 0.0 <= round_trip < math.inf):
+            raise MalformedFrameError(f'a ping sent at {sent}, answered at {server}', 'pong')
+        if round_trip <= self.round_trip * 1.001:
+            self.offset = server - (sent + received) / 2
+            self.round_trip = round_trip
+        return round_trip
+
+
+class Connection:
+    """
+    Keeps a session with the server alive from a thread of its own.
+
+    Greets until a server answers, offers the newest book until the server has
+    it (inferences go on by the one before), pings, and probes the link while
+    nothing else measures it.  A server that was restarted no longer knows the
+    session, and everything begins anew.  `newest` is the last inference begun:
+    a greeting says that all up to it are over.  `encodings` are those that
+    both sides have.
+
+    After a failure the server is left alone for a while, longer with every
+    failure in a row; unless nothing was heard of it any more, which was the
+    link's fault: then it is asked again as soon as it answers a ping.
+    """
+
+    def __init__(self, model: SharedModel, channel: Channel, log: Log,
+                 delay_watch: DelayWatch | None = None) -> None:
+        self.model, self.channel, self.log = model, channel, log
+        self.delay_watch = delay_watch
+        self.session = secrets.randbits(63) | 1
+        self.state = State.ALONE
+        self.refusal = ''
+        self.heard = float('-inf')
+        self.clock = ServerClock()
+        self.editions = Editions()
+        self.newest = 0
+        self.encodings: frozenset[str] = frozenset()
+        self._ask_at = self._probed = self._complained = float('-inf')
+        self._pause = RETRY
+        self._failures = 0  # in a row
+        self._silent = False  # whether nothing was heard for a time since it failed
+        self._may_return = False  # before the pause is over, if it was silent
+        self._stopped = False
+        self._wake = threading.Event()
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._keep, name='connection', daemon=True)
+
+    def start(self) -> None:
+        """Begin to look for the server."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Say good-bye and stop."""
+        self._stopped = True
+        self._wake.set()
+        if self.state is not State.ALONE:
+            self._send(ControlKind.BYE, {})
+        if self._thread.is_alive():
+            self._thread.join(timeout=1.0)
+
+    def offer(self, book: ScheduleBook, fingerprint: str) -> None:
+        """
+        Use another book from now on, as soon as the server has it too and makes the same of it.
+
+        Raises
+        ------
+        ValueError
+            If the book is for another model.
+
+        """
+        if book.digest != self.model.digest:
+            raise ValueError(f'the book is for model {book.digest}, '
+                             f'this robot has {self.model.digest}')
+        if self.editions.add(book, fingerprint):
+            self._ask_soon()
+
+    def wait_ready(self, timeout: float) -> bool:
+        """Wait until inferences can be shared by the newest book; return whether they can."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: self.state is State.READY and not self.editions.offer, timeout)
+
+    def handle(self, frame: Control) -> None:
+        """
+        Take a control frame of this session.
+
+        Raises
+        ------
+        MalformedFrameError
+            If only a robot sends such a frame, or its times are impossible.
+
+        """
+        if frame.kind not in (ControlKind.PONG, ControlKind.WELCOME, ControlKind.REFUSE,
+                              ControlKind.BOOK_READY):
+            raise MalformedFrameError(f'a robot takes no {frame.kind.name}', 'kind')
+        self.hear()
+        if frame.kind is ControlKind.PONG:
+            self._pong(frame)
+        elif frame.kind is ControlKind.WELCOME and self.state in (State.ALONE, State.REFUSED):
+            self._welcomed(frame.body)
+        elif frame.kind is ControlKind.REFUSE:
+            self._refused(frame)
+        elif frame.kind is ControlKind.BOOK_READY and self._greeted and \
+                self.editions.confirm(frame.epoch):
+            self.refusal = ''
+            self._enter(State.READY)
+
+    def hear(self) -> None:
+        """Take note that a frame came from the server."""
+        now = time.monotonic()
+        self._silent |= now - self.heard > SILENCE
+        self.heard = now
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of the newest book, which the server may not have yet; 0 if there is none."""
+        return self.editions.epoch
+
+    @property
+    def book(self) -> ScheduleBook | None:
+        """The book in use, or one that shall be, if there is any."""
+        edition = self.editions.used or self.editions.newest
+        return edition.book if edition else None
+
+    @property
+    def agreement(self) -> Edition | None:
+        """The book that both sides have, None while inferences cannot be shared."""
+        return self.editions.used if self.state is State.READY else None
+
+    @property
+    def alive(self) -> bool:
+        """Whether inferences can be shared and the server answered lately."""
+        return self.agreement is not None and self.answers
+
+    @property
+    def answers(self) -> bool:
+        """Whether something was heard of the server lately."""
+        return time.monotonic() - self.heard < LIVELY
+
+    def lost(self, reason: str) -> None:
+        """Take note that the server failed; each time in a row it is left alone for longer."""
+        if not self._greeted:
+            return
+        now = time.monotonic()
+        self._failures += 1
+        self._ask_at = now + self._pause
+        self._silent, self._may_return = now - self.heard > SILENCE, self._failures == 1
+        if self._may_return and self._silent:
+            self.log(f'sharing paused until the server answers: {reason}')
+        else:
+            self.log(f'sharing paused for {self._pause:.1f} s: {reason}')
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        self._enter(State.ALONE)
+
+    def succeeded(self) -> None:
+        """Take note that an inference was shared."""
+        self._pause, self._failures = RETRY, 0
+
+    def _enter(self, state: State) -> None:
+        with self._changed:
+            if state is not self.state:
+                self.log(f'session {self.session:#x}: {state.value}')
+            self.state = state
+            self._changed.notify_all()
+
+    def _welcomed(self, body: Mapping[str, Any]) -> None:
+        self.refusal = ''
+        self.encodings = common_encodings(body.get('encodings'))
+        epochs = body.get('epochs')
+        kept = self.editions.resume(epochs if isinstance(epochs, list) else ())
+        self._enter(State.READY if kept else State.GREETED)
+        self._ask_soon()
+
+    @property
+    def _greeted(self) -> bool:
+        """Whether the server has agreed to the session."""
+        return self.state in (State.GREETED, State.READY)
+
+    def _ask_soon(self) -> None:
+        self._ask_at = float('-inf')
+        self._wake.set()
+
+    def _refused(self, frame: Control) -> None:
+        now, reason = time.monotonic(), quoted(frame.body.get('reason', ''))
+        if reason != self.refusal and now - self._complained > 1.0:
+            self.log(f'the server refuses: {reason}')
+            self._complained = now
+        self.refusal = reason
+        if not frame.body.get('book'):
+            self._enter(State.REFUSED)
+        elif self._greeted and frame.epoch == self.epoch:  # rather wait for another one
+            self._ask_at = now + LONGEST_PAUSE
+
+    def _pong(self, frame: Control) -> None:
+        sent, server = frame.body.get('robot'), frame.body.get('server')
+        if isinstance(sent, float) and isinstance(server, float):
+            round_trip = self.clock.update(sent, server, self.heard)
+            if self.delay_watch:
+                self.delay_watch.answered(round_trip)
+        if self._may_return and self.state is State.ALONE:
+            self._may_return = False
+            if self._silent:
+                self._ask_soon()
+        if not frame.body.get('known', False) and self._greeted:
+            self.lost('the server was restarted')
+
+    def _keep(self) -> None:
+        pinged = float('-inf')
+        while not self._stopped:
+            now = time.monotonic()
+            if now - pinged >= HEARTBEAT:
+                self._send(ControlKind.PING, {'robot': now})
+                pinged = now
+            if now >= self._ask_at:
+                self._ask(now)
+            if self.state is State.READY:
+                self._probe_if_stale(now)
+            self._wake.wait(max(0.0, pinged + HEARTBEAT - time.monotonic()))
+            self._wake.clear()
+
+    def _ask(self, now: float) -> None:
+        self._ask_at = now + RETRY
+        if self.state in (State.ALONE, State.REFUSED):
+            self._send(ControlKind.HELLO, {
+                'protocol': PROTOCOL, 'version': __version__, 'digest': self.model.digest,
+                'axis': self.model.split.axis, 'encodings': sorted(available())}, self.newest)
+        elif self._greeted and (offer := self.editions.offer):
+            edition, used = offer
+            self.channel.send(Control(ControlKind.BOOK, self.session, edition.epoch, 0, {
+                'book': edition.text, 'fingerprint': edition.fingerprint, 'used': used}))
+
+    def _probe_if_stale(self, now: float) -> None:
+        """Send a few chunks that carry nothing, so that the link's rate stays known."""
+        report, (least, most) = self.channel.report(), PROBE_BYTES
+        if min(report.age, now - self._probed) < PROBE_AFTER:
+            return
+        self._probed = now
+        wanted = int(report.send_rate * PROBE_SECONDS) or most
+        padding = torch.zeros(min(max(wanted, least), most), dtype=torch.uint8)
+        chunk_bytes = min(self.channel.chunk_bytes, len(padding) // _PROBE_CHUNKS)
+        for chunk in split(padding, session=self.session, epoch=self.epoch, inference=0,
+                           schedule=0, transfer=0, value=0, region=Region(0, 0),
+                           chunk_bytes=chunk_bytes):
+            self.channel.send(chunk)
+
+    def _send(self, kind: ControlKind, body: Mapping[str, Any], inference: int = 0) -> None:
+        self.channel.send(Control(kind, self.session, self.epoch, inference, body))

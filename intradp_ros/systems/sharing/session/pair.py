@@ -1,0 +1,71 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Robot and server in one process over an in-memory link: tests, and a first try without ROS."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+
+from intradp_ros.link.predictor import RatePredictor
+from intradp_ros.profiling.profile import PowerStates, XAVIER_NX
+from intradp_ros.runtime.channel import Channel
+from intradp_ros.runtime.memory_channel import memory_pair
+from intradp_ros.runtime.model import SharedModel
+from intradp_ros.systems.sharing.session.patience import PatiencePolicy
+from intradp_ros.systems.sharing.session.robot import RobotClient
+from intradp_ros.systems.sharing.session.server import OffloadServer
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The two sides of an in-process pair, with the channels between them."""
+
+    robot: RobotClient
+    server: OffloadServer
+    robot_channel: Channel
+    server_channel: Channel
+
+    def __enter__(self) -> Pair:
+        """Use as a context that closes both sides."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        """Close both sides."""
+        self.robot.close()
+        self.server.close()
+
+
+def in_process_pair(model: SharedModel, predictor: RatePredictor, *,
+                    server_model: SharedModel | None = None, mbps: float | None = None,
+                    delay: float = 0.0, patience: PatiencePolicy = PatiencePolicy(),
+                    power: PowerStates = XAVIER_NX, lossy: str = '',
+                    log: Callable[[str], None] = lambda text: None) -> Pair:
+    """
+    Connect a robot and a server in this process.
+
+    Parameters
+    ----------
+    model, predictor :
+        The model both sides have; how the robot predicts the rate.
+    server_model :
+        The same model as the server has it, if that is on another device.
+    mbps, delay :
+        Rate each way in Mbit/s (None: as fast as memory) and one-way delay
+        in seconds of the link between them.
+    patience, log :
+        When the robot goes on alone; where both sides write what happens.
+    power :
+        The robot's power states.
+    lossy :
+        A lossy encoding that the robot allows books to use.
+
+    """
+    rate = None if mbps is None else mbps * 125e3
+    robot_channel, server_channel = memory_pair(rate=rate, delay=delay)
+    server = OffloadServer(server_channel, {model.digest: server_model or model}, log)
+    robot = RobotClient(model, robot_channel, predictor, log, patience=patience, power=power,
+                        lossy=lossy)
+    return Pair(robot, server, robot_channel, server_channel)

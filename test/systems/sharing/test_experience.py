@@ -1,0 +1,59 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""A strategy that takes longer than it promised is left for one that keeps its word."""
+from __future__ import annotations
+
+from dataclasses import replace
+import math
+
+import pytest
+from sharing import hand_made_book, sharing_pair
+from small_models import seeded, UNet
+import torch
+
+from intradp_ros.runtime.model import share_module
+from intradp_ros.systems.sharing.baselines import LOCAL, LOSS
+from intradp_ros.systems.sharing.book.latency_calibration import Experience
+
+
+def test_a_factor_is_the_median_once_there_are_three() -> None:
+    seen = Experience()
+    for latency, factor in ((2.0, 1.0), (2.0, 1.0), (9.0, 2.0), (1.0, 2.0)):
+        seen.note('a', latency, 1.0, 0.0)
+        assert seen.factor('a', 1.0) == pytest.approx(factor)
+    assert seen.factor('b', 1.0) == 1.0
+
+
+def test_what_is_old_is_forgotten() -> None:
+    seen = Experience(forget=10.0)
+    for _ in range(3):
+        seen.note('a', 2.0, 1.0, 0.0)
+    assert (seen.factor('a', 9.0), seen.factor('a', 11.0)) == (2.0, 1.0)
+    seen.note('a', 5.0, 1.0, 11.0)
+    assert seen.factor('a', 11.0) == 1.0
+
+
+@pytest.mark.parametrize('latency, predicted', [
+    (1.0, 0.0), (0.0, 1.0), (math.inf, 1.0), (1.0, math.nan)])
+def test_what_has_no_prediction_teaches_nothing(latency: float, predicted: float) -> None:
+    seen = Experience()
+    for _ in range(5):
+        seen.note('a', latency, predicted, 0.0)
+    assert seen.factor('a', 0.0) == 1.0
+
+
+@pytest.mark.parametrize('learns', [True, False])
+def test_a_robot_leaves_a_strategy_that_breaks_its_word(learns: bool) -> None:
+    source = torch.randn(1, 3, 32, 48)
+    model = share_module(seeded(UNet, 32, 48), (source,))
+    book = hand_made_book(model)
+    # Sharing promises a microsecond, staying alone a millisecond, the others an hour.
+    promised = {LOSS: 1e-6, LOCAL: 1e-3}
+    book = replace(book, entries=tuple(
+        replace(e, predicted=promised.get(e.strategy, 3600.0)) for e in book.entries))
+    with sharing_pair(model, book) as pair:
+        pair.robot.choice.experience = Experience() if learns else None
+        used = [pair.robot.infer((source,)).stats.shared for _ in range(6)]
+    assert used[:3] == [True] * 3
+    assert used[-1] is not learns

@@ -1,0 +1,371 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Sessions under frames that nobody should send: refused, counted, and sharing goes on."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sharing import (
+    assert_equal,
+    ENDLESS,
+    FixedRate,
+    hand_made_book,
+    infer_until_shared,
+    sharing_pair,
+    SOURCE,
+    TIMEOUT,
+    until,
+)
+from small_models import seeded, UNet
+import torch
+
+from intradp_ros.runtime.memory_channel import memory_pair
+from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_ros.runtime.sending import PROTOCOL
+from intradp_ros.schedule.schedule import ROBOT
+from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, OFFLOAD
+from intradp_ros.systems.sharing.book.book import ScheduleBook
+from intradp_ros.systems.sharing.book.program_cache import ProgramShelf
+from intradp_ros.systems.sharing.session.connection import State
+from intradp_ros.systems.sharing.session.pair import Pair
+from intradp_ros.systems.sharing.session.patience import PatiencePolicy
+from intradp_ros.systems.sharing.session.robot import RobotClient
+from intradp_ros.systems.sharing.session.server import MAX_SESSIONS, OffloadServer
+from intradp_ros.wire.frames import Chunk, Control, ControlKind
+from intradp_ros.wire.texts import packed
+
+HUGE = 2**63
+
+
+@pytest.fixture(scope='module')
+def other_model() -> SharedModel:
+    return share_module(seeded(UNet, 32, 48, seed=1), (SOURCE,))
+
+
+@pytest.fixture
+def pair(model: SharedModel) -> Iterator[Pair]:
+    """Return a pair that shares; it must not be late only for being led astray."""
+    patience = PatiencePolicy(silence=TIMEOUT, late_slack=2.0)
+    with sharing_pair(model, patience=patience) as pair:
+        yield pair
+
+
+class Stranger:
+    """The robot's end of a link to a server, with nothing but the test behind it."""
+
+    def __init__(self, models: Mapping[str, SharedModel]) -> None:
+        self.channel, far = memory_pair()
+        self.server = OffloadServer(far, models, lambda text: None)
+        self.frames: list[Any] = []
+        self.channel.listen(self.frames.append)
+
+    def ask(self, frame: Control) -> Control:
+        """Send a frame and return the answer."""
+        before = len(self.frames)
+        self.channel.send(frame)
+        assert until(lambda: len(self.frames) > before)
+        return self.frames[before]
+
+    def close(self) -> None:
+        self.channel.close()
+        self.server.close()
+
+
+@pytest.fixture
+def stranger(model: SharedModel) -> Iterator[Stranger]:
+    stranger = Stranger({model.digest: model})
+    yield stranger
+    stranger.close()
+
+
+def hello(model: SharedModel, session: int = 5, **changes: Any) -> Control:
+    body = {'protocol': PROTOCOL, 'version': '', 'digest': model.digest, 'axis': 3, **changes}
+    return Control(ControlKind.HELLO, session, body=body)
+
+
+def seen_by(model: SharedModel) -> str:
+    """Return what a robot makes of `hand_made_book`."""
+    return ProgramShelf(model, ROBOT).fingerprint(hand_made_book(model))
+
+
+@pytest.mark.parametrize(('theirs', 'common'), [
+    (['lz4', 'zstd', 'none', 'gzip'], ['lz4', 'zstd']), ([], []), (None, []), ('zstd', []),
+    ({'zstd': 1}, []), ([1, None, ['zstd'], {'zstd': 2}], [])])
+def test_encodings_are_those_of_both_sides(
+        stranger: Stranger, model: SharedModel, theirs: object, common: list[str]) -> None:
+    """What a robot says that it has is only ever compared."""
+    answer = stranger.ask(hello(model, encodings=theirs))
+    assert answer.kind is ControlKind.WELCOME
+    assert answer.body['encodings'] == common
+
+
+@pytest.mark.parametrize(('changes', 'reason'), [
+    ({'protocol': 4}, 'protocol 4, this server 5'),
+    ({'protocol': None}, 'protocol None'),
+    ({'digest': 'abc'}, 'abc'),
+    ({'digest': ['a', {}]}, 'model'),
+    ({'digest': None}, 'None'),
+    ({'digest': 'x' * 10**6}, 'xxx'),
+    ({'digest': '\ud800'}, r'\ud800'),
+    ({'axis': 'rows'}, 'axis is rows, wanted a number'),
+    ({'axis': 17}, 'split axis 17 is no dimension'),
+    ({'axis': -10**30}, 'no dimension'),
+    ({'axis': 0}, 'one row only'),
+])
+def test_greetings_are_refused_with_a_reason(
+        stranger: Stranger, model: SharedModel, changes: dict[str, Any], reason: str) -> None:
+    """The reason is short, names what is at fault, and opens no session."""
+    answer = stranger.ask(hello(model, **changes))
+    assert answer.kind is ControlKind.REFUSE
+    assert reason in answer.body['reason'] and len(answer.body['reason']) < 1000
+    assert not stranger.server.sessions
+    assert stranger.server.rejections.by_cause() == {'refused': 1}
+
+
+def test_another_digest_is_refused_with_both_named(
+        stranger: Stranger, model: SharedModel, other_model: SharedModel) -> None:
+    """Same network, other weights."""
+    reason = stranger.ask(hello(other_model)).body['reason']
+    assert model.digest in reason and other_model.digest in reason
+
+
+def test_a_session_along_another_axis(stranger: Stranger, model: SharedModel) -> None:
+    """The robot's axis counts; greeting again with another one opens the session anew."""
+    for axis in (3, 2):
+        assert stranger.ask(hello(model, axis=axis)).kind is ControlKind.WELCOME
+        assert stranger.server.sessions[5].model.split.axis == axis
+
+
+@pytest.mark.parametrize('book', [
+    None, 5, '', '{}', 'é', packed('{}')[:-4], packed('{}') + packed('{}'),
+    lambda good: '', lambda good: '[]', lambda good: '{}', lambda good: '[' * 100_000,
+    lambda good: ' ' * 2**23 + good, lambda good: '{"format": "intradp-schedule-book/2"}',
+    lambda good: good.replace('"share": 0.5', '"share": 1e999'),
+    lambda good: good.replace('"stop": ', '"stop": 1e999, "was": '),
+    lambda good: good.replace('"robot_bands": 2', '"robot_bands": 100000000'),
+    lambda good: good.replace('"entries": [', '"entries": [], "were": ['),
+    lambda good: good.replace('"mbps": 100.0', '"mbps": NaN'),
+    lambda good: good.replace('"axis": 3', '"axis": 2'),
+    lambda good: good.replace('"digest": "', '"digest": "0'),
+])
+def test_bad_books_are_refused(stranger: Stranger, model: SharedModel, book: Any) -> None:
+    """Each is counted once, and a good book is taken after it."""
+    good = hand_made_book(model).to_json()
+    bad = packed(book(good)) if callable(book) else book
+    assert bad != packed(good)
+    stranger.ask(hello(model))
+    answer = stranger.ask(Control(ControlKind.BOOK, 5, 1, body={'book': bad}))
+    assert answer.kind is ControlKind.REFUSE and 'bad book' in answer.body['reason']
+    assert stranger.server.rejections.by_cause() == {'book': 1}
+    answer = stranger.ask(Control(
+        ControlKind.BOOK, 5, 2, body={'book': packed(good), 'fingerprint': seen_by(model)}))
+    assert (answer.kind, answer.epoch) == (ControlKind.BOOK_READY, 2)
+
+
+@pytest.mark.parametrize('theirs', [
+    None, '', 5, [], 'x' * 10**6, lambda good: good[:-1], lambda good: good.upper()])
+def test_books_that_the_sides_read_differently_are_refused(
+        stranger: Stranger, model: SharedModel, theirs: Any) -> None:
+    """Nothing would tell later that a transfer carries other rows than the server takes it for."""
+    good = seen_by(model)
+    body = {'book': packed(hand_made_book(model).to_json()),
+            'fingerprint': theirs(good) if callable(theirs) else theirs}
+    stranger.ask(hello(model))
+    answer = stranger.ask(Control(ControlKind.BOOK, 5, 1, body=body))
+    assert answer.kind is ControlKind.REFUSE and 'same release' in answer.body['reason']
+    assert stranger.server.rejections.by_cause() == {'book': 1}
+    assert not stranger.server.sessions[5].epochs
+    answer = stranger.ask(Control(ControlKind.BOOK, 5, 1, body={**body, 'fingerprint': good}))
+    assert answer.kind is ControlKind.BOOK_READY
+
+
+def test_who_is_silent_makes_room(stranger: Stranger, model: SharedModel) -> None:
+    """A robot that pings keeps its session."""
+    assert MAX_SESSIONS > 2
+    for session in range(1, MAX_SESSIONS + 1):
+        stranger.ask(hello(model, session))
+    assert stranger.ask(Control(ControlKind.PING, 1, body={'robot': 1.0})).body['known']
+    stranger.ask(hello(model, 100))
+    assert sorted(stranger.server.sessions) == [1, *range(3, MAX_SESSIONS + 1), 100]
+    assert not stranger.ask(Control(ControlKind.PING, 2, body={'robot': 1.0})).body['known']
+
+
+@pytest.mark.parametrize('body', [{}, {'robot': '1'}, {'robot': float('inf')}, {'robot': []}])
+def test_pings_without_a_time_are_rejected(stranger: Stranger, body: dict[str, Any]) -> None:
+    """The answer to a good one carries its time and nothing else of it."""
+    stranger.channel.send(Control(ControlKind.PING, 5, body=body))
+    answer = stranger.ask(Control(ControlKind.PING, 5, body={'robot': 2.5, 'more': 'x' * 999}))
+    assert set(answer.body) == {'robot', 'server', 'known'} and answer.body['robot'] == 2.5
+    assert stranger.server.rejections.by_cause() == {'ping': 1}
+
+
+def a_chunk(pair: Pair, **changes: Any) -> Chunk:
+    """Return a chunk of the inference at hand, as it should be but for the changes."""
+    session = pair.server.sessions[pair.robot.connection.session]
+    chunk = Chunk(session=session.id, epoch=pair.robot.connection.epoch, inference=HUGE,
+                  schedule=1, transfer=1, value=0, start=0, stop=48, chunk=0, count=1,
+                  dtype_code=2, dtype_bits=32, codec=0, shape=(1, 3, 32, 48),
+                  data=bytes(4 * SOURCE.numel()))
+    return replace(chunk, **changes)
+
+
+@pytest.mark.parametrize(('changes', 'cause'), [
+    ({'session': 1}, 'session'), ({'epoch': 99}, 'epoch'), ({'inference': 1}, 'stale'),
+    ({'schedule': 4}, 'schedule'), ({'schedule': 0}, 'unexpected'),
+    ({'transfer': 10**6}, 'unexpected'), ({'value': 3}, 'value'), ({'stop': 47}, 'region'),
+    ({'dtype_bits': 64}, 'dtype'), ({'shape': (2**31,) * 9}, 'shape'), ({'count': 7}, 'size'),
+    ({'count': 10**9}, 'count'), ({'data': b''}, 'size'), ({'codec': 7}, 'codec'),
+    ({'session': 1, 'inference': 0}, 'session')])
+def test_chunks_that_do_not_fit_are_rejected(
+        pair: Pair, wanted: torch.Tensor, changes: dict[str, Any], cause: str) -> None:
+    """They start nothing, and the next inference is shared as if they had not been."""
+    for _ in range(2):
+        infer_until_shared(pair.robot, (SOURCE,), wanted)
+    pair.server.handle(a_chunk(pair, **changes))
+    assert pair.server.rejections.by_cause() == {cause: 1}
+    outcome = pair.robot.infer((SOURCE,))
+    assert outcome.stats.shared
+    assert_equal(outcome.outputs, wanted)
+
+
+def test_a_session_that_was_led_astray_begins_anew(pair: Pair, wanted: torch.Tensor) -> None:
+    """A forged chunk of a far later inference makes one inference late, no more."""
+    infer_until_shared(pair.robot, (SOURCE,), wanted)
+    pair.server.handle(a_chunk(pair))
+    outcome = pair.robot.infer((SOURCE,), strategy=OFFLOAD)
+    assert outcome.stats.recovered and outcome.stats.reason.startswith('late')
+    assert_equal(outcome.outputs, wanted)
+    infer_until_shared(pair.robot, (SOURCE,), wanted)
+    before = pair.server.rejections.by_cause()['stale']
+    pair.server.handle(a_chunk(pair, inference=2))  # still over
+    assert pair.server.rejections.by_cause()['stale'] == before + 1 > 1
+
+
+def test_old_chunks_are_stale(pair: Pair, wanted: torch.Tensor) -> None:
+    """What is played again after its inference is counted on both sides and changes nothing."""
+    up, down = [], []
+    pair.server_channel.listen(lambda f: (up.append(f), pair.server.handle(f)))
+    pair.robot_channel.listen(lambda f: (down.append(f), pair.robot.handle(f)))
+    infer_until_shared(pair.robot, (SOURCE,), wanted)
+    again = {'up': [f for f in up if isinstance(f, Chunk) and f.inference],
+             'down': [f for f in down if isinstance(f, Chunk) and f.inference]}
+    assert until(lambda: any(f.kind is ControlKind.REPORT for f in down
+                             if isinstance(f, Control)))
+    for frame in again['up']:
+        pair.server.handle(frame)
+    for frame in again['down']:
+        pair.robot.handle(frame)
+    assert pair.server.rejections.total == len(again['up']) > 1
+    assert pair.robot.rejections.total == len(again['down']) > 1
+    outcome = pair.robot.infer((SOURCE,))
+    assert outcome.stats.shared
+    assert_equal(outcome.outputs, wanted)
+
+
+ROBOT_FRAMES = [
+    (ControlKind.HELLO, {}, 'kind'), (ControlKind.BOOK, {}, 'kind'), (ControlKind.BYE, {}, 'kind'),
+    (ControlKind.CANCEL, {}, 'kind'),
+    (ControlKind.PONG, {'robot': 1e300, 'server': 1.0, 'known': True}, 'pong'),
+    (ControlKind.PONG, {'robot': float('-inf'), 'server': 1.0, 'known': True}, 'pong'),
+    (ControlKind.PONG, {'robot': 0.0, 'server': float('inf'), 'known': True}, 'pong'),
+    (ControlKind.REPORT, {'events': 5}, 'report'),
+    (ControlKind.REPORT, {'events': [['a', 'b', 'c', 0.0]]}, 'report'),
+    (ControlKind.REPORT, {'events': [['a', 'b', 'c', 0.0, 10**400]]}, 'report'),
+    (ControlKind.REPORT, {'events': [['a', 'b', 'c', 0.0, float('inf')]]}, 'report'),
+    (ControlKind.REPORT, {'events': [[1, 'b', 'c', 0.0, 1.0]]}, 'report'),
+]
+
+
+@pytest.mark.parametrize(('kind', 'body', 'cause'), ROBOT_FRAMES)
+def test_frames_that_a_robot_does_not_take(
+        pair: Pair, wanted: torch.Tensor, kind: ControlKind, body: dict[str, Any], cause: str,
+        ) -> None:
+    """They are counted; the clock and the next inference are as before."""
+    outcome = infer_until_shared(pair.robot, (SOURCE,), wanted)
+    connection = pair.robot.connection
+    pair.robot.handle(Control(kind, connection.session, inference=outcome.stats.inference,
+                              body=body))
+    assert pair.robot.rejections.by_cause() == {cause: 1}
+    assert abs(connection.clock.offset) < TIMEOUT
+    assert pair.robot.infer((SOURCE,)).stats.shared
+
+
+@pytest.mark.parametrize('kind', [ControlKind.REPORT, ControlKind.FAILED])
+def test_news_of_an_inference_that_has_not_begun(pair: Pair, kind: ControlKind) -> None:
+    """It is counted; news that come too late are not."""
+    session = pair.robot.connection.session
+    pair.robot.infer((SOURCE,), strategy=LOCAL)
+    pair.robot.handle(Control(kind, session, inference=1))
+    assert pair.robot.rejections.total == 0
+    pair.robot.handle(Control(kind, session, inference=HUGE))
+    assert pair.robot.rejections.by_cause() == {'stale': 1}
+
+
+@pytest.mark.parametrize(('kind', 'body'), [
+    (ControlKind.REFUSE, {'reason': 'go away'}), (ControlKind.PONG, {'known': False}),
+    (ControlKind.BOOK_READY, {}), (ControlKind.WELCOME, {})])
+def test_false_answers_only_pause_the_sharing(
+        pair: Pair, wanted: torch.Tensor, kind: ControlKind, body: dict[str, Any]) -> None:
+    """The robot asks again and finds the server as it is."""
+    connection = pair.robot.connection
+    pair.robot.handle(Control(kind, connection.session, connection.epoch, body=body))
+    infer_until_shared(pair.robot, (SOURCE,), wanted)
+    assert connection.refusal == ''
+
+
+def test_a_refused_robot_runs_alone_and_says_why(
+        model: SharedModel, other_model: SharedModel, wanted: torch.Tensor) -> None:
+    """Other weights on the server: never shared, always answered; a mended server is found."""
+    near, far = memory_pair()
+    server = OffloadServer(far, {other_model.digest: other_model}, lambda text: None)
+    log: list[str] = []
+    robot = RobotClient(model, near, FixedRate(100.0), log.append, patience=ENDLESS)
+    with Pair(robot, server, near, far):
+        robot.use_book(hand_made_book(model))
+        assert until(lambda: robot.connection.state is State.REFUSED)
+        assert model.digest in robot.connection.refusal
+        assert other_model.digest in robot.connection.refusal
+        outcome = robot.infer((SOURCE,))
+        assert not outcome.stats.shared and not outcome.stats.recovered
+        assert_equal(outcome.outputs, wanted)
+        server.models[model.digest] = model
+        infer_until_shared(robot, (SOURCE,), wanted)
+    assert len([line for line in log if 'refuses' in line]) == 1
+
+
+def test_a_book_without_a_strategy(model: SharedModel, wanted: torch.Tensor) -> None:
+    """What the book does not have runs on the robot; what nobody knows is an error."""
+    book = hand_made_book(model)
+    only = replace(book, entries=tuple(e for e in book.entries if e.strategy == LOSS))
+    with sharing_pair(model, only) as pair:
+        assert pair.robot.infer((SOURCE,)).stats.shared
+        for strategy in (OFFLOAD, LOCAL):
+            outcome = pair.robot.infer((SOURCE,), strategy=strategy)
+            assert not outcome.stats.shared
+            assert_equal(outcome.outputs, wanted)
+        with pytest.raises(ValueError, match='no strategy .magic.; there are local'):
+            pair.robot.infer((SOURCE,), strategy='magic')
+
+
+def test_a_book_of_another_model_is_refused(pair: Pair, other_model: SharedModel) -> None:
+    """The error names both; the book in use stays."""
+    book = pair.robot.connection.book
+    with pytest.raises(ValueError, match=other_model.digest):
+        pair.robot.use_book(hand_made_book(other_model))
+    assert pair.robot.connection.book is book
+    assert pair.robot.infer((SOURCE,)).stats.shared
+
+
+def test_the_same_book_again_interrupts_nothing(pair: Pair, model: SharedModel) -> None:
+    """As when the planner was restarted; another one is agreed on."""
+    book = hand_made_book(model)
+    pair.robot.use_book(ScheduleBook.from_json(book.to_json()))
+    assert pair.robot.connection.epoch == 1
+    assert pair.robot.infer((SOURCE,)).stats.shared
+    pair.robot.use_book(hand_made_book(model, predicted=0.02))
+    assert pair.robot.infer((SOURCE,)).stats.shared
+    assert pair.robot.connection.epoch == 2

@@ -1,0 +1,157 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""The simulator against hand-computed cases, and as judge of every strategy."""
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+from synthetic import random_split_graph
+
+from intradp_ros.profiling.profile import MovingCost
+from intradp_ros.schedule.cost import CostModel, LinkModel, WireCost
+from intradp_ros.schedule.schedule import Receive, ROBOT, Schedule, SERVER, SIDES
+from intradp_ros.split.local_operator import SplitGraph
+from intradp_ros.systems.sharing.baselines import (
+    best_cut,
+    best_local,
+    best_offload,
+    LOSS,
+    STRATEGIES,
+)
+from intradp_ros.systems.sharing.book.book import ScheduleBook
+from intradp_ros.systems.sharing.book.make_book import make_book
+from intradp_ros.systems.sharing.judge.judge import Judge
+from intradp_ros.systems.sharing.judge.simulator import DeadlockError, simulate
+from intradp_ros.systems.sharing.partition.lowering import lower
+from intradp_ros.systems.sharing.partition.partition import cut, local, offload, Partition, Stage
+from intradp_ros.wire.codecs.names import NONE
+
+
+def flat_cost(split: SplitGraph, robot: float = 4e-3, server: float = 1e-3) -> CostModel:
+    """Each operator costs a fixed part and a part by rows."""
+    return CostModel(split, {side: tuple(
+        np.where(np.arange(op.rows + 1) > 0, seconds * (0.1 + np.arange(op.rows + 1) / op.rows), 0)
+        for op in split.operators) for side, seconds in ((ROBOT, robot), (SERVER, server))})
+
+
+def test_local_takes_the_time_of_the_operators() -> None:
+    split = random_split_graph(5, operators=1)
+    result = simulate(lower(split, local(1)), flat_cost(split), LinkModel.symmetric(10))
+    assert result.latency == pytest.approx(4e-3 * 1.1)
+    assert result.bytes_up == result.bytes_down == 0
+
+
+def test_offload_takes_input_compute_and_output_one_after_another() -> None:
+    split = random_split_graph(5, operators=1)
+    link = LinkModel(up=1e4, down=2e4, delay=2e-3, overhead=1e-3)
+    result = simulate(lower(split, offload(1)), flat_cost(split), link)
+    up, down = (split.graph.values[v].nbytes for v in (0, 1))
+    assert (result.bytes_up, result.bytes_down) == (up, down)
+    assert result.latency == pytest.approx(up / 1e4 + 1e-3 * 1.1 + down / 2e4 + 2 * 3e-3)
+
+
+def test_moving_bytes_takes_from_operators_unless_the_device_waits_anyway() -> None:
+    split = random_split_graph(5, operators=1)
+    free, moving = flat_cost(split), MovingCost(1e-4, 1e-6, 2e-4, 2e-6)
+    slow = LinkModel(up=1e4, down=2e4, delay=2e-3, overhead=1e-3)
+    waiting = simulate(lower(split, offload(1)), free, slow)
+    for side in (ROBOT, SERVER):
+        crowded = replace(free, moving={side: moving})
+        assert simulate(lower(split, offload(1)), crowded, slow) == waiting
+    fast, halves = LinkModel(1e12, 1e12), lower(split, Partition((Stage(1, 0.5),)))
+    computing = simulate(halves, free, fast)
+    slower = simulate(halves, replace(free, moving={ROBOT: moving}), fast)
+    assert slower.busy == computing.busy
+    assert slower.latency == pytest.approx(
+        computing.latency + 3e-4 + 1e-6 * slower.bytes_up + 2e-6 * slower.bytes_down)
+
+
+def test_encoding_takes_from_operators_where_no_core_is_free() -> None:
+    split = random_split_graph(5, operators=1)
+    free = replace(flat_cost(split), wire={
+        (v, NONE): WireCost(0.5, dict.fromkeys(SIDES, 1e-6), dict.fromkeys(SIDES, 2e-6))
+        for v in range(2)})
+    halves, fast = lower(split, Partition((Stage(1, 0.5),))), LinkModel(1e12, 1e12)
+    computing = simulate(halves, free, fast)
+    slower = simulate(halves, replace(free, moving={ROBOT: MovingCost()}), fast)
+    assert slower.latency == pytest.approx(
+        computing.latency + 2 * (1e-6 * slower.bytes_up + 2e-6 * slower.bytes_down))
+
+
+def test_programs_that_wait_for_each_other_are_told() -> None:
+    split = random_split_graph(5)
+    schedule = lower(split, offload(8))
+    broken = Schedule(schedule.transfers, {ROBOT: (Receive(0),), SERVER: ()})
+    with pytest.raises(DeadlockError):
+        simulate(broken, flat_cost(split), LinkModel.symmetric(10))
+
+
+@given(st.integers(0, 10**6), st.lists(st.floats(0, 1), min_size=1, max_size=3))
+@settings(max_examples=80, deadline=None)
+def test_the_recurrences_bound_the_simulation(seed: int, shares: list[float]) -> None:
+    """Without bands both see the same programs, but the recurrences send inputs in one piece."""
+    split = random_split_graph(seed)
+    stops = sorted({max(1, round(8 * (i + 1) / len(shares))) for i in range(len(shares))} | {8})
+    judge = Judge(flat_cost(split), LinkModel.symmetric(0.5, 1e-3))
+    partition = Partition(tuple(Stage(s, x) for s, x in zip(stops, shares * 3)))
+    assert judge(partition).latency <= judge.recurrence(partition) * (1 + 1e-9)
+
+
+def test_the_recurrences_are_those_of_the_paper() -> None:
+    """Two stages: the robot sends the server's rows, then rows of the value between them."""
+    split = random_split_graph(5, operators=1)
+    cost, link = flat_cost(split), LinkModel(up=1e4, down=2e4, delay=2e-3, overhead=1e-3)
+    up, down = (split.graph.values[v].nbytes for v in (0, 1))
+    judge = Judge(cost, link)
+    server = up / 1e4 + 3e-3 + 1.1e-3
+    assert judge.recurrence(offload(1)) == pytest.approx(server + down / 2e4 + 3e-3)
+    assert judge.recurrence(local(1)) == pytest.approx(4.4e-3)
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=8, deadline=None)
+def test_a_book_is_never_worse_than_the_baselines(seed: int) -> None:
+    split = random_split_graph(seed, rows=40)
+    cost = flat_cost(split)
+    book = make_book(cost, 'd' * 64, grid=(0.05, 0.5, 5.0), delay=1e-3, overhead=1e-4)
+    for mbps in book.grid:
+        entries = {e.strategy: e for e in book.entries if e.mbps == mbps}
+        assert set(entries) == set(STRATEGIES)
+        assert entries[LOSS].predicted <= min(e.predicted for e in entries.values())
+        link = LinkModel.symmetric(mbps, 1e-3, 1e-4)
+        for entry in entries.values():
+            again = simulate(lower(split, entry.partition), cost, link).latency
+            assert again == pytest.approx(entry.predicted)
+    assert ScheduleBook.from_json(book.to_json()) == book
+
+
+@given(st.integers(0, 10**6), st.floats(0.01, 50))
+@settings(max_examples=20, deadline=None)
+def test_the_best_cut_is_the_best_of_all_cuts(seed: int, mbps: float) -> None:
+    split = random_split_graph(seed)
+    cost, link = flat_cost(split), LinkModel.symmetric(mbps, 1e-3, 1e-4)
+    every = min(simulate(lower(split, cut(8, k)), cost, link).latency for k in range(1, 8))
+    assert best_cut(cost, link, checked=7).latency == pytest.approx(every)
+    assert best_cut(cost, link).latency <= every * 1.1
+    assert best_local(cost, link).latency > 0
+    assert best_offload(cost, link).latency > 0
+
+
+@pytest.mark.parametrize('text', ['', '[]', '{}', '{"format": "other"}', 'null', '3', '\x00'])
+def test_what_is_no_book_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match='not a schedule book'):
+        ScheduleBook.from_json(text)
+
+
+@pytest.mark.parametrize('stages', [
+    (), (Stage(8, 1.5),), (Stage(8, float('nan')),), (Stage(3, 0.5),), (Stage(9, 0.5),),
+    (Stage(4, 0.5), Stage(4, 0.5), Stage(8, 0.5)), (Stage(8, 0.5, 0, 1),),
+    (Stage(8, 0.5, 1, 10**9),)])
+def test_impossible_partitions_are_refused(stages: tuple[Stage, ...]) -> None:
+    with pytest.raises(ValueError):
+        lower(random_split_graph(0), Partition(stages))
