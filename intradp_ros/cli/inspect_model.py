@@ -81,7 +81,7 @@ def inspection(subject: Subject, every: bool) -> dict[str, Any]:
 
 def _axis(candidate: AxisCandidate) -> dict[str, Any]:
     return {'axis': candidate.axis, 'rows': candidate.rows, 'divided_share': candidate.share,
-            'exchanged_bytes': candidate.exchanged, 'meetings': candidate.meetings}
+            'exchanged_bytes': candidate.exchanged, 'barriers': candidate.barriers}
 
 
 def _value(split: SplitGraph, value: int) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _operator(split: SplitGraph, local: LocalOperator) -> dict[str, Any]:
         'rows': local.rows, 'reads': _reads(local), 'shape': outputs[0].shape if outputs else (),
         'bytes': sum(v.nbytes for v in outputs), 'flops': operator_flops(split.graph, op),
         'meets': local.kind is Kind.GLOBAL and bool(split_inputs),
-        'meeting_bytes': _distinct_bytes(split, op, split_inputs),
+        'barrier_bytes': _distinct_bytes(split, op, split_inputs),
         'records': any(v in split.folded for v in split_inputs)}
 
 
@@ -126,7 +126,7 @@ def _show(data: Mapping[str, Any], out: Output) -> None:
     for kind, row in data['kinds'].items():
         kinds.add_row(kind, str(row['operators']), amount(row['flops']), percent(row['share']),
                       size(row['bytes']))
-    out.show(_axes(data), kinds, _meeting(data['rows_meet']))
+    out.show(_axes(data), kinds, _barrier(data['rows_meet']))
     if 'operator_list' in data:
         out.show(_listing(data['operator_list']))
 
@@ -149,23 +149,23 @@ def _summary(data: Mapping[str, Any]) -> str:
 
 def _axes(data: Mapping[str, Any]) -> Any:
     axes = table('split axes, the best first: what cutting every value in halves would mean',
-                 'dimension', 'rows', 'work divided', 'bytes exchanged', 'meetings')
+                 'dimension', 'rows', 'work divided', 'bytes exchanged', 'barriers')
     for row in data['axes']:
         taken = ' (taken)' if row['axis'] == data['axis'] else ''
         axes.add_row(f'{row["axis"]}{taken}', str(row['rows']), percent(row['divided_share']),
-                     size(row['exchanged_bytes']), str(row['meetings']))
+                     size(row['exchanged_bytes']), str(row['barriers']))
     return axes
 
 
-def _meeting(rows: list[dict[str, Any]]) -> Any:
+def _barrier(rows: list[dict[str, Any]]) -> Any:
     if not rows:
         return 'rows meet nowhere: every operator that reads split rows is local'
-    meeting = table('rows meet: global operators that read split rows', 'operator', 'target',
+    barrier = table('rows meet: global operators that read split rows', 'operator', 'target',
                     'FLOPs', 'bytes that meet', left=2)
     for row in rows:
-        meeting.add_row(row['name'], row['target'], amount(row['flops']),
-                        size(row['meeting_bytes']) + (' a part' if row['records'] else ''))
-    return meeting
+        barrier.add_row(row['name'], row['target'], amount(row['flops']),
+                        size(row['barrier_bytes']) + (' a part' if row['records'] else ''))
+    return barrier
 
 
 def _listing(rows: list[dict[str, Any]]) -> Any:

@@ -63,7 +63,7 @@ from intradp_ros.runtime.worker_thread import Worker
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.systems.sharing.baselines import CUT, LOCAL, LOSS, OFFLOAD
 from intradp_ros.systems.sharing.book.book import ScheduleBook
-from intradp_ros.systems.sharing.book.latency_calibration import Experience
+from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 from intradp_ros.systems.sharing.session.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.watch import DelayWatch, DriftWatch
@@ -194,7 +194,7 @@ class InferenceNode(ManagedNode):
                                     deadline=given['deadline_ms'] / 1e3),
             power=profile.power, lossy=allowed(given),
             watch=DriftWatch(model.split, profile, published.drifted),
-            delay_watch=DelayWatch(published.delayed), experience=Experience())
+            delay_watch=DelayWatch(published.delayed), experience=LatencyCalibration())
         self.until_cleanup.callback(self.client.close)
         self.client.meter = open_meter()
         self.call_every(DELAY_PATIENCE, partial(self._begin, published), self.until_cleanup)

@@ -42,7 +42,7 @@ from intradp_ros.runtime.outcome import Outcome
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.split.calls.device import HOST
 from intradp_ros.systems.sharing.book.book import ScheduleBook
-from intradp_ros.systems.sharing.book.latency_calibration import Experience
+from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 from intradp_ros.systems.sharing.book.plan_from_profiles import PlanRequest
 from intradp_ros.systems.sharing.book.plan_process import PlanningError, PlanProcess
 from intradp_ros.systems.sharing.session.patience import PatiencePolicy
@@ -183,7 +183,7 @@ class _SharedForward:
             shared.tuned(profile.tuning), channel, self.owner._predictor, self.owner.log,
             patience=self.owner.patience, power=profile.power, lossy=self.owner.lossy,
             watch=DriftWatch(shared.split, profile, watch.drifted),
-            delay_watch=DelayWatch(watch.delayed), experience=Experience())
+            delay_watch=DelayWatch(watch.delayed), experience=LatencyCalibration())
         self.client.meter = open_meter()
         self.planner = watch
         watch.start(self.client)

@@ -12,7 +12,7 @@ import time
 import torch
 
 from intradp_ros.runtime.channel import Channel
-from intradp_ros.runtime.serial_executor import Outbox
+from intradp_ros.runtime.serial_executor import SerialExecutor
 from intradp_ros.runtime.timeline import Event
 from intradp_ros.runtime.traffic import Traffic
 from intradp_ros.schedule.schedule import Schedule
@@ -54,7 +54,7 @@ def describe_transfers(graph: SplitGraph, schedule: Schedule) -> tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Way:
+class SendContext:
     """
     A side's way to the other: what transfers of all its inferences go through.
 
@@ -64,7 +64,7 @@ class Way:
 
     channel: Channel
     session: int
-    outbox: Outbox
+    executor: SerialExecutor
     traffic: Traffic
     encodings: frozenset[str] = frozenset()
 
@@ -74,13 +74,13 @@ class Sender:
     """
     Cuts the transfers of one inference into chunks and queues them; counts their bytes.
 
-    Where a schedule has encodings, all of it is done by the outbox, so that
+    Where a schedule has encodings, all of it is done by the executor, so that
     the program goes on meanwhile and transfers keep their order.  `lane` and
     `names` are those of the timeline, as for `Arrivals`; `failed` is called
     with the reason if a transfer cannot be encoded.
     """
 
-    way: Way
+    way: SendContext
     schedule: Schedule
     epoch: int
     inference: int
@@ -102,7 +102,7 @@ class Sender:
         now = time.monotonic()
         self.events.append(Event(self.lane, 'queued', self.names[index], now, now))
         if self._encodes:
-            self.way.outbox.put(partial(self._send_or_fail, index, tensor))
+            self.way.executor.put(partial(self._send_or_fail, index, tensor))
         else:
             self._send(index, tensor)
 

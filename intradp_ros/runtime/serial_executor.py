@@ -11,7 +11,7 @@ import threading
 Work = Callable[[], None]
 
 
-class Outbox:
+class SerialExecutor:
     """
     Runs what is put into it, one after another.
 

@@ -23,7 +23,7 @@ def test_rows_meet_at_the_global_pooling_of_a_classifier(intradp):
     [pooling] = data['rows_meet']
     assert pooling['target'] == 'intradp.total_reduction.default'
     # a record of each part: sums of 12 channels in float32
-    assert (pooling['meeting_bytes'], pooling['records']) == (12 * 4, True)
+    assert (pooling['barrier_bytes'], pooling['records']) == (12 * 4, True)
     convolutions = 2 * (8 * 17 * 8) * 27 + 2 * (12 * 15 * 6) * 72
     assert data['kinds']['block-wise']['flops'] == convolutions
     assert data['local_share'] == pytest.approx(1 - data['kinds']['global']['flops']
@@ -54,7 +54,7 @@ def test_axes_are_compared(intradp):
     assert [(axis['axis'], axis['rows']) for axis in (first, second)] == [(2, 40), (3, 16)]
     assert first['divided_share'] > second['divided_share'] > 0.85
     assert 0 < first['exchanged_bytes'] < second['exchanged_bytes']
-    assert first['meetings'] == 0
+    assert first['barriers'] == 0
     assert '2 (taken)' in intradp(*arguments).out
 
 

@@ -82,7 +82,7 @@ def test_windows_of_columns_are_cut_along_the_height() -> None:
 
     best, other = candidates(windows, (1, 4, 16, 32))
     assert (best.axis, other.axis) == (2, 3)
-    assert best.meetings == 0
+    assert best.barriers == 0
     assert best.exchanged < other.exchanged
 
 
@@ -98,8 +98,8 @@ def test_of_equal_shares_the_fewest_bytes_are_exchanged() -> None:
 def test_tokens_are_cut_rather_than_features() -> None:
     weight = torch.rand(96, 64)
     best, other = candidates(lambda x: F.linear(F.linear(x, weight), weight.T), (1, 50, 64))
-    assert (best.axis, best.meetings, best.exchanged) == (1, 0, 0)
-    assert (other.axis, other.meetings) == (2, 2)
+    assert (best.axis, best.barriers, best.exchanged) == (1, 0, 0)
+    assert (other.axis, other.barriers) == (2, 2)
 
 
 def test_several_cameras_are_cut_within_their_images_or_one_by_one() -> None:

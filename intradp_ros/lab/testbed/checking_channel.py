@@ -62,7 +62,7 @@ def _is_checked(frame: Frame) -> TypeGuard[Chunk]:
     return isinstance(frame, Chunk) and frame.inference > 0 and frame.codec == CODEC_NONE
 
 
-class WitnessChannel:
+class CheckingChannel:
     """A channel that marks every chunk it sends and checks every one that comes."""
 
     def __init__(self, channel: Channel) -> None:

@@ -8,7 +8,7 @@ Emulated devices compute no numbers.  So the proof has two parts: after the
 run, both programs of each schedule that ran compute real values, with every
 transfer encoded, cut and put together again (`execution.rehearsal`), and are
 compared with the unsplit model; and during the run every chunk arrived as it
-was sent (`testbed.witness`).
+was sent (`testbed.checking channel`).
 """
 from __future__ import annotations
 

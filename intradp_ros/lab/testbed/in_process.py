@@ -19,7 +19,7 @@ import torch
 
 from intradp_ros.lab.emulation.replay import replaying
 from intradp_ros.lab.emulation.settings import LinkSettings
-from intradp_ros.lab.testbed.checking_channel import arrived_path, WitnessChannel
+from intradp_ros.lab.testbed.checking_channel import arrived_path, CheckingChannel
 from intradp_ros.lab.testbed.phases import load, play_phase, prepare_phase
 from intradp_ros.lab.testbed.trial import Phase, save_seen, Seen, Trial
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
@@ -81,7 +81,7 @@ def run_in_process(trial: Trial, trace: LinkTrace, link: LinkSettings,
     start = (trace.rate_at(0.0) or 1.0)
     ends = memory_pair(LEAST_CHUNK_BYTES, start * _BYTES, link.delay_ms / 1e3)
     memory = InProcessLink(ends[0])
-    near, far = map(WitnessChannel, ends)
+    near, far = map(CheckingChannel, ends)
     with _served(trial, far), closing(_robot(trial, near)) as client:
         seen = [_run_phase(client, phase, memory, trace, notify) for phase in trial.phases]
     output = Path(trial.output)
@@ -92,13 +92,13 @@ def run_in_process(trial: Trial, trace: LinkTrace, link: LinkSettings,
 
 
 @contextmanager
-def _served(trial: Trial, end: WitnessChannel) -> Iterator[None]:
+def _served(trial: Trial, end: CheckingChannel) -> Iterator[None]:
     model = load(trial, SERVER)
     with closing(OffloadServer(end, {model.digest: model}, _ignore)):
         yield
 
 
-def _robot(trial: Trial, end: WitnessChannel) -> RobotClient:
+def _robot(trial: Trial, end: CheckingChannel) -> RobotClient:
     return RobotClient(load(trial, ROBOT), end, make_predictor(trial.predictor), _ignore,
                        patience=PatiencePolicy(**trial.patience), power=trial.profile(ROBOT).power)
 

@@ -173,7 +173,7 @@ def _as_planned(client: RobotClient, index: int, outcome: Outcome) -> bool:
     agreement = client.connection.agreement
     if agreement is None or outcome.stats.recovered:
         return False
-    alone = not client.shelf.get(agreement.book.entries[0].partition).schedule.transfers
+    alone = not client.cache.get(agreement.book.entries[0].partition).schedule.transfers
     return alone or outcome.stats.shared
 
 

@@ -17,7 +17,7 @@ import sys
 import threading
 
 from intradp_ros.dds.standalone import standalone_channel
-from intradp_ros.lab.testbed.checking_channel import arrived_path, WitnessChannel
+from intradp_ros.lab.testbed.checking_channel import arrived_path, CheckingChannel
 from intradp_ros.lab.testbed.phases import load, play_phase, prepare_phase
 from intradp_ros.lab.testbed.trial import Phase, save_seen, Seen, Trial
 from intradp_ros.link.predictor import make_predictor
@@ -35,10 +35,10 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def channel(trial: Trial, side: str) -> Iterator[WitnessChannel]:
+def channel(trial: Trial, side: str) -> Iterator[CheckingChannel]:
     """Open this side's channel; what was seen of arriving bytes is written at the end."""
     with standalone_channel(trial.name, side) as carrying:
-        opened = WitnessChannel(carrying)
+        opened = CheckingChannel(carrying)
         try:
             yield opened
         finally:

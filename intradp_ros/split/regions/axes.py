@@ -30,14 +30,14 @@ class AxisCandidate:
     an operator of r rows counts with (r - 1) / r of its own, and so one that
     runs as a whole or not at all with nothing.  `exchanged` counts the bytes
     that change sides if each side keeps its half of the rows of every value:
-    halos, gathered values and records of reductions.  `meetings` counts the
+    halos, gathered values and records of reductions.  `barriers` counts the
     operators that read all rows of a split value.
     """
 
     split: SplitGraph
     share: float
     exchanged: int
-    meetings: int
+    barriers: int
 
     @property
     def axis(self) -> int:
@@ -56,15 +56,15 @@ def judge(split: SplitGraph) -> AxisCandidate:
     flops = [operator_flops(split.graph, local.operator) for local in split.operators]
     divided = sum(n * (1 - 1 / local.rows) for n, local in zip(flops, split.operators))
     moved: dict[int, int] = {}
-    meetings = 0
+    barriers = 0
     for local in split.operators:
         meets = False
         for value, rows, every in _moved_rows(split, local):
             moved[value] = max(moved.get(value, 0), rows)
             meets |= every
-        meetings += meets
+        barriers += meets
     exchanged = sum(split.nbytes(value, rows) for value, rows in moved.items())
-    return AxisCandidate(split, divided / max(1, sum(flops)), exchanged, meetings)
+    return AxisCandidate(split, divided / max(1, sum(flops)), exchanged, barriers)
 
 
 def best_first(candidates: Sequence[AxisCandidate]) -> tuple[AxisCandidate, ...]:

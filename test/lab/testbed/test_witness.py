@@ -11,7 +11,7 @@ import threading
 import pytest
 import torch
 
-from intradp_ros.lab.testbed.checking_channel import Arrived, pattern, WitnessChannel
+from intradp_ros.lab.testbed.checking_channel import Arrived, CheckingChannel, pattern
 from intradp_ros.runtime.memory_channel import memory_pair
 from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
@@ -28,9 +28,9 @@ def chunks(inference: int = 1) -> list[Chunk]:
 
 
 def received(frames: list[Chunk], spoil: bool) -> tuple[Arrived, torch.Tensor]:
-    """Send chunks from one witness to another, the first one spoilt on the way if asked for."""
+    """Send chunks from one checking channel to another, the first spoilt if asked for."""
     one, other = memory_pair()
-    sender, receiver = WitnessChannel(one), WitnessChannel(other)
+    sender, receiver = CheckingChannel(one), CheckingChannel(other)
     pile = Reassembler(
         lambda chunk: ExpectedTransfer(7, REGION, TENSOR.dtype, tuple(TENSOR.shape)))
     done: list[torch.Tensor] = []
@@ -73,7 +73,7 @@ def test_probes_and_encoded_chunks_keep_their_bytes() -> None:
                    value=0, region=Region(0, 1), chunk_bytes=5000)
     encoded = replace(chunks()[0], codec=3)
     one, other = memory_pair()
-    sender = WitnessChannel(one)
+    sender = CheckingChannel(one)
     seen: list[bytes] = []
     both = threading.Event()
 
@@ -83,7 +83,7 @@ def test_probes_and_encoded_chunks_keep_their_bytes() -> None:
         if len(seen) == 2:
             both.set()
 
-    receiver = WitnessChannel(other)
+    receiver = CheckingChannel(other)
     receiver.listen(take)
     for frame in (probe, encoded):
         sender.send(frame)

@@ -18,7 +18,7 @@ from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.split.calls.device import HOST
 from intradp_ros.split.calls.variants import CHANNELS_LAST, variants_of
 from intradp_ros.systems.sharing.baselines import LOCAL
-from intradp_ros.systems.sharing.book.program_cache import ProgramShelf
+from intradp_ros.systems.sharing.book.program_cache import ProgramCache
 
 
 @pytest.mark.parametrize('device', ACCELERATORS)
@@ -90,10 +90,10 @@ def test_a_model_stays_where_it_is(model: SharedModel) -> None:
 def test_programs_have_run_before_they_are_needed(model: SharedModel) -> None:
     """Without sending anything; those that are compiled again have."""
     there = model.on(open_device(NAME))
-    shelf, book = ProgramShelf(there, SERVER), hand_made_book(model)
+    cache, book = ProgramCache(there, SERVER), hand_made_book(model)
     imagined_accelerator.kernels.clear()
-    shelf.prepare(book)
+    cache.prepare(book)
     first = len(imagined_accelerator.kernels)
     assert first > len(model.split.operators)
-    shelf.prepare(book)
+    cache.prepare(book)
     assert len(imagined_accelerator.kernels) == first

@@ -30,7 +30,7 @@ from intradp_ros.systems.sharing.judge.rows_needed import (
     operator_rows,
 )
 from intradp_ros.systems.sharing.judge.simulator import simulate
-from intradp_ros.systems.sharing.partition.barriers import find_meetings
+from intradp_ros.systems.sharing.partition.barriers import find_barriers
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import local, offload, Pace, Partition, Stage
 from intradp_ros.systems.sharing.partition.reach import Facts, most_rows, row_prices
@@ -262,10 +262,10 @@ def test_the_price_of_rows_is_the_least_over_all_bands() -> None:
 
 @given(st.integers(0, 10**6), st.integers(1, 12))
 @settings(max_examples=60, deadline=None)
-def test_meetings_divide_the_operators(seed: int, count: int) -> None:
+def test_barriers_divide_the_operators(seed: int, count: int) -> None:
     split = random_split_graph(seed, count)
     needed = needed_rows(split)
-    found = find_meetings(split, needed, np.ones(count))
+    found = find_barriers(split, needed, np.ones(count))
     assert list(found.operators) == sorted(found.operators)
     assert (found.after < found.before).all()
     for moment, index in enumerate(found.operators, 1):

@@ -14,7 +14,7 @@ import torch
 
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.systems.sharing.book.book import ScheduleBook
-from intradp_ros.systems.sharing.book.book_versions import Edition, Editions
+from intradp_ros.systems.sharing.book.book_versions import BookVersion, BookVersions
 from intradp_ros.systems.sharing.partition.partition import Partition, Stage
 from intradp_ros.systems.sharing.session.connection import State
 from intradp_ros.systems.sharing.session.pair import Pair
@@ -146,7 +146,7 @@ def test_an_inference_ends_under_the_epoch_that_it_began_with(
     def forget(frame: Frame) -> None:
         pair.server.handle(frame)
         if isinstance(frame, Chunk) and frame.inference:
-            session._editions = ()
+            session._versions = ()
 
     pair.server_channel.listen(forget)
     assert_shared(pair, wanted)
@@ -158,13 +158,13 @@ def test_a_server_that_cannot_compile_a_book_says_so(
         ) -> None:
     """Out of memory, say; the former book stays in use, and another one is taken."""
     connection = pair.robot.connection
-    shelf = pair.server.sessions[connection.session].shelf
+    cache = pair.server.sessions[connection.session].cache
 
     def fail(*books: ScheduleBook, gently: bool) -> None:
         raise MemoryError('the device is full')
 
     with monkeypatch.context() as patch:
-        patch.setattr(shelf, 'prepare', fail)
+        patch.setattr(cache, 'prepare', fail)
         pair.robot.use_book(another_book(model))
         assert until(lambda: 'the device is full' in connection.refusal)
         assert_shared(pair, wanted)
@@ -185,17 +185,17 @@ def test_a_book_that_is_refused_late_is_no_refusal_of_the_robot(pair: Pair) -> N
 
 def test_editions(model: SharedModel) -> None:
     """What the server has decides which one is used; an answer to an old offer decides nothing."""
-    editions = Editions()
-    assert editions.offer is None and editions.epoch == 0 and editions.books == ()
-    assert not editions.confirm(0) and not editions.resume([0])
+    versions = BookVersions()
+    assert versions.offer is None and versions.epoch == 0 and versions.books == ()
+    assert not versions.confirm(0) and not versions.resume([0])
     first, second = another_book(model), another_book(model, 0.7)
-    assert editions.add(first, 'a') and not editions.add(another_book(model), 'a')
-    assert editions.offer == (Edition(1, first, 'a'), 0)
-    assert editions.confirm(1) and editions.offer is None and editions.books == (first,)
-    assert editions.add(second, 'b') and editions.offer == (Edition(2, second, 'b'), 1)
-    assert not editions.confirm(1) and editions.used == Edition(1, first, 'a')
-    assert editions.books == (second, first)
-    assert editions.resume([7, 1]) and editions.used == Edition(1, first, 'a')
-    assert editions.resume([1, 2]) and editions.used == Edition(2, second, 'b')
-    assert not editions.resume([7]) and editions.used is None
-    assert editions.offer == (Edition(2, second, 'b'), 0)
+    assert versions.add(first, 'a') and not versions.add(another_book(model), 'a')
+    assert versions.offer == (BookVersion(1, first, 'a'), 0)
+    assert versions.confirm(1) and versions.offer is None and versions.books == (first,)
+    assert versions.add(second, 'b') and versions.offer == (BookVersion(2, second, 'b'), 1)
+    assert not versions.confirm(1) and versions.used == BookVersion(1, first, 'a')
+    assert versions.books == (second, first)
+    assert versions.resume([7, 1]) and versions.used == BookVersion(1, first, 'a')
+    assert versions.resume([1, 2]) and versions.used == BookVersion(2, second, 'b')
+    assert not versions.resume([7]) and versions.used is None
+    assert versions.offer == (BookVersion(2, second, 'b'), 0)

@@ -14,11 +14,11 @@ import torch
 
 from intradp_ros.runtime.model import share_module
 from intradp_ros.systems.sharing.baselines import LOCAL, LOSS
-from intradp_ros.systems.sharing.book.latency_calibration import Experience
+from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 
 
 def test_a_factor_is_the_median_once_there_are_three() -> None:
-    seen = Experience()
+    seen = LatencyCalibration()
     for latency, factor in ((2.0, 1.0), (2.0, 1.0), (9.0, 2.0), (1.0, 2.0)):
         seen.note('a', latency, 1.0, 0.0)
         assert seen.factor('a', 1.0) == pytest.approx(factor)
@@ -26,7 +26,7 @@ def test_a_factor_is_the_median_once_there_are_three() -> None:
 
 
 def test_what_is_old_is_forgotten() -> None:
-    seen = Experience(forget=10.0)
+    seen = LatencyCalibration(forget=10.0)
     for _ in range(3):
         seen.note('a', 2.0, 1.0, 0.0)
     assert (seen.factor('a', 9.0), seen.factor('a', 11.0)) == (2.0, 1.0)
@@ -37,7 +37,7 @@ def test_what_is_old_is_forgotten() -> None:
 @pytest.mark.parametrize('latency, predicted', [
     (1.0, 0.0), (0.0, 1.0), (math.inf, 1.0), (1.0, math.nan)])
 def test_what_has_no_prediction_teaches_nothing(latency: float, predicted: float) -> None:
-    seen = Experience()
+    seen = LatencyCalibration()
     for _ in range(5):
         seen.note('a', latency, predicted, 0.0)
     assert seen.factor('a', 0.0) == 1.0
@@ -53,7 +53,7 @@ def test_a_robot_leaves_a_strategy_that_breaks_its_word(learns: bool) -> None:
     book = replace(book, entries=tuple(
         replace(e, predicted=promised.get(e.strategy, 3600.0)) for e in book.entries))
     with sharing_pair(model, book) as pair:
-        pair.robot.choice.experience = Experience() if learns else None
+        pair.robot.choice.experience = LatencyCalibration() if learns else None
         used = [pair.robot.infer((source,)).stats.shared for _ in range(6)]
     assert used[:3] == [True] * 3
     assert used[-1] is not learns

@@ -29,7 +29,7 @@ from intradp_ros.runtime.sending import PROTOCOL
 from intradp_ros.schedule.schedule import ROBOT
 from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, OFFLOAD
 from intradp_ros.systems.sharing.book.book import ScheduleBook
-from intradp_ros.systems.sharing.book.program_cache import ProgramShelf
+from intradp_ros.systems.sharing.book.program_cache import ProgramCache
 from intradp_ros.systems.sharing.session.connection import State
 from intradp_ros.systems.sharing.session.pair import Pair
 from intradp_ros.systems.sharing.session.patience import PatiencePolicy
@@ -89,7 +89,7 @@ def hello(model: SharedModel, session: int = 5, **changes: Any) -> Control:
 
 def seen_by(model: SharedModel) -> str:
     """Return what a robot makes of `hand_made_book`."""
-    return ProgramShelf(model, ROBOT).fingerprint(hand_made_book(model))
+    return ProgramCache(model, ROBOT).fingerprint(hand_made_book(model))
 
 
 @pytest.mark.parametrize(('theirs', 'common'), [

@@ -14,7 +14,7 @@ from intradp_ros.wire.texts import packed
 
 
 @dataclass(frozen=True)
-class Edition:
+class BookVersion:
     """
     A book with its epoch: the number under which a session's frames mean it.
 
@@ -31,7 +31,7 @@ class Edition:
         return packed(self.book.to_json())
 
 
-class Editions:
+class BookVersions:
     """
     A robot's books: the one that both sides have, and the newest.
 
@@ -40,8 +40,8 @@ class Editions:
     """
 
     def __init__(self) -> None:
-        self.used: Edition | None = None
-        self.newest: Edition | None = None
+        self.used: BookVersion | None = None
+        self.newest: BookVersion | None = None
         self._lock = threading.Lock()
 
     @property
@@ -54,11 +54,11 @@ class Editions:
     def books(self) -> tuple[ScheduleBook, ...]:
         """The newest book and the one in use; one or none if there are no two."""
         with self._lock:
-            editions = (self.newest, self.used if self.used is not self.newest else None)
-        return tuple(edition.book for edition in editions if edition)
+            versions = (self.newest, self.used if self.used is not self.newest else None)
+        return tuple(version.book for version in versions if version)
 
     @property
-    def offer(self) -> tuple[Edition, int] | None:
+    def offer(self) -> tuple[BookVersion, int] | None:
         """The newest book with the epoch of the one in use (0: none); None if that is the one."""
         with self._lock:
             if self.newest is None or self.newest is self.used:
@@ -71,7 +71,7 @@ class Editions:
             if self.newest and self.newest.book == book:
                 return False
             epoch = self.newest.epoch + 1 if self.newest else 1
-            self.newest = Edition(epoch, book, fingerprint)
+            self.newest = BookVersion(epoch, book, fingerprint)
             return True
 
     def confirm(self, epoch: int) -> bool:
@@ -85,6 +85,6 @@ class Editions:
     def resume(self, epochs: Container[object]) -> bool:
         """Use the newer book that a server still has; return False if it has none of them."""
         with self._lock:
-            self.used = next((edition for edition in (self.newest, self.used)
-                              if edition and edition.epoch in epochs), None)
+            self.used = next((version for version in (self.newest, self.used)
+                              if version and version.epoch in epochs), None)
             return self.used is not None

@@ -9,7 +9,7 @@ import time
 
 from intradp_ros.systems.sharing.baselines import LOCAL, LOSS
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
-from intradp_ros.systems.sharing.book.latency_calibration import Experience, WORTH
+from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration, WORTH
 from intradp_ros.systems.sharing.partition.partition import Partition
 
 #: Sharing has to promise more, up to a limit, the longer the robot alone would take and the less
@@ -27,7 +27,7 @@ class ScheduleChoice:
     little is left alone, as the link's rate does not stay what it was.
     """
 
-    def __init__(self, experience: Experience | None = None) -> None:
+    def __init__(self, experience: LatencyCalibration | None = None) -> None:
         self.experience = experience
         self._epoch, self._index = 0, -1
 

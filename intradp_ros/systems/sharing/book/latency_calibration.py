@@ -14,7 +14,7 @@ from statistics import median
 WORTH = 0.95
 
 
-class Experience:
+class LatencyCalibration:
     """
     Factors between measured and predicted latency, by schedule.
 

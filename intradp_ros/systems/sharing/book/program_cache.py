@@ -44,7 +44,7 @@ class Compiled:
     moving: float = 0.0
 
 
-class ProgramShelf:
+class ProgramCache:
     """
     Compiles partitions for one side and keeps what it compiled.
 

@@ -29,20 +29,29 @@ from intradp_ros.systems.sharing.judge.kernels import (
     side_programs,
     transfers,
 )
-from intradp_ros.systems.sharing.judge.records import Charges, Clock, Layout, Tables, Toll, Work
+from intradp_ros.systems.sharing.judge.records import (
+    Charges,
+    Clock,
+    Layout,
+    LinkCost,
+    Tables,
+    Work,
+)
 
 _MODULES = (rows, bands, transfers, side_programs, play, judging, recurrence)
 _log = logging.getLogger(__name__)
 
 
-def judge(t: Tables, p: Layout, w: Work, toll: Toll, charges: Charges, clock: Clock) -> None:
+def judge(t: Tables, p: Layout, w: Work, link_cost: LinkCost,
+          charges: Charges, clock: Clock) -> None:
     """Write the programs of a partition and play them."""
-    judging.judge(t, p, w, toll, charges, clock)
+    judging.judge(t, p, w, link_cost, charges, clock)
 
 
-def complete(t: Tables, p: Layout, w: Work, toll: Toll, charges: Charges, clock: Clock) -> float:
+def complete(t: Tables, p: Layout, w: Work, link_cost: LinkCost,
+             charges: Charges, clock: Clock) -> float:
     """Return T_robot^N in seconds of a partition without bands."""
-    return recurrence.complete(t, p, w, toll, charges, clock)
+    return recurrence.complete(t, p, w, link_cost, charges, clock)
 
 
 @lru_cache(maxsize=1)

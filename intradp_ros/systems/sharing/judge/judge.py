@@ -16,11 +16,11 @@ from intradp_ros.systems.sharing.judge.tables import (
     charges_for,
     clock_for,
     layout_of,
+    link_cost_of,
     listed_tables_of,
     most_steps,
     most_transfers,
     tables_of,
-    toll_of,
     work_for,
 )
 from intradp_ros.systems.sharing.partition.partition import Encodings, local, Partition
@@ -49,7 +49,7 @@ class Judge:
         self._kernels = kernels()
         compiled = self._kernels.compiled
         self._t = tables_of(cost.split) if compiled else listed_tables_of(cost.split)
-        self._tolls: dict[Encodings, Any] = {}
+        self._link_costs: dict[Encodings, Any] = {}
         self._known: dict[Partition, Simulation] = {}
         self._steps = 0
 
@@ -87,11 +87,11 @@ class Judge:
     def _records(self, partition: Partition) -> tuple[Any, ...]:
         partition.check(self._t.operators, self._t.values)
         self._make_room(most_steps(partition))
-        if partition.encodings not in self._tolls:
-            self._tolls[partition.encodings] = self._taken(
-                toll_of(self.cost, self.link, partition.encodings))
+        if partition.encodings not in self._link_costs:
+            self._link_costs[partition.encodings] = self._taken(
+                link_cost_of(self.cost, self.link, partition.encodings))
         return (self._t, self._taken(layout_of(partition)), self._work,
-                self._tolls[partition.encodings], self._charges, self._clock)
+                self._link_costs[partition.encodings], self._charges, self._clock)
 
     def _make_room(self, steps: int) -> None:
         if steps <= self._steps:

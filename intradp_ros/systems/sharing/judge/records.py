@@ -129,7 +129,7 @@ class Work(NamedTuple):
     rows: int
 
 
-class Toll(NamedTuple):
+class LinkCost(NamedTuple):
     """
     What crossing the link costs, by source.
 

@@ -24,8 +24,8 @@ from intradp_ros.systems.sharing.judge.records import as_lists, Charges, Clock, 
 from intradp_ros.systems.sharing.judge.tables import (
     charges_for,
     clock_for,
+    link_cost_of,
     listed_tables_of,
-    toll_of,
 )
 from intradp_ros.wire.codecs.names import NONE
 
@@ -111,9 +111,9 @@ def _charges(schedule: Schedule, cost: CostModel, link: LinkModel) -> Charges:
     tables, transfers = listed_tables_of(cost.split), schedule.transfers
     charges = as_lists(charges_for(cost, len(transfers)))
     encodings = {t.value: t.encoding for t in transfers if t.encoding != NONE}
-    toll = as_lists(toll_of(cost, link, tuple(encodings.items())))
+    link_cost = as_lists(link_cost_of(cost, link, tuple(encodings.items())))
     for t in transfers:
-        charge(tables, toll, charges, t.id, t.value, t.region.rows, SIDES.index(t.source))
+        charge(tables, link_cost, charges, t.id, t.value, t.region.rows, SIDES.index(t.source))
     return charges
 
 

@@ -23,9 +23,9 @@ from intradp_ros.systems.sharing.judge.records import (
     Charges,
     Clock,
     Layout,
+    LinkCost,
     pack,
     Tables,
-    Toll,
     Work,
 )
 from intradp_ros.systems.sharing.partition.partition import Encodings, Partition
@@ -154,12 +154,12 @@ def work_for(t: Tables, steps: int) -> Work:
     return pack(Work, lengths, steps=steps, entries=entries)
 
 
-def toll_of(cost: CostModel, link: LinkModel, encodings: Encodings) -> Toll:
+def link_cost_of(cost: CostModel, link: LinkModel, encodings: Encodings) -> LinkCost:
     """Return what crossing a link costs if values cross in some encodings."""
     chosen = dict(encodings)
     wires = [cost.wire.get((v, chosen.get(v, NONE)), _PLAIN) for v in range(len(cost.split.rows))]
     taken = [cost.moving.get(side, _FREE) for side in SIDES]
-    return pack(Toll, {'lane': [0, 0 if link.shared else 1]}, {
+    return pack(LinkCost, {'lane': [0, 0 if link.shared else 1]}, {
         'rate': [link.up, link.down],
         'overhead': [link.overhead] * 2,
         'delay': [link.delay] * 2,

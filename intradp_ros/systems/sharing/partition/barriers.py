@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Meeting points: operators of which no row can be computed before all of their input is.
+Barrier points: operators of which no row can be computed before all of their input is.
 
-They divide an inference in time.  What a meeting depends on is computed
-before it somewhere, what depends on the meeting after it, on either device.
+They divide an inference in time.  What a barrier depends on is computed
+before it somewhere, what depends on the barrier after it, on either device.
 """
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _HEAVY = 1e-3
 
 
 @dataclass(frozen=True)
-class Meetings:
+class Barriers:
     """
-    A chain of meetings and, for every operator, between which of them it runs.
+    A chain of barriers and, for every operator, between which of them it runs.
 
-    Meeting `k` of `operators` starts at moment `k + 1`; moment 0 is the
+    Barrier `k` of `operators` starts at moment `k + 1`; moment 0 is the
     start, ``len(operators) + 1`` the end.  Nothing of an operator is computed
     before moment ``after[operator]``; all that is needed of it has been
     computed, at least once, by moment ``before[operator]``.  `whole` are the
-    inputs that each meeting needs all of.
+    inputs that each barrier needs all of.
     """
 
     operators: tuple[int, ...]
@@ -68,20 +68,20 @@ class _Edges:
         producer = self.split.graph.producer
         return [producer[v] for v in values if v in producer]
 
-    def ancestors(self, meeting: int) -> Bools:
-        """Return the operators that are needed entirely before a meeting can start."""
+    def ancestors(self, barrier: int) -> Bools:
+        """Return the operators that are needed entirely before a barrier can start."""
         found = np.zeros(len(self.after), dtype=bool)
-        found[self._producers(self.whole[meeting])] = True
-        for index in range(meeting, -1, -1):
+        found[self._producers(self.whole[barrier])] = True
+        for index in range(barrier, -1, -1):
             if found[index]:
                 found[self.covers[index]] = True
         return found
 
-    def descendants(self, meeting: int) -> Bools:
-        """Return the operators of which no row can be computed before a meeting has started."""
+    def descendants(self, barrier: int) -> Bools:
+        """Return the operators of which no row can be computed before a barrier has started."""
         found = np.zeros(len(self.after), dtype=bool)
-        found[meeting] = True
-        for index in range(meeting + 1, len(found)):
+        found[barrier] = True
+        for index in range(barrier + 1, len(found)):
             found[index] = any(found[producer] for producer in self.after[index])
         return found
 
@@ -92,10 +92,10 @@ def _whole(rowmap: RowMap, needed: Bools) -> bool:
     return bool(len(rows) and (rowmap.first <= rows[0]).all() and (rowmap.last > rows[-1]).all())
 
 
-def find_meetings(split: SplitGraph, needed: tuple[Bools, ...], weight: npt.NDArray[np.float64],
-                  most: int = 12) -> Meetings:
+def find_barriers(split: SplitGraph, needed: tuple[Bools, ...], weight: npt.NDArray[np.float64],
+                  most: int = 12) -> Barriers:
     """
-    Return a chain of at most so many meetings.
+    Return a chain of at most so many barriers.
 
     Operators that need all of a value of several rows come first, then
     those with the greatest `weight`, if that is any part of the whole; any
@@ -120,7 +120,7 @@ def find_meetings(split: SplitGraph, needed: tuple[Bools, ...], weight: npt.NDAr
         before[ancestors[index]] = moment
     for moment, index in enumerate(chain, 1):
         after[descendants[index]] = moment
-    return Meetings(tuple(chain), tuple(tuple(edges.whole[i]) for i in chain), after, before)
+    return Barriers(tuple(chain), tuple(tuple(edges.whole[i]) for i in chain), after, before)
 
 
 def _ordered(ancestors: dict[int, Bools], descendants: dict[int, Bools], first: int, second: int,

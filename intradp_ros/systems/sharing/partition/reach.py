@@ -20,7 +20,7 @@ from intradp_ros.systems.sharing.judge.rows_needed import (
     needed_rows,
     operator_rows,
 )
-from intradp_ros.systems.sharing.partition.barriers import find_meetings
+from intradp_ros.systems.sharing.partition.barriers import find_barriers
 
 Floats = npt.NDArray[np.float64]
 #: By side, how many rows of each operator it computes at most.
@@ -42,7 +42,7 @@ def row_prices(table: Floats) -> Floats:
 
 class Facts:
     """
-    What neither link nor time changes: needed rows, bytes, prices, windows, meetings.
+    What neither link nor time changes: needed rows, bytes, prices, windows, barriers.
 
     `needed` are the rows of values that the outputs depend on, `wanted` how
     many rows of each operator those are, of `heights`, and `fraction` which
@@ -67,7 +67,7 @@ class Facts:
         self.prices = {side: [row_prices(table) for table in cost.seconds[side]]
                        for side in SIDES}
         every = dict.fromkeys(SIDES, self.heights)
-        self.meetings = find_meetings(self.split, self.needed,
+        self.barriers = find_barriers(self.split, self.needed,
                                       self.seconds(ROBOT, every) + self.seconds(SERVER, every))
         self.alone = float(self.seconds(ROBOT, every) @ self.fraction)
         self._fewest: dict[tuple[bytes, bytes], Ints] = {}

@@ -7,7 +7,7 @@ A lower bound on the latency of every schedule, by linear programs.
 Robot and server compute fractions of every operator's rows; transfers are one
 stream each way.  What no schedule can avoid remains: every needed row is
 computed somewhere, what a device reads it has computed or received, devices
-and link carry no more than they can between two moments, and meeting points
+and link carry no more than they can between two moments, and barrier points
 divide the time.  Halos come in by asking for a time: what a side has no time
 to compute at all makes what it can compute dearer.  The argument is in
 doc/planning.md.

@@ -44,8 +44,8 @@ def candidate_stops(cost: CostModel, count: int = 6) -> list[int]:
     edges = np.searchsorted(elapsed, elapsed[-1] * np.arange(count + 1) / count)
     edges[-1] = len(elapsed)
     stops = {int(a + np.argmin(crossing[a:b])) + 1 for a, b in zip(edges, edges[1:]) if b > a}
-    meeting = next((op.operator.id for op in split.operators if op.rows == 1), 0)
-    return sorted((stops | {meeting, len(split.operators)}) - {0})
+    barrier = next((op.operator.id for op in split.operators if op.rows == 1), 0)
+    return sorted((stops | {barrier, len(split.operators)}) - {0})
 
 
 def crossing_bytes(split: SplitGraph, outputs: bool = False) -> npt.NDArray[np.int64]:

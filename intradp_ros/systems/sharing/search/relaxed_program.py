@@ -16,7 +16,7 @@ from intradp_ros.systems.sharing.judge.rows_needed import Bools
 from intradp_ros.systems.sharing.partition.reach import Facts, Most
 from intradp_ros.systems.sharing.search.linear_program import Columns, Rows, Term
 
-# Meetings that are decided between the sides; more would take seconds.
+# Barriers that are decided between the sides; more would take seconds.
 _CHOICES = 2
 _OTHER = {ROBOT: SERVER, SERVER: ROBOT}
 _INFEASIBLE = 2  # status of `milp`
@@ -27,7 +27,7 @@ class RelaxedProgram:
     Variables and the constraints that do not depend on the link.
 
     For each side `total` is the fraction of an operator's rows that it ever
-    computes, and `early` what it has of them by the first meeting that needs
+    computes, and `early` what it has of them by the first barrier that needs
     them; likewise for what it receives of a value.
     """
 
@@ -35,16 +35,16 @@ class RelaxedProgram:
         self.facts, self.split, self.most = facts, facts.split, most
         self.fewest = {side: np.maximum(0, facts.wanted - most[_OTHER[side]]) for side in SIDES}
         self.possible = all((self.fewest[side] <= most[side]).all() for side in SIDES)
-        self.meetings = facts.meetings
+        self.barriers = facts.barriers
         self.columns, self.rows = Columns(), Rows()
         values = len(self.split.rows)
         heights = np.maximum(facts.heights, 1)
         self.total = {side: [self.columns.new(m) for m in most[side] / heights]
                       for side in SIDES}
         self.received = {side: self.columns.several(values) for side in SIDES}
-        self.moment = self.columns.several(self.meetings.end, float('inf'))
-        self.context = self.meetings.before.copy()
-        for moment, index in enumerate(self.meetings.operators, 1):
+        self.moment = self.columns.several(self.barriers.end, float('inf'))
+        self.context = self.barriers.before.copy()
+        for moment, index in enumerate(self.barriers.operators, 1):
             if self._single(index):
                 self.context[index] = moment
         self.window = self._value_windows()
@@ -58,26 +58,26 @@ class RelaxedProgram:
 
     def _again(self) -> tuple[Bools, Bools]:
         """
-        Return which operators, and which values, may be of use again after their first meeting.
+        Return which operators, and which values, may be of use again after their first barrier.
 
-        What is read across a meeting, and what that is made from.  A meeting
+        What is read across a barrier, and what that is made from.  A barrier
         of one row may run again on the other side, without more input.
         """
         operators = np.zeros(len(self.split.operators), dtype=bool)
         values = np.zeros(len(self.split.rows), dtype=bool)
         for value in self.split.graph.output_values:
-            values[value] = self.window[value, 1] < self.meetings.end
+            values[value] = self.window[value, 1] < self.barriers.end
         for op in reversed(self.split.operators):
             index, inputs = op.operator.id, list(op.operator.inputs)
             again = any(values[v] for v in op.operator.outputs if v is not None)
             crossing = self.window[inputs, 1] < self.context[index]
-            ahead = self.window[inputs, 1] < self.meetings.end
+            ahead = self.window[inputs, 1] < self.barriers.end
             values[inputs] |= crossing | (again & ahead & (not self._single(index)))
             operators[index] = again or self._single(index)
         return operators, values
 
     def _single(self, index: int) -> bool:
-        return self.split.operators[index].rows == 1 and index in self.meetings.operators
+        return self.split.operators[index].rows == 1 and index in self.barriers.operators
 
     def _early(self, total: Sequence[int], again: Bools) -> list[int]:
         """Return a variable below the total where that may grow later, else the total itself."""
@@ -93,16 +93,16 @@ class RelaxedProgram:
     def _value_windows(self) -> npt.NDArray[np.int64]:
         """Between which moments a value can be sent for those that read it first."""
         producer, consumers = self.split.graph.producer, self.split.graph.consumers
-        before, after = self.meetings.before, self.meetings.after
+        before, after = self.barriers.before, self.barriers.after
         windows = []
         for value in range(len(self.split.rows)):
             maker = producer.get(value)
-            first = min((self.context[i] for i in consumers[value]), default=self.meetings.end)
+            first = min((self.context[i] for i in consumers[value]), default=self.barriers.end)
             windows.append((0, first) if maker is None else (after[maker], before[maker]))
         return np.array(windows, dtype=np.int64).reshape(-1, 2)
 
     def _coverage(self) -> None:
-        """Every needed row is computed by one of the sides, in time for the first meeting."""
+        """Every needed row is computed by one of the sides, in time for the first barrier."""
         for index, fraction in enumerate(self.facts.fraction):
             if fraction > 0:
                 self.rows.add([(-1.0, self.early[side][index]) for side in SIDES], -fraction)
@@ -142,10 +142,10 @@ class RelaxedProgram:
         self.rows.add(terms + have, limit)
 
     def _meet(self) -> None:
-        """Each meeting first runs on one side, which has all that the meeting needs."""
+        """Each barrier first runs on one side, which has all that the barrier needs."""
         heaviest = self._heaviest()
         for moment, (index, whole) in enumerate(
-                zip(self.meetings.operators, self.meetings.whole), 1):
+                zip(self.barriers.operators, self.barriers.whole), 1):
             on_robot = self.columns.new(integral=index in heaviest)
             rows = self.split.operators[index].rows
             for side, (factor, rest) in {ROBOT: (1.0, 0.0), SERVER: (-1.0, 1.0)}.items():
@@ -157,11 +157,11 @@ class RelaxedProgram:
                                self.window[value, 1] == moment)
 
     def _heaviest(self) -> set[int]:
-        """Return meetings of which it matters that they run on one side, and not a bit on each."""
+        """Return barriers of which it matters that they run on one side, and not a bit on each."""
         nbytes = self.facts.nbytes
         heavy = nbytes[list(self.split.graph.inputs)].sum() / 20
         weight = {index: nbytes[list(whole)].sum() for index, whole
-                  in zip(self.meetings.operators, self.meetings.whole)}
+                  in zip(self.barriers.operators, self.barriers.whole)}
         ranked = sorted(weight, key=lambda index: -weight[index])
         return {index for index in ranked[:_CHOICES] if weight[index] > heavy}
 
@@ -170,7 +170,7 @@ class RelaxedProgram:
         if not self.possible:
             return float('inf')
         rows = Rows()
-        end = self.meetings.end
+        end = self.barriers.end
         pairs = {(a, a + 1) for a in range(end)} | {(0, b) for b in range(1, end + 1)} \
             | {(a, end) for a in range(end)}
         for start, stop in sorted(pairs):
@@ -191,13 +191,13 @@ class RelaxedProgram:
 
     def _window(self, rows: Rows, link: LinkModel, start: int, stop: int) -> None:
         """Devices and link do no more between two moments than there is time for."""
-        unit, whole = self.facts.alone, (start, stop) == (0, self.meetings.end)
+        unit, whole = self.facts.alone, (start, stop) == (0, self.barriers.end)
         hop = (link.overhead + link.delay) / unit if whole else 0.0
         span = [(-1.0, self.moment[stop - 1])]
         if start:
             span.append((1.0, self.moment[start - 1]))
-        within = np.flatnonzero((self.meetings.after >= start) & (self.meetings.before <= stop))
-        last = stop == self.meetings.end
+        within = np.flatnonzero((self.barriers.after >= start) & (self.barriers.before <= stop))
+        last = stop == self.barriers.end
         for side, idle in ((ROBOT, 0.0), (SERVER, 2 * hop)):
             computed = self.total[side] if last else self.early[side]
             seconds = self.facts.seconds(side, self.most) / unit
@@ -214,6 +214,6 @@ class RelaxedProgram:
         """Return the time of what a side receives between two moments."""
         window = self.window
         within = np.flatnonzero((window[:, 0] >= start) & (window[:, 1] <= stop))
-        received = (self.received if stop == self.meetings.end else self.early_received)[side]
+        received = (self.received if stop == self.barriers.end else self.early_received)[side]
         seconds = self.facts.nbytes / (rate * self.facts.alone)
         return [(seconds[v], received[v]) for v in within if seconds[v] > 0]

@@ -21,7 +21,7 @@ from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.sending import common_encodings, PROTOCOL
 from intradp_ros.split.regions.region import Region
 from intradp_ros.systems.sharing.book.book import ScheduleBook
-from intradp_ros.systems.sharing.book.book_versions import Edition, Editions
+from intradp_ros.systems.sharing.book.book_versions import BookVersion, BookVersions
 from intradp_ros.systems.sharing.session.watch import DelayWatch
 from intradp_ros.wire.codecs.registry import available
 from intradp_ros.wire.cutting import split
@@ -102,7 +102,7 @@ class Connection:
         self.refusal = ''
         self.heard = float('-inf')
         self.clock = ServerClock()
-        self.editions = Editions()
+        self.versions = BookVersions()
         self.newest = 0
         self.encodings: frozenset[str] = frozenset()
         self._ask_at = self._probed = self._complained = float('-inf')
@@ -141,14 +141,14 @@ class Connection:
         if book.digest != self.model.digest:
             raise ValueError(f'the book is for model {book.digest}, '
                              f'this robot has {self.model.digest}')
-        if self.editions.add(book, fingerprint):
+        if self.versions.add(book, fingerprint):
             self._ask_soon()
 
     def wait_ready(self, timeout: float) -> bool:
         """Wait until inferences can be shared by the newest book; return whether they can."""
         with self._changed:
             return self._changed.wait_for(
-                lambda: self.state is State.READY and not self.editions.offer, timeout)
+                lambda: self.state is State.READY and not self.versions.offer, timeout)
 
     def handle(self, frame: Control) -> None:
         """
@@ -171,7 +171,7 @@ class Connection:
         elif frame.kind is ControlKind.REFUSE:
             self._refused(frame)
         elif frame.kind is ControlKind.BOOK_READY and self._greeted and \
-                self.editions.confirm(frame.epoch):
+                self.versions.confirm(frame.epoch):
             self.refusal = ''
             self._enter(State.READY)
 
@@ -184,18 +184,18 @@ class Connection:
     @property
     def epoch(self) -> int:
         """Epoch of the newest book, which the server may not have yet; 0 if there is none."""
-        return self.editions.epoch
+        return self.versions.epoch
 
     @property
     def book(self) -> ScheduleBook | None:
         """The book in use, or one that shall be, if there is any."""
-        edition = self.editions.used or self.editions.newest
-        return edition.book if edition else None
+        version = self.versions.used or self.versions.newest
+        return version.book if version else None
 
     @property
-    def agreement(self) -> Edition | None:
+    def agreement(self) -> BookVersion | None:
         """The book that both sides have, None while inferences cannot be shared."""
-        return self.editions.used if self.state is State.READY else None
+        return self.versions.used if self.state is State.READY else None
 
     @property
     def alive(self) -> bool:
@@ -237,7 +237,7 @@ class Connection:
         self.refusal = ''
         self.encodings = common_encodings(body.get('encodings'))
         epochs = body.get('epochs')
-        kept = self.editions.resume(epochs if isinstance(epochs, list) else ())
+        kept = self.versions.resume(epochs if isinstance(epochs, list) else ())
         self._enter(State.READY if kept else State.GREETED)
         self._ask_soon()
 
@@ -294,10 +294,10 @@ class Connection:
             self._send(ControlKind.HELLO, {
                 'protocol': PROTOCOL, 'version': __version__, 'digest': self.model.digest,
                 'axis': self.model.split.axis, 'encodings': sorted(available())}, self.newest)
-        elif self._greeted and (offer := self.editions.offer):
-            edition, used = offer
-            self.channel.send(Control(ControlKind.BOOK, self.session, edition.epoch, 0, {
-                'book': edition.text, 'fingerprint': edition.fingerprint, 'used': used}))
+        elif self._greeted and (offer := self.versions.offer):
+            version, used = offer
+            self.channel.send(Control(ControlKind.BOOK, self.session, version.epoch, 0, {
+                'book': version.text, 'fingerprint': version.fingerprint, 'used': used}))
 
     def _probe_if_stale(self, now: float) -> None:
         """Send a few chunks that carry nothing, so that the link's rate stays known."""

@@ -18,7 +18,7 @@ from intradp_ros.runtime.timeline import Recorder
 from intradp_ros.schedule.schedule import ROBOT, Schedule, SERVER, SIDES
 from intradp_ros.split.checks.verify import output_error
 from intradp_ros.systems.sharing.book.book import ScheduleBook
-from intradp_ros.systems.sharing.book.program_cache import ProgramShelf
+from intradp_ros.systems.sharing.book.program_cache import ProgramCache
 from intradp_ros.systems.sharing.partition.partition import local, Partition
 from intradp_ros.wire.chunking import Reassembler
 from intradp_ros.wire.cutting import split
@@ -33,7 +33,7 @@ def rehearse(model: SharedModel, partition: Partition, inputs: Sequence[torch.Te
 
     Returns the values that the robot delivers, by id.
     """
-    compiled = {side: ProgramShelf(model, side).get(partition) for side in SIDES}
+    compiled = {side: ProgramCache(model, side).get(partition) for side in SIDES}
     boxes = {side: Mailbox(lambda waited: None) for side in SIDES}
     runs = {side: Execution(compiled[side].program, Recorder(side), boxes[side],
                             _Link(model, compiled[side].schedule, OTHER[side], boxes[OTHER[side]]))

@@ -27,16 +27,16 @@ from intradp_ros.runtime.outcome import (
     InferenceStats,
     Outcome,
 )
-from intradp_ros.runtime.sending import describe_transfers, expected_transfer, Sender, Way
-from intradp_ros.runtime.serial_executor import Outbox
+from intradp_ros.runtime.sending import describe_transfers, expected_transfer, SendContext, Sender
+from intradp_ros.runtime.serial_executor import SerialExecutor
 from intradp_ros.runtime.timeline import Event, Recorder, with_send_times
 from intradp_ros.runtime.traffic import Traffic
 from intradp_ros.schedule.schedule import ROBOT
 from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, STRATEGIES
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.choice import ScheduleChoice
-from intradp_ros.systems.sharing.book.latency_calibration import Experience
-from intradp_ros.systems.sharing.book.program_cache import Compiled, ProgramShelf
+from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
+from intradp_ros.systems.sharing.book.program_cache import Compiled, ProgramCache
 from intradp_ros.systems.sharing.partition.partition import local
 from intradp_ros.systems.sharing.session.connection import Connection
 from intradp_ros.systems.sharing.session.patience import PatiencePolicy
@@ -86,19 +86,19 @@ class RobotClient:
                  patience: PatiencePolicy = PatiencePolicy(), power: PowerStates = XAVIER_NX,
                  lossy: str = '', watch: DriftWatch | None = None,
                  delay_watch: DelayWatch | None = None,
-                 experience: Experience | None = None) -> None:
+                 experience: LatencyCalibration | None = None) -> None:
         self.model, self.channel, self.predictor, self.log = model, channel, predictor, log
         self.patience, self.power, self.lossy = patience, power, lossy
         self.choice = ScheduleChoice(experience)
         self.rejections = Rejections()
         self.foreign = 0
-        self.shelf = ProgramShelf(model, ROBOT, watch)
+        self.cache = ProgramCache(model, ROBOT, watch)
         self.connection = Connection(model, channel, log, delay_watch)
         self.sent, self.received = Traffic(), Traffic()
         self._link = LinkRate(channel, predictor)
-        self._outbox = Outbox('robot-outbox')
+        self._executor = SerialExecutor('robot-executor')
         self.reassembler = Reassembler(self._expected)
-        self._local = self.shelf.get(local(len(model.split.operators)))
+        self._local = self.cache.get(local(len(model.split.operators)))
         graph = model.split.graph
         self._wanted = _kinds([graph.values[v] for v in graph.inputs])
         self._current: _Inference | None = None
@@ -112,7 +112,7 @@ class RobotClient:
     def close(self) -> None:
         """End the session."""
         self.connection.close()
-        self._outbox.close()
+        self._executor.close()
         self.channel.close()
         if self.meter:
             self.meter.close()
@@ -131,9 +131,9 @@ class RobotClient:
         if book.lossy not in ('', self.lossy):
             raise ValueError(f'values would cross as {book.lossy}, which changes the result: set '
                              f'lossy to {book.lossy!r} on the robot too, or plan without')
-        editions = self.connection.editions
-        self.shelf.prepare(book, *editions.books, gently=editions.used is not None)
-        self.connection.offer(book, self.shelf.fingerprint(book))
+        versions = self.connection.versions
+        self.cache.prepare(book, *versions.books, gently=versions.used is not None)
+        self.connection.offer(book, self.cache.fingerprint(book))
 
     @property
     def predicted_rate(self) -> float:
@@ -238,7 +238,7 @@ class RobotClient:
         if index is None:
             return None
         entry = book.entries[index]
-        shared = self.shelf.get(entry.partition).schedule.transfers
+        shared = self.cache.get(entry.partition).schedule.transfers
         predicted = book.expected(rate / 125e3, entry.strategy)
         return _Choice(agreement.epoch, index, entry, predicted) if shared else None
 
@@ -246,12 +246,12 @@ class RobotClient:
         recorder, start = Recorder(ROBOT), time.monotonic()
         execution = Execution(self._local.program, recorder)
         values = execution.run(dict(zip(self.model.split.graph.inputs, inputs)))
-        self.shelf.ran(self._local, recorder.events)
+        self.cache.ran(self._local, recorder.events)
         return self._outcome(values, recorder.events, start, self._alone(), None, '')
 
     def _infer_shared(self, inputs: Sequence[torch.Tensor], choice: _Choice, stamp: Stamp,
                       ) -> Outcome:
-        compiled = self.shelf.get(choice.entry.partition)
+        compiled = self.cache.get(choice.entry.partition)
         start = time.monotonic()
         self.connection.heard = max(self.connection.heard, start)
         names = describe_transfers(self.model.split, compiled.schedule)
@@ -265,18 +265,18 @@ class RobotClient:
         self._current, reason = _Inference(self._count, choice, compiled, arrivals, start), ''
         try:
             values = execution.run(named)
-            self.shelf.ran(compiled, recorder.events)
+            self.cache.ran(compiled, recorder.events)
             self.connection.succeeded()
         except InferenceAbandonedError as error:
             reason = str(error)
             sender.stop()
-            self.shelf.ran(compiled, recorder.events, complete=False)
+            self.cache.ran(compiled, recorder.events, complete=False)
             values = self._finish(execution, compiled, named, reason, recorder)
         events = [*recorder.events, *arrivals.events, *sender.events]
         return self._outcome(values, events, start, choice, (sender, arrivals), reason)
 
-    def _way(self) -> Way:
-        return Way(self.channel, self.connection.session, self._outbox, self.sent,
+    def _way(self) -> SendContext:
+        return SendContext(self.channel, self.connection.session, self._executor, self.sent,
                    self.connection.encodings)
 
     def _finish(self, execution: Execution, compiled: Compiled, inputs: dict[int, torch.Tensor],

@@ -24,17 +24,17 @@ from intradp_ros.runtime.sending import (
     describe_transfers,
     expected_transfer,
     PROTOCOL,
+    SendContext,
     Sender,
-    Way,
 )
-from intradp_ros.runtime.serial_executor import Outbox
+from intradp_ros.runtime.serial_executor import SerialExecutor
 from intradp_ros.runtime.timeline import Recorder
 from intradp_ros.runtime.traffic import Traffic
 from intradp_ros.runtime.worker_thread import Worker
 from intradp_ros.schedule.schedule import SERVER
 from intradp_ros.systems.sharing.book.book import ScheduleBook
-from intradp_ros.systems.sharing.book.book_versions import Edition
-from intradp_ros.systems.sharing.book.program_cache import Compiled, ProgramShelf
+from intradp_ros.systems.sharing.book.book_versions import BookVersion
+from intradp_ros.systems.sharing.book.program_cache import Compiled, ProgramCache
 from intradp_ros.systems.sharing.session.watch import DriftWatch
 from intradp_ros.wire.chunking import check_chunk, ExpectedTransfer, Reassembler
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError
@@ -182,9 +182,10 @@ class OffloadServer:
         digest = frame.body['digest']
         model = self._model(digest, frame.body['axis'])
         watch = self.watches.get(digest) if model is self.models[digest] else None
-        way = Way(self.channel, frame.session, Outbox(f'outbox-{frame.session:x}'), self.sent)
+        way = SendContext(self.channel, frame.session,
+                          SerialExecutor(f'executor-{frame.session:x}'), self.sent)
         self.sessions[frame.session] = ServerSession(
-            way, ProgramShelf(model, SERVER, watch), self.received, self.reject, self.log)
+            way, ProgramCache(model, SERVER, watch), self.received, self.reject, self.log)
         self.log(f'session {frame.session:#x} opened for model {digest[:12]}')
 
 
@@ -196,14 +197,14 @@ class ServerSession:
     one that the robot says is in use.
     """
 
-    def __init__(self, way: Way, shelf: ProgramShelf, received: Traffic,
+    def __init__(self, way: SendContext, cache: ProgramCache, received: Traffic,
                  reject: Callable[[str, str], None], log: Log) -> None:
         self.id, self.way, self.received = way.session, way, received
-        self.shelf, self.model = shelf, shelf.model
+        self.cache, self.model = cache, cache.model
         self.reject, self.log = reject, log
         self.heard = time.monotonic()
         self.reassembler = Reassembler(self._expected)
-        self._editions: tuple[Edition, ...] = ()  # the newest last
+        self._versions: tuple[BookVersion, ...] = ()  # the newest last
         self._offered: tuple[int, object] | None = None  # epoch and text, unless refused
         self._current: _Inference | None = None
         self._newest = 0
@@ -214,7 +215,7 @@ class ServerSession:
     @property
     def epochs(self) -> list[int]:
         """Epochs of the books that are compiled, the newest last."""
-        return [edition.epoch for edition in self._editions]
+        return [version.epoch for version in self._versions]
 
     def agrees(self, digest: str, axis: int) -> bool:
         """Tell whether the session was opened for this model and split axis."""
@@ -235,7 +236,7 @@ class ServerSession:
         self._abandon('session closed')
         self._work.put(None)
         self._books.stop()
-        self.way.outbox.close()
+        self.way.executor.close()
 
     def control(self, frame: Control) -> None:
         """Take a control frame of this session."""
@@ -276,9 +277,9 @@ class ServerSession:
         current.arrivals.add(chunk)
 
     def _book(self, epoch: int) -> ScheduleBook:
-        for edition in self._editions:
-            if edition.epoch == epoch:
-                return edition.book
+        for version in self._versions:
+            if version.epoch == epoch:
+                return version.book
         have = ', '.join(map(str, self.epochs)) or 'no book'
         raise MalformedFrameError(f'epoch {epoch}, this session has {have}', 'epoch')
 
@@ -298,7 +299,7 @@ class ServerSession:
         if chunk.schedule >= len(entries):
             raise MalformedFrameError(
                 f'schedule {chunk.schedule}, the book has {len(entries)}', 'schedule')
-        compiled = self.shelf.get(entries[chunk.schedule].partition)
+        compiled = self.cache.get(entries[chunk.schedule].partition)
         expected = expected_transfer(self.model.split, compiled.schedule, chunk.transfer, SERVER)
         if expected is None:
             raise MalformedFrameError(
@@ -334,32 +335,32 @@ class ServerSession:
 
     def _take_book(self, frame: Control) -> None:
         """Compile all schedules of a book, then say that they can be named."""
-        kept = tuple(e for e in self._editions
+        kept = tuple(e for e in self._versions
                      if e.epoch == frame.body.get('used') and e.epoch != frame.epoch)
         try:
-            edition = self._compiled(frame, kept)
+            version = self._compiled(frame, kept)
         except Exception as error:  # noqa: B902 - the book's fault, or out of memory: say so
             self._offered = None
             self.reject('book', str(error))
             self._reply(ControlKind.REFUSE, frame.epoch, 0,
                         {'reason': f'bad book: {quoted(error)}', 'book': True})
             return
-        self._editions = (*kept, edition)
+        self._versions = (*kept, version)
         self._reply(ControlKind.BOOK_READY, frame.epoch, 0, {})
 
-    def _compiled(self, frame: Control, kept: tuple[Edition, ...]) -> Edition:
+    def _compiled(self, frame: Control, kept: tuple[BookVersion, ...]) -> BookVersion:
         """Return the book of a frame, compiled beside those that are kept; raise if it is bad."""
         book = ScheduleBook.from_json(unpacked(frame.body['book']))
         wanted = (self.model.digest, self.model.split.axis)
         if (book.digest, book.axis) != wanted:
             raise ValueError(f'the book is for model {book.digest} split along axis '
                              f'{book.axis}, not {wanted[0]} along {wanted[1]}')
-        self.shelf.prepare(*(e.book for e in kept), book, gently=bool(kept))
-        fingerprint = self.shelf.fingerprint(book)
+        self.cache.prepare(*(e.book for e in kept), book, gently=bool(kept))
+        fingerprint = self.cache.fingerprint(book)
         if frame.body.get('fingerprint') != fingerprint:
             raise ValueError('robot and server make different schedules of it: install the '
                              f'same release of intradp_ros on both (here {__version__})')
-        return Edition(frame.epoch, book, fingerprint)
+        return BookVersion(frame.epoch, book, fingerprint)
 
     def _infer(self, inference: _Inference) -> None:
         """Run the server's program; report times, or why it failed."""
@@ -369,7 +370,7 @@ class ServerSession:
         try:
             execution.run({})
         except InferenceAbandonedError:
-            self.shelf.ran(inference.compiled, recorder.events, complete=False)
+            self.cache.ran(inference.compiled, recorder.events, complete=False)
             return
         except Exception as error:  # noqa: B902 - out of memory, a kernel's error: the robot goes on
             reason = f'{type(error).__name__}: {error}'
@@ -379,7 +380,7 @@ class ServerSession:
             return
         finally:
             self._done(inference)
-        self.shelf.ran(inference.compiled, recorder.events)
+        self.cache.ran(inference.compiled, recorder.events)
         events = [*recorder.events, *inference.arrivals.events, *inference.sender.events]
         self._reply(ControlKind.REPORT, inference.sender.epoch, inference.id, {
             'events': [e.to_list() for e in events]})

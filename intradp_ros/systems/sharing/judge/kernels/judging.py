@@ -13,9 +13,9 @@ from intradp_ros.systems.sharing.judge.records import (
     Charges,
     Clock,
     Layout,
+    LinkCost,
     Programs,
     Tables,
-    Toll,
     Work,
 )
 
@@ -26,26 +26,27 @@ def plain_bytes(t: Tables, value: int, rows: int) -> int:
     return each * rows + record  # type: ignore[no-any-return]
 
 
-def charge(t: Tables, toll: Toll, charges: Charges, transfer: int, value: int, rows: int,
+def charge(t: Tables, link_cost: LinkCost, charges: Charges, transfer: int, value: int, rows: int,
            source: int) -> None:
     """Fill what one transfer costs."""
     plain, at = plain_bytes(t, value, rows), source * t.values + value
-    nbytes = round(plain * toll.y[toll.ratio + value])
-    encode, decode = plain * toll.y[toll.encode + at], plain * toll.y[toll.decode + at]
-    chunks = max(1, -(-plain // toll.chunk))
-    charges.x[charges.lane + transfer] = toll.x[toll.lane + source]
+    nbytes = round(plain * link_cost.y[link_cost.ratio + value])
+    encode = plain * link_cost.y[link_cost.encode + at]
+    decode = plain * link_cost.y[link_cost.decode + at]
+    chunks = max(1, -(-plain // link_cost.chunk))
+    charges.x[charges.lane + transfer] = link_cost.x[link_cost.lane + source]
     charges.x[charges.bytes + transfer] = nbytes
     charges.y[charges.encode + transfer] = encode
     charges.y[charges.occupy + transfer] = (
-        toll.y[toll.overhead + source] + nbytes / toll.y[toll.rate + source])
-    charges.y[charges.later + transfer] = toll.y[toll.delay + source] + decode
-    send, receive = toll.send + 2 * source, toll.receive + 2 * source
+        link_cost.y[link_cost.overhead + source] + nbytes / link_cost.y[link_cost.rate + source])
+    charges.y[charges.later + transfer] = link_cost.y[link_cost.delay + source] + decode
+    send, receive = link_cost.send + 2 * source, link_cost.receive + 2 * source
     charges.y[charges.send + transfer] = (
-        chunks * toll.y[send] + nbytes * toll.y[send + 1]
-        + encode * toll.y[toll.encodes + source])
+        chunks * link_cost.y[send] + nbytes * link_cost.y[send + 1]
+        + encode * link_cost.y[link_cost.encodes + source])
     charges.y[charges.receive + transfer] = (
-        chunks * toll.y[receive] + nbytes * toll.y[receive + 1]
-        + decode * toll.y[toll.decodes + source])
+        chunks * link_cost.y[receive] + nbytes * link_cost.y[receive + 1]
+        + decode * link_cost.y[link_cost.decodes + source])
 
 
 def write(t: Tables, p: Layout, w: Work) -> None:
@@ -59,13 +60,14 @@ def write(t: Tables, p: Layout, w: Work) -> None:
     write_programs(t, p, w)
 
 
-def judge(t: Tables, p: Layout, w: Work, toll: Toll, charges: Charges, clock: Clock) -> None:
+def judge(t: Tables, p: Layout, w: Work, link_cost: LinkCost,
+          charges: Charges, clock: Clock) -> None:
     """Write the programs of a partition and play them."""
     write(t, p, w)
     for k in range(w.x[w.counts + 2]):
         value, source = w.x[w.transfer_value + k], w.x[w.transfer_source + k]
         rows = w.x[w.transfer_hi + k] - w.x[w.transfer_lo + k]
-        charge(t, toll, charges, k, value, rows, source)
+        charge(t, link_cost, charges, k, value, rows, source)
     for side in range(2):
         w.x[w.counts + 6 + side] = side * w.entries
         w.x[w.counts + 8 + side] = side * w.entries + w.x[w.counts + 4 + side]

@@ -12,21 +12,29 @@ from __future__ import annotations
 
 from intradp_ros.systems.sharing.judge.kernels.judging import charge
 from intradp_ros.systems.sharing.judge.kernels.rows import assign
-from intradp_ros.systems.sharing.judge.records import Charges, Clock, Layout, Tables, Toll, Work
+from intradp_ros.systems.sharing.judge.records import (
+    Charges,
+    Clock,
+    Layout,
+    LinkCost,
+    Tables,
+    Work,
+)
 
 
-def complete(t: Tables, p: Layout, w: Work, toll: Toll, charges: Charges, clock: Clock) -> float:
+def complete(t: Tables, p: Layout, w: Work, link_cost: LinkCost,
+             charges: Charges, clock: Clock) -> float:
     """Return T_robot^N in seconds of a partition without bands: done, and has all outputs."""
     assign(t, p, w)
     for side in range(2):
         clock.y[clock.now + side] = clock.y[clock.free + side] = 0.0
     for k in range(t.inputs, t.inputs_end):
-        _transmit(t, w, toll, charges, clock, t.x[k])
+        _transmit(t, w, link_cost, charges, clock, t.x[k])
     for i in range(t.operators):
         _advance(t, w, charges, clock, i, 0)
         _advance(t, w, charges, clock, i, 1)
         for k in range(t.x[t.makes + i], t.x[t.makes + i + 1]):
-            _transmit(t, w, toll, charges, clock, t.x[t.made + k])
+            _transmit(t, w, link_cost, charges, clock, t.x[t.made + k])
     end = clock.y[clock.now]
     for k in range(t.outputs, t.outputs_end):
         value = t.x[k]
@@ -50,13 +58,14 @@ def _advance(t: Tables, w: Work, charges: Charges, clock: Clock, i: int, side: i
     clock.y[clock.now + side] = start + charges.y[charges.compute + at]
 
 
-def _transmit(t: Tables, w: Work, toll: Toll, charges: Charges, clock: Clock, value: int) -> None:
+def _transmit(t: Tables, w: Work, link_cost: LinkCost,
+              charges: Charges, clock: Clock, value: int) -> None:
     """Queue M_i and N_i; a transfer also waits for the earlier ones."""
     for source in range(2):
         at = (1 - source) * t.values + value
         rows = w.x[w.lack_hi + at] - w.x[w.lack_lo + at]
         if rows > 0:
-            charge(t, toll, charges, 0, value, rows, source)
+            charge(t, link_cost, charges, 0, value, rows, source)
             lane = charges.x[charges.lane]
             start = clock.y[clock.now + source] + charges.y[charges.encode]
             start = max(start, clock.y[clock.free + lane])
