@@ -26,7 +26,7 @@ BENCHMARKS := $(filter-out costed evolution models prediction predictors recorde
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help build demo test check lint bench zoo clean distclean
+.PHONY: help build demo test test-all check lint bench zoo clean distclean
 
 help: ## show the targets and the variables
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ demo: $(STAMPS)/package $(STAMPS)/weights ## share inferences of two real networ
 	$(BIN)/intradp demo $(DEMO)
 
 test: lint check ## set up, check style, types and imports, and run all tests
+
+test-all: lint ## as test, with the tests marked slow
+	$(MAKE) check TESTS="-m 'slow or not slow' $(TESTS)"
 
 check: $(STAMPS)/package $(STAMPS)/weights $(STAMPS)/tools ## only run the tests (TESTS=...)
 	$(BIN)/pytest $(TESTS)
