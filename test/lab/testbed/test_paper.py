@@ -178,7 +178,9 @@ def test_the_smoke_run_makes_all_results_and_does_not_run_twice(
     assert found.systems['offload']['bytes_up'] == 3 * 192 * 256
     assert 0 < found.bound_ms < found.systems['shared']['mean_ms']
     report: dict[str, Any] = json.loads((tmp_path / found.folder / 'report.json').read_text())
-    assert all(row['exact'] in (True, None) for row in report['exactness']['systems'].values())
+    exact = {name: row['exact'] for name, row in report['exactness']['systems'].items()}
+    assert set(exact.values()) <= {True, None}  # None: too short a run to check any
+    assert True in exact.values()
     kept = (tmp_path / found.folder / 'seen.json').stat().st_mtime_ns
     assert main(words) == 0
     assert (tmp_path / found.folder / 'seen.json').stat().st_mtime_ns == kept

@@ -86,6 +86,7 @@ def test_a_live_run(model: SharedModel, tmp_path: Path) -> None:
     found = load_frames(tmp_path / 'frames.json')
     assert [frames.entry for frames in found] == [0, 1, 2]
     assert all(len(frames.latency) + frames.failed == FRAMES for frames in found)
+    assert all(frames.latency for frames in found)
     operators = len(model.split.operators)
     assert all(each >= 0.9e-3 * operators for each in found[0].latency)
     assert all(lanes['uplink'] == lanes[SERVER] == 0.0 for lanes in found[0].busy)
