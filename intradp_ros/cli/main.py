@@ -33,6 +33,7 @@ COMMANDS = {
     'run': ('run_model', 'share inferences in this process, over a link of a given bandwidth'),
     'bench': ('bench', 'compare systems on emulated devices, over DDS and a replayed link; the '
                        "paper's evaluation"),
+    'fleet': ('fleet', 'networks computed by several machines together'),
     'demo': ('demo', 'robot, server and planner as ROS 2 nodes on a real video'),
 }
 
