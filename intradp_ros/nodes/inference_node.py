@@ -18,6 +18,7 @@ from std_msgs.msg import Header
 import torch
 from torch.utils import _pytree as pytree
 
+from intradp_ros.core.limits import MAX_BOOK_TEXT
 from intradp_ros.dds.dds_channel import DdsChannel
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.link.delay import DELAY_PATIENCE
@@ -64,6 +65,7 @@ from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.systems.sharing.baselines import CUT, LOCAL, LOSS, OFFLOAD
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
+from intradp_ros.systems.sharing.session.acceptance import check_book
 from intradp_ros.systems.sharing.session.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.watch import DelayWatch, DriftWatch
@@ -73,8 +75,8 @@ from intradp_ros.wire.texts import unpacked
 MODES = {'shared': LOSS, 'local': LOCAL, 'offload': OFFLOAD, 'cut': CUT}
 MODE = Parameter('mode', 'shared', 'How inferences run; may be changed at any time.',
                  choices=tuple(MODES), read_only=False)
-#: Books that may wait while one is compiled; inferences go on meanwhile.
-MAX_BOOKS = 16
+#: Books that may wait while one is compiled, the newest; inferences go on meanwhile.
+MAX_BOOKS = 1
 _CHANGEABLE = QoSOverridingOptions.with_default_policies()
 
 
@@ -219,10 +221,13 @@ class InferenceNode(ManagedNode):
         assert self.client is not None
         if message.digest != self.client.model.digest:
             return  # a book for another robot's model
-        self._new_books.put(ScheduleBook.from_json(unpacked(message.book)))
+        self._new_books.put(message.book)
 
-    def _use_book(self, book: ScheduleBook) -> None:
+    def _use_book(self, text: str) -> None:
+        """Parse a book and compile its schedules, which may take a while."""
         assert self.client is not None
+        book = ScheduleBook.from_json(unpacked(text, MAX_BOOK_TEXT))
+        check_book(book, self.client.own_seconds)
         self.client.use_book(book)
         tell_difference(self.client.model, book, self._example, self.get_logger().warning)
 

@@ -25,6 +25,7 @@ from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 import torch
 from torch.utils import _pytree as pytree
 
+from intradp_ros.core.limits import MAX_MODEL_TEXT
 from intradp_ros.dds.dds_channel import DdsChannel
 from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.graph.serialise import graph_to_json
@@ -276,7 +277,7 @@ class _ServerWatch:
         if message.role != 'server' or message.digest != self.profile.digest:
             return
         check_profile(message)
-        self.server_profile = unpacked(message.profile)
+        self.server_profile = unpacked(message.profile, MAX_MODEL_TEXT)
         self._plan_at = time.monotonic() + (DELAY_PATIENCE if self.delay is None else 0.0)
 
     def drifted(self, profile: Profile) -> None:

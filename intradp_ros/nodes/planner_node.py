@@ -10,6 +10,7 @@ from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
 
+from intradp_ros.core.limits import MAX_MODEL_TEXT
 from intradp_ros.link.delay import ASSUMED_OVERHEAD
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.msg import ScheduleBook as ScheduleBookMessage
@@ -109,7 +110,8 @@ class PlannerNode(ManagedNode):
         s = self._settings
         delay = s['link.delay_ms'] / 1e3 if s['link.delay_ms'] >= 0 else robot.delay
         request = PlanRequest(
-            unpacked(robot.graph), unpacked(robot.profile), unpacked(server.profile),
+            unpacked(robot.graph, MAX_MODEL_TEXT), unpacked(robot.profile, MAX_MODEL_TEXT),
+            unpacked(server.profile, MAX_MODEL_TEXT),
             s['grid.low_mbps'], s['grid.high_mbps'], s['grid.points'], delay,
             s['link.overhead_ms'] / 1e3, s['seed'], allowed(s), s['link.shared_air'],
             s['objective'], s['deadline_ms'] / 1e3, s['ms_per_joule'] / 1e3,

@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-import math
 import threading
 import time
 from typing import Any
 
 import torch
 
+from intradp_ros.core.limits import MAX_DELAY, MAX_MODEL_TEXT, within
 from intradp_ros.dds.moving import with_moving
 from intradp_ros.graph.serialise import graph_from_json, graph_to_json
 from intradp_ros.msg import OperatorProfile
@@ -71,12 +71,12 @@ def check_profile(message: OperatorProfile) -> None:
     """
     if message.role not in ('robot', 'server'):
         raise ValueError(f'a profile of role {message.role!r}')
-    profile = Profile.from_json(unpacked(message.profile))
+    profile = Profile.from_json(unpacked(message.profile, MAX_MODEL_TEXT))
     if profile.digest != message.digest:
         raise ValueError(f'a profile for model {profile.digest} in a message for {message.digest}')
-    if not 0 <= message.delay < math.inf:
-        raise ValueError(f'a delay of {message.delay} s')
-    operators = len(split_graph(graph_from_json(unpacked(message.graph)), profile.axis).operators)
+    within('the delay', message.delay, 0.0, MAX_DELAY)
+    graph = graph_from_json(unpacked(message.graph, MAX_MODEL_TEXT))
+    operators = len(split_graph(graph, profile.axis).operators)
     if operators != len(profile.timings):
         raise ValueError(f'{len(profile.timings)} timings for {operators} operators')
 

@@ -23,7 +23,7 @@ from intradp_ros.wire.codecs.registry import available
 from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Stamp
 
-PROTOCOL = 5
+PROTOCOL = 6
 
 
 def common_encodings(theirs: object) -> frozenset[str]:

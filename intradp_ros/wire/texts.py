@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import zlib
 
-LONGEST_TEXT = 1 << 23  # bytes
+from intradp_ros.core.limits import check_text
 
 
 def packed(text: str) -> str:
@@ -20,23 +20,25 @@ def packed(text: str) -> str:
     return base64.b64encode(zlib.compress(text.encode())).decode()
 
 
-def unpacked(data: str) -> str:
+def unpacked(data: str, most: int) -> str:
     """
-    Return the text that was packed.
+    Return the JSON text that was packed, of at most so many bytes.
 
     Raises
     ------
     ValueError
-        If `data` is nothing that `packed` returns, or of more than
-        `LONGEST_TEXT`; no more than that is ever unpacked.
+        If `data` is nothing that `packed` returns, or the text is refused by
+        `limits.check_text`; no more than `most` bytes are ever unpacked.
 
     """
+    if len(data) > most:
+        raise ValueError(f'a packed text of {len(data)} characters, at most {most} are taken')
     reader = zlib.decompressobj()
     try:
-        text = reader.decompress(base64.b64decode(data, validate=True), LONGEST_TEXT)
+        text = reader.decompress(base64.b64decode(data, validate=True), most)
     except zlib.error as error:
         raise ValueError(f'not compressed by zlib: {error}') from error
     if not reader.eof or reader.unused_data:
         raise ValueError(f'a compressed text that does not end where it should, or is longer than '
-                         f'{LONGEST_TEXT} bytes')
-    return text.decode()
+                         f'{most} bytes')
+    return check_text(text.decode(), most)

@@ -17,6 +17,7 @@ from small_models import Mobile, seeded, UNet
 import torch
 from torch import nn
 
+from intradp_ros.core.limits import MAX_MODEL_TEXT as MOST
 from intradp_ros.link.delay import ASSUMED_DELAY
 from intradp_ros.msg import OperatorProfile, ScheduleBook
 from intradp_ros.nodes.planner_node import MAX_PROFILES, PlannerNode
@@ -88,7 +89,7 @@ def test_plans_for_two_models_at_once(bench: Bench) -> None:
     bench.until(lambda: len(bench.books) == 2)
     assert {b.digest for b in bench.books} == {pair[0].digest for pair in pairs}
     for message in bench.books:
-        book = Book.from_json(unpacked(message.book))
+        book = Book.from_json(unpacked(message.book, MOST))
         assert book.digest == message.digest and book.grid == (100.0,)
     bench.profiles.publish(pairs[0][0])
     bench.profiles.publish(OperatorProfile(role='robot'))
@@ -108,7 +109,8 @@ def test_plans_for_the_delay_that_the_robot_measures(bench: Bench) -> None:
     robot.delay = 0.02
     bench.profiles.publish(robot)
     bench.until(lambda: len(bench.books) == 2)
-    assert [Book.from_json(unpacked(b.book)).delay for b in bench.books] == [ASSUMED_DELAY, 0.02]
+    delays = [Book.from_json(unpacked(b.book, MOST)).delay for b in bench.books]
+    assert delays == [ASSUMED_DELAY, 0.02]
     robot.delay = float('nan')
     bench.profiles.publish(robot)
     bench.until(lambda: bench.counts() == {'profile': 1})
@@ -123,7 +125,7 @@ def test_what_has_changed_is_published_again() -> None:
 
     class Topic:
         def publish(self, message: OperatorProfile) -> None:
-            sent.append((Profile.from_json(unpacked(message.profile)).scale, message.delay))
+            sent.append((Profile.from_json(unpacked(message.profile, MOST)).scale, message.delay))
 
     published = ProfilePublisher(Topic(), 'robot', model, profile, print)
     published.delayed(ASSUMED_DELAY)
@@ -154,7 +156,7 @@ def test_strange_profiles_displace_the_oldest(bench: Bench) -> None:
     bench.planner.trigger_configure()
     for number in range(3 * MAX_PROFILES):
         digest = f'{number:064x}'
-        profile = packed(unpacked(robot.profile).replace(robot.digest, digest))
+        profile = packed(unpacked(robot.profile, MOST).replace(robot.digest, digest))
         message = OperatorProfile(role='robot', digest=digest, device=robot.device,
                                   graph=robot.graph, profile=profile)
         check_profile(message)

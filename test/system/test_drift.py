@@ -11,6 +11,7 @@ from pathlib import Path
 from node_processes import DENSE, LATCHED, nodes, Observer, own_domain, picture
 import pytest
 
+from intradp_ros.core.limits import MAX_MODEL_TEXT as MOST
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.wire.texts import unpacked
 
@@ -30,7 +31,7 @@ def test_a_slow_robot_publishes_its_profile_anew(observer: Observer, tmp_path: P
 
     def take(message: OperatorProfile) -> None:
         with observer.changed:
-            profiles.append(json.loads(unpacked(message.profile)))
+            profiles.append(json.loads(unpacked(message.profile, MOST)))
             observer.changed.notify_all()
 
     observer.node.create_subscription(OperatorProfile, 'operator_profiles', take, LATCHED)

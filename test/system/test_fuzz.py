@@ -33,6 +33,7 @@ from sensor_msgs.msg import Image
 import small_models
 from torch import nn
 
+from intradp_ros.core.limits import MAX_MODEL_TEXT as MOST
 from intradp_ros.lab.emulation.processes import Child
 from intradp_ros.msg import (
     ChunkAck,
@@ -263,7 +264,7 @@ def in_batches(system: System, count: int, random: Random) -> None:
 
 def bad_book(good: ScheduleBook, random: Random) -> ScheduleBook:
     """Return a book for the robot's model that cannot be used."""
-    data = json.loads(unpacked(good.book))
+    data = json.loads(unpacked(good.book, MOST))
     entry = data['entries'][random.randrange(len(data['entries']))]
     random.choice([
         lambda: entry.update(mbps=random.choice([0, -1, 1e999, 'x', None])),
@@ -288,7 +289,7 @@ def bad_book(good: ScheduleBook, random: Random) -> ScheduleBook:
 
 def bad_profile(good: OperatorProfile, random: Random) -> OperatorProfile:
     """Return a profile that cannot be used."""
-    data, graph = json.loads(unpacked(good.profile)), unpacked(good.graph)
+    data, graph = json.loads(unpacked(good.profile, MOST)), unpacked(good.graph, MOST)
     random.choice([
         lambda: data.pop('timings'), lambda: data.update(timings=data['timings'][1:]),
         lambda: data.update(axis=1e999), lambda: data.update(scale=0),

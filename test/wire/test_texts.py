@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
-from intradp_ros.wire.texts import LONGEST_TEXT, packed, unpacked
+from intradp_ros.core.limits import MAX_BOOK_TEXT, MAX_CONTAINERS, MAX_MODEL_TEXT
+from intradp_ros.wire.texts import packed, unpacked
 
 
 @given(st.text())
 def test_a_text_comes_back(text: str) -> None:
-    assert unpacked(packed(text)) == text
+    assert unpacked(packed(text), MAX_MODEL_TEXT) == text
 
 
 def test_repetition_is_cheap() -> None:
@@ -30,16 +31,22 @@ def test_repetition_is_cheap() -> None:
     base64.b64encode(zlib.compress(b'text') + b'and more').decode()])
 def test_anything_else_is_refused(data: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - whatever the libraries say of it
-        unpacked(data)
+        unpacked(data, MAX_BOOK_TEXT)
 
 
 def test_no_more_is_reserved_than_a_text_may_have() -> None:
     """Of thirty times as much, no more than the first part is looked at."""
-    assert len(unpacked(packed(' ' * LONGEST_TEXT))) == LONGEST_TEXT
+    assert len(unpacked(packed(' ' * MAX_BOOK_TEXT), MAX_BOOK_TEXT)) == MAX_BOOK_TEXT
     writer, million = zlib.compressobj(), b' ' * 2**20
-    blocks = [writer.compress(million) for _ in range(30 * LONGEST_TEXT // len(million))]
+    blocks = [writer.compress(million) for _ in range(30 * MAX_BOOK_TEXT // len(million))]
     bomb = base64.b64encode(b''.join([*blocks, writer.flush()])).decode()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(ValueError, match='longer than'):
-        unpacked(bomb)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 4 * LONGEST_TEXT / 1024
+        unpacked(bomb, MAX_BOOK_TEXT)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 4 * MAX_BOOK_TEXT / 1024
+
+
+def test_a_text_of_nothing_but_lists_is_refused() -> None:
+    """Ten kB unpack to a text that takes a quarter of a second to parse."""
+    with pytest.raises(ValueError, match='lists and objects'):
+        unpacked(packed('[' + '[],' * MAX_CONTAINERS + '[]]'), MAX_BOOK_TEXT)

@@ -13,8 +13,10 @@ from sharing import assert_equal, ENDLESS, hand_made_book, sharing_pair, SOURCE,
 import torch
 
 from intradp_ros.runtime.model import SharedModel
+from intradp_ros.schedule.schedule import ROBOT
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.book_versions import BookVersion, BookVersions
+from intradp_ros.systems.sharing.book.program_cache import ProgramCache
 from intradp_ros.systems.sharing.partition.partition import Partition, Stage
 from intradp_ros.systems.sharing.session.connection import State
 from intradp_ros.systems.sharing.session.pair import Pair
@@ -187,15 +189,36 @@ def test_editions(model: SharedModel) -> None:
     """What the server has decides which one is used; an answer to an old offer decides nothing."""
     versions = BookVersions()
     assert versions.offer is None and versions.epoch == 0 and versions.books == ()
-    assert not versions.confirm(0) and not versions.resume([0])
-    first, second = another_book(model), another_book(model, 0.7)
+    assert not versions.confirm(0, '') and not versions.resume({0: ''})
+    books = first, second = another_book(model), another_book(model, 0.7)
+    one, two = (BookVersion(n + 1, book, 'ab'[n], packed(book.to_json(indented=False)))
+                for n, book in enumerate(books))
     assert versions.add(first, 'a') and not versions.add(another_book(model), 'a')
-    assert versions.offer == (BookVersion(1, first, 'a'), 0)
-    assert versions.confirm(1) and versions.offer is None and versions.books == (first,)
-    assert versions.add(second, 'b') and versions.offer == (BookVersion(2, second, 'b'), 1)
-    assert not versions.confirm(1) and versions.used == BookVersion(1, first, 'a')
-    assert versions.books == (second, first)
-    assert versions.resume([7, 1]) and versions.used == BookVersion(1, first, 'a')
-    assert versions.resume([1, 2]) and versions.used == BookVersion(2, second, 'b')
-    assert not versions.resume([7]) and versions.used is None
-    assert versions.offer == (BookVersion(2, second, 'b'), 0)
+    assert versions.offer == (one, 0)
+    assert versions.confirm(1, one.digest)
+    assert versions.offer is None and versions.books == (first,)
+    assert versions.add(second, 'b') and versions.offer == (two, 1)
+    assert not versions.confirm(1, one.digest) and not versions.confirm(2, one.digest)
+    assert versions.used == one and versions.books == (second, first)
+    assert versions.resume({7: two.digest, 1: one.digest}) and versions.used == one
+    assert versions.resume({1: one.digest, 2: two.digest}) and versions.used == two
+    assert not versions.resume({7: two.digest, 2: one.digest}) and versions.used is None
+    assert versions.offer == (two, 0)
+
+
+def test_another_book_under_an_epoch_in_use_is_refused(
+        pair: Pair, model: SharedModel, wanted: torch.Tensor) -> None:
+    """Who sends it in the robot's name changes nothing; under the next epoch, it makes room."""
+    connection = pair.robot.connection
+    session = pair.server.sessions[connection.session]
+    body = {'book': packed(another_book(model, 0.9).to_json()), 'used': 1,
+            'fingerprint': ProgramCache(model, ROBOT).fingerprint(another_book(model, 0.9))}
+    pair.robot_channel.send(Control(ControlKind.BOOK, session.id, 1, body=body))
+    assert until(lambda: pair.server.rejections.by_cause() == {'book': 1})
+    assert_shared(pair, wanted)
+    pair.robot_channel.send(Control(ControlKind.BOOK, session.id, 2, body=body))
+    assert until(lambda: 2 in session.epochs)
+    assert_shared(pair, wanted)
+    pair.robot.use_book(another_book(model))
+    assert until(lambda: used(pair) == 3)
+    assert_shared(pair, wanted)

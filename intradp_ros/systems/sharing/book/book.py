@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from intradp_ros.core.limits import MAX_MBPS, MAX_SECONDS, within
 from intradp_ros.core.whole_file import write_whole
 from intradp_ros.systems.sharing.baselines import LOCAL, LOSS
 from intradp_ros.systems.sharing.partition.partition import Partition
@@ -167,8 +168,8 @@ class ScheduleBook:
         """Return the lower bound (seconds) for a bandwidth of the grid, None if there is none."""
         return dict(self.bounds).get(mbps)
 
-    def to_json(self) -> str:
-        """Return the book as indented JSON text."""
+    def to_json(self, *, indented: bool = True) -> str:
+        """Return the book as JSON text."""
         data = {'format': FORMAT, 'digest': self.digest, 'axis': self.axis, 'delay': self.delay,
                 'overhead': self.overhead, 'lossy': self.lossy,
                 'lossy_difference': self.lossy_difference,
@@ -176,7 +177,7 @@ class ScheduleBook:
                 'down_ratio': self.down_ratio,
                 'bounds': [list(pair) for pair in self.bounds],
                 'entries': [_plain(e) for e in self.entries]}
-        return json.dumps(data, indent=1)
+        return json.dumps(data, indent=1 if indented else None)
 
     @classmethod
     def from_json(cls, text: str) -> ScheduleBook:
@@ -196,8 +197,10 @@ class ScheduleBook:
                                  'again with this version')
             if not 1 <= len(data['entries']) <= MAX_ENTRIES:
                 raise ValueError(f'it has {len(data["entries"])} entries, not 1..{MAX_ENTRIES}')
-            return cls(str(data['digest']), int(data['axis']), float(data['delay']),
-                       float(data['overhead']), tuple(_entry(e) for e in data['entries']),
+            delay, overhead = (within(name, float(data[name]), 0.0, MAX_SECONDS)
+                               for name in ('delay', 'overhead'))
+            return cls(str(data['digest']), int(data['axis']), delay, overhead,
+                       tuple(_entry(e) for e in data['entries']),
                        str(data['lossy']), _difference(data['lossy_difference']),
                        _bounds(data['bounds']), str(data['objective']),
                        bool(data['shared_air']), float(data.get('down_ratio', 1.0)))
@@ -223,7 +226,7 @@ def _difference(found: Any) -> float | None:
 
 def _bounds(data: Sequence[Sequence[Any]]) -> tuple[tuple[float, float], ...]:
     bounds = tuple((float(mbps), float(seconds)) for mbps, seconds in data)
-    if not all(0 < mbps < math.inf and 0 <= seconds < math.inf for mbps, seconds in bounds):
+    if not all(0 < mbps <= MAX_MBPS and 0 <= seconds <= MAX_SECONDS for mbps, seconds in bounds):
         raise ValueError('impossible lower bounds')
     return bounds
 
@@ -237,7 +240,7 @@ def _plain(entry: Entry) -> dict[str, Any]:
 def _entry(data: Mapping[str, Any]) -> Entry:
     mbps, predicted, joules = (float(data[key]) for key in ('mbps', 'predicted', 'joules'))
     low, high = float(data['low']), math.inf if data['high'] is None else float(data['high'])
-    if not (0 < mbps < math.inf and 0 <= predicted < math.inf and 0 <= joules < math.inf
+    if not (0 < mbps <= MAX_MBPS and 0 <= predicted <= MAX_SECONDS and 0 <= joules < math.inf
             and 0 <= low <= mbps <= high):
         raise ValueError(f'impossible entry: {mbps} Mbit/s in {low}..{high}, {predicted} s, '
                          f'{joules} J')

@@ -4,9 +4,10 @@
 """The schedule books of a session: the one in use, and the one that shall follow it."""
 from __future__ import annotations
 
-from collections.abc import Container
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
+import hashlib
 import threading
 
 from intradp_ros.systems.sharing.book.book import ScheduleBook
@@ -18,17 +19,19 @@ class BookVersion:
     """
     A book with its epoch: the number under which a session's frames mean it.
 
-    `fingerprint` tells what this side makes of the book.
+    `fingerprint` tells what this side makes of the book, `text` is the book
+    as it crossed, or crosses, the link.
     """
 
     epoch: int
     book: ScheduleBook
     fingerprint: str
+    text: str
 
     @cached_property
-    def text(self) -> str:
-        """The book as it crosses the link."""
-        return packed(self.book.to_json())
+    def digest(self) -> str:
+        """SHA-256 (hex) of the text: equal where both sides mean the same by the epoch."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
 
 
 class BookVersions:
@@ -71,20 +74,32 @@ class BookVersions:
             if self.newest and self.newest.book == book:
                 return False
             epoch = self.newest.epoch + 1 if self.newest else 1
-            self.newest = BookVersion(epoch, book, fingerprint)
+            self.newest = BookVersion(epoch, book, fingerprint,
+                                      packed(book.to_json(indented=False)))
             return True
 
-    def confirm(self, epoch: int) -> bool:
+    def renumber(self, epoch: int) -> None:
+        """Give the newest book another epoch if it has this one, which is another book's."""
+        with self._lock:
+            newest = self.newest
+            if newest and newest is not self.used and newest.epoch == epoch:
+                self.newest = replace(newest, epoch=epoch + 1)
+
+    def confirm(self, epoch: int, digest: object) -> bool:
         """Use the newest book if it is the one that the server now has; return whether it is."""
         with self._lock:
-            if self.newest is None or self.newest.epoch != epoch:
+            if self.newest is None or (self.newest.epoch, self.newest.digest) != (epoch, digest):
                 return False
             self.used = self.newest
             return True
 
-    def resume(self, epochs: Container[object]) -> bool:
-        """Use the newer book that a server still has; return False if it has none of them."""
+    def resume(self, digests: Mapping[int, str]) -> bool:
+        """
+        Use the newer book that a server still has; return False if it has none of them.
+
+        `digests` are those of its books by epoch; under the same epoch it may have another book.
+        """
         with self._lock:
             self.used = next((version for version in (self.newest, self.used)
-                              if version and version.epoch in epochs), None)
+                              if version and digests.get(version.epoch) == version.digest), None)
             return self.used is not None

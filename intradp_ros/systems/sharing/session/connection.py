@@ -171,7 +171,7 @@ class Connection:
         elif frame.kind is ControlKind.REFUSE:
             self._refused(frame)
         elif frame.kind is ControlKind.BOOK_READY and self._greeted and \
-                self.versions.confirm(frame.epoch):
+                self.versions.confirm(frame.epoch, frame.body.get('digest')):
             self.refusal = ''
             self._enter(State.READY)
 
@@ -236,8 +236,7 @@ class Connection:
     def _welcomed(self, body: Mapping[str, Any]) -> None:
         self.refusal = ''
         self.encodings = common_encodings(body.get('encodings'))
-        epochs = body.get('epochs')
-        kept = self.versions.resume(epochs if isinstance(epochs, list) else ())
+        kept = self.versions.resume(_digests(body.get('books')))
         self._enter(State.READY if kept else State.GREETED)
         self._ask_soon()
 
@@ -256,6 +255,8 @@ class Connection:
             self.log(f'the server refuses: {reason}')
             self._complained = now
         self.refusal = reason
+        if frame.body.get('taken'):
+            self.versions.renumber(frame.epoch)
         if not frame.body.get('book'):
             self._enter(State.REFUSED)
         elif self._greeted and frame.epoch == self.epoch:  # rather wait for another one
@@ -315,3 +316,10 @@ class Connection:
 
     def _send(self, kind: ControlKind, body: Mapping[str, Any], inference: int = 0) -> None:
         self.channel.send(Control(kind, self.session, self.epoch, inference, body))
+
+
+def _digests(books: object) -> dict[int, str]:
+    """Return the digests by epoch that a server told, of what it told rightly."""
+    told = books if isinstance(books, list) else []
+    return {pair[0]: pair[1] for pair in told if isinstance(pair, list) and len(pair) == 2
+            and type(pair[0]) is int and type(pair[1]) is str}

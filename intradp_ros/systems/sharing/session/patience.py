@@ -9,6 +9,20 @@ from dataclasses import dataclass
 #: Seconds between which the slack is that is not given: other threads of a busy machine may take
 #: their turn meanwhile, and nobody should wait longer for nothing.
 LEAST_SLACK, MOST_SLACK = 0.1, 0.25
+#: Seconds above which no prediction is believed, and how many times as long as the robot takes
+#: alone where sharing need not be faster (it saves energy, say).
+LONGEST_WAIT, TIMES_ALONE = 60.0, 10.0
+
+
+def believable(predicted: float, alone: float, *, faster: bool) -> float:
+    """
+    Return the seconds of a prediction that waiting may count on: a book may say anything.
+
+    `alone` is what the robot itself measured that it takes by itself (0: not
+    yet); `faster` tells that sharing was chosen because it takes less.
+    """
+    most = min(LONGEST_WAIT, alone * (1.0 if faster else TIMES_ALONE) or LONGEST_WAIT)
+    return min(predicted, most)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,10 @@
 """The robot's side: every inference is answered, shared with the server where that pays."""
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 import time
 from typing import Any
 
@@ -39,7 +41,7 @@ from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibrat
 from intradp_ros.systems.sharing.book.program_cache import Compiled, ProgramCache
 from intradp_ros.systems.sharing.partition.partition import local
 from intradp_ros.systems.sharing.session.connection import Connection
-from intradp_ros.systems.sharing.session.patience import PatiencePolicy
+from intradp_ros.systems.sharing.session.patience import believable, PatiencePolicy
 from intradp_ros.systems.sharing.session.recovery import finish_alone, held_pieces
 from intradp_ros.systems.sharing.session.watch import DelayWatch, DriftWatch
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
@@ -48,16 +50,22 @@ from intradp_ros.wire.quoting import quoted
 from intradp_ros.wire.rejections import Rejections
 
 Log = Callable[[str], None]
+_REMEMBERED = 7  # inferences alone whose median is what the robot takes by itself
 
 
 @dataclass(frozen=True)
 class _Choice:
-    """A schedule of the book that both sides have, and the seconds it should take by the book."""
+    """
+    A schedule of the book that both sides have, and the seconds it should take by the book.
+
+    `faster` tells that it was chosen because it takes less than the robot alone.
+    """
 
     epoch: int
     index: int
     entry: Entry
     predicted: float
+    faster: bool = False
 
 
 @dataclass
@@ -104,6 +112,7 @@ class RobotClient:
         self._current: _Inference | None = None
         self._count = 0
         self._rate = 0.0
+        self._took_alone: deque[float] = deque(maxlen=_REMEMBERED)
         #: Tells what the board draws, where somebody has a sensor; closed with the session.
         self.meter: EnergyMeter | None = None
         channel.listen(self.handle)
@@ -134,6 +143,12 @@ class RobotClient:
         versions = self.connection.versions
         self.cache.prepare(book, *versions.books, gently=versions.used is not None)
         self.connection.offer(book, self.cache.fingerprint(book))
+
+    @property
+    def own_seconds(self) -> float:
+        """Seconds of an inference alone, by own measurements only; 0 if there are none yet."""
+        took = median(self._took_alone) if self._took_alone else 0.0
+        return max(self._local.seconds, took)
 
     @property
     def predicted_rate(self) -> float:
@@ -173,7 +188,10 @@ class RobotClient:
         choice = self._choose(strategy)
         if choice is None:
             return self._infer_alone(inputs)
-        return self._infer_shared(inputs, choice, stamp)
+        try:
+            return self._infer_shared(inputs, choice, stamp)
+        except Exception as error:  # noqa: B902 - of rows that came, say: answer all the same
+            return self._infer_anew(inputs, error)
 
     def timeline(self, outcome: Outcome, timeout: float = 0.5) -> tuple[Event, ...]:
         """
@@ -224,7 +242,14 @@ class RobotClient:
                              f'got {_kinds(inputs)}')
 
     def _choose(self, strategy: str) -> _Choice | None:
-        """Return the schedule to share by, or None to stay alone."""
+        """Return the schedule to share by; None to stay alone, also where choosing fails."""
+        try:
+            return self._best(strategy)
+        except Exception as error:  # noqa: B902 - whatever a book says, the robot answers
+            self.reject('choice', f'{type(error).__name__}: {error}')
+            return None
+
+    def _best(self, strategy: str) -> _Choice | None:
         agreement = self.connection.agreement
         if strategy == LOCAL or agreement is None:
             return None
@@ -240,14 +265,24 @@ class RobotClient:
         entry = book.entries[index]
         shared = self.cache.get(entry.partition).schedule.transfers
         predicted = book.expected(rate / 125e3, entry.strategy)
-        return _Choice(agreement.epoch, index, entry, predicted) if shared else None
+        faster = strategy == LOSS and book.objective == 'latency'
+        return _Choice(agreement.epoch, index, entry, predicted, faster) if shared else None
 
-    def _infer_alone(self, inputs: Sequence[torch.Tensor]) -> Outcome:
+    def _infer_anew(self, inputs: Sequence[torch.Tensor], error: Exception) -> Outcome:
+        """Run alone what went wrong in a way that nobody foresaw."""
+        reason = f'{type(error).__name__}: {error}'
+        self._current = None
+        self.reject('shared', reason)
+        self.connection.lost(quoted(reason))
+        return self._infer_alone(inputs, reason)
+
+    def _infer_alone(self, inputs: Sequence[torch.Tensor], reason: str = '') -> Outcome:
         recorder, start = Recorder(ROBOT), time.monotonic()
         execution = Execution(self._local.program, recorder)
         values = execution.run(dict(zip(self.model.split.graph.inputs, inputs)))
         self.cache.ran(self._local, recorder.events)
-        return self._outcome(values, recorder.events, start, self._alone(), None, '')
+        self._took_alone.append(time.monotonic() - start)
+        return self._outcome(values, recorder.events, start, self._alone(), None, reason)
 
     def _infer_shared(self, inputs: Sequence[torch.Tensor], choice: _Choice, stamp: Stamp,
                       ) -> Outcome:
@@ -255,7 +290,7 @@ class RobotClient:
         start = time.monotonic()
         self.connection.heard = max(self.connection.heard, start)
         names = describe_transfers(self.model.split, compiled.schedule)
-        arrivals = Arrivals(Mailbox(self._patience(start, choice.predicted)),
+        arrivals = Arrivals(Mailbox(self._patience(start, choice)),
                             self.reassembler, 'downlink', names, self.received)
         sender = Sender(self._way(), compiled.schedule, choice.epoch, self._count, choice.index,
                         stamp, 'uplink', names, arrivals.mailbox.fail)
@@ -296,9 +331,10 @@ class RobotClient:
         recorder.events.append(Event(ROBOT, 'compute', 'recovery', begin, time.monotonic()))
         return values
 
-    def _patience(self, start: float, predicted: float) -> Callable[[float], str | None]:
+    def _patience(self, start: float, choice: _Choice) -> Callable[[float], str | None]:
         report = self.channel.report()
-        rate, alone = max(self._rate, 1.0), self._seconds_alone()
+        rate, alone = max(self._rate, 1.0), self.own_seconds or self._seconds_alone()
+        predicted = believable(choice.predicted, self.own_seconds, faster=choice.faster)
 
         def decide(_waited: float) -> str | None:
             if self.connection.agreement is None:

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from intradp_ros import __version__
+from intradp_ros.core.limits import MAX_BOOK_TEXT
 from intradp_ros.runtime.arrivals import Arrivals
 from intradp_ros.runtime.channel import Channel
 from intradp_ros.runtime.interpreter import Execution
@@ -44,7 +45,7 @@ from intradp_ros.wire.texts import unpacked
 
 Log = Callable[[str], None]
 MAX_SESSIONS = 16
-MAX_OFFERS = 64  # books of a session that may wait to be compiled
+MAX_OFFERS = 1  # books of a session that may wait to be compiled: the newest
 ROBOT_SILENCE = 5.0  # seconds without a chunk after which an inference is given up
 
 
@@ -149,7 +150,7 @@ class OffloadServer:
         session.begin_anew(frame.inference, encodings)
         self._answer(frame, ControlKind.WELCOME, {
             'protocol': PROTOCOL, 'version': __version__, 'digest': frame.body['digest'],
-            'encodings': sorted(encodings), 'epochs': session.epochs})
+            'encodings': sorted(encodings), 'books': session.books})
 
     def _refusal(self, frame: Control) -> str | None:
         """Say why a robot is refused, naming what both sides have."""
@@ -217,6 +218,11 @@ class ServerSession:
         """Epochs of the books that are compiled, the newest last."""
         return [version.epoch for version in self._versions]
 
+    @property
+    def books(self) -> list[list[object]]:
+        """Epochs and digests of the books that are compiled, the newest last."""
+        return [[version.epoch, version.digest] for version in self._versions]
+
     def agrees(self, digest: str, axis: int) -> bool:
         """Tell whether the session was opened for this model and split axis."""
         return (digest, axis) == (self.model.digest, self.model.split.axis)
@@ -251,11 +257,14 @@ class ServerSession:
     def _offer(self, frame: Control) -> None:
         """Let a book be compiled; it is offered again and again until that is done."""
         offered = frame.epoch, frame.body.get('book')
-        if offered != self._offered:
+        compiled = next((v for v in self._versions if v.epoch == frame.epoch), None)
+        if compiled and compiled.text != offered[1]:
+            self._refuse_book(frame, 'another book has this epoch', taken=True)
+        elif compiled:
+            self._ready(compiled)
+        elif offered != self._offered:
             self._offered = offered
             self._books.put(frame)
-        elif frame.epoch in self.epochs:
-            self._reply(ControlKind.BOOK_READY, frame.epoch, 0, {})
 
     def _cancel(self, frame: Control) -> None:
         if frame.inference > self._newest:
@@ -341,16 +350,23 @@ class ServerSession:
             version = self._compiled(frame, kept)
         except Exception as error:  # noqa: B902 - the book's fault, or out of memory: say so
             self._offered = None
-            self.reject('book', str(error))
-            self._reply(ControlKind.REFUSE, frame.epoch, 0,
-                        {'reason': f'bad book: {quoted(error)}', 'book': True})
+            self._refuse_book(frame, str(error))
             return
         self._versions = (*kept, version)
-        self._reply(ControlKind.BOOK_READY, frame.epoch, 0, {})
+        self._ready(version)
+
+    def _ready(self, version: BookVersion) -> None:
+        self._reply(ControlKind.BOOK_READY, version.epoch, 0, {'digest': version.digest})
+
+    def _refuse_book(self, frame: Control, reason: str, *, taken: bool = False) -> None:
+        self.reject('book', reason)
+        self._reply(ControlKind.REFUSE, frame.epoch, 0, {
+            'reason': f'bad book: {quoted(reason)}', 'book': True, 'taken': taken})
 
     def _compiled(self, frame: Control, kept: tuple[BookVersion, ...]) -> BookVersion:
         """Return the book of a frame, compiled beside those that are kept; raise if it is bad."""
-        book = ScheduleBook.from_json(unpacked(frame.body['book']))
+        text = frame.body['book']
+        book = ScheduleBook.from_json(unpacked(text, MAX_BOOK_TEXT))
         wanted = (self.model.digest, self.model.split.axis)
         if (book.digest, book.axis) != wanted:
             raise ValueError(f'the book is for model {book.digest} split along axis '
@@ -360,7 +376,7 @@ class ServerSession:
         if frame.body.get('fingerprint') != fingerprint:
             raise ValueError('robot and server make different schedules of it: install the '
                              f'same release of intradp_ros on both (here {__version__})')
-        return BookVersion(frame.epoch, book, fingerprint)
+        return BookVersion(frame.epoch, book, fingerprint, text)
 
     def _infer(self, inference: _Inference) -> None:
         """Run the server's program; report times, or why it failed."""

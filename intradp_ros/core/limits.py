@@ -1,0 +1,68 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+How large and how odd what arrives from outside may be: every limit, in one place.
+
+All are checked before anything is built from a message.  They are well above
+what real models need, and low enough that a stranger's message costs little.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+import math
+
+#: Bytes of a text (a book; a graph or profile) once it is unpacked.
+MAX_BOOK_TEXT, MAX_MODEL_TEXT = 1 << 20, 4 << 20
+#: Objects and lists in such a text: what parsing it costs.
+MAX_CONTAINERS = 1 << 17
+#: Characters of the body of a control frame, by its kind; of others `MAX_BODY`.
+MAX_BODY = 1 << 12
+MAX_BODIES: Mapping[str, int] = {'HELLO': 1 << 14, 'WELCOME': 1 << 14, 'BOOK': 1 << 20,
+                                 'REPORT': 1 << 20}
+#: Bytes of a message as it is serialised, beside those of its longest text or data.
+MESSAGE_MARGIN = 1 << 14
+#: Operators of a graph, and rows of all its values together, along the longest dimension of each.
+MAX_OPERATORS, MAX_ROWS = 1 << 15, 1 << 22
+#: Elements of one value, and its dimensions.
+MAX_ELEMENTS, MAX_DIMENSIONS = 1 << 31, 16
+#: Seconds above which a time is none (11 days), and one way of a link.
+MAX_SECONDS, MAX_DELAY = 1e6, 10.0
+#: Mbit/s, and bytes per second, that no link carries.
+MAX_MBPS, MAX_RATE = 1e6, 1e11
+
+
+def within(what: str, number: float, low: float, high: float) -> float:
+    """
+    Return a number that arrived.
+
+    Raises
+    ------
+    ValueError
+        If it is not within its range; no NaN is.
+
+    """
+    if not low <= number <= high:
+        raise ValueError(f'{what} must be within {low:g}..{high:g}, got {number:g}'
+                         if math.isfinite(number) else f'{what} is {number}')
+    return number
+
+
+def check_text(text: str, most: int) -> str:
+    """
+    Return a JSON text that arrived, ready to be parsed.
+
+    Raises
+    ------
+    ValueError
+        If it is longer than `most`, or holds more objects and lists than any
+        of ours.
+
+    """
+    if len(text) > most:
+        raise ValueError(f'a text of {len(text)} characters, at most {most} are taken')
+    containers = text.count('[') + text.count('{')
+    if containers > MAX_CONTAINERS:
+        raise ValueError(f'a text of {containers} lists and objects, at most {MAX_CONTAINERS} '
+                         'are taken')
+    return text

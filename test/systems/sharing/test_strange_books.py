@@ -1,0 +1,128 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Whatever a book says, every frame is answered, right and in time."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+import json
+import time
+
+import pytest
+from sharing import assert_equal, hand_made_book, sharing_pair, SOURCE, TIMEOUT, until
+import torch
+
+from intradp_ros.runtime.model import SharedModel
+from intradp_ros.systems.sharing.baselines import LOCAL
+from intradp_ros.systems.sharing.book.book import ScheduleBook
+from intradp_ros.systems.sharing.book.choice import ScheduleChoice
+from intradp_ros.systems.sharing.session.acceptance import check_book
+from intradp_ros.systems.sharing.session.pair import Pair
+from intradp_ros.systems.sharing.session.patience import believable, LONGEST_WAIT, PatiencePolicy
+from intradp_ros.wire.frames import Control, ControlKind
+
+
+@pytest.fixture
+def pair(model: SharedModel) -> Iterator[Pair]:
+    with sharing_pair(model, patience=PatiencePolicy(silence=TIMEOUT)) as pair:
+        yield pair
+
+
+@pytest.mark.parametrize('change', [
+    {'predicted': 1e299}, {'predicted': -1.0}, {'predicted': float('nan')}, {'mbps': 1e300},
+    {'joules': float('inf')}, {'low': float('nan')}])
+def test_impossible_entries_are_refused(model: SharedModel, change: dict[str, float]) -> None:
+    data = json.loads(hand_made_book(model).to_json())
+    data['entries'][0].update(change)
+    with pytest.raises(ValueError, match='impossible entry'):
+        ScheduleBook.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize('name', ['delay', 'overhead'])
+@pytest.mark.parametrize('seconds', [-1.0, 1e300, float('nan'), float('inf')])
+def test_impossible_links_are_refused(model: SharedModel, name: str, seconds: float) -> None:
+    data = {**json.loads(hand_made_book(model).to_json()), name: seconds}
+    with pytest.raises(ValueError, match=f'not a schedule book: {name}'):
+        ScheduleBook.from_json(json.dumps(data))
+
+
+def test_a_robot_takes_no_book_that_leaves_it_without_a_way_alone(model: SharedModel) -> None:
+    book = hand_made_book(model)
+    check_book(book, 0.0)
+    without = replace(book, entries=tuple(e for e in book.entries if e.strategy != LOCAL))
+    with pytest.raises(ValueError, match="no schedule 'local'"):
+        check_book(without, 0.0)
+
+
+@pytest.mark.parametrize('alone, taken', [
+    (0.02, True), (0.19, True), (0.21, False), (0.0021, True), (0.0019, False), (0.0, True)])
+def test_a_robot_takes_no_book_of_another_device(
+        model: SharedModel, alone: float, taken: bool) -> None:
+    """By the book it takes 20 ms; up to ten times more or less may be drift."""
+    if taken:
+        check_book(hand_made_book(model), alone)
+        return
+    with pytest.raises(ValueError, match='another device'):
+        check_book(hand_made_book(model), alone)
+
+
+def test_what_is_believed_of_a_prediction() -> None:
+    assert believable(0.1, 0.3, faster=True) == 0.1
+    assert believable(1e299, 0.3, faster=True) == 0.3
+    assert believable(2.0, 0.3, faster=False) == 2.0
+    assert believable(1e299, 0.3, faster=False) == 3.0
+    assert believable(1e299, 0.0, faster=True) == LONGEST_WAIT
+
+
+def test_waiting_ends_whatever_was_predicted(
+        pair: Pair, model: SharedModel, wanted: torch.Tensor) -> None:
+    """One cancellation in the robot's name: no other frame comes, and the book promises ages."""
+    for _ in range(3):
+        pair.robot.infer((SOURCE,), strategy=LOCAL)
+    book = hand_made_book(model)
+    entries = tuple(replace(e, predicted=1e5 if e.strategy == LOCAL else 9e4)
+                    for e in book.entries)
+    pair.robot.use_book(replace(book, entries=entries))
+    connection = pair.robot.connection
+    assert connection.wait_ready(TIMEOUT)
+    session = pair.server.sessions[connection.session]
+    start_inference = session._start
+
+    def cancelled(chunk: object, entry: object) -> None:
+        start_inference(chunk, entry)  # type: ignore[arg-type]
+        session.control(Control(ControlKind.CANCEL, session.id, 0, chunk.inference, {}))
+
+    session._start = cancelled  # type: ignore[method-assign]
+    begin = time.monotonic()
+    outcome = pair.robot.infer((SOURCE,))
+    assert outcome.stats.recovered and 'late' in outcome.stats.reason
+    assert time.monotonic() - begin < 2.0
+    assert_equal(outcome.outputs, wanted)
+
+
+def test_a_choice_that_fails_is_a_frame_that_runs_alone(
+        pair: Pair, wanted: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*given: object) -> int:
+        raise ArithmeticError('as a book might bring about')
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ScheduleChoice, 'choose', fail)
+        outcome = pair.robot.infer((SOURCE,))
+        assert not outcome.stats.shared
+        assert_equal(outcome.outputs, wanted)
+        assert pair.robot.rejections.by_cause() == {'choice': 1}
+    assert pair.robot.infer((SOURCE,)).stats.shared
+
+
+def test_a_shared_frame_that_fails_in_a_way_nobody_foresaw_runs_alone(
+        pair: Pair, wanted: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*given: object) -> None:
+        raise RuntimeError('as falsified rows might bring about')
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pair.robot, '_infer_shared', fail)
+        outcome = pair.robot.infer((SOURCE,))
+        assert outcome.stats.recovered and 'falsified rows' in outcome.stats.reason
+        assert_equal(outcome.outputs, wanted)
+    assert until(lambda: pair.robot.infer((SOURCE,)).stats.shared)
