@@ -34,6 +34,7 @@ from intradp_ros.dds.convert import (
 from intradp_ros.dds.endpoint import Arrival, Endpoint
 from intradp_ros.dds.paths import InboundPath, OutboundPath, Outgoing
 from intradp_ros.dds.qos import ack_qos, chunk_qos, control_qos
+from intradp_ros.dds.tensor_context import end_tensor_context, tensor_context
 from intradp_ros.dds.transport_profile import buffer_problem, Transport, transport_in_use
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.link.send_window import SendWindow
@@ -72,16 +73,17 @@ class DdsChannel:
                              'letters, digits and _, with / between words')
         if not 0 < chunk_bytes <= MAX_CHUNK_BYTES:
             raise ValueError(f'chunk_bytes must be 1..{MAX_CHUNK_BYTES}, got {chunk_bytes}')
-        self._context = context
         self._rejections = Rejections()
         self._inbound = InboundPath()
         self._handler: Callable[[Frame], None] | None = None
         self._closed = False
-        self._endpoint = Endpoint(
-            context, re.sub(r'\W+', '_', f'{name}_{side}_channel').strip('_'),
-            namespace=namespace, undecodable=self._undecodable, failed=self._failed,
-            parameter_overrides=parameter_overrides)
         self._transport = transport or transport_in_use()
+        self._node_context = context
+        with tensor_context(context, self._transport) as self._context:
+            self._endpoint = Endpoint(
+                self._context, re.sub(r'\W+', '_', f'{name}_{side}_channel').strip('_'),
+                namespace=namespace, undecodable=self._undecodable, failed=self._failed,
+                parameter_overrides=parameter_overrides)
         self._outbound = OutboundPath(SendWindow(
             chunk_bytes, most_chunk_bytes=self._transport.chunk_bytes,
             max_bytes=self._transport.window_bytes, late=self._transport.late))
@@ -143,6 +145,7 @@ class DdsChannel:
         if self._context.ok() and self._control.get_subscription_count():
             self._control.wait_for_all_acked(_FAREWELL)
         self._endpoint.close()
+        end_tensor_context(self._context, self._node_context)
 
     def _open_topics(self, name: str, out: str, back: str) -> None:
         chunks, acks, control = chunk_qos(self._transport.reliable), ack_qos(), control_qos()

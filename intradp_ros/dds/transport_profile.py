@@ -23,7 +23,12 @@ from intradp_ros.link.send_window import USUAL_WINDOW_BYTES
 #: Names the transport in the environment, so that every channel of a process agrees on its QoS.
 VARIABLE = 'INTRADP_TRANSPORT'
 _PROFILE_VARIABLE = 'FASTDDS_DEFAULT_PROFILES_FILE'
+#: Chooses the transports of a participant whose profile names none.
+BUILTIN_VARIABLE = 'FASTDDS_BUILTIN_TRANSPORTS'
 _RANGE_VARIABLE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
+#: An image of some MB comes at once, and nobody repeats what does not fit into the buffer.
+_NEIGHBOURS = 'UDPv4?max_msg_size=65500B&sockets_size={}B'
+_MOST_SOCKET_BYTES = 4_194_304
 
 
 class TransportError(RuntimeError):
@@ -36,6 +41,8 @@ class Transport:
     A way to carry DDS messages.
 
     `profile` is the file in config/ ('' for the middleware's defaults);
+    `builtin` are the builtin transports of Fast DDS that only the participant
+    of tensors has ('' if it is the node's own);
     `socket_bytes` is the socket buffer that the profile asks for;
     `needs_buffer` tells that nothing is delivered if the system grants less
     (else it only loses more).  `reliable` is the QoS that fits: a transport
@@ -54,13 +61,16 @@ class Transport:
     chunk_bytes: int = USUAL_CHUNK_BYTES
     window_bytes: int = USUAL_WINDOW_BYTES
     late: float = 0.0
+    builtin: str = ''
 
 
 TRANSPORTS: Mapping[str, Transport] = {
     transport.name: transport for transport in (
-        Transport('udp', 'transport_udp.xml', True, 4_194_304, False),
+        Transport('udp', 'transport_udp.xml', True, _MOST_SOCKET_BYTES, False),
         Transport('large_data', 'transport_large_data.xml', False, 2_097_152, True,
-                  MAX_CHUNK_BYTES, window_bytes=1_500_000, late=20e-3),
+                  MAX_CHUNK_BYTES, window_bytes=1_500_000, late=20e-3,
+                  builtin='LARGE_DATA?max_msg_size=256KB&sockets_size=2MB&non_blocking=false'
+                          '&tcp_negotiation_timeout=50'),
         Transport('default', '', True, 0, False))
 }
 #: Leaves the choice to `usable_environment`.
@@ -117,7 +127,11 @@ def transport_environment(
         raise TransportError(
             f'{_RANGE_VARIABLE}=LOCALHOST replaces the transport large_data by plain UDP; '
             'unset it or choose the transport udp')
-    return {**variables, _PROFILE_VARIABLE: str(profile_path(transport))}
+    variables[_PROFILE_VARIABLE] = str(profile_path(transport))
+    if transport.builtin:  # for tensors; the nodes' own participants talk to any other
+        granted = min(_read_limit(limit, limits) for limit in ('rmem_max', 'wmem_max'))
+        variables[BUILTIN_VARIABLE] = _NEIGHBOURS.format(min(granted, _MOST_SOCKET_BYTES))
+    return variables
 
 
 def usable_environment(
