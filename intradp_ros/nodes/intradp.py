@@ -42,10 +42,10 @@ from intradp_ros.runtime.model import share_module
 from intradp_ros.runtime.outcome import Outcome
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.split.calls.device import HOST
-from intradp_ros.systems.sharing.book.book import ScheduleBook
+from intradp_ros.systems.sharing.book.book_keeper import BookKeeper
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 from intradp_ros.systems.sharing.book.plan_from_profiles import PlanRequest
-from intradp_ros.systems.sharing.book.plan_process import PlanningError, PlanProcess
+from intradp_ros.systems.sharing.book.plan_process import PlanningError
 from intradp_ros.systems.sharing.session.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.watch import DelayWatch, DriftWatch
@@ -228,7 +228,7 @@ class _ServerWatch:
     """
     Waits for the server's profile, plans, and hands the book to the client.
 
-    Plans anew when either side's profile changes, or the link's delay.
+    Where a side's profile or the link's delay changes, another book may follow.
     """
 
     def __init__(self, owner: IntraDP, graph: str, profile: Profile,
@@ -244,8 +244,7 @@ class _ServerWatch:
         self.node.create_timer(0.2, self._poll)
         self.executor = SingleThreadedExecutor(context=self.context)
         self.executor.add_node(self.node)
-        self.process: PlanProcess | None = None
-        self.planned = False
+        self.keeper = BookKeeper(self.log)
         self.client: RobotClient | None = None
         self.server_profile = ''
         self.delay: float | None = None
@@ -260,8 +259,7 @@ class _ServerWatch:
 
     def close(self) -> None:
         """Stop listening and planning."""
-        if self.process:
-            self.process.cancel()
+        self.keeper.close()
         self.executor.shutdown()
         self.thread.join(timeout=2.0)
         self.node.destroy_node()
@@ -289,12 +287,10 @@ class _ServerWatch:
         self._news.put(seconds)
 
     def _plan(self) -> None:
-        if self.process:
-            self.process.cancel()
         delay = ASSUMED_DELAY if self.delay is None else self.delay
-        self.process = PlanProcess(PlanRequest(
+        self.keeper.want(PlanRequest(
             self.graph, self.profile.to_json(), self.server_profile, delay=delay,
-            overhead=ASSUMED_OVERHEAD, lossy=self.lossy), again=self.planned)
+            overhead=ASSUMED_OVERHEAD, lossy=self.lossy))
 
     def _take_news(self) -> None:
         """Take what has changed on this side, and plan with it."""
@@ -303,7 +299,7 @@ class _ServerWatch:
             if isinstance(news, Profile):
                 self.profile = news
                 self.log(f'operators take {news.whole_seconds * 1e3:.1f} ms in all by now; '
-                         'planning anew')
+                         'telling the planner')
             else:
                 self.delay = news
                 self.log(f'the link delays by {news * 1e3:.2g} ms')
@@ -314,16 +310,12 @@ class _ServerWatch:
         if self.server_profile and time.monotonic() >= self._plan_at:
             self._plan_at = math.inf
             self._plan()
-        if self.process is None or self.client is None:
+        if self.client is None:
             return
         try:
-            text = self.process.result()
-            if text is None:
-                return
-            book = ScheduleBook.from_json(text)
-            self.client.use_book(book)
-            self.planned = True
-            tell_difference(self.client.model, book, self.example, self.log)
+            book = self.keeper.poll()
+            if book:
+                self.client.use_book(book)
+                tell_difference(self.client.model, book, self.example, self.log)
         except (PlanningError, ValueError) as error:
             self.log(f'planning failed: {error}')
-        self.process = None

@@ -20,8 +20,10 @@ from intradp_ros.nodes.lossy_parameter import allowed, LOSSY_PARAMETER
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.profile_publisher import BOOK_TOPIC, check_profile, PROFILE_TOPIC
 from intradp_ros.nodes.receiving import Receiver
+from intradp_ros.systems.sharing.book.book import ScheduleBook
+from intradp_ros.systems.sharing.book.book_keeper import BookKeeper
 from intradp_ros.systems.sharing.book.plan_from_profiles import LATENCY, OBJECTIVES, PlanRequest
-from intradp_ros.systems.sharing.book.plan_process import PlanningError, PlanProcess
+from intradp_ros.systems.sharing.book.plan_process import PlanningError
 from intradp_ros.wire.texts import packed, unpacked
 
 #: Profiles that are kept; further ones displace the oldest.
@@ -34,6 +36,7 @@ class PlannerNode(ManagedNode):
 
     Planning runs in another process, so that the node answers meanwhile.
     Books are kept on disk and found again for the same profiles and grid.
+    What is new leads to another book only if that would win something.
     """
 
     PARAMETERS = (
@@ -62,8 +65,7 @@ class PlannerNode(ManagedNode):
         self._receiver = Receiver(self)
         self._status = Diagnostics(self)
         self._profiles: OrderedDict[tuple[str, str], OperatorProfile] = OrderedDict()
-        self._running: dict[str, PlanProcess] = {}
-        self._planned: set[str] = set()
+        self._keepers: dict[str, BookKeeper] = {}
         self._epoch = 0
 
     def setup(self, parameters: dict[str, Any]) -> None:
@@ -84,9 +86,9 @@ class PlannerNode(ManagedNode):
         self.until_deactivated.callback(self._stop)
 
     def _stop(self) -> None:
-        for process in self._running.values():
-            process.cancel()
-        self._running.clear()
+        for keeper in self._keepers.values():
+            keeper.close()
+        self._keepers.clear()
         self._profiles.clear()
 
     def _take_profile(self, message: OperatorProfile) -> None:
@@ -116,36 +118,33 @@ class PlannerNode(ManagedNode):
             s['link.overhead_ms'] / 1e3, s['seed'], allowed(s), s['link.shared_air'],
             s['objective'], s['deadline_ms'] / 1e3, s['ms_per_joule'] / 1e3,
             down_ratio=s['link.down_ratio'])
-        folder = Path(s['book_folder']) if s['book_folder'] else None
-        if robot.digest in self._running:
-            self._running.pop(robot.digest).cancel()
-        self.info(f'planning for model {robot.digest[:12]} on {s["grid.points"]} bandwidths')
-        self._running[robot.digest] = PlanProcess(
-            request, folder, again=robot.digest in self._planned)
+        if robot.digest not in self._keepers:
+            folder = Path(s['book_folder']) if s['book_folder'] else None
+            self._keepers[robot.digest] = BookKeeper(self.info, folder)
+            self.info(f'planning for model {robot.digest[:12]} on {s["grid.points"]} bandwidths')
+        self._keepers[robot.digest].want(request)
 
     def _poll(self) -> None:
-        for digest, process in list(self._running.items()):
+        for digest, keeper in self._keepers.items():
             try:
-                text = process.result()
+                book = keeper.poll()
             except PlanningError as error:
-                del self._running[digest]
                 self.get_logger().error(f'planning failed: {error}')
                 continue
-            if text is not None:
-                del self._running[digest]
-                self._publish(digest, text)
+            if book:
+                self._publish(digest, book)
 
-    def _publish(self, digest: str, text: str) -> None:
+    def _publish(self, digest: str, book: ScheduleBook) -> None:
         self._epoch += 1
-        self._planned.add(digest)
         self._books.publish(ScheduleBookMessage(
-            epoch=self._epoch, digest=digest, book=packed(text)))
+            epoch=self._epoch, digest=digest, book=packed(book.to_json())))
         self.info(f'published book {self._epoch} for model {digest[:12]}')
 
     def _diagnose(self) -> None:
         self._diagnostics.publish(self._status.status(
-            'planning' if self._running else 'waiting for profiles',
-            {'profiles': len(self._profiles), 'books': self._epoch},
+            'planning' if any(k.busy for k in self._keepers.values()) else 'waiting for profiles',
+            {'profiles': len(self._profiles), 'books': self._epoch,
+             'books_made': sum(k.made for k in self._keepers.values())},
             self._receiver.rejections.by_cause()))
 
 

@@ -18,7 +18,6 @@ from intradp_ros.systems.sharing.book.plan_process import (
     give_way,
     PlanningError,
     PlanProcess,
-    workers_for,
 )
 
 #: Planning of a solver that prints, in the process itself and in one of its workers.
@@ -36,6 +35,15 @@ def chatty(*_, **__):
 plan_process.book_from_profiles = chatty
 plan_process.main()
 """
+WORKS = """
+import time
+from intradp_ros.systems.sharing.book.plan_process import limited
+wall, processor = time.monotonic(), time.process_time()
+with limited({share}):
+    while time.process_time() < processor + 0.3:
+        pass
+print(time.process_time() - processor, time.monotonic() - wall)
+"""
 WAITS = 'import sys; sys.stdin.read()'
 
 
@@ -48,18 +56,26 @@ def test_planning_gives_way(again: bool, nice: int, policy: int) -> None:
         assert os.sched_getscheduler(child.pid) == policy
         child.communicate()
     give_way(child.pid, again)  # it has ended, which is no error
-    assert 1 <= workers_for(True) <= workers_for(False)
+
+
+def test_a_limited_process_rests() -> None:
+    """What computes all the time gets no more than its share of a core."""
+    with subprocess.Popen([sys.executable, '-c', WORKS.format(share=0.2)], text=True,
+                          stdout=subprocess.PIPE) as child:
+        told, _ = child.communicate()
+    computed, passed = map(float, told.split())
+    assert computed <= 0.3 * passed
 
 
 def test_what_went_wrong_is_told() -> None:
-    process = PlanProcess(PlanRequest('no graph', '{}', '{}'), again=True)
+    process = PlanProcess(PlanRequest('no graph', '{}', '{}'))
     with pytest.raises(PlanningError, match=r'\w'):
         while process.result() is None:
             time.sleep(0.05)
 
 
 def test_what_solvers_print_is_no_part_of_the_book() -> None:
-    job = {'request': asdict(PlanRequest('', '', '')), 'folder': None, 'again': False,
+    job = {'request': asdict(PlanRequest('', '', '')), 'folder': None, 'former': None,
            'parent': os.getpid()}
     told = subprocess.run([sys.executable, '-c', PRINTS], input=json.dumps(job), text=True,
                           stdout=subprocess.PIPE, check=True)

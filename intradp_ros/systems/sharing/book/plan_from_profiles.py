@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 import hashlib
 import json
+import math
 from pathlib import Path
 
 from intradp_ros.core.workers import worker_pool
@@ -29,6 +30,7 @@ from intradp_ros.systems.sharing.book.make_book import (
     Progress,
     Setting,
 )
+from intradp_ros.systems.sharing.book.repricing import loss, moved_by, repriced
 from intradp_ros.systems.sharing.judge.energy import (
     EnergyUnderDeadline,
     latency,
@@ -41,6 +43,8 @@ from intradp_ros.systems.sharing.search.pool import Aim
 
 LATENCY, ENERGY, WEIGHTED = 'latency', 'energy', 'weighted'
 OBJECTIVES = (LATENCY, ENERGY, WEIGHTED)
+#: A book is made anew where that should win this part of an inference's time.
+WORTH_PLANNING = 0.1
 #: Packages that decide what a book says.
 _PLANNING = ('graph', 'link', 'profiling', 'schedule', 'split', 'systems/sharing', 'wire')
 
@@ -83,12 +87,14 @@ class PlanRequest:
 
 
 def book_from_profiles(request: PlanRequest, folder: Path | None = None,
-                       progress: Progress | None = None, workers: int = 1) -> str:
+                       progress: Progress | None = None, workers: int = 1,
+                       former: ScheduleBook | None = None) -> str:
     """
     Return the book as JSON text, from disk if it was made before.
 
     Bandwidths are planned in `workers` processes; the book does not depend
-    on their number.
+    on their number.  Where a `former` book of the model has lost no more than
+    `WORTH_PLANNING`, it is that one with what its schedules take now.
 
     Raises
     ------
@@ -101,9 +107,40 @@ def book_from_profiles(request: PlanRequest, folder: Path | None = None,
         return ScheduleBook.load(path).to_json()
     except (OSError, ValueError):  # none yet, or a damaged one: plan
         pass
+    if former and (kept := _kept(former, request)):
+        return kept.to_json()
     book = _plan(request, progress, workers)
     book.save(path)
     return book.to_json()
+
+
+def change_of(book: ScheduleBook, request: PlanRequest) -> float:
+    """
+    Return the largest part by which a request moves a prediction of a book.
+
+    Infinite where it asks for another kind of book.
+
+    Raises
+    ------
+    ValueError
+        If graph or profiles are malformed or do not belong together.
+
+    """
+    setting, _, digest = _prepared(request)
+    kind = digest, setting.cost.split.axis, request.objective, request.lossy, request.shared_air
+    if kind != (book.digest, book.axis, book.objective, book.lossy, book.shared_air):
+        return math.inf
+    return moved_by(book, setting)
+
+
+def _kept(former: ScheduleBook, request: PlanRequest) -> ScheduleBook | None:
+    """Return a former book with what its schedules take now, None if that is not worth it."""
+    if change_of(former, request) == math.inf:
+        return None
+    setting, relaxation, _ = _prepared(request)
+    if loss(former, setting, relaxation) > WORTH_PLANNING:
+        return None
+    return repriced(former, setting)
 
 
 def _plan(request: PlanRequest, progress: Progress | None, workers: int) -> ScheduleBook:

@@ -11,7 +11,8 @@ and a spawned one would run the user's own main module again.
 """
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 import json
 import os
@@ -20,11 +21,16 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from typing import IO
 
 from intradp_ros.core.workers import claim_output, end_with
 from intradp_ros.profiling.machine import available_cores
+from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.plan_from_profiles import book_from_profiles, PlanRequest
+
+#: Part of a core's time that planning takes while inferences go on by another book.
+SHARE = 0.1
 
 
 class PlanningError(RuntimeError):
@@ -35,21 +41,21 @@ class PlanProcess:
     """
     One planning job under way.
 
-    With `again` another book of the model is in use meanwhile, and the job
-    may take its time.
+    With a `former` book inferences go on by that one meanwhile, and the job
+    may take its time: it has one process, of `SHARE` of a core.
     """
 
     def __init__(self, request: PlanRequest, folder: Path | None = None, *,
-                 again: bool = False) -> None:
+                 former: ScheduleBook | None = None) -> None:
         job = {'request': asdict(request), 'folder': str(folder) if folder else None,
-               'again': again, 'parent': os.getpid()}
+               'former': former.to_json() if former else None, 'parent': os.getpid()}
         self._input, self._output, self._errors = _scratch_files(3)
         json.dump(job, self._input)
         self._input.seek(0)
         self._child = subprocess.Popen(
             [sys.executable, '-m', __name__], stdin=self._input, stdout=self._output,
             stderr=self._errors, start_new_session=True)
-        give_way(self._child.pid, again)  # from here, for its imports take seconds
+        give_way(self._child.pid, former is not None)  # from here, for its imports take seconds
 
     def result(self) -> str | None:
         """
@@ -91,8 +97,8 @@ def give_way(pid: int, again: bool) -> None:
     Let other processes run before one that has just begun to plan.
 
     The first book of a model must come even if inferences on the robot keep
-    all processors busy, since it takes that load off.  Later ones hardly
-    disturb, and never interrupt what wakes up.
+    all processors busy, since it takes that load off.  Later ones only take
+    what nobody else wants.
     """
     with suppress(ProcessLookupError):  # that was quick
         nice = os.getpriority(os.PRIO_PROCESS, pid)
@@ -101,10 +107,23 @@ def give_way(pid: int, again: bool) -> None:
             os.sched_setscheduler(pid, os.SCHED_BATCH, os.sched_param(0))
 
 
-def workers_for(again: bool) -> int:
-    """Return how many processes plan: as many as there are processors, or half of these."""
-    processors = available_cores()
-    return max(1, processors // 2) if again else processors
+@contextmanager
+def limited(share: float, stretch: float = 0.02) -> Iterator[None]:
+    """
+    Compute for no more than `share` of the time of one core.
+
+    Its main thread rests after every `stretch` seconds of processor time: even
+    on a core that is free, caches, memory and the core's other half are not.
+    """
+    def rest(*_: object) -> None:
+        time.sleep(stretch * (1 / share - 1))
+
+    signal.signal(signal.SIGPROF, rest)
+    signal.setitimer(signal.ITIMER_PROF, stretch, stretch)
+    try:
+        yield
+    finally:  # else it would end the process that no longer takes it
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
 
 
 def main() -> None:
@@ -112,9 +131,11 @@ def main() -> None:
     job = json.load(sys.stdin)
     end_with(job['parent'])
     folder = Path(job['folder']) if job['folder'] else None
-    with claim_output() as output:
+    former = ScheduleBook.from_json(job['former']) if job['former'] else None
+    with claim_output() as output, limited(SHARE) if former else nullcontext():
         output.write(book_from_profiles(
-            PlanRequest(**job['request']), folder, workers=workers_for(job['again'])))
+            PlanRequest(**job['request']), folder, former=former,
+            workers=1 if former else available_cores()))
 
 
 if __name__ == '__main__':
