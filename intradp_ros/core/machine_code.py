@@ -1,0 +1,65 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Plain Python as machine code, where numba is installed.
+
+Numba keeps what it compiles on disk, next to the source or in the user's
+cache folder; where it can write nowhere every process compiles anew.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+import hashlib
+import inspect
+from types import FunctionType, ModuleType
+from typing import Any
+
+Modules = tuple[ModuleType, ...]
+
+
+def machine_code(modules: Modules, entries: Sequence[Callable[..., Any]], inline: bool = True,
+                 ) -> tuple[Callable[..., Any], ...] | None:
+    """
+    Return functions that call those of some modules, compiled on their first call.
+
+    None where numba is not installed: the functions themselves do the same.
+    `inline` makes small functions quicker, and compiling slower.
+    """
+    try:
+        from numba import njit
+    except ImportError:
+        return None
+    _let_be_called(modules, inline)
+    digest = hashlib.sha256(''.join(map(inspect.getsource, modules)).encode()).hexdigest()[:12]
+    return tuple(_compiled(njit, entry, digest) for entry in entries)
+
+
+@cache
+def _let_be_called(modules: Modules, inline: bool) -> None:
+    """Tell numba that all functions of the modules may be called from compiled code."""
+    from numba.extending import register_jitable
+    for module in modules:
+        for item in vars(module).values():
+            if isinstance(item, FunctionType) and item.__module__ == module.__name__:
+                register_jitable(error_model='numpy', forceinline=inline)(item)
+
+
+def _compiled(njit: Callable[..., Any], function: Any, digest: str) -> Any:
+    """
+    Compile a function on its first call, with all that it calls.
+
+    Its name carries a digest of all sources, since numba's cache looks only
+    at the file of the function itself and would keep stale callees.  What it
+    calls is compiled once for its types: numba would compile functions that
+    are decorated themselves once more for every constant that they are called
+    with.
+    """
+    twin = FunctionType(function.__code__, function.__globals__, function.__name__)
+    twin.__qualname__ = f'{function.__name__}_{digest}'
+    options = {'error_model': 'numpy', 'no_cfunc_wrapper': True}
+    try:
+        return njit(cache=True, **options)(twin)
+    except RuntimeError:  # no folder that could be written to
+        return njit(**options)(twin)
