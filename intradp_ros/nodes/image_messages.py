@@ -1,35 +1,61 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""sensor_msgs/Image to tensors and back, by NumPy and OpenCV alone."""
+"""sensor_msgs/Image and CompressedImage to tensors and back, without cv_bridge."""
 from __future__ import annotations
 
 import array
+from dataclasses import dataclass
+import io
 from typing import Any
 
 import cv2
 import numpy as np
 import numpy.typing as npt
-from sensor_msgs.msg import Image
+import PIL.Image
+from sensor_msgs.msg import CompressedImage, Image
 import torch
 
+from intradp_ros.perception.card import InputCard
+from intradp_ros.perception.view import fitted
 from intradp_ros.wire.tensors import tensor_bytes
 
 Array = npt.NDArray[Any]
-#: How pixels of each encoding become RGB: channels, and the OpenCV conversion.
-_TO_RGB: dict[str, tuple[int, int | None]] = {
-    'rgb8': (3, None), 'bgr8': (3, cv2.COLOR_BGR2RGB), 'rgba8': (4, cv2.COLOR_RGBA2RGB),
-    'bgra8': (4, cv2.COLOR_BGRA2RGB), 'mono8': (1, cv2.COLOR_GRAY2RGB),
-    '8UC1': (1, cv2.COLOR_GRAY2RGB), '8UC3': (3, cv2.COLOR_BGR2RGB)}
+#: Pixels above which a compressed image is refused.
+MOST_PIXELS = 2**26
+_FORMATS = ('JPEG', 'PNG', 'WEBP')
 
 
 class ImageError(ValueError):
     """An image message that cannot be used; the text says why."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Encoding:
+    """How many numbers of how many bits a pixel has, and OpenCV's way from them to RGB."""
+
+    channels: int
+    to_rgb: int | None
+    bits: int = 8
+
+
+_COLOURED = {
+    'rgb': (3, None), 'bgr': (3, cv2.COLOR_BGR2RGB), 'rgba': (4, cv2.COLOR_RGBA2RGB),
+    'bgra': (4, cv2.COLOR_BGRA2RGB), 'mono': (1, cv2.COLOR_GRAY2RGB),
+    'bayer_rggb': (1, cv2.COLOR_BayerRGGB2RGB), 'bayer_bggr': (1, cv2.COLOR_BayerBGGR2RGB),
+    'bayer_gbrg': (1, cv2.COLOR_BayerGBRG2RGB), 'bayer_grbg': (1, cv2.COLOR_BayerGRBG2RGB)}
+_UYVY, _YUYV = _Encoding(2, cv2.COLOR_YUV2RGB_UYVY), _Encoding(2, cv2.COLOR_YUV2RGB_YUYV)
+_ENCODINGS = {
+    **{f'{name}{bits}': _Encoding(channels, way, bits)
+       for bits in (8, 16) for name, (channels, way) in _COLOURED.items()},
+    '8UC1': _Encoding(1, cv2.COLOR_GRAY2RGB), '8UC3': _Encoding(3, cv2.COLOR_BGR2RGB),
+    '16UC1': _Encoding(1, cv2.COLOR_GRAY2RGB, 16),
+    'yuv422': _UYVY, 'uyvy': _UYVY, 'yuv422_yuy2': _YUYV, 'yuyv': _YUYV}
+
+
 def to_rgb(message: Image) -> Array:
     """
-    Return the pixels as uint8 RGB, shape (height, width, 3).
+    Return the pixels as uint8 RGB, shape (height, width, 3); of 16 bits the upper 8.
 
     Raises
     ------
@@ -37,33 +63,87 @@ def to_rgb(message: Image) -> Array:
         If the encoding is not supported or the data do not fit the size.
 
     """
-    if message.encoding not in _TO_RGB:
+    encoding = _ENCODINGS.get(message.encoding)
+    if encoding is None:
         raise ImageError(
-            f'encoding {message.encoding!r} is not supported, use {", ".join(_TO_RGB)}')
-    channels, conversion = _TO_RGB[message.encoding]
-    width = message.width * channels
+            f'encoding {message.encoding!r} is not supported, use {", ".join(_ENCODINGS)}')
+    pixels = _bytes_of(message, encoding)
+    if encoding.bits == 16:
+        pixels = np.ascontiguousarray(pixels[..., 0 if message.is_bigendian else 1::2])
+    if encoding.to_rgb is None:
+        return pixels
+    try:
+        return cv2.cvtColor(pixels, encoding.to_rgb)
+    except cv2.error as error:
+        raise ImageError(f'{message.width} x {message.height} pixels of {message.encoding} '
+                         f'are no picture: {error.err}') from error
+
+
+def _bytes_of(message: Image, encoding: _Encoding) -> Array:
+    """Return the bytes of the pixels, shape (height, width, bytes of a pixel)."""
+    pixel = encoding.channels * encoding.bits // 8
+    width = message.width * pixel
     if message.step < width or message.height * message.step != len(message.data) or \
             not message.height * width:
         raise ImageError(
             f'{len(message.data)} bytes do not fit {message.width} x {message.height} pixels of '
             f'{message.encoding} with step {message.step}')
     rows = np.frombuffer(message.data, dtype=np.uint8).reshape(message.height, message.step)
-    pixels = rows[:, :width].reshape(message.height, message.width, channels)
-    return pixels if conversion is None else cv2.cvtColor(pixels, conversion)
+    return rows[:, :width].reshape(message.height, message.width, pixel)
 
 
-def to_input(rgb: Array, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+def decompressed(message: CompressedImage) -> Array:
+    """
+    Return the pixels of a JPEG, PNG or WebP picture as uint8 RGB, shape (height, width, 3).
+
+    Raises
+    ------
+    ImageError
+        If it is none, or has more than `MOST_PIXELS` pixels.
+
+    """
+    data = bytes(message.data)
+    try:
+        with PIL.Image.open(io.BytesIO(data), formats=_FORMATS) as header:
+            width, height = header.size
+    except Exception as error:  # whatever a broken header brings about
+        raise ImageError(f'format {message.format!r:.80}: no {", ".join(_FORMATS)} picture: '
+                         f'{error}') from error
+    if width * height > MOST_PIXELS:
+        raise ImageError(f'{width} x {height} pixels; {MOST_PIXELS} at most')
+    pixels = cv2.imdecode(np.frombuffer(data, np.uint8),
+                          cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
+    if pixels is None:
+        raise ImageError(f'format {message.format!r:.80}: OpenCV does not decode it')
+    return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)
+
+
+def to_input(rgb: Array, shape: tuple[int, ...], dtype: torch.dtype,
+             card: InputCard | None = None) -> torch.Tensor:
     """
     Return an image as the model's input, shape (1, 3, height, width).
 
-    Pixels are resized to the input's size; a floating-point input gets them
-    in 0..1, an integer one as they are.
+    Pixels are fitted to the input's size as the card says (stretched without
+    one); a floating-point input gets them in 0..1, or as the card normalises
+    them, an integer one as they are.
     """
+    card = card or InputCard()
     height, width = shape[-2:]
-    if rgb.shape[:2] != (height, width):
-        rgb = cv2.resize(rgb, (width, height), interpolation=cv2.INTER_AREA)
-    tensor = torch.from_numpy(np.ascontiguousarray(rgb.transpose(2, 0, 1)))[None]
-    return tensor.to(dtype) / 255 if dtype.is_floating_point else tensor.to(dtype)
+    rgb, _ = fitted(rgb, (height, width), card.fit, card.pad)
+    return as_tensor(rgb, dtype, card)
+
+
+def as_tensor(rgb: Array, dtype: torch.dtype, card: InputCard) -> torch.Tensor:
+    """Return an image of the input's size as the model's input."""
+    pixels = rgb if card.colours == 'rgb' else rgb[..., ::-1]
+    tensor = torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))[None]
+    if not dtype.is_floating_point:
+        return tensor.to(dtype)
+    scaled = tensor.to(dtype) / 255
+    for numbers, apply in ((card.mean, scaled.sub_), (card.deviation, scaled.div_)):
+        if numbers:
+            apply(torch.tensor(numbers, dtype=dtype).reshape(1, 3, 1, 1))
+    return scaled
 
 
 def read_rgb(path: str) -> Array:

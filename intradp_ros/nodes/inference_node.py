@@ -15,8 +15,6 @@ from rclpy.parameter import Parameter as RclParameter
 from rclpy.qos import qos_profile_sensor_data, QoSProfile
 from rclpy.qos_overriding_options import QoSOverridingOptions
 from std_msgs.msg import Header
-import torch
-from torch.utils import _pytree as pytree
 
 from intradp_ros.core.limits import MAX_BOOK_TEXT
 from intradp_ros.dds.dds_channel import DdsChannel
@@ -36,6 +34,13 @@ from intradp_ros.nodes.diagnostics import added, crossed, Diagnostics
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.lossy_parameter import allowed, LOSSY_PARAMETER, tell_difference
 from intradp_ros.nodes.parameters import Parameter
+from intradp_ros.nodes.perception import (
+    card_of,
+    first_answer,
+    PERCEPTION,
+    region_of,
+    warn_of_input,
+)
 from intradp_ros.nodes.profile_publisher import (
     BOOK_TOPIC,
     profile_model,
@@ -50,9 +55,13 @@ from intradp_ros.nodes.sensor_inputs import (
     example_of,
     Lidar,
     lidar_for,
+    Scene,
     Sensor,
     UNUSABLE,
 )
+from intradp_ros.nodes.typed_results import TypedResults
+from intradp_ros.perception.card import ModelCard
+from intradp_ros.perception.heads.named_outputs import named
 from intradp_ros.power.meter import EnergyMeter, open_meter
 from intradp_ros.profiling.cache import example_key
 from intradp_ros.profiling.machine import prepare_process, settle_process
@@ -82,7 +91,7 @@ _CHANGEABLE = QoSOverridingOptions.with_default_policies()
 
 class InferenceNode(ManagedNode):
     """
-    Subscribes `image` or `points`; publishes `result`, a picture of it, `~/stats`, `~/link`.
+    Subscribes `image` or `points`; publishes `result`, what it says, `~/stats`, `~/link`.
 
     Every message of the sensor that the node takes is answered, whatever the
     server does.  When they come faster than they can be processed, the oldest
@@ -114,6 +123,7 @@ class InferenceNode(ManagedNode):
         Parameter('voxels.origin_m', [0.0, -25.6, -2.0],
                   "The lowest corner of the grid in the cloud's frame: x, y, z."),
         Parameter('voxels.size_m', 0.2, 'The edge of a cell.', 1e-3, 100.0),
+        *PERCEPTION,
         Parameter('queue_size', 1, 'Messages of the sensor that may wait.', 1, 1000),
         DEVICE,
         Parameter('threads', 1, 'CPU threads for operators.', 1, 256),
@@ -142,8 +152,10 @@ class InferenceNode(ManagedNode):
         model = ModelSpec.parse(parameters['model']).load(
             parameters['axis'] if parameters['axis'] >= 0 else None,
             open_device(parameters[DEVICE.name]))
-        self._sensor = _sensor(parameters, model)
+        card = card_of(parameters)
+        self._sensor = _sensor(parameters, model, card)
         self._open_topics(self._sensor)
+        self._typed = self._open_typed(model, card)
         self._example = example_of(self._sensor, parameters['example'], model)
         profile = profile_model(model, self._example, self.info, example_key(self._example))
         self._connect(model.tuned(profile.tuning), profile)
@@ -161,8 +173,8 @@ class InferenceNode(ManagedNode):
         self.until_deactivated.callback(self._stop, self._worker)
         sensor = self._sensor
         taken = self._receiver.subscribe(
-            sensor.kind, sensor.topic, self._worker.put, qos_profile_sensor_data, sensor.topic,
-            qos_overriding_options=_CHANGEABLE)
+            sensor.kind, self._source(sensor), self._worker.put, qos_profile_sensor_data,
+            sensor.topic, qos_overriding_options=_CHANGEABLE)
         self.until_deactivated.callback(self.destroy_subscription, taken)
         self.call_every(0.5, self._report_link, self.until_deactivated)
 
@@ -176,12 +188,28 @@ class InferenceNode(ManagedNode):
         self._results = self.publish_on(
             InferenceResult, 'result', reliable, qos_overriding_options=_CHANGEABLE)
         self._pictures = self.publish_on(
-            sensor.kind, f'result_{sensor.topic}', reliable, qos_overriding_options=_CHANGEABLE)
+            sensor.shown_kind, f'result_{sensor.topic}', reliable,
+            qos_overriding_options=_CHANGEABLE)
         self._stats = self.publish_on(InferenceStats, '~/stats', reliable)
         self._timelines = self.publish_on(InferenceTimeline, '~/timeline', reliable)
         self._links = self.publish_on(LinkState, '~/link', reliable)
         self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', reliable)
         self._profiles = self.publish_on(OperatorProfile, PROFILE_TOPIC, LATCHED)
+
+    def _open_typed(self, model: SharedModel, card: ModelCard | None) -> TypedResults | None:
+        """Open the topics of what the card says that the outputs mean; None without such."""
+        self._output_names = card.outputs if card else ()
+        if not isinstance(self._sensor, Camera):
+            return None
+        warn_of_input(self._sensor, card, self.get_logger().warning)
+        like = first_answer(self._sensor, card, model) if card else None
+        return TypedResults(self, card, like) if card and like else None
+
+    def _source(self, sensor: Sensor) -> str:
+        """Return the topic of a sensor; of compressed images as image_transport names it."""
+        if isinstance(sensor, Camera) and sensor.compressed:
+            return f'{self.resolve_topic_name(sensor.topic)}/compressed'
+        return sensor.topic
 
     def _connect(self, model: SharedModel, profile: Profile) -> None:
         """Open the channel to the server, and begin to look for it."""
@@ -239,12 +267,16 @@ class InferenceNode(ManagedNode):
 
     def _process(self, message: Any) -> None:
         assert self.client is not None
+        began = time.monotonic()
         header = message.header
         stamp = Stamp(header.stamp.sec, header.stamp.nanosec, header.frame_id)
-        tensor = self._sensor.tensor(message)
-        outcome = self.client.infer((tensor,), strategy=MODES[self._mode], stamp=stamp)
+        taken = self._sensor.take(message)
+        outcome = self.client.infer((taken.tensor,), strategy=MODES[self._mode], stamp=stamp)
         self._last_ms = outcome.stats.latency * 1e3
-        self._publish(header, outcome)
+        self._publish(header, outcome, taken.scene)
+        extra = time.monotonic() - began - outcome.stats.latency
+        self._stats.publish(stats_message(
+            header, outcome.stats, sum(self._rejected().values()), max(0.0, extra)))
 
     def _failed(self, error: Exception) -> None:
         if isinstance(error, UNUSABLE):
@@ -252,13 +284,14 @@ class InferenceNode(ManagedNode):
         else:
             self._receiver.reject('inference', f'{type(error).__name__}: {error}')
 
-    def _publish(self, header: Header, outcome: Outcome) -> None:
+    def _publish(self, header: Header, outcome: Outcome, scene: Scene | None) -> None:
         assert self.client is not None
         inference = outcome.stats.inference
-        tensors = [t for t in pytree.tree_leaves(outcome.outputs) if isinstance(t, torch.Tensor)]
-        self._stats.publish(stats_message(header, outcome.stats, sum(self._rejected().values())))
+        tensors = named(outcome.outputs, self._output_names)
+        if self._typed and scene:
+            self._typed.publish(header, tensors, scene)
         self._results.publish(result_message(header, inference, tensors))
-        picture = self._sensor.shown(tensors[0]) if tensors else None
+        picture = self._sensor.shown(next(iter(tensors.values()))) if tensors else None
         if picture is not None:
             picture.header = header
             self._pictures.publish(picture)
@@ -297,10 +330,11 @@ class InferenceNode(ManagedNode):
             'frames_of_other_sessions': self.client.foreign}, self._rejected(), well=in_range))
 
 
-def _sensor(parameters: Mapping[str, Any], model: SharedModel) -> Sensor:
-    """Return what a model sees, by the parameters; ValueError if the model cannot."""
+def _sensor(parameters: Mapping[str, Any], model: SharedModel, card: ModelCard | None) -> Sensor:
+    """Return what a model sees, by card and parameters; ValueError if the model cannot."""
     if parameters['sensor'] == Camera.topic:
-        return camera_for(model)
+        return camera_for(model, (card or ModelCard()).input, region_of(parameters['roi']),
+                          compressed=parameters['image_transport'] == 'compressed')
     return lidar_for(model, *(parameters[f'voxels.{name}'] for name in (
         'axes', 'origin_m', 'size_m')))
 

@@ -4,7 +4,7 @@
 """Outcomes of inferences as messages."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import math
 from typing import Any
 
@@ -19,21 +19,27 @@ from intradp_ros.runtime.timeline import Event
 from intradp_ros.wire.dtypes import encode_dtype
 
 
-def result_message(header: Header, inference: int, tensors: Sequence[torch.Tensor],
+def result_message(header: Header, inference: int, tensors: Mapping[str, torch.Tensor],
                    ) -> InferenceResult:
-    """Return the outputs of one inference, in order."""
+    """Return the outputs of one inference by name, in order."""
     return InferenceResult(header=header, inference=inference, outputs=[
-        _tensor_message(f'output_{i}', tensor) for i, tensor in enumerate(tensors)])
+        _tensor_message(name, tensor) for name, tensor in tensors.items()])
 
 
-def stats_message(header: Header, stats: InferenceStats, rejected: int) -> InferenceStatsMessage:
-    """Return the figures of one inference, and how many messages were rejected so far."""
+def stats_message(header: Header, stats: InferenceStats, rejected: int, extra: float,
+                  ) -> InferenceStatsMessage:
+    """
+    Return the figures of one inference, and how many messages were rejected so far.
+
+    :param extra: seconds that decoding, post-processing and publishing took beside it.
+    """
     return InferenceStatsMessage(
         header=header, inference=stats.inference, strategy=stats.strategy,
         schedule=stats.schedule, shared=stats.shared, recovered=stats.recovered,
         latency_ms=stats.latency * 1e3, predicted_ms=stats.predicted * 1e3,
         compute_ms=stats.compute * 1e3, waiting_ms=stats.waiting * 1e3,
         bytes_up=stats.bytes_up, bytes_down=stats.bytes_down, energy_j=stats.energy,
+        extra_ms=extra * 1e3,
         energy_drawn_j=math.nan if stats.drawn is None else stats.drawn, rejected=rejected)
 
 

@@ -8,15 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from sensor_msgs.msg import Image, PointCloud2
+import numpy as np
+import numpy.typing as npt
+from sensor_msgs.msg import CompressedImage, Image, PointCloud2
 import torch
 
 from intradp_ros.nodes.image_messages import (
     as_map,
+    as_tensor,
+    decompressed,
     ImageError,
     read_rgb,
     to_image,
-    to_input,
     to_rgb,
 )
 from intradp_ros.nodes.points import (
@@ -29,6 +32,8 @@ from intradp_ros.nodes.points import (
     to_cloud,
     to_points,
 )
+from intradp_ros.perception.card import CardError, InputCard
+from intradp_ros.perception.view import fitted, Region, View
 from intradp_ros.runtime.catalogue import example_inputs
 from intradp_ros.runtime.model import SharedModel
 
@@ -36,18 +41,39 @@ from intradp_ros.runtime.model import SharedModel
 UNUSABLE = (ImageError, PointsError)
 
 
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A picture (height, width, 3; uint8 RGB), and how it lies in the model's input."""
+
+    rgb: npt.NDArray[np.uint8]
+    view: View
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The model's input from a message, and the picture that it comes from, if it is one."""
+
+    tensor: torch.Tensor
+    scene: Scene | None = None
+
+
 class Sensor(Protocol):
     """
-    Messages of a sensor as the model's input, and results as messages of the same kind.
+    Messages of a sensor as the model's input, and results as messages.
 
     `topic` is where its messages come from, also what the nodes count them
-    by; they are of the class `kind`.
+    by; they are of the class `kind`.  What is shown of results are messages
+    of the class `shown_kind`.
     """
 
-    kind: ClassVar[type]
+    @property
+    def kind(self) -> type:
+        """Return the class of the sensor's messages."""
+
+    shown_kind: ClassVar[type]
     topic: ClassVar[str]
 
-    def tensor(self, message: Any) -> torch.Tensor:
+    def take(self, message: Any) -> Taken:
         """Return the model's input; one of `UNUSABLE` is raised if there is none."""
 
     def example(self, path: str) -> torch.Tensor:
@@ -59,40 +85,68 @@ class Sensor(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Camera:
-    """Images, for models that take one of 1 x 3 x height x width; shows dense outputs."""
+    """
+    Images, for models that take one of 1 x 3 x height x width; shows dense outputs.
 
-    kind: ClassVar[type] = Image
+    `card` says how they become the input, `region` which part of them;
+    `compressed` that they come as such.
+    """
+
+    shown_kind: ClassVar[type] = Image
     topic: ClassVar[str] = 'image'
     shape: tuple[int, ...]
     dtype: torch.dtype
+    card: InputCard
+    region: Region | None = None
+    compressed: bool = False
 
-    def tensor(self, message: Image) -> torch.Tensor:
-        """Return the pixels, resized to the input."""
-        return to_input(to_rgb(message), self.shape, self.dtype)
+    @property
+    def kind(self) -> type:
+        """Return the class of the camera's messages."""
+        kind: type = CompressedImage if self.compressed else Image
+        return kind
+
+    def take(self, message: Image | CompressedImage) -> Taken:
+        """Return the pixels, fitted to the input."""
+        return self._fitted(decompressed(message) if self.compressed else to_rgb(message))
 
     def example(self, path: str) -> torch.Tensor:
         """Return the pixels of an image file."""
-        return to_input(read_rgb(path), self.shape, self.dtype)
+        return self._fitted(read_rgb(path)).tensor
 
     def shown(self, output: torch.Tensor) -> Image | None:
         """Return a map of floating-point numbers as an image."""
         dense = as_map(output)
         return None if dense is None else to_image(dense)
 
+    def _fitted(self, rgb: npt.NDArray[np.uint8]) -> Taken:
+        height, width = self.shape[-2:]
+        try:
+            pixels, view = fitted(rgb, (height, width), self.card.fit, self.card.pad, self.region)
+        except ValueError as error:
+            raise ImageError(str(error)) from error
+        return Taken(as_tensor(pixels, self.dtype, self.card), Scene(rgb, view))
+
 
 @dataclass(frozen=True, slots=True)
 class Lidar:
     """Point clouds, for models that take a grid of cells; shows a label for each cell."""
 
-    kind: ClassVar[type] = PointCloud2
+    shown_kind: ClassVar[type] = PointCloud2
     topic: ClassVar[str] = 'points'
     shape: tuple[int, ...]
     dtype: torch.dtype
     grid: Grid
 
-    def tensor(self, message: PointCloud2) -> torch.Tensor:
+    @property
+    def kind(self) -> type:
+        """Return the class of the lidar's messages."""
+        kind: type = PointCloud2
+        return kind
+
+    def take(self, message: PointCloud2) -> Taken:
         """Return which cells have points."""
-        return occupied(to_points(message), self.grid, self.shape, self.dtype)
+        return Taken(occupied(to_points(message), self.grid, self.shape, self.dtype))
 
     def example(self, path: str) -> torch.Tensor:
         """Return which cells have points of a file."""
@@ -104,14 +158,15 @@ class Lidar:
         return None if labels is None else to_cloud(labels, self.grid)
 
 
-def camera_for(model: SharedModel) -> Camera:
+def camera_for(model: SharedModel, card: InputCard, region: Region | None = None, *,
+               compressed: bool = False) -> Camera:
     """
-    Return the camera whose images a model takes.
+    Return the camera whose images a model takes, in the way that its card says.
 
     Raises
     ------
     ValueError
-        If the model's input is not one image.
+        If the model's input is not one image, or not as the card says.
 
     """
     shape, dtype = _only_input(model)
@@ -119,7 +174,10 @@ def camera_for(model: SharedModel) -> Camera:
         raise ValueError(
             f'the model takes {shape}; an image goes into 1 x 3 x height x width (batch 1, RGB); '
             'for a grid of cells from a point cloud, set sensor to points')
-    return Camera(shape, dtype)
+    if (card.mean or card.deviation) and not dtype.is_floating_point:
+        raise CardError(f'the card normalises, the model takes {dtype}: a model of whole numbers '
+                        'normalises inside; leave mean and deviation out of the card')
+    return Camera(shape, dtype, card, region, compressed)
 
 
 def lidar_for(model: SharedModel, axes: str, origin: Sequence[float], cell: float) -> Lidar:

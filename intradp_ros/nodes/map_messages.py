@@ -1,0 +1,114 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Answers for pixels and points as messages of sensor_msgs."""
+from __future__ import annotations
+
+import array
+import copy
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sensor_msgs.msg import CameraInfo, Image, PointCloud2, PointField
+from std_msgs.msg import Header
+
+from intradp_ros.perception.card import ModelCard
+
+Array = npt.NDArray[Any]
+_KEY_POINT = np.dtype([('x', '<f4'), ('y', '<f4'), ('z', '<f4'), ('score', '<f4'),
+                       ('point', '<u4'), ('instance', '<u4')])
+_POINT = np.dtype([('x', '<f4'), ('y', '<f4'), ('z', '<f4')])
+_KINDS = {'f': PointField.FLOAT32, 'u': PointField.UINT32}
+
+
+def labels_image(header: Header, labels: Array, card: ModelCard) -> Image:
+    """Return classes (h, w) as mono8; as 16UC1 where there are more, or their count is unknown."""
+    narrow = 0 < len(card.labels) < 256 and (not labels.size or labels.max() < 256)
+    return _image(header, labels.astype(np.uint8), 'mono8') if narrow else \
+        instances_image(header, labels)
+
+
+def instances_image(header: Header, numbers: Array) -> Image:
+    """Return numbers of objects (h, w) as 16UC1."""
+    return _image(header, numbers.astype('<u2'), '16UC1')
+
+
+def depth_image(header: Header, metres: Array) -> Image:
+    """Return depth (h, w) as 32FC1."""
+    return _image(header, metres.astype('<f4'), '32FC1')
+
+
+def colour_image(header: Header, rgb: Array) -> Image:
+    """Return a picture (h, w, 3) as rgb8."""
+    return _image(header, rgb, 'rgb8')
+
+
+def depth_points(header: Header, metres: Array, info: CameraInfo) -> PointCloud2 | None:
+    """
+    Return depth (h, w) as points in the camera's frame, organised as the image is.
+
+    None if the camera's size or focal length do not fit.  Lens distortion is
+    not undone: give the node rectified images.
+    """
+    height, width = metres.shape
+    across, _, centre_x, _, down, centre_y = np.reshape(info.k, (3, 3))[:2].ravel()
+    fits = (info.height, info.width) == (height, width) and across > 0 and down > 0
+    if not fits or not np.isfinite((across, down, centre_x, centre_y)).all():
+        return None
+    points = np.empty((height, width), _POINT)
+    points['x'] = (np.arange(width) - centre_x) / across * metres
+    points['y'] = ((np.arange(height) - centre_y) / down)[:, None] * metres
+    points['z'] = metres
+    return _cloud(header, points, dense=bool(np.isfinite(metres).all()))
+
+
+def with_header(info: CameraInfo, header: Header) -> CameraInfo | None:
+    """Return what is known of a camera beside an image's header; None if nothing is."""
+    if not info.width:
+        return None
+    copied = copy.copy(info)
+    copied.header = header
+    return copied
+
+
+def key_points_cloud(header: Header, points: Array, numbers: Array, instances: Array,
+                     ) -> PointCloud2:
+    """
+    Return key points (n, 3: x, y, score) in the image's pixels.
+
+    :param numbers: which point of the model each is.
+    :param instances: the number of the object that each belongs to, from 1 on.
+    """
+    records = np.zeros(len(points), _KEY_POINT)
+    for name, values in (('x', points[:, 0]), ('y', points[:, 1]), ('score', points[:, 2]),
+                         ('point', numbers), ('instance', instances)):
+        records[name] = values
+    return _cloud(header, records[None], dense=True)
+
+
+def _image(header: Header, pixels: Array, encoding: str) -> Image:
+    height, width = pixels.shape[:2]
+    message = Image(header=header, height=height, width=width, encoding=encoding,
+                    step=pixels.nbytes // max(1, height))
+    message.data = _data(pixels)
+    return message
+
+
+def _cloud(header: Header, records: Array, *, dense: bool) -> PointCloud2:
+    height, width = records.shape
+    size = records.dtype.itemsize
+    message = PointCloud2(
+        header=header, height=height, width=width, point_step=size, row_step=width * size,
+        is_dense=dense, fields=[
+            PointField(name=name, offset=4 * n, datatype=_KINDS[records.dtype[name].kind], count=1)
+            for n, name in enumerate(records.dtype.names or ())])
+    message.data = _data(records)
+    return message
+
+
+def _data(values: Array) -> array.array[int]:
+    """Return bytes as ROS wants them (anything else is copied byte by byte)."""
+    data = array.array('B')
+    data.frombytes(np.ascontiguousarray(values).tobytes())
+    return data

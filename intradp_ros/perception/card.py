@@ -1,0 +1,182 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""A model's card: how a picture becomes its input, and what its outputs say."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+import json
+import math
+from typing import Any
+
+FITS = ('stretch', 'letterbox', 'crop')
+COLOURS = ('rgb', 'bgr')
+KINDS = ('tensors', 'detections', 'classification', 'segmentation', 'depth', 'key_points')
+FORMS = ('xyxy', 'xywh')
+LARGEST_CARD = 2**20
+"""Bytes of JSON above which a card is refused."""
+MOST_LABELS = 65_535
+LONGEST_LABEL = 256
+
+
+class CardError(ValueError):
+    """A card that says what cannot be; the text says what, and how to mend it."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputCard:
+    """
+    How a picture becomes the input.
+
+    `fit` is what becomes of its form, `pad` the grey of a letterbox's borders
+    (0 to 255).  A floating-point input is ``(pixel / 255 - mean) / deviation``
+    by colour; empty: 0 and 1.  A model of uint8 pixels does that itself.
+    """
+
+    fit: str = 'stretch'
+    pad: int = 114
+    colours: str = 'rgb'
+    mean: tuple[float, ...] = ()
+    deviation: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        _one_of('fit', self.fit, FITS)
+        _one_of('colours', self.colours, COLOURS)
+        if not 0 <= self.pad <= 255:
+            raise CardError(f'pad is a grey of 0 to 255, got {self.pad}')
+        for name, values in (('mean', self.mean), ('deviation', self.deviation)):
+            if len(values) not in (0, 3) or not all(map(math.isfinite, values)):
+                raise CardError(f'{name} has three finite numbers or none, got {list(values)}')
+        if not all(value > 0 for value in self.deviation):
+            raise CardError(f'deviation is above 0, got {list(self.deviation)}')
+
+
+@dataclass(frozen=True, slots=True)
+class HeadCard:
+    """
+    What the outputs say.
+
+    Parameters
+    ----------
+    kind
+        One of `KINDS`; ``tensors`` if nothing but that.
+    score
+        Detections, classes and key points less sure than this are left out.
+    overlap
+        Of detections of one class that overlap by more (intersection over
+        union), the surest stays; 1: all do.
+    most
+        Detections or classes at most.
+    form
+        Boxes as two corners (``xyxy``) or as middle and size (``xywh``).
+    relative
+        Whether boxes are in shares of the input, not in its pixels.
+    softmax
+        Whether scores of classes are logits.
+
+    """
+
+    kind: str = 'tensors'
+    score: float = 0.25
+    overlap: float = 0.45
+    most: int = 100
+    form: str = 'xyxy'
+    relative: bool = False
+    softmax: bool = False
+
+    def __post_init__(self) -> None:
+        _one_of('kind', self.kind, KINDS)
+        _one_of('form', self.form, FORMS)
+        for name, value in (('score', self.score), ('overlap', self.overlap)):
+            if not 0 <= value <= 1:
+                raise CardError(f'{name} lies in 0 to 1, got {value}')
+        if not 1 <= self.most <= 10_000:
+            raise CardError(f'most lies in 1 to 10000, got {self.most}')
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """
+    A model's card.
+
+    `outputs` names the output tensors in their order; empty: as the model
+    does.  `labels` names the classes from 0 on.
+    """
+
+    name: str = ''
+    licence: str = ''
+    input: InputCard = field(default_factory=InputCard)
+    head: HeadCard = field(default_factory=HeadCard)
+    outputs: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.labels) > MOST_LABELS:
+            raise CardError(f'{len(self.labels)} labels; {MOST_LABELS} at most')
+        for text in (self.name, self.licence, *self.outputs, *self.labels):
+            if not isinstance(text, str) or len(text) > LONGEST_LABEL:
+                raise CardError(f'a name has {LONGEST_LABEL} characters at most: {text!r:.40}')
+        if len(set(self.outputs)) != len(self.outputs):
+            raise CardError(f'two outputs of one name: {list(self.outputs)}')
+
+    def label(self, number: int) -> str:
+        """Return the name of a class; its number if it has none."""
+        return self.labels[number] if 0 <= number < len(self.labels) else str(number)
+
+
+def card_to_json(card: ModelCard) -> str:
+    """Return a card as JSON, always the same text."""
+    return json.dumps({'format': 1, **asdict(card)}, indent=1, sort_keys=True, allow_nan=False)
+
+
+def card_from_json(text: str) -> ModelCard:
+    """
+    Return the card that a JSON text holds; what is left out is as by default.
+
+    Raises
+    ------
+    CardError
+        If it holds none.
+
+    """
+    if len(text) > LARGEST_CARD:
+        raise CardError(f'a card of {len(text)} bytes; {LARGEST_CARD} at most')
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CardError(f'the card is no JSON: {error}') from error
+    if not isinstance(document, dict) or document.pop('format', 1) != 1:
+        raise CardError('the card is no JSON object of format 1')
+    parts = {name: _part(kind, document.pop(name, {}), name)
+             for name, kind in (('input', InputCard), ('head', HeadCard))}
+    card: ModelCard = _part(ModelCard, {**document, **parts}, 'card')
+    return card
+
+
+def _part(kind: type, given: Any, where: str) -> Any:
+    """Return a part of a card from its JSON object, each value of its default's type."""
+    if not isinstance(given, Mapping):
+        raise CardError(f'{where} is no JSON object')
+    known = {f.name: getattr(kind(), f.name) for f in fields(kind)}
+    if unknown := set(given) - set(known):
+        raise CardError(f'{where} knows no {sorted(unknown)[0]!r:.80}; it has {", ".join(known)}')
+    return kind(**{name: _value(f'{where}: {name}', value, known[name])
+                   for name, value in given.items()})
+
+
+def _value(name: str, value: Any, like: Any) -> Any:
+    if isinstance(like, tuple) and isinstance(value, list):
+        wanted = (int, float) if name.endswith(('mean', 'deviation')) else (str,)
+        if all(isinstance(item, wanted) and not isinstance(item, bool) for item in value):
+            return tuple(value)
+    elif isinstance(like, float) and type(value) in (int, float):
+        return float(value)
+    elif type(value) is type(like):
+        return value
+    raise CardError(f'{name} cannot be {value!r:.80}; it is like {like!r}')
+
+
+def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise CardError(f'{name} is one of {", ".join(choices)}, got {value!r:.80}')

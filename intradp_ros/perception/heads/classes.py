@@ -1,0 +1,33 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""The likeliest classes of a whole picture."""
+from __future__ import annotations
+
+import numpy as np
+
+from intradp_ros.perception.answers import Classes
+from intradp_ros.perception.card import HeadCard
+from intradp_ros.perception.heads.named_outputs import only, Outputs, read
+from intradp_ros.perception.heads.shares import softmax
+from intradp_ros.perception.view import View
+
+
+def classification(outputs: Outputs, card: HeadCard, view: View) -> Classes:
+    """
+    Return the likeliest classes that are sure enough.
+
+    Reads ``scores`` (or the first output), (1, classes).
+
+    Raises
+    ------
+    HeadError
+        If that has another form.
+
+    """
+    scores = read(outputs, only(outputs, 'scores'), 2).astype(np.float64)
+    if card.softmax:
+        scores = softmax(scores)
+    best = np.argsort(-scores, kind='stable')[:card.most]
+    best = best[scores[best] >= card.score]
+    return Classes(best, scores[best])

@@ -1,0 +1,154 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""How a picture lies in a model's input: stretched, in a letterbox or cropped; there and back."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+import math
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Size = tuple[int, int]
+"""Height and width in pixels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A part of a picture: left and top edge, width and height in pixels."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """
+    Where the picture's pixels lie in the input: ``input = picture * scale + shift``.
+
+    `source` is the size of the picture, `target` of the input, and `part`
+    what of the picture lies in the input or would if that went on.  Scale
+    and shift are of x, then y; coordinates count from the edge of the first
+    pixel, so that its middle is at 0.5.
+    """
+
+    source: Size
+    target: Size
+    part: Region
+    scale: tuple[float, float]
+    shift: tuple[float, float]
+
+    def points_back(self, points: Array) -> Array:
+        """Return points (..., 2: x and y) of the input in the picture's pixels."""
+        back: Array = (points - np.array(self.shift)) / np.array(self.scale)
+        return back
+
+    def boxes_back(self, boxes: Array) -> Array:
+        """Return boxes (n, 4: two corners) of the input in the picture's pixels, cut to `part`."""
+        part = self.part
+        low, high = (part.x, part.y), (part.x + part.width, part.y + part.height)
+        found: Array = self.points_back(boxes.reshape(-1, 2, 2)).clip(low, high).reshape(-1, 4)
+        return found
+
+    def map_back(self, dense: Array, outside: float, *, smooth: bool) -> Array:
+        """
+        Return a map (h, w) of the input, of any resolution, on the picture's pixels.
+
+        Pixels that the input does not show are `outside`; between the map's
+        pixels values are those of the nearest, or interpolated if `smooth`.
+        """
+        matrix, cells = np.zeros((2, 3)), []
+        for axis, (count, size) in enumerate(zip(dense.shape[::-1], self.target[::-1])):
+            coarse = count / size
+            first, last = (edge * coarse for edge in self._span(axis))
+            low = min(max(0, math.floor(first)), count - 1)
+            cells.append(slice(low, max(low + 1, math.ceil(last))))
+            scale, shift = self.scale[axis], self.shift[axis]
+            matrix[axis, axis] = scale * coarse
+            matrix[axis, 2] = (0.5 * scale + shift) * coarse - 0.5 - low
+        shown: Array = cv2.warpAffine(
+            np.ascontiguousarray(dense[cells[1], cells[0]]), matrix, self.source[::-1],
+            flags=(cv2.INTER_LINEAR if smooth else cv2.INTER_NEAREST) | cv2.WARP_INVERSE_MAP,
+            borderMode=cv2.BORDER_REPLICATE)
+        shown[~self._seen()] = outside
+        return shown
+
+    def _span(self, axis: int) -> tuple[float, float]:
+        """Return from where to where the part lies in the input, along x (0) or y (1)."""
+        first, count = ((self.part.x, self.part.width), (self.part.y, self.part.height))[axis]
+        scale, shift = self.scale[axis], self.shift[axis]
+        return first * scale + shift, (first + count) * scale + shift
+
+    def _seen(self) -> Array:
+        """Return which of the picture's pixels (height, width) the input shows."""
+        shown = []
+        for axis, (count, size) in enumerate(zip(self.source[::-1], self.target[::-1])):
+            middle = (np.arange(count) + 0.5) * self.scale[axis] + self.shift[axis]
+            first, last = self._span(axis)
+            shown.append((middle >= max(0.0, first)) & (middle < min(size, last)))
+        across, down = shown
+        return np.logical_and(down[:, None], across[None])
+
+
+def place(source: Size, target: Size, fit: str, region: Region | None = None) -> View:
+    """
+    Return how a picture, or a region of it, lies in an input.
+
+    :param fit: ``stretch`` to the input's form, ``letterbox`` to show all of
+        it between borders, or ``crop`` to fill the input with its middle.
+    """
+    part = region or Region(0, 0, source[1], source[0])
+    height, width = target
+    across, down = width / part.width, height / part.height
+    if fit != 'stretch':
+        across = down = min(across, down) if fit == 'letterbox' else max(across, down)
+    # Whole pixels: the border begins where a pixel begins, and scale is what resizing gives.
+    wide, tall = max(1, round(part.width * across)), max(1, round(part.height * down))
+    left, top = (width - wide) // 2, (height - tall) // 2
+    scale = (wide / part.width, tall / part.height)
+    return View(source, target, part, scale, (left - part.x * scale[0], top - part.y * scale[1]))
+
+
+def cut(size: Size, region: Region) -> Region:
+    """
+    Return the part of a region that lies in a picture.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+
+    """
+    left, top = max(0, region.x), max(0, region.y)
+    right = min(size[1], region.x + region.width)
+    bottom = min(size[0], region.y + region.height)
+    if right <= left or bottom <= top:
+        raise ValueError(f'the region {region} lies outside of a picture of {size[1]} x {size[0]}')
+    return Region(left, top, right - left, bottom - top)
+
+
+def fitted(rgb: Array, target: Size, fit: str, pad: int, region: Region | None = None,
+           ) -> tuple[Array, View]:
+    """Return a picture (h, w, 3) as an input of that size, and how it lies in it."""
+    part = cut(rgb.shape[:2], region) if region else None
+    view = place(rgb.shape[:2], target, fit, part)
+    if part:
+        rgb = rgb[part.y:part.y + part.height, part.x:part.x + part.width]
+    height, width = target
+    tall, wide = round(rgb.shape[0] * view.scale[1]), round(rgb.shape[1] * view.scale[0])
+    if rgb.shape[:2] != (tall, wide):
+        rgb = cv2.resize(rgb, (wide, tall), interpolation=cv2.INTER_AREA)
+    if (tall, wide) == target:
+        return rgb, view
+    left, top = (width - wide) // 2, (height - tall) // 2
+    if fit == 'crop':
+        return rgb[-top:height - top, -left:width - left], view
+    framed = np.full((height, width, 3), pad, np.uint8)
+    framed[top:top + tall, left:left + wide] = rgb
+    return framed, view

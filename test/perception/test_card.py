@@ -1,0 +1,108 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Cards of models: there and back, and what is refused."""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+import pytest
+import torch
+from torch import nn
+
+from intradp_ros.graph.capture import capture
+from intradp_ros.graph.graph_errors import GraphFormatError
+from intradp_ros.graph.serialise import digest, load_graph, load_notes, save_graph
+from intradp_ros.perception.card import (
+    card_from_json,
+    card_to_json,
+    CardError,
+    HeadCard,
+    InputCard,
+    KINDS,
+    ModelCard,
+)
+from intradp_ros.perception.card_sources import described, find_card
+from intradp_ros.perception.labels import parse_labels
+from intradp_ros.runtime.catalogue import ModelSpec
+
+CARD = ModelCard('streets', 'Apache-2.0', InputCard('letterbox', 0, 'bgr', (0.5, 0.4, 0.3)),
+                 HeadCard('detections', 0.5, form='xywh'), ('boxes', 'scores'), ('car', 'cat'))
+
+
+@described(CARD)
+def described_model() -> nn.Module:
+    return nn.Conv2d(3, 2, 1)
+
+
+def test_there_and_back() -> None:
+    assert card_from_json(card_to_json(CARD)) == CARD
+    assert card_from_json('{}') == ModelCard()
+
+
+@pytest.mark.parametrize(('text', 'says'), [
+    ('[1]', 'no JSON object'), ('{', 'no JSON'), ('{"format": 2}', 'format 1'),
+    ('{"head": {"kind": "boxes"}}', 'kind is one of tensors'), ('{"colour": "rgb"}', 'colour'),
+    ('{"input": {"fit": 3}}', 'fit cannot be 3'), ('{"input": {"mean": [1]}}', 'three finite'),
+    ('{"input": {"mean": [1, 2, NaN]}}', 'three finite'), ('{"labels": [7]}', 'labels cannot'),
+    ('{"input": {"deviation": [1, 0, 1]}}', 'above 0'), ('{"head": {"score": 2}}', '0 to 1'),
+    ('{"input": {"pad": true}}', 'pad cannot'), ('{"head": {"most": 0}}', 'most lies'),
+    ('{"outputs": ["a", "a"]}', 'two outputs'), ('{"head": 1}', 'no JSON object'),
+    (json.dumps({'labels': ['x' * 300]}), '256 characters'),
+    (json.dumps({'labels': ['x'] * 70_000}), '65535 at most'), ('[' * 100_000, 'no JSON'),
+    (' ' * (2**20 + 1), '1048576 at most')])
+def test_what_cannot_be_is_refused(text: str, says: str) -> None:
+    with pytest.raises(CardError, match=says):
+        card_from_json(text)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+                    lambda part: st.lists(part, max_size=4) | st.dictionaries(
+                        st.sampled_from(['input', 'head', 'labels', 'fit', 'kind', 'mean', 'x']),
+                        part, max_size=4)))
+def test_any_json_is_a_card_or_refused(document: object) -> None:
+    try:
+        card = card_from_json(json.dumps(document))
+    except CardError:
+        return
+    assert card.head.kind in KINDS
+
+
+def test_a_card_travels_in_the_archive(tmp_path: Path) -> None:
+    """The digest, which robot and server compare, is that of the graph alone."""
+    graph = capture(described_model(), (torch.zeros(1, 3, 4, 4),))
+    plain, noted = tmp_path / 'plain.graph', tmp_path / 'noted.graph'
+    save_graph(graph, plain)
+    save_graph(graph, noted, card_to_json(CARD))
+    assert digest(load_graph(plain)) == digest(load_graph(noted))
+    assert (load_notes(plain), find_card(ModelSpec(str(plain)))) == ('', None)
+    assert find_card(ModelSpec(str(noted))) == CARD
+    (tmp_path / 'text').write_text('no archive')
+    with pytest.raises(GraphFormatError, match='no archive'):
+        load_notes(tmp_path / 'text')
+
+
+def test_a_file_comes_before_the_factorys_card(tmp_path: Path) -> None:
+    spec = ModelSpec(f'{__name__}:described_model')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).parent))
+        spec = ModelSpec('test_card:described_model')
+        assert find_card(spec) is not None
+        path = tmp_path / 'card.json'
+        path.write_text('{"name": "other"}')
+        assert find_card(spec, str(path)) == ModelCard('other')
+        with pytest.raises(CardError, match='none.json'):
+            find_card(spec, str(tmp_path / 'none.json'))
+
+
+def test_labels_from_text_or_file(tmp_path: Path) -> None:
+    path = tmp_path / 'coco.names'
+    path.write_text('person\nbicycle\n')
+    assert parse_labels(str(path)) == parse_labels('person, bicycle') == ('person', 'bicycle')
+    assert parse_labels('') == ()
+    assert CARD.label(1) == 'cat' and CARD.label(2) == '2' and CARD.label(-1) == '-1'
+    with pytest.raises(CardError, match=r'no\.txt'):
+        parse_labels(str(tmp_path / 'no.txt'))
