@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from intradp_ros.perception.inside import BestBoxes, Normalised
 from intradp_ros.split.checks.calibrate import calibrate
 
 
@@ -180,3 +181,32 @@ def other_weights() -> nn.Module:
 def unet() -> nn.Module:
     """Return a U-Net on floats that is worth sharing, 1 x 3 x 64 x 96."""
     return seeded(lambda: UNet(24))
+
+
+class Detector(nn.Module):
+    """A one-stage detector with masks, its outputs as those of YOLOv8: random, but sharp."""
+
+    CLASSES, WEIGHTS = 3, 4
+
+    def __init__(self, width: int = 8) -> None:
+        super().__init__()
+        self.trunk = nn.Sequential(convolve(3, width, stride=2), convolve(width, width, stride=2))
+        self.found = nn.Conv2d(width, 4 + self.CLASSES + self.WEIGHTS, 1)
+        self.masks = nn.Conv2d(width, self.WEIGHTS, 1)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x = self.trunk(x)
+        rows, columns = torch.meshgrid(
+            torch.arange(x.shape[2]), torch.arange(x.shape[3]), indexing='ij')
+        middles = (torch.stack((columns, rows))[None] + 0.5) * 4
+        found = self.found(x)
+        sizes = 8 + 24 * found[:, 2:4].sigmoid()
+        scores = (2 * found[:, 4:4 + self.CLASSES]).sigmoid()
+        every = torch.cat((middles + found[:, :2], sizes, scores, found[:, -self.WEIGHTS:]), 1)
+        return every.flatten(2), self.masks(x)
+
+
+def detector() -> nn.Module:
+    """Return a detector of the best 20 objects on pixels, normalised inside."""
+    body = seeded(Detector)
+    return BestBoxes(Normalised(body, (0.5, 0.5, 0.5), (0.3, 0.3, 0.3)), Detector.CLASSES, 20)
