@@ -102,8 +102,8 @@ def test_objects_with_masks(pair: Pair) -> None:
     heard = pair.publish(card, MASKS, detections=Detection2DArray, labels=Image, instances=Image)
     first, second = heard['detections'].detections
     assert heard['detections'].header == first.header == HEADER
-    box = first.bbox
-    assert (box.center.position.x, box.center.position.y, box.size_x, box.size_y) == (7, 12, 10, 16)
+    middle = first.bbox.center.position
+    assert (middle.x, middle.y, first.bbox.size_x, first.bbox.size_y) == (7, 12, 10, 16)
     assert [d.results[0].hypothesis.class_id for d in (first, second)] == ['dog', '7']
     assert first.results[0].hypothesis.score == pytest.approx(0.9) and first.id == '1'
     assert heard['labels'].encoding == 'mono8' and heard['instances'].encoding == '16UC1'
