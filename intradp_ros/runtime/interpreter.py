@@ -34,6 +34,8 @@ class Execution:
         self.mailbox = mailbox or Mailbox(_nobody)
         self.send = send or _nowhere
         self.slots: Slots = [None] * program.slots
+        self.awaited: int | None = None
+        self._at = 0
 
     def run(self, inputs: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor]:
         """
@@ -45,23 +47,48 @@ class Execution:
             If the mailbox says that the inference is over.
 
         """
-        program, device = self.program, self.program.device
         with torch.inference_mode():
-            try:
-                for value, tensor in inputs.items():
-                    self.slots[program.inputs[value]] = device.take(tensor)
-                self._loop()
-                device.finish()
-            finally:
-                self.recorder.close(time.monotonic())
-            return {v: device.give(self.slots[slot]).contiguous()
-                    for v, slot in program.outputs.items()}
+            self.begin(inputs, time.monotonic())
+            self.advance(until_missing=False)
+            return self.outputs()
 
-    def _loop(self) -> None:
-        slots, mailbox, recorder = self.slots, self.mailbox, self.recorder
+    def begin(self, inputs: Mapping[int, torch.Tensor], since: float) -> None:
+        """Take the graph's inputs; the device had nothing else to do since then (monotonic)."""
         device = self.program.device
-        device.idle_until(time.monotonic())
-        for instruction in self.program.instructions:
+        for value, tensor in inputs.items():
+            self.slots[self.program.inputs[value]] = device.take(tensor)
+        device.idle_until(since)
+
+    def advance(self, *, until_missing: bool = True) -> bool:
+        """
+        Go on to the end, or up to a transfer that is not there (`awaited`); tell whether it ended.
+
+        Call it in `torch.inference_mode`.
+
+        Raises
+        ------
+        InferenceAbandonedError
+            If the mailbox says that the inference is over.
+
+        """
+        try:
+            ended = self._loop(until_missing)
+            self.program.device.finish()
+            return ended
+        finally:
+            self.recorder.close(time.monotonic())
+
+    def outputs(self) -> dict[int, torch.Tensor]:
+        """Return the output values of a program that has ended."""
+        program = self.program
+        return {v: program.device.give(self.slots[slot]).contiguous()
+                for v, slot in program.outputs.items()}
+
+    def _loop(self, until_missing: bool) -> bool:
+        slots, mailbox, recorder = self.slots, self.mailbox, self.recorder
+        device, instructions = self.program.device, self.program.instructions
+        while self._at < len(instructions):
+            instruction = instructions[self._at]
             if isinstance(instruction, Run):
                 result = instruction.kernel([slots[i] for i in instruction.arguments])
                 _store(slots, instruction.results, result)
@@ -70,12 +97,17 @@ class Execution:
                 slots[instruction.result] = _gather(slots, instruction.cuts, device)
             elif isinstance(instruction, Emit):
                 self._emit(instruction)
+            elif until_missing and not mailbox.holds(instruction.transfer):
+                self.awaited = instruction.transfer
+                return False
             else:
                 slots[instruction.result] = self._await(instruction)
             for slot in instruction.free:  # before any failure: some may be overwritten
                 slots[slot] = None
+            self._at += 1
             if mailbox.failure:
                 raise InferenceAbandonedError(mailbox.failure)
+        return True
 
     def _emit(self, instruction: Emit) -> None:
         device, rows = self.program.device, self.slots[instruction.slot]

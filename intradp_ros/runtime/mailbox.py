@@ -21,11 +21,13 @@ class Mailbox:
 
     The receive thread delivers; the compute thread waits.  `patience`
     decides how long: called with the seconds waited so far, it returns None
-    to go on or the reason to give up.
+    to go on or the reason to give up.  `changed` is called when a transfer
+    came or the program must stop.
     """
 
-    def __init__(self, patience: Callable[[float], str | None]) -> None:
-        self._patience = patience
+    def __init__(self, patience: Callable[[float], str | None],
+                 changed: Callable[[], None] = lambda: None) -> None:
+        self._patience, self._tell = patience, changed
         self._arrived: dict[int, tuple[torch.Tensor, float]] = {}
         self._failure: str | None = None
         self._changed = threading.Condition()
@@ -35,12 +37,18 @@ class Mailbox:
         with self._changed:
             self._arrived[transfer] = tensor, time.monotonic()
             self._changed.notify()
+        self._tell()
 
     def fail(self, reason: str) -> None:
         """Make the program stop at its next step or wait."""
         with self._changed:
             self._failure = self._failure or reason
             self._changed.notify()
+        self._tell()
+
+    def holds(self, transfer: int) -> bool:
+        """Tell whether `take` would return at once, or raise."""
+        return transfer in self._arrived or self._failure is not None
 
     def left(self) -> dict[int, torch.Tensor]:
         """Return the transfers that arrived and were not taken."""

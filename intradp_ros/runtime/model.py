@@ -4,15 +4,16 @@
 """A model made ready for sharing: its split graph and the digest both sides compare."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from intradp_ros.graph.capture import capture
-from intradp_ros.graph.operator_graph import OperatorGraph
+from intradp_ros.graph.operator_graph import OperatorGraph, ParameterRef, ValueRef
 from intradp_ros.graph.serialise import digest
+from intradp_ros.graph.trees import rebuild_outputs
 from intradp_ros.split.calls.device import Device
 from intradp_ros.split.calls.on_device import split_for
 from intradp_ros.split.calls.tuning import tuned, Tuning, UNTUNED
@@ -39,6 +40,14 @@ class SharedModel:
     def parameters(self) -> Parameters:
         """Return the model's tensors by name."""
         return self.split.graph.parameters
+
+    def results(self, values: Mapping[int, torch.Tensor]) -> Any:
+        """Return the model's own results, rebuilt from the graph's output values."""
+        graph = self.split.captured
+        return rebuild_outputs(graph, [
+            values[o.value] if isinstance(o, ValueRef)
+            else graph.parameters[o.name] if isinstance(o, ParameterRef) else o
+            for o in graph.outputs])
 
     def with_axis(self, axis: int) -> SharedModel:
         """Return the same model split along another axis."""

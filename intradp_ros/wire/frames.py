@@ -24,6 +24,10 @@ class ControlKind(IntEnum):
     PING = 9
     PONG = 10
     BYE = 11
+    PREPARE = 12
+    READY = 13
+    COMMIT = 14
+    ABORT = 15
 
 
 @dataclass(frozen=True, slots=True)

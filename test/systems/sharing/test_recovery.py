@@ -14,6 +14,7 @@ import torch
 
 from intradp_ros.runtime.interpreter import Execution
 from intradp_ros.runtime.mailbox import InferenceAbandonedError, Mailbox
+from intradp_ros.runtime.recovery import finish_alone, held_pieces, missing_steps
 from intradp_ros.runtime.timeline import Recorder
 from intradp_ros.schedule.program import compile_program
 from intradp_ros.schedule.schedule import ROBOT, SERVER
@@ -22,7 +23,6 @@ from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.split.regions.region import Region
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import Partition, Stage
-from intradp_ros.systems.sharing.session.recovery import finish_alone, held_pieces, missing_steps
 
 
 @given(st.integers(0, 10**6), st.lists(st.floats(0, 1), min_size=1, max_size=3),

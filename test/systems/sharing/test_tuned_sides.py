@@ -18,6 +18,7 @@ from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.runtime.interpreter import Execution
 from intradp_ros.runtime.mailbox import InferenceAbandonedError, Mailbox
 from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_ros.runtime.recovery import finish_alone, held_pieces
 from intradp_ros.runtime.timeline import Recorder
 from intradp_ros.schedule.program import compile_program
 from intradp_ros.schedule.schedule import ROBOT, SERVER
@@ -25,7 +26,6 @@ from intradp_ros.split.calls.tuning import Tuning
 from intradp_ros.split.calls.variants import variants_of
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import Partition, Stage
-from intradp_ros.systems.sharing.session.recovery import finish_alone, held_pieces
 
 NETWORKS = {'unet': UNet, 'mobile': Mobile, 'residuals': Residuals}
 TOLERANCE = 1e-5  # of the output's spread

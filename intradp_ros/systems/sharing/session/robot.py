@@ -9,12 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 import time
-from typing import Any
 
 import torch
 
-from intradp_ros.graph.operator_graph import ParameterRef, Value, ValueRef
-from intradp_ros.graph.trees import rebuild_outputs
+from intradp_ros.graph.operator_graph import Value
 from intradp_ros.link.predictor import RatePredictor
 from intradp_ros.power.meter import EnergyMeter
 from intradp_ros.profiling.profile import PowerStates, XAVIER_NX
@@ -29,6 +27,7 @@ from intradp_ros.runtime.outcome import (
     InferenceStats,
     Outcome,
 )
+from intradp_ros.runtime.recovery import finish_alone, held_pieces
 from intradp_ros.runtime.sending import describe_transfers, expected_transfer, SendContext, Sender
 from intradp_ros.runtime.serial_executor import SerialExecutor
 from intradp_ros.runtime.timeline import Event, Recorder, with_send_times
@@ -42,7 +41,6 @@ from intradp_ros.systems.sharing.book.program_cache import Compiled, ProgramCach
 from intradp_ros.systems.sharing.partition.partition import local
 from intradp_ros.systems.sharing.session.connection import Connection
 from intradp_ros.systems.sharing.session.patience import believable, PatiencePolicy
-from intradp_ros.systems.sharing.session.recovery import finish_alone, held_pieces
 from intradp_ros.systems.sharing.session.watch import DelayWatch, DriftWatch
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError, Stamp
@@ -365,7 +363,7 @@ class RobotClient:
             bool(reason), reason, latency, expected, compute, waiting, sent, received,
             self.power.joules(latency, compute, min(sending, latency), min(receiving, latency)),
             self.meter.drawn(start, stop) if self.meter else None)
-        return Outcome(self._rebuild(values), stats, tuple(e.shift(-start) for e in events))
+        return Outcome(self.model.results(values), stats, tuple(e.shift(-start) for e in events))
 
     def _alone(self) -> _Choice:
         """Return what the book says of the robot alone."""
@@ -377,13 +375,6 @@ class RobotClient:
         """Return what the book predicts of the robot alone, 0 if it says nothing."""
         entries = self.connection.book.entries if self.connection.book else ()
         return next((e.predicted for e in entries if e.strategy == LOCAL), 0.0)
-
-    def _rebuild(self, values: dict[int, torch.Tensor]) -> Any:
-        graph = self.model.split.captured
-        flat = [values[o.value] if isinstance(o, ValueRef)
-                else graph.parameters[o.name] if isinstance(o, ParameterRef) else o
-                for o in graph.outputs]
-        return rebuild_outputs(graph, flat)
 
     def _expected(self, chunk: Chunk) -> ExpectedTransfer | None:
         current = self._current

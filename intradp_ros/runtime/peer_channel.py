@@ -1,0 +1,50 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the runtime asks of a transport between the devices of a fleet."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from intradp_ros.runtime.channel import LinkReport
+from intradp_ros.wire.frames import Frame
+
+PeerHandler = Callable[[str, Frame], None]
+
+
+class PeerChannel(Protocol):
+    """
+    One device's non-blocking ways to all others of its fleet, each by the other's name.
+
+    A way has its own queue, window, rate and rejections: a slow peer never
+    holds up another.  Frames to one peer keep their order, save that control
+    frames overtake chunks.  Frames may be lost; they are never altered.
+    `listen` names the function that is called with the sender's name and
+    every frame; it must return quickly, and may be called by several threads.
+    """
+
+    @property
+    def name(self) -> str:
+        """The device whose channel this is."""
+
+    def send(self, peer: str, frame: Frame) -> None:
+        """Queue one frame."""
+
+    def abandon(self, session: int, inference: int) -> None:
+        """Drop chunks of a session's inference that still wait, to any peer."""
+
+    def chunk_bytes(self, peer: str) -> int:
+        """Return the bytes of a chunk, as the way to that peer is now."""
+
+    def listen(self, handler: PeerHandler) -> None:
+        """Call `handler` with every frame from now on."""
+
+    def report(self, peer: str) -> LinkReport:
+        """Return what is known of the link with a peer now."""
+
+    def rejected(self) -> Mapping[str, Mapping[str, int]]:
+        """Return messages that could not be made into frames, by peer and cause."""
+
+    def close(self) -> None:
+        """Stop; later sends are ignored."""

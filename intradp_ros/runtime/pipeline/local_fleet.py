@@ -1,0 +1,118 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""A fleet in one process: its devices on threads, its network in memory."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+import math
+import queue
+import time
+from types import TracebackType
+
+import torch
+
+from intradp_ros.cluster.topology import Topology
+from intradp_ros.runtime.memory_network import MemoryNetwork
+from intradp_ros.runtime.model import SharedModel
+from intradp_ros.runtime.pipeline.answer import Answer
+from intradp_ros.runtime.pipeline.coordinator import Coordinator, CoordinatorTimes, MakePlan
+from intradp_ros.runtime.pipeline.fleet_device import FleetDevice
+from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
+from intradp_ros.runtime.pipeline.pipeline_client import PipelineClient
+from intradp_ros.runtime.pipeline.plan_id import NO_PLAN
+from intradp_ros.runtime.pipeline.stage_worker import Log
+
+COORDINATOR = 'coordinator'
+_POLL = 0.005
+
+
+class LocalFleet:
+    """
+    Devices of a topology, a coordinator, and the client of the device that asks.
+
+    Parameters
+    ----------
+    topology, source :
+        The network in memory; the device that has inputs and takes results.
+    models :
+        Each device's own copy of the model.
+    make_plan :
+        The plan for the devices that are there.
+    under_way, waiting, patience, times, log :
+        As for `PipelineClient` and `Coordinator`.
+
+    """
+
+    def __init__(self, topology: Topology, source: str, models: Mapping[str, SharedModel],
+                 make_plan: MakePlan, *, under_way: int = 0, waiting: int = 64,
+                 patience: FleetPatience = FleetPatience(),
+                 times: CoordinatorTimes = CoordinatorTimes(),
+                 log: Log = lambda text: None) -> None:
+        self.network = MemoryNetwork(topology)
+        self._models, self._log = models, log
+        self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        self.devices = {name: self._device(name) for name in topology.names}
+        asker = self.devices[source]
+        self.client = PipelineClient(
+            asker.channel, asker.worker, models[source], self._answers.put,
+            under_way=under_way, waiting=waiting, patience=patience)
+        asker.client = self.client
+        self.coordinator = Coordinator(self.network.join(COORDINATOR), make_plan, log, times=times)
+        self.coordinator.expect(topology.names)
+
+    def _device(self, name: str) -> FleetDevice:
+        model = self._models[name]
+        return FleetDevice(self.network.channel(name), {model.digest: model}, self._log)
+
+    def __enter__(self) -> LocalFleet:
+        """Use as a context that closes all."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        """Close all."""
+        self.coordinator.close()
+        for device in self.devices.values():
+            device.close()
+        self.network.close()
+
+    def wait_ready(self, timeout: float = 30.0) -> bool:
+        """Wait until the asker has a plan and hears its devices; tell whether it does."""
+        end = time.monotonic() + timeout
+        while self.client.plan == NO_PLAN or self.client.trouble():
+            if time.monotonic() > end:
+                return False
+            time.sleep(_POLL)
+        return True
+
+    def answers(self, count: int, timeout: float = math.inf) -> list[Answer]:
+        """
+        Return the next answers, in the order of asking.
+
+        Raises
+        ------
+        queue.Empty
+            If one does not come within `timeout` (s).
+
+        """
+        limit = None if math.isinf(timeout) else timeout
+        return [self._answers.get(timeout=limit) for _ in range(count)]
+
+    def run(self, frames: Sequence[Sequence[torch.Tensor]]) -> list[Answer]:
+        """Ask for an inference of each frame as soon as there is room; return the answers."""
+        for frame in frames:
+            while self.client.counts()['waiting']:
+                time.sleep(_POLL / 5)
+            self.client.ask(frame)
+        return self.answers(len(frames))
+
+    def kill(self, name: str) -> None:
+        """Let a device vanish with all that it holds."""
+        self.network.cut(name)
+        self.devices[name].close()
+
+    def revive(self, name: str) -> None:
+        """Start a device that was killed anew; it holds nothing."""
+        self.devices[name] = self._device(name)
+        self.network.restore(name)

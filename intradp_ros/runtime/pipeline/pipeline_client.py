@@ -1,0 +1,349 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Who asks a fleet for inferences: several under way, answers in order, none lost.
+
+Frames go through the pipeline as long as a route's devices are heard and hold
+the plan.  What does not come back, because a device is silent, failed or is
+late, the asker finishes itself from what it has.  After a failure one frame
+tries the pipeline at a time, until one comes back.
+"""
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+import math
+import threading
+import time
+
+import torch
+
+from intradp_ros.runtime.model import SharedModel
+from intradp_ros.runtime.peer_channel import PeerChannel
+from intradp_ros.runtime.pipeline.answer import Answer
+from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
+from intradp_ros.runtime.pipeline.interleaved_executor import Outputs, Run
+from intradp_ros.runtime.pipeline.plan_id import NO_PLAN, PlanId
+from intradp_ros.runtime.pipeline.request_queue import Request, RequestQueue, State
+from intradp_ros.runtime.pipeline.stage_programs import Route, StagePrograms
+from intradp_ros.runtime.pipeline.stage_worker import StageWorker
+from intradp_ros.runtime.recovery import finish_alone, held_pieces
+from intradp_ros.runtime.serial_executor import SerialExecutor
+from intradp_ros.runtime.timeline import Event
+from intradp_ros.split.regions.region import Region
+from intradp_ros.wire.frames import Control, ControlKind, Stamp
+
+TICK = 0.02
+#: Latencies of the last inferences, by which others are late.
+_REMEMBERED = 16
+
+
+@dataclass
+class _Flight:
+    """A request with its inputs; `begun` (s) and `devices` once it is under way."""
+
+    request: Request
+    inputs: Mapping[int, torch.Tensor]
+    stamp: Stamp
+    begun: float = 0.0
+    plan: PlanId = NO_PLAN
+    route: Route | None = None
+    given_up: str = ''
+    discarded: str = ''
+    answer: Answer | None = None
+
+
+@dataclass
+class _Peer:
+    """What is known of a device of the plan: when it was last heard (s), and what it holds."""
+
+    heard: float
+    held: frozenset[PlanId] = field(default_factory=frozenset)
+
+
+class PipelineClient:
+    """
+    Asks the fleet for inferences of one model, through the stage worker of its own device.
+
+    Parameters
+    ----------
+    worker, model :
+        The asker's own part in the pipeline; the model it asks for.
+    answered :
+        Called with every answer, in the order of asking, on a thread of its own.
+    under_way, waiting :
+        Inferences in the pipeline at most (0: two for each stage and one
+        more), and those that may wait before the oldest is dropped.
+    patience :
+        When the asker stops waiting for others.
+
+    """
+
+    def __init__(self, channel: PeerChannel, worker: StageWorker, model: SharedModel,
+                 answered: Callable[[Answer], None], *, under_way: int = 0, waiting: int = 64,
+                 patience: FleetPatience = FleetPatience()) -> None:
+        self.channel, self.worker, self.model = channel, worker, model
+        self.patience = patience
+        self._answered, self._wanted = answered, under_way
+        self._queue = RequestQueue(1 << 16, waiting)
+        self._under_way = max(1, under_way)
+        self._flights: dict[int, _Flight] = {}
+        self._plan = NO_PLAN
+        self._programs: StagePrograms | None = None
+        self._peers: dict[str, _Peer] = {}
+        self._trusted = True
+        self._latencies: deque[float] = deque(maxlen=_REMEMBERED)
+        self._pinged = -math.inf
+        self._answers = SerialExecutor(f'answers-{channel.name}')
+        self._lock = threading.RLock()
+        self._stop = threading.Event()
+        self._watch = threading.Thread(target=self._tick_on, name='pipeline-watch', daemon=True)
+        self._watch.start()
+
+    @property
+    def plan(self) -> PlanId:
+        """The plan that inferences go by now."""
+        return self._plan
+
+    def counts(self) -> Mapping[str, int]:
+        """Return how many requests are in each state."""
+        with self._lock:
+            return self._queue.counts()
+
+    def trouble(self) -> str:
+        """Return why no route can be used now; '' if one can."""
+        with self._lock:
+            if self._programs is None:
+                return 'no plan is in use'
+            now = time.monotonic()
+            found = [self._route_trouble(route, self._plan, now)
+                     for route in self._programs.routes]
+            return '' if '' in found else found[0]
+
+    def ask(self, inputs: Sequence[torch.Tensor], *, stamp: Stamp = Stamp(),
+            deadline: float = math.inf) -> int:
+        """
+        Ask for an inference that is of use for `deadline` seconds; return its number.
+
+        Leave the inputs unchanged until it is answered.
+
+        Raises
+        ------
+        ValueError
+            If the inputs are not of the shapes and dtypes that the model was captured with.
+
+        """
+        by_value = self._checked(inputs)
+        with self._lock:
+            request = self._queue.ask(time.monotonic(), deadline)
+            self._flights[request.number] = _Flight(request, by_value, stamp)
+            self._go_on()
+        return request.number
+
+    def cancel(self, number: int, reason: str = 'cancelled') -> None:
+        """Answer a request without results, unless it has its answer; stop what is under way."""
+        with self._lock:
+            flight = self._flights.get(number)
+            if flight is None or flight.request.state is State.ANSWERED:
+                return
+            flight.discarded = reason
+            if flight.request.state is State.UNDER_WAY and flight.plan != NO_PLAN:
+                self._give_up(flight, reason)
+            self._answer(flight, None, reason)
+            self._go_on()
+
+    def use(self, id_: PlanId) -> None:
+        """Let inferences from now on go by a plan that the worker has committed."""
+        with self._lock:
+            programs, now = self.worker.programs(id_), time.monotonic()
+            last, self._plan, self._programs = self._plan, id_, programs
+            self._under_way = self._wanted or 2 * len(programs.plan.stages) + 1
+            self._trusted = True
+            for name in programs.plan.devices:
+                if name != self.channel.name:
+                    self._peers[name] = _Peer(now, frozenset({id_, last}))
+            self._go_on()
+
+    def heard(self, peer: str, held: frozenset[PlanId] | None = None) -> None:
+        """Hear of a device; `held` are the plans that it says it holds."""
+        known = self._peers.get(peer)
+        if known:
+            known.heard = time.monotonic()
+            known.held = known.held if held is None else held
+
+    def failed(self, peer: str, number: int, reason: str) -> None:
+        """Hear of a device that its part of an inference failed."""
+        with self._lock:
+            flight = self._flights.get(number)
+            if flight and flight.plan != NO_PLAN:
+                self._give_up(flight, f'{peer}: {reason}')
+
+    def close(self) -> None:
+        """Stop; what was not answered is answered without results."""
+        self._stop.set()
+        self._watch.join()
+        with self._lock:
+            for number in list(self._flights):
+                self.cancel(number, 'the asker stops')
+        self._answers.close()
+
+    def _checked(self, inputs: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:
+        graph = self.model.split.graph
+        wanted = [(graph.values[v].shape, graph.values[v].dtype) for v in graph.inputs]
+        given = [(tuple(x.shape), x.dtype) for x in inputs]
+        if given != wanted:
+            raise ValueError(f'the model was captured with inputs {wanted}, got {given}')
+        return dict(zip(graph.inputs, inputs))
+
+    def _go_on(self) -> None:
+        """Begin what may begin, and hand out the answers whose turn it is."""
+        while self._may_begin() and (request := self._queue.begin(time.monotonic())):
+            self._begin(self._flights[request.number])
+        for request in self._queue.deliver():
+            flight = self._flights.pop(request.number)
+            answer = flight.answer or self._unanswered(flight)
+            self._answers.put(partial(self._answered, answer))
+
+    def _may_begin(self) -> bool:
+        flying = [f for f in self._flights.values() if f.request.state is State.UNDER_WAY]
+        alone = sum(f.plan == NO_PLAN or bool(f.given_up) for f in flying)
+        if self._usable() is None:
+            return alone < 1
+        limit = self._under_way if self._trusted else 1
+        return len(flying) - alone < limit or (not self._trusted and alone < 1)
+
+    def _usable(self, preferred: int = 0) -> int | None:
+        """Return a route whose devices are heard and hold the plan, the preferred one first."""
+        if self._programs is None:
+            return None
+        now, routes = time.monotonic(), self._programs.routes
+        return next((k for k in (preferred, *range(len(routes)))
+                     if not self._route_trouble(routes[k], self._plan, now)), None)
+
+    def _route_trouble(self, route: Route, plan: PlanId, now: float) -> str:
+        for name, program in route.schedule.programs.items():
+            peer = self._peers.get(name)
+            if not program or peer is None:
+                continue
+            if now - peer.heard > self.patience.silence:
+                return f'{name} is silent for {now - peer.heard:.1f} s'
+            if plan not in peer.held:
+                return f'{name} does not hold the plan'
+        return ''
+
+    def _begin(self, flight: _Flight) -> None:
+        flight.begun, number = time.monotonic(), flight.request.number
+        tries = sum(f.plan != NO_PLAN and f.request.state is State.UNDER_WAY and not f.given_up
+                    for f in self._flights.values())
+        route = self._usable(self._programs.route_of(number)) if self._programs else None
+        if self._programs is None or route is None or (not self._trusted and tries):
+            flight.given_up = self.trouble() or 'the pipeline failed lately'
+            self.worker.executor.call(partial(self._alone, flight, None))
+            return
+        flight.plan, flight.route = self._plan, self._programs.routes[route]
+        self.worker.begin(self._plan, number, flight.inputs, partial(self._finished, flight),
+                          route=route, stamp=flight.stamp)
+
+    def _finished(self, flight: _Flight, run: Run, outputs: Outputs | None,
+                  error: Exception | None, events: tuple[Event, ...]) -> None:
+        """Take what an inference came to (on the executor's thread)."""
+        if outputs is None and not flight.discarded:
+            with self._lock:
+                self._give_up(flight, f'{type(error).__name__}: {error}')
+            self._alone(flight, run)
+            return
+        with self._lock:
+            if outputs is not None and not flight.given_up:
+                self._trusted = True
+                self._latencies.append(time.monotonic() - flight.begun)
+            if not flight.discarded and outputs is not None:
+                self._answer(flight, outputs, flight.given_up, events)
+            self._go_on()
+
+    def _alone(self, flight: _Flight, run: Run | None) -> None:
+        """Compute what is missing of an inference here (on the executor's thread)."""
+        outputs, reason = None, flight.given_up
+        if not flight.discarded:
+            try:
+                outputs = finish_alone(self.model.split, self._pieces(flight, run),
+                                       self.model.parameters)
+            except Exception as error:  # noqa: B902 - out of memory, say: an answer all the same
+                reason = f'{reason}; alone: {type(error).__name__}: {error}'
+        with self._lock:
+            self._answer(flight, outputs, reason)
+            self._go_on()
+
+    def _pieces(self, flight: _Flight, run: Run | None) -> list[tuple[int, Region, torch.Tensor]]:
+        """Return what the asker has of an inference: inputs, what it computed, what came."""
+        split = self.model.split
+        pieces = [(v, split.whole(v), tensor) for v, tensor in flight.inputs.items()]
+        if run and run.execution and flight.route:
+            pieces += [p for p in held_pieces(run.execution) if p[0] not in flight.inputs]
+            transfers = flight.route.schedule.transfers
+            pieces += [(transfers[index].value, transfers[index].region, tensor)
+                       for index, tensor in run.mailbox.left().items()]
+        return pieces
+
+    def _give_up(self, flight: _Flight, reason: str) -> None:
+        """Stop waiting for the others; the executor will finish the inference alone."""
+        if flight.given_up:
+            return
+        flight.given_up, number = reason, flight.request.number
+        if not flight.discarded:
+            self._trusted = False
+        self.worker.give_up(flight.plan, number, reason)
+        for name in self._peers:
+            self.channel.send(name, Control(ControlKind.CANCEL, *flight.plan, number))
+
+    def _answer(self, flight: _Flight, outputs: Outputs | None, reason: str,
+                events: tuple[Event, ...] = ()) -> None:
+        request, now = flight.request, time.monotonic()
+        if not self._queue.answer(request.number, reason):
+            return
+        begun = flight.begun or now
+        flight.answer = Answer(
+            request.number, None if outputs is None else self.model.results(outputs),
+            outputs is not None and not flight.given_up, reason, now - request.asked,
+            begun - request.asked, flight.plan, flight.stamp, events)
+
+    def _unanswered(self, flight: _Flight) -> Answer:
+        """Return the answer of a request that the queue dropped."""
+        request = flight.request
+        waited = time.monotonic() - request.asked
+        return Answer(request.number, None, False, request.reason, waited, waited, NO_PLAN,
+                      flight.stamp)
+
+    def _tick_on(self) -> None:
+        while not self._stop.wait(TICK):
+            now = time.monotonic()
+            if now - self._pinged >= self.patience.heartbeat:
+                self._pinged = now
+                self._ping()
+            with self._lock:
+                self._look(now)
+                self._go_on()
+
+    def _ping(self) -> None:
+        for name in tuple(self._peers):
+            self.channel.send(name, Control(ControlKind.PING, *self._plan))
+
+    def _look(self, now: float) -> None:
+        """Give up what is late, or goes through a device that is silent."""
+        for request in self._queue.late(now):
+            self.cancel(request.number, f'late: not done within '
+                                        f'{1e3 * (request.deadline - request.asked):.0f} ms')
+        for flight in tuple(self._flights.values()):
+            if flight.route and flight.request.state is State.UNDER_WAY and not flight.given_up:
+                reason = self._route_trouble(flight.route, flight.plan, now) \
+                    or self._lateness(now - flight.begun)
+                if reason:
+                    self._give_up(flight, reason)
+
+    def _lateness(self, elapsed: float) -> str:
+        longest = max(self._latencies, default=None)
+        if not self.patience.late(elapsed, longest):
+            return ''
+        return f'late: {elapsed:.2f} s under way, the longest of the last took {longest or 0:.2f}'

@@ -1,0 +1,177 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Pipelines of stages on devices in this process: exact, in order, and never a frame lost."""
+from __future__ import annotations
+
+import queue
+import time
+
+from fleets import fleet, images, TIMEOUT
+import pytest
+from sharing import assert_equal
+from small_models import seeded, UNet
+import torch
+
+from intradp_ros.graph.reference_evaluation import run_graph
+from intradp_ros.runtime.model import share_module, SharedModel
+
+SHAPE = (1, 3, 32, 48)
+
+
+@pytest.fixture(scope='module')
+def model() -> SharedModel:
+    return share_module(seeded(UNet, 32, 48), (torch.zeros(SHAPE),))
+
+
+def wanted(model: SharedModel, frame: torch.Tensor) -> object:
+    return model.results(dict(zip(model.split.captured.output_values,
+                                  run_graph(model.split.captured, (frame,)))))
+
+
+def check(model: SharedModel, frames, answers) -> None:
+    """See that all were answered, in order, each with the unsplit model's results."""
+    assert [a.inference for a in answers] == sorted(a.inference for a in answers)
+    for frame, answer in zip(frames, answers, strict=True):
+        assert_equal(answer.outputs, wanted(model, frame))
+
+
+@pytest.mark.parametrize('stages', [
+    'b', 'a,b', 'b,c,d', 'a,b,a,c', 'b+c,d', 'a*2+b,c+d*2,b'])
+def test_every_frame_is_exact_and_in_order(model: SharedModel, stages: str) -> None:
+    frames = images(12, SHAPE)
+    with fleet(model, stages) as made:
+        answers = made.run([(frame,) for frame in frames])
+    check(model, frames, answers)
+    assert all(answer.pipelined for answer in answers), [a.reason for a in answers]
+
+
+def test_the_same_in_double_precision_to_rounding() -> None:
+    model = share_module(seeded(UNet, 32, 48).double(), (torch.zeros(SHAPE).double(),))
+    frames = images(4, SHAPE, torch.float64)
+    with fleet(model, 'b,a,c') as made:
+        for frame, answer in zip(frames, made.run([(f,) for f in frames]), strict=True):
+            assert answer.pipelined
+            assert_equal(answer.outputs, wanted(model, frame), tolerance=1e-9)
+
+
+def test_devices_read_only_the_weights_of_their_stages(model: SharedModel) -> None:
+    total = sum(t.nbytes for t in model.parameters.values())
+    with fleet(model, 'b,c,d') as made:
+        held = [made.devices[name].worker for name in 'abcd']
+        read = [worker.programs(made.client.plan).parameter_bytes for worker in held]
+    assert read[0] == 0 and sum(read) == total and all(0 < n < total for n in read[1:])
+
+
+def test_several_are_under_way_at_once_and_no_more_than_allowed(model: SharedModel) -> None:
+    seen = []
+    with fleet(model, 'b,c', mbit=20.0, under_way=3) as made:
+        for frame in images(8, SHAPE):
+            made.client.ask((frame,))
+            seen.append(made.client.counts()['under way'])
+        answers = made.answers(8, TIMEOUT)
+    assert max(seen) == 3
+    assert sum(a.waited > 0.01 for a in answers) >= 3
+
+
+def test_what_is_late_is_dropped_first_and_says_why(model: SharedModel) -> None:
+    with fleet(model, 'b,c', mbit=2.0, under_way=1, waiting=3) as made:
+        frames = images(6, SHAPE)
+        made.client.ask((frames[0],))
+        made.client.ask((frames[1],), deadline=0.0)
+        for frame in frames[2:]:
+            made.client.ask((frame,))
+        answers = made.answers(6, TIMEOUT)
+    assert answers[1].outputs is None and 'late' in answers[1].reason
+    assert answers[2].outputs is None and 'dropped: 3 newer ones wait' in answers[2].reason
+    kept = [0, 3, 4, 5]
+    check(model, [frames[k] for k in kept], [answers[k] for k in kept])
+
+
+def test_a_deadline_ends_what_is_under_way(model: SharedModel) -> None:
+    with fleet(model, 'b,c', mbit=1.0) as made:
+        start = time.monotonic()
+        made.client.ask((images(1, SHAPE)[0],), deadline=0.05)
+        [answer] = made.answers(1, TIMEOUT)
+        assert time.monotonic() - start < 0.3
+        assert answer.outputs is None and answer.reason == 'late: not done within 50 ms'
+
+
+def test_a_cancelled_inference_is_answered_and_the_next_one_works(model: SharedModel) -> None:
+    frames = images(2, SHAPE)
+    with fleet(model, 'b,c', mbit=2.0) as made:
+        made.client.cancel(made.client.ask((frames[0],)))
+        made.client.ask((frames[1],))
+        first, second = made.answers(2, TIMEOUT)
+    assert first.outputs is None and first.reason == 'cancelled'
+    check(model, frames[1:], [second])
+
+
+def test_wrong_inputs_are_refused(model: SharedModel) -> None:
+    with fleet(model, 'b') as made, pytest.raises(ValueError, match='captured with inputs'):
+        made.client.ask((torch.zeros(1, 3, 32, 40),))
+
+
+def keep_asking(model: SharedModel, made, frames, until, seconds: float = 20.0):
+    """Ask for one frame after another until a condition holds; return all answers."""
+    asked, answers, end = 0, [], time.monotonic() + seconds
+    while not until(answers) and time.monotonic() < end:
+        made.client.ask((frames[asked % len(frames)],))
+        asked += 1
+        time.sleep(0.02)
+        while True:
+            try:
+                answers += made.answers(1, 0.0)
+            except queue.Empty:
+                break
+    answers += made.answers(asked - len(answers), TIMEOUT)
+    check(model, [frames[k % len(frames)] for k in range(asked)], answers)
+    return answers
+
+
+@pytest.mark.parametrize('victim', ['b', 'c'])
+def test_a_killed_device_costs_no_frame_and_comes_back(model: SharedModel, victim: str) -> None:
+    frames = images(5, SHAPE)
+    with fleet(model, 'a,b,c', waiting=1000) as made:
+        first = made.client.plan
+        made.run([(frame,) for frame in frames])
+        for frame in frames[:3]:
+            made.client.ask((frame,))
+        made.kill(victim)
+        answers = made.answers(3, TIMEOUT)
+        check(model, frames[:3], answers)
+        keep_asking(model, made, frames, lambda got: got and got[-1].pipelined
+                    and got[-1].plan > first)
+        second = made.client.plan
+        assert victim not in made.coordinator.plan.devices
+        made.revive(victim)
+        keep_asking(model, made, frames, lambda got: got and got[-1].pipelined
+                    and got[-1].plan > second)
+        assert victim in made.coordinator.plan.devices
+        assert made.devices[victim].worker.finished
+
+
+def test_a_device_that_is_cut_off_shortly_keeps_its_plan(model: SharedModel) -> None:
+    frames = images(3, SHAPE)
+    with fleet(model, 'a,b', waiting=1000) as made:
+        made.network.cut('b')
+        cut = keep_asking(model, made, frames, lambda got: any(not a.pipelined for a in got))
+        assert any('b is silent' in a.reason for a in cut)
+        made.network.restore('b')
+        back = keep_asking(model, made, frames, lambda got: got and got[-1].pipelined)
+        assert back[-1].pipelined
+
+
+def test_a_coordinator_that_starts_anew_takes_over(model: SharedModel) -> None:
+    frames = images(3, SHAPE)
+    with fleet(model, 'a,b', waiting=1000) as made:
+        first = made.client.plan
+        made.coordinator.close()
+        assert all(a.pipelined for a in made.run([(frame,) for frame in frames]))
+        made.coordinator = type(made.coordinator)(
+            made.network.join('second'), made.coordinator.make_plan, print,
+            times=made.coordinator.times)
+        made.coordinator.expect('abcd')
+        answers = keep_asking(model, made, frames, lambda got: got and got[-1].plan > first)
+        assert made.client.plan.term > first.term
+        assert all(a.pipelined for a in answers)
