@@ -5,19 +5,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from intradp_ros.graph.capture import capture
+from intradp_ros.split.calls.call import Call
 from intradp_ros.split.calls.tuning import tuned, Tuning
 from intradp_ros.split.calls.variants import (
     can_pack,
     CHANNELS_LAST,
+    implementation,
     PACKED,
+    Packs,
+    Place,
     SEPARABLE,
     variants_of,
 )
@@ -146,3 +152,58 @@ def test_the_model_keeps_its_weights_as_they_are() -> None:
     for name, tensor in lean.graph.parameters.items():
         assert tensor.is_contiguous()
         assert torch.equal(tensor, before[name])
+
+
+@packing
+@pytest.mark.parametrize(('inputs', 'groups', 'size', 'stride', 'dilation', 'padding'), [
+    (16, 1, 1, 1, 1, 0), (16, 1, 1, 3, 1, 1), (16, 1, 3, 2, 1, 1), (16, 1, 3, 2, 2, 1),
+    (16, 1, 4, 2, 1, 1), (8, 8, 4, 3, 2, 2)])
+def test_weights_are_packed_for_just_the_rows_that_come(
+        inputs: int, groups: int, size: int, stride: int, dilation: int, padding: int) -> None:
+    module = nn.Conv2d(inputs, 16, size, stride, padding, dilation, groups)
+    plain, _ = variant_of(module, torch.randn(1, inputs, 21, 13), PACKED)
+    [name], rows = [op.operator.name for op in plain.operators], plain.operators[0].rows
+    for region in (Region(0, rows), Region(0, rows - 1), Region(0, 1), Region(1, 4)):
+        lean = tuned(plain, Tuning(True, {name: PACKED}))  # with weights packed for no rows yet
+        with CallsSeen('mkldnn::_reorder_convolution_weight') as packed:
+            kernel = lean.operators[0].bind(region, lean.graph.parameters)
+        need = lean.operators[0].maps[0](region)
+        source = torch.randn(1, inputs, need.rows, 13)
+        with torch.inference_mode(), CallsSeen('mkldnn::_convolution_pointwise') as convolved:
+            kernel([source])
+        assert [list(args[-1]) for args in packed.calls] == [
+            list(args[0].shape) for args in convolved.calls]
+
+
+@packing
+def test_orders_of_a_weight_are_kept_once() -> None:
+    torch.manual_seed(0)
+    weight = torch.randn(160, 960, 1, 1)
+    packs: Packs = {}
+    plain = split_graph(capture(nn.Conv2d(960, 160, 1).eval(), (torch.randn(1, 960, 7, 7),)))
+    call = Call.of(plain.graph, plain.graph.operators[0])
+    names = [call.argument(a).name for a in ('weight', 'bias')]
+    tensors = dict(zip(names, (weight, torch.zeros(160))))
+    for rows in range(1, 8):
+        place = Place(packs, (1, 960, 7, 7), (1, 160, rows, 7), 2)
+        kernel = implementation(PACKED, place)(call, tensors)
+        source = torch.randn(1, 960, rows, 7)
+        torch.testing.assert_close(kernel([source]), nn.functional.conv2d(source, weight),
+                                   rtol=0, atol=1e-3)
+    described = {torch.ops.mkldnn._get_mkldnn_serialized_md(p).numpy().tobytes()
+                 for p in packs.values()}
+    assert len({id(packed) for packed in packs.values()}) == len(described)
+
+
+class CallsSeen(TorchDispatchMode):
+    """Keeps the arguments of the calls of one function."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name, self.calls = name, list[tuple[Any, ...]]()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None,
+                           ) -> Any:
+        if function._schema.name == self.name:
+            self.calls.append(args)
+        return function(*args, **kwargs or {})

@@ -13,6 +13,7 @@ from intradp_ros.split.calls.variants import (
     implementation,
     LAYOUTS,
     Packs,
+    Place,
     PLAIN,
     SEPARABLE,
     variants_of,
@@ -62,9 +63,15 @@ def wants_channels_last(split: SplitGraph, value: int) -> bool:
 def _tuned(split: SplitGraph, op: LocalOperator, variant: str, packs: Packs) -> LocalOperator:
     if variant not in variants_of(split.graph, op.operator):
         return op
-    implement = implementation(variant, packs)
 
     def bind(region: Region, parameters: Parameters) -> Kernel:
-        return op.bind(region, Implemented(parameters, implement))
+        place = _place(split, op, region, packs)
+        return op.bind(region, Implemented(parameters, implementation(variant, place)))
 
     return replace(op, bind=bind)
+
+
+def _place(split: SplitGraph, op: LocalOperator, region: Region, packs: Packs) -> Place:
+    result = next(v for v in op.operator.outputs if v is not None)
+    source = split.graph.values[op.operator.inputs[0]].shape
+    return Place(packs, source, split.shape(result, region.rows), split.dims[result])

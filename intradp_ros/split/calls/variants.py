@@ -5,7 +5,9 @@
 Kernel variants: other ways to compute an operator, equal within rounding.
 
 ``packed`` keeps the weight in oneDNN's own order, which plain calls make
-anew every time (most of the fixed cost of late layers); ``channels_last``
+anew every time (most of the fixed cost of late layers); a convolution's is
+the one that oneDNN wants for just as many rows, since with another it falls
+back on reference kernels, up to a hundred times slower.  ``channels_last``
 keeps it in the layout in which every pixel's channels are side by side.
 Both return convolutions in that layout, and what follows keeps it.
 ``separable`` takes maximum pools dimension by dimension, with vector
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
@@ -32,7 +35,7 @@ LAYOUTS = {4: torch.channels_last, 5: torch.channels_last_3d}
 """Memory formats by rank in which rows of a single image are one block of memory."""
 
 Packs = dict[Hashable, torch.Tensor]
-Make = Callable[[Call, Parameters, Packs], 'Kernel | None']
+Shape = tuple[int, ...]
 
 _CONVOLUTIONS = frozenset(
     [f'aten.conv{n}d.{overload}' for n in (2, 3) for overload in ('default', 'padding')]
@@ -55,11 +58,30 @@ def variants_of(graph: OperatorGraph, operator: Operator) -> tuple[str, ...]:
     return ()
 
 
-def implementation(variant: str, packs: Packs) -> Implementation:
-    """Return how a variant makes calls; weights made for it are kept in `packs`."""
+@dataclass(frozen=True)
+class Place:
+    """
+    Where a call is made: what it gives, from what, and the weights made for it before.
+
+    `result` is the shape of the rows that are wanted, and `dim` their
+    dimension (None if it is not split); `source` is the shape of the whole
+    first input.
+    """
+
+    packs: Packs
+    source: Shape
+    result: Shape
+    dim: int | None
+
+
+Make = Callable[[Call, Parameters, Place], 'Kernel | None']
+
+
+def implementation(variant: str, place: Place) -> Implementation:
+    """Return how a variant makes calls for some rows."""
     def make(call: Call, tensors: Parameters) -> Kernel | None:
         maker = _MAKERS.get((variant, call.function))
-        return maker(call, tensors, packs) if maker else None
+        return maker(call, tensors, place) if maker else None
 
     return make
 
@@ -74,6 +96,7 @@ def can_pack() -> bool:
     """Tell whether this build of torch and this processor take packed weights."""
     try:
         weight = torch.ops.mkldnn._reorder_convolution_weight(torch.zeros(8, 8, 3, 3))
+        torch.ops.mkldnn._get_mkldnn_serialized_md(weight)
         torch.ops.mkldnn._convolution_pointwise(
             torch.zeros(1, 8, 4, 4), weight, None, [1, 1], [1, 1], [1, 1], 1, 'none', [], '')
         torch.ops.mkldnn._linear_pointwise(
@@ -110,13 +133,13 @@ def _can_separate(graph: OperatorGraph, operator: Operator) -> bool:
         and not call.argument('ceil_mode') and all(v is None for v in operator.outputs[1:])
 
 
-def _convolve_channels_last(call: Call, tensors: Parameters, packs: Packs) -> Kernel | None:
+def _convolve_channels_last(call: Call, tensors: Parameters, place: Place) -> Kernel | None:
     name = call.argument('weight').name
-    weight = _kept(packs, (name, CHANNELS_LAST), tensors[name], in_layout)
+    weight = _kept(place.packs, (name, CHANNELS_LAST), tensors[name], in_layout)
     return call.compile(ChainMap({name: weight}, tensors))  # type: ignore[arg-type]
 
 
-def _convolve_packed(call: Call, tensors: Parameters, packs: Packs) -> Kernel | None:
+def _convolve_packed(call: Call, tensors: Parameters, place: Place) -> Kernel | None:
     name, bias = call.argument('weight').name, call.argument('bias')
     weight = tensors[name]
     spatial = weight.dim() - 2
@@ -124,13 +147,42 @@ def _convolve_packed(call: Call, tensors: Parameters, packs: Packs) -> Kernel | 
     padding, groups = _numeric(call, weight.shape[2:], dilation), call.argument('groups')
     if padding is None:
         return None
-    packed = _kept(packs, (name, *stride, *dilation, groups), weight, lambda plain: (
-        torch.ops.mkldnn._reorder_convolution_weight(
-            plain, [0] * spatial, stride, dilation, groups)))
+    fed = _fed(place, weight.shape[2:], padding, stride, dilation)
+    packed = _packed_for(place.packs, name, weight, (padding, stride, dilation, groups, fed))
     rest: Any = (packed, tensors[bias.name] if bias else None, padding, stride, dilation, groups,
-            'none', [], '')
+                 'none', [], '')
     function = torch.ops.mkldnn._convolution_pointwise.default
     return lambda x: function(x[0], *rest)
+
+
+def _fed(place: Place, sizes: Sequence[int], padding: Sequence[int], stride: Sequence[int],
+         dilation: Sequence[int]) -> list[int]:
+    """Return the shape of what a convolution is given: all rows, or no more than it needs."""
+    fed = [place.result[0], *place.source[1:]]
+    if place.dim is not None and place.dim >= 2:
+        at = place.dim - 2
+        wanted, reach = place.result[place.dim], dilation[at] * (sizes[at] - 1) + 1
+        reach -= 2 * padding[at]
+        padded = padding[at] > 0 and (fed[place.dim] - reach) // stride[at] + 1 == wanted
+        if not padded:
+            fed[place.dim] = (wanted - 1) * stride[at] + reach
+    return fed
+
+
+def _packed_for(packs: Packs, name: str, weight: torch.Tensor, case: Sequence[Any],
+                ) -> torch.Tensor:
+    """
+    Return a convolution's weight in the order that oneDNN wants for a case.
+
+    `case` is padding, stride, dilation, groups and the shape of the input.
+    Cases share the few orders there are.
+    """
+    def ordered(plain: torch.Tensor) -> torch.Tensor:
+        packed = torch.ops.mkldnn._reorder_convolution_weight(plain, *case)
+        described = torch.ops.mkldnn._get_mkldnn_serialized_md(packed).numpy().tobytes()
+        return packs.setdefault((name, described), packed)
+
+    return _kept(packs, (name, repr(case)), weight, ordered)
 
 
 def _numeric(call: Call, sizes: Sequence[int], dilation: list[int]) -> list[int] | None:
@@ -144,9 +196,9 @@ def _numeric(call: Call, sizes: Sequence[int], dilation: list[int]) -> list[int]
     return per_dim(padding, len(sizes))
 
 
-def _multiply_packed(call: Call, tensors: Parameters, packs: Packs) -> Kernel | None:
+def _multiply_packed(call: Call, tensors: Parameters, place: Place) -> Kernel | None:
     name, bias = call.argument('weight').name, call.argument('bias')
-    packed = _kept(packs, (name, PACKED), tensors[name],
+    packed = _kept(place.packs, (name, PACKED), tensors[name],
                    torch.ops.mkldnn._reorder_linear_weight)
     rest: Any = (packed, tensors[bias.name] if bias else None, 'none', [], '')
     function = torch.ops.mkldnn._linear_pointwise.default
@@ -162,7 +214,7 @@ def _kept(packs: Packs, key: Hashable, weight: torch.Tensor,
     return packs[key]
 
 
-def _pool_separably(call: Call, tensors: Parameters, packs: Packs, spatial: int) -> Kernel | None:
+def _pool_separably(call: Call, tensors: Parameters, place: Place, spatial: int) -> Kernel | None:
     sizes = per_dim(call.argument('kernel_size'), spatial)
     steps = per_dim(call.argument('stride') or sizes, spatial)
     padding, dilations = (
