@@ -1,0 +1,138 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the user wants (quality of experience), and how far a plan is from it."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+import math
+import re
+
+import numpy as np
+import numpy.typing as npt
+
+Numbers = npt.NDArray[np.float64]
+
+#: How much lateness weighs unless it is told: enough that energy is saved within the target only.
+WEIGHT = 100.0
+_TIMES = {'us': 1e-6, 'ms': 1e-3, 's': 1.0}
+
+
+@dataclass(frozen=True)
+class Quality:
+    """
+    The targets of a plan.
+
+    `latency` is the most seconds from an input to its result (infinite: not
+    asked for), `rate` the least inferences per second.  Where neither is
+    given the plan with the least latency is wanted.  `energy` and `memory`
+    are limits by device, in joules for an inference and in bytes.  `weight`
+    is the lambda of Dora's Eq. 2: what a lateness of the whole target
+    weighs beside the energy of the best single device.
+
+    Raises
+    ------
+    ValueError
+        If a target is not above zero, or the weight is negative.
+
+    """
+
+    latency: float = math.inf
+    rate: float = 0.0
+    energy: Mapping[str, float] = field(default_factory=dict)
+    memory: Mapping[str, float] = field(default_factory=dict)
+    weight: float = WEIGHT
+
+    def __post_init__(self) -> None:
+        """Check the figures."""
+        limits = (*self.energy.values(), *self.memory.values())
+        if not self.latency > 0 or not 0 <= self.rate < math.inf or not self.weight >= 0:
+            raise ValueError('a latency target is above 0, a rate and a weight 0 or more, got '
+                             f'{self.latency}, {self.rate} and {self.weight}')
+        if not all(limit > 0 for limit in limits):
+            raise ValueError('limits of energy and memory must be above 0')
+
+    @property
+    def fastest(self) -> bool:
+        """Tell whether there is no target, so that the fastest plan is wanted."""
+        return math.isinf(self.latency) and not self.rate
+
+    def lateness(self, latency: Numbers, period: Numbers) -> Numbers:
+        """Return by how much of the targets plans miss them, 0 where they are met."""
+        missed = np.zeros_like(latency)
+        if math.isfinite(self.latency):
+            missed += np.maximum(0.0, latency / self.latency - 1)
+        if self.rate:
+            missed += np.maximum(0.0, period * self.rate - 1)
+        return missed
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What energy and time are compared with: the least of any single device."""
+
+    joules: float
+    seconds: float
+
+
+#: So little that it decides only between plans of equal energy.
+_TIE = 1e-6
+
+
+def score(quality: Quality, scale: Scale, joules: Numbers, latency: Numbers,
+          period: Numbers) -> Numbers:
+    """
+    Return the objective of plans, less is better (Dora, Eq. 2, in parts of the scale).
+
+    Energy of an inference, and lateness times its weight; latency alone
+    where no target is given.
+    """
+    if quality.fastest:
+        return latency / scale.seconds + _TIE * joules / scale.joules
+    return (joules / scale.joules + quality.weight * quality.lateness(latency, period)
+            + _TIE * latency / scale.seconds)
+
+
+def parse_quality(text: str) -> Quality:
+    """
+    Return the targets of a text such as ``latency=200ms,rate=5Hz,energy=min,weight=10``.
+
+    ``energy=min`` is what any target means, and may be told; ``latency=min``
+    asks for the fastest plan.
+
+    Raises
+    ------
+    ValueError
+        If the text says something else.
+
+    """
+    quality = Quality()
+    for item in filter(None, (part.strip() for part in text.split(','))):
+        name, _, value = item.partition('=')
+        if (name, value) in (('energy', 'min'), ('latency', 'min')):
+            continue
+        if name == 'latency':
+            quality = replace(quality, latency=_seconds(value))
+        elif name == 'rate' and (found := re.fullmatch(r'([\d.]+)\s*(Hz|fps)?', value)):
+            quality = replace(quality, rate=_number(found[1]))
+        elif name == 'weight':
+            quality = replace(quality, weight=_number(value))
+        else:
+            raise ValueError(f'{item!r} is no target; say latency=200ms, latency=min, rate=5Hz, '
+                             'energy=min or weight=10')
+    return quality
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r'([\d.]+)\s*(us|ms|s)', text)
+    if not found:
+        raise ValueError(f'{text!r} is no time; say 200ms or 0.2s')
+    return _number(found[1]) * _TIMES[found[2]]
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f'{text!r} is no number') from None

@@ -1,0 +1,44 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Layer profiles of the PipeDream kind; the text below is made up, its form is theirs."""
+import pytest
+
+from intradp_ros.systems.fleet.layer_profile import read_layer_profile
+from intradp_ros.systems.fleet.planning_model import Flow, SOURCE
+
+
+def line(key, name, forward, size, weights=0):
+    return (f'{key} -- {name} -- forward_compute_time={forward:.3f}, backward_compute_time=1.000, '
+            f'activation_size={size}, parameter_size={weights:.3f}')
+
+
+PROFILE = '\n'.join([
+    line('node3', 'Add', 0.5, '64.0'),
+    line('node1', 'Input0', 600.0, '128.0'),
+    line('node2', 'LSTM(2, 3)', 4.0, '[64.0; 16.0; 16.0]', 1000),
+    line('node4', 'Linear(in_features=4, out_features=2, bias=True)', 2.0, '8.0', 40),
+    '\tnode1 -- node2', '\tnode2 -- node3', '\tnode1 -- node3', '\tnode3 -- node4'])
+
+
+def test_layers_edges_and_units_are_read():
+    model = read_layer_profile(PROFILE, 'small', batch=4)
+    assert [n.name[:4] for n in model.nodes] == ['LSTM', 'Add', 'Line']
+    assert [n.seconds for n in model.nodes] == pytest.approx([1e-3, 0.125e-3, 0.5e-3])
+    assert [n.weight_bytes for n in model.nodes] == [1000, 0, 40]
+    assert set(model.flows) == {Flow(SOURCE, (0, 1), 32.0), Flow(0, (1,), 24.0),
+                                Flow(1, (2,), 16.0), Flow(2, (SOURCE,), 2.0)}
+
+
+@pytest.mark.parametrize('text, message', [
+    ('', '1 to'),
+    ('hello', 'line 1 describes neither'),
+    (PROFILE + '\n\tnode4 -- node9', "line 9: an edge names 'node9'"),
+    (PROFILE + '\n\tnode4 -- node2', 'circle'),
+    (line('a', 'x', 1.0, '[1; two]'), 'line 1: times and sizes must be numbers'),
+    (line('a', 'x', -1.0, '1'), 'line 1: times and sizes must be 0 or more'),
+    (line('a', 'x', 1.0, 'nan'), 'line 1: times and sizes must be 0 or more'),
+])
+def test_bad_profiles_are_refused_by_line(text, message):
+    with pytest.raises(ValueError, match=message):
+        read_layer_profile(text, 'bad')
