@@ -5,12 +5,15 @@
 Plays a real video through an inference node and compares every result with the unsplit model.
 
 The next frame is published when the result of the one before is there, so
-that latencies are those of single inferences.  What was seen is written as
-JSON; lines that begin with ``phase`` on standard output tell a program that
+that latencies are those of single inferences.  Every frame is played in all
+modes in turn, in an order that changes from frame to frame, so that a machine
+that changes is not taken for a mode that differs.  What was seen is written
+as JSON; lines that begin with ``phase`` on standard output tell a program that
 watches where the run is.
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 import json
 from pathlib import Path
@@ -27,12 +30,19 @@ from sensor_msgs.msg import Image
 import torch
 from torch.utils import _pytree as pytree
 
+from intradp_ros.core.limits import MAX_BOOK_TEXT
+from intradp_ros.lab.answer_check import check
 from intradp_ros.lab.zoo.video import frames
 from intradp_ros.msg import InferenceResult, InferenceStats, InferenceTimeline, LinkState
+from intradp_ros.msg import ScheduleBook as ScheduleBookMessage
 from intradp_ros.nodes.image_messages import rgb_to_image, to_input
+from intradp_ros.nodes.lifecycle import LATCHED
 from intradp_ros.nodes.parameters import declare, Parameter, read
+from intradp_ros.nodes.profile_publisher import BOOK_TOPIC
 from intradp_ros.runtime.catalogue import ModelSpec
+from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.wire.dtypes import decode_dtype
+from intradp_ros.wire.texts import unpacked
 
 FRAME_TIMEOUT = 20.0   # seconds after which a frame counts as lost
 READY_TIMEOUT = 420.0  # seconds that profiles and book may take
@@ -54,7 +64,13 @@ PARAMETERS = (
 
 @dataclass
 class Phase:
-    """What was seen in one mode; milliseconds, bytes and joules for each frame."""
+    """
+    What was seen in one mode; milliseconds, bytes and joules for each frame.
+
+    Lists have no place for frames that were lost: `frame` says which ones
+    they are of.  `by_rows` tells whether both sides computed rows of the same
+    operators, and the server's part came.
+    """
 
     frames: int = 0
     lost: int = 0
@@ -67,6 +83,8 @@ class Phase:
     bytes_down: list[int] = field(default_factory=list)
     energy_j: list[float] = field(default_factory=list)
     rate_mbps: list[float] = field(default_factory=list)
+    by_rows: list[bool] = field(default_factory=list)
+    frame: list[int] = field(default_factory=list)
     max_rel_diff: float = 0.0
     top5_equal: bool = True
 
@@ -88,6 +106,7 @@ class Player(Node):
         self.results: dict[int, InferenceResult] = {}
         self.stats: dict[int, InferenceStats] = {}
         self.timelines: dict[int, InferenceTimeline] = {}
+        self.books: list[ScheduleBook] = []
         self.link = LinkState()
         self.count = 0
         self._open_topics(settings['node'])
@@ -106,6 +125,7 @@ class Player(Node):
         self.create_subscription(
             InferenceStats, f'{node}/stats', lambda m: self._keep(self.stats, m), 10)
         self.create_subscription(LinkState, f'{node}/link', self._take_link, 10)
+        self.create_subscription(ScheduleBookMessage, BOOK_TOPIC, self._take_book, LATCHED)
         self.node_name = node
         self.modes: Any = self.create_client(SetParameters, f'{node}/set_parameters')
 
@@ -119,6 +139,9 @@ class Player(Node):
 
     def _take_link(self, message: LinkState) -> None:
         self.link = message
+
+    def _take_book(self, message: ScheduleBookMessage) -> None:
+        self.books.append(ScheduleBook.from_json(unpacked(message.book, MAX_BOOK_TEXT)))
 
     def say(self, text: str) -> None:
         """Tell whoever watches."""
@@ -167,25 +190,21 @@ class Player(Node):
             phase.lost += 1
             return
         phase.answer_ms.append((time.monotonic() - start) * 1e3)
-        self._note(phase, self.stats.pop(key), self._compare(key, index, phase))
+        self._note(phase, index, self.stats.pop(key))
+        self._compare(self.results.pop(key), index, phase)
 
-    def _compare(self, key: int, index: int, phase: Phase) -> float:
-        """Return the greatest difference to the unsplit model, relative to its spread."""
-        message = self.results.pop(key)
-        worst = 0.0
-        for tensor, wanted in zip(message.outputs, self.expected[index], strict=True):
-            data = torch.frombuffer(bytearray(tensor.data), dtype=decode_dtype(
-                tensor.dtype_code, tensor.dtype_bits)).view(*tensor.shape)
-            spread = (wanted.max() - wanted.min()).item()
-            worst = max(worst, (data - wanted).abs().max().item() / spread)
-            k = min(5, data.numel())
-            phase.top5_equal &= torch.equal(data.flatten().topk(k).indices,
-                                            wanted.flatten().topk(k).indices)
-            self.last = (self.pictures[index], data.numpy())
-        return worst
+    def _compare(self, message: InferenceResult, index: int, phase: Phase) -> None:
+        """Compare a result with the unsplit model's."""
+        given = [torch.frombuffer(bytearray(t.data), dtype=decode_dtype(
+            t.dtype_code, t.dtype_bits)).view(*t.shape) for t in message.outputs]
+        found = check(given, self.expected[index])
+        phase.max_rel_diff = max(phase.max_rel_diff, found.difference)
+        phase.top5_equal &= found.same_top
+        self.last = (self.pictures[index], given[-1].numpy())
 
-    def _note(self, phase: Phase, stats: InferenceStats, difference: float) -> None:
-        phase.max_rel_diff = max(phase.max_rel_diff, difference)
+    def _note(self, phase: Phase, index: int, stats: InferenceStats) -> None:
+        phase.frame.append(index)
+        phase.by_rows.append(self._by_rows(stats))
         phase.shared += stats.shared
         phase.recovered += stats.recovered
         phase.latency_ms.append(stats.latency_ms)
@@ -195,16 +214,23 @@ class Player(Node):
         phase.energy_j.append(stats.energy_j)
         phase.rate_mbps.append(self.link.predicted_rate * 8e-6)
 
-    def run_mode(self, mode: str) -> Phase:
-        """Play all frames in one mode, after a few that do not count."""
-        self.set_mode(mode)
-        self.say(mode)
-        warm, phase = Phase(), Phase()
-        for index in range(WARM_UP):
-            self.play(index % len(self.pictures), warm)
-        for index in range(len(self.pictures)):
-            self.play(index, phase)
-        return phase
+    def _by_rows(self, stats: InferenceStats) -> bool:
+        """Tell whether both sides took part in the same operators, by the book's schedule."""
+        entries = self.books[-1].entries if self.books else ()
+        if not stats.shared or not 0 <= stats.schedule < len(entries):
+            return False
+        entry = entries[stats.schedule]
+        return entry.strategy == stats.strategy and entry.partition.by_rows
+
+    def run_modes(self, modes: Sequence[str]) -> dict[str, Phase]:
+        """Play every frame in all modes, after a few that do not count."""
+        phases = {mode: Phase() for mode in modes}
+        self.say(f'{", ".join(modes)} in turn')
+        for index in range(-WARM_UP, len(self.pictures)):
+            for mode in rotated(modes, index):
+                self.set_mode(mode)
+                self.play(max(index, 0), phases[mode] if index >= 0 else Phase())
+        return phases
 
     def run_killed(self, kill_after: int) -> tuple[Phase, Phase]:
         """Play while the server is killed and started again; then see it share again."""
@@ -221,14 +247,16 @@ class Player(Node):
         return phase, again
 
     def record_timeline(self) -> None:
-        """Play shared frames until the timeline of one that was not recovered is there."""
+        """Play a few frames more, and keep the timelines of those that were shared by rows."""
         self.listen_to_timelines()
         phase = Phase()
+        by_rows: dict[int, bool] = {}
         for index in range(min(5, len(self.pictures))):
             self.play(index, phase)
+            by_rows[self.count] = phase.by_rows[-1:] == [True]
         self.spin_until(lambda: self.count in self.timelines, 2.0)
         events = [[list(row) for row in zip(t.lane, t.kind, t.name, t.start, t.stop)]
-                  for t in self.timelines.values()]
+                  for key, t in self.timelines.items() if by_rows.get(key)]
         (self.folder / 'timelines.json').write_text(json.dumps(events))
 
     def save(self, report: dict[str, Any]) -> None:
@@ -238,19 +266,25 @@ class Player(Node):
         (self.folder / 'player.json').write_text(json.dumps(report))
 
 
+def rotated(modes: Sequence[str], turn: int) -> list[str]:
+    """Return the modes in the order of a turn: each begins equally often."""
+    first = turn % len(modes)
+    return [*modes[first:], *modes[:first]]
+
+
 def run(player: Player) -> None:
     """Play every mode, and the run with the killed server."""
     player.say('waiting for robot and server')
     player.wait_ready()
     player.say('profiles and schedules are there')
-    modes = {mode: asdict(player.run_mode(mode)) for mode in player.settings['modes']}
-    report: dict[str, Any] = {'modes': modes}
+    phases = player.run_modes(player.settings['modes'])
+    report: dict[str, Any] = {'modes': {mode: asdict(p) for mode, p in phases.items()}}
     player.set_mode('shared')
     player.record_timeline()
     if player.settings['kill_after']:
         killed, again = player.run_killed(player.settings['kill_after'])
         report |= {KILLED: asdict(killed), 'after_restart': asdict(again)}
-    player.save(report)
+    player.save(report | {'books': len(player.books)})
     player.say('done')
 
 

@@ -84,6 +84,11 @@ class Partition:
         """The lossy ones among the encodings."""
         return frozenset(name for _, name in self.encodings) & frozenset(LOSSY)
 
+    @property
+    def by_rows(self) -> bool:
+        """Whether both sides compute rows of the same operators."""
+        return any(0.0 < stage.share < 1.0 for stage in self.stages)
+
     def check(self, operators: int, values: int | None = None) -> None:
         """
         Raise ValueError unless the stages tile a graph of that many operators.
