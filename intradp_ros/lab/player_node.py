@@ -220,7 +220,7 @@ class Player(Node):
         if not stats.shared or not 0 <= stats.schedule < len(entries):
             return False
         entry = entries[stats.schedule]
-        return entry.strategy == stats.strategy and entry.partition.by_rows
+        return bool(entry.strategy == stats.strategy) and entry.partition.by_rows
 
     def run_modes(self, modes: Sequence[str]) -> dict[str, Phase]:
         """Play every frame in all modes, after a few that do not count."""
