@@ -7,6 +7,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 TORCH ?= torch==2.13.0
+# The release of ROS 2 whose wheels are installed.
+ROS ?= kilted
 DEMO ?=
 TESTS ?=
 TRACES ?=
@@ -23,10 +25,13 @@ SOURCES := $(shell find intradp_ros msg launch config cmake -name __pycache__ -p
 # Those that need recordings or root are called by hand (predictors: with TRACES=...).
 BENCHMARKS := $(filter-out costed evolution models prediction predictors recorded replay,$(basename $(notdir $(wildcard bench/*.py))))
 
+# What depends on the release of ROS 2.
+ROS_TESTS := test/dds test/nodes test/system/test_plain_neighbours.py test/system/test_sharing.py
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help build demo test test-all check lint bench zoo clean distclean
+.PHONY: help build demo test test-all test-jazzy check lint bench zoo clean distclean
 
 help: ## show the targets and the variables
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +52,9 @@ test-all: lint ## as test, with the tests marked slow
 
 check: $(STAMPS)/package $(STAMPS)/weights $(STAMPS)/tools $(STAMPS)/interfaces ## only run the tests (TESTS=...)
 	$(BIN)/pytest $(TESTS)
+
+test-jazzy: ## the tests of transports, nodes and documents with the wheels of ROS 2 Jazzy
+	$(MAKE) VENV=$(VENV)-jazzy ROS=jazzy TESTS='$(or $(TESTS),$(ROS_TESTS))' check
 
 lint: $(STAMPS)/package $(STAMPS)/tools ## only check style, types and imports between floors
 	$(BIN)/ruff check .
@@ -84,7 +92,7 @@ $(STAMPS)/torch: $(STAMPS)/environment
 
 # `pip install --requirement`, of what pyproject.toml names: $(call install,NAMES,OPTIONS)
 define install
-$(BIN)/python tools/requirements.py $(1) > $@.txt
+$(BIN)/python tools/requirements.py --ros $(ROS) $(1) > $@.txt
 $(PIP) install $(2) --requirement $@.txt
 endef
 
@@ -112,5 +120,6 @@ $(STAMPS)/interfaces: $(shell find test/interfaces) tools/build_interfaces.py $(
 	touch $@
 
 $(STAMPS)/package: $(SOURCES) $(STAMPS)/builders
-	$(PIP) install --no-build-isolation '.[demo]'
+	$(call install,run demo)
+	$(PIP) install --no-build-isolation --no-deps .
 	touch $@

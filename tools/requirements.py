@@ -4,11 +4,13 @@
 """
 Print requirements that pyproject.toml names, one a line, for `pip install -r`.
 
-Usage: ``requirements.py NAME...`` where NAME is ``build`` (what builds the package), an extra or
-a dependency group.
+Usage: ``requirements.py [--ros DISTRO] NAME...`` where NAME is ``build`` (what builds the package),
+``run`` (what it needs), an extra or a dependency group.  DISTRO is the release of ROS 2 whose
+wheels are wanted, kilted by default.
 """
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 import sys
 from typing import Any
@@ -18,6 +20,10 @@ if sys.version_info >= (3, 11):
 else:
     from pip._vendor import tomli as tomllib
 
+#: What other releases have in place of some packages.
+INSTEAD = {'ros-jazzy-ament-cmake-ros-core': [
+    'ros-jazzy-ament-cmake-gmock', 'ros-jazzy-ament-cmake-gtest', 'ros-jazzy-ament-cmake-pytest',
+    'ros-jazzy-ament-cmake-ros', 'ros-jazzy-python-cmake-module']}
 PYPROJECT = Path(__file__).resolve().parents[1] / 'pyproject.toml'
 
 
@@ -29,10 +35,24 @@ def requirements(pyproject: dict[str, Any], name: str) -> list[str]:
     """
     if name == 'build':
         return list(pyproject['build-system']['requires'])
+    if name == 'run':
+        return list(pyproject['project']['dependencies'])
     extras = pyproject['project']['optional-dependencies']
     return list((extras | pyproject['dependency-groups'])[name])
 
 
+def of_release(requirement: str, distro: str) -> list[str]:
+    """Return what a requirement is with the wheels of another release of ROS 2."""
+    named = requirement.replace('ros-kilted-', f'ros-{distro}-')
+    return INSTEAD.get(named, [named])
+
+
 if __name__ == '__main__':
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--ros', default='kilted')
+    parser.add_argument('names', nargs='+')
+    args = parser.parse_args()
     contents = tomllib.loads(PYPROJECT.read_text())
-    print('\n'.join(line for name in sys.argv[1:] for line in requirements(contents, name)))
+    for name in args.names:
+        for requirement in requirements(contents, name):
+            print('\n'.join(of_release(requirement, args.ros)))

@@ -17,12 +17,15 @@ import os
 from pathlib import Path
 import sys
 
+from intradp_ros.dds.middleware import fast_dds_version, library_folders, middleware_problem
 from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES, USUAL_CHUNK_BYTES
 from intradp_ros.link.send_window import USUAL_WINDOW_BYTES
 
 #: Names the transport in the environment, so that every channel of a process agrees on its QoS.
 VARIABLE = 'INTRADP_TRANSPORT'
 _PROFILE_VARIABLE = 'FASTDDS_DEFAULT_PROFILES_FILE'
+#: Fast DDS 2 (Jazzy) reads this one, and knows other words.
+_PROFILE_VARIABLE_2 = 'FASTRTPS_DEFAULT_PROFILES_FILE'
 #: Chooses the transports of a participant whose profile names none.
 BUILTIN_VARIABLE = 'FASTDDS_BUILTIN_TRANSPORTS'
 _RANGE_VARIABLE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
@@ -40,7 +43,8 @@ class Transport:
     """
     A way to carry DDS messages.
 
-    `profile` is the file in config/ ('' for the middleware's defaults);
+    `profile` is the file in config/ ('' for the middleware's defaults),
+    `profile_2` that for Fast DDS 2;
     `builtin` are the builtin transports of Fast DDS that only the participant
     of tensors has ('' if it is the node's own);
     `socket_bytes` is the socket buffer that the profile asks for;
@@ -62,15 +66,18 @@ class Transport:
     window_bytes: int = USUAL_WINDOW_BYTES
     late: float = 0.0
     builtin: str = ''
+    profile_2: str = ''
 
 
 TRANSPORTS: Mapping[str, Transport] = {
     transport.name: transport for transport in (
-        Transport('udp', 'transport_udp.xml', True, _MOST_SOCKET_BYTES, False),
+        Transport('udp', 'transport_udp.xml', True, _MOST_SOCKET_BYTES, False,
+                  profile_2='transport_udp_fastdds2.xml'),
         Transport('large_data', 'transport_large_data.xml', False, 2_097_152, True,
                   MAX_CHUNK_BYTES, window_bytes=1_500_000, late=20e-3,
                   builtin='LARGE_DATA?max_msg_size=256KB&sockets_size=2MB&non_blocking=false'
-                          '&tcp_negotiation_timeout=50'),
+                          '&tcp_negotiation_timeout=50',
+                  profile_2='transport_large_data.xml'),
         Transport('default', '', True, 0, False))
 }
 #: Leaves the choice to `usable_environment`.
@@ -113,13 +120,16 @@ def transport_environment(
         If there is no transport of that name.
     TransportError
         If nothing would be delivered: the kernel's limits are too low, or
-        another variable overrides the profile.
+        another variable overrides the profile; or if the middleware knows no
+        such profile.
 
     """
     transport = find_transport(name)
     variables = {VARIABLE: name}
     if not transport.profile:
         return variables
+    if unknown := middleware_problem(environment):
+        raise TransportError(unknown)
     problem = buffer_problem(transport, limits)
     if problem and transport.needs_buffer:
         raise TransportError(problem)
@@ -127,11 +137,19 @@ def transport_environment(
         raise TransportError(
             f'{_RANGE_VARIABLE}=LOCALHOST replaces the transport large_data by plain UDP; '
             'unset it or choose the transport udp')
-    variables[_PROFILE_VARIABLE] = str(profile_path(transport))
+    variables |= _profile_variable(transport, environment)
     if transport.builtin:  # for tensors; the nodes' own participants talk to any other
         granted = min(_read_limit(limit, limits) for limit in ('rmem_max', 'wmem_max'))
         variables[BUILTIN_VARIABLE] = _NEIGHBOURS.format(min(granted, _MOST_SOCKET_BYTES))
     return variables
+
+
+def _profile_variable(transport: Transport, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what names the profile to the Fast DDS that is installed; of several, the first."""
+    version = fast_dds_version(library_folders(environment))
+    if version is not None and version < (3, 0):
+        return {_PROFILE_VARIABLE_2: str(profile_path(transport.profile_2))}
+    return {_PROFILE_VARIABLE: str(profile_path(transport.profile))}
 
 
 def usable_environment(
@@ -180,9 +198,9 @@ def _read_limit(name: str, limits: Path | None) -> int:
         return sys.maxsize
 
 
-def profile_path(transport: Transport) -> Path:
+def profile_path(file: str) -> Path:
     """
-    Return the installed profile file of a transport.
+    Return where a profile file is installed.
 
     Raises
     ------
@@ -194,7 +212,7 @@ def profile_path(transport: Transport) -> Path:
     places = [Path(prefix) / 'share' / 'intradp_ros' / 'config' for prefix in prefixes if prefix]
     places.append(Path(__file__).resolve().parents[2] / 'config')
     for place in places:
-        if (place / transport.profile).is_file():
-            return place / transport.profile
-    raise TransportError(f'{transport.profile} is in none of: ' + ', '.join(map(str, places))
+        if (place / file).is_file():
+            return place / file
+    raise TransportError(f'{file} is in none of: ' + ', '.join(map(str, places))
                          + '; install the package with pip or colcon, and source its setup file')
