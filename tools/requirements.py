@@ -4,9 +4,9 @@
 """
 Print requirements that pyproject.toml names, one a line, for `pip install -r`.
 
-Usage: ``requirements.py [--ros DISTRO] NAME...`` where NAME is ``build`` (what builds the package),
-``run`` (what it needs), an extra or a dependency group.  DISTRO is the release of ROS 2 whose
-wheels are wanted, kilted by default.
+Usage: ``requirements.py [--ros DISTRO] NAME...`` where NAME is ``build`` (what builds the
+package), ``run`` (what it needs), an extra or a dependency group.  DISTRO is the release of ROS 2
+whose wheels are wanted, kilted by default.
 """
 from __future__ import annotations
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 import time
 from typing import Any
@@ -49,6 +50,7 @@ from intradp_ros.nodes.profile_publisher import (
 )
 from intradp_ros.nodes.receiving import Receiver
 from intradp_ros.nodes.result_messages import result_message, stats_message, timeline_message
+from intradp_ros.nodes.robot_silence import RobotSilence
 from intradp_ros.nodes.sensor_inputs import (
     Camera,
     camera_for,
@@ -59,6 +61,7 @@ from intradp_ros.nodes.sensor_inputs import (
     Sensor,
     UNUSABLE,
 )
+from intradp_ros.nodes.silence import network_of, SilenceWatch
 from intradp_ros.nodes.typed_results import TypedResults
 from intradp_ros.perception.card import ModelCard
 from intradp_ros.perception.heads.named_outputs import named
@@ -84,6 +87,8 @@ from intradp_ros.wire.texts import unpacked
 MODES = {'shared': LOSS, 'local': LOCAL, 'offload': OFFLOAD, 'cut': CUT}
 MODE = Parameter('mode', 'shared', 'How inferences run; may be changed at any time.',
                  choices=tuple(MODES), read_only=False)
+DEADLINE = Parameter('deadline_ms', 0.0, 'Finish alone after this time; 0 for no deadline. May be '
+                     'changed at any time.', 0.0, 60000.0, read_only=False)
 #: Books that may wait while one is compiled, the newest; inferences go on meanwhile.
 MAX_BOOKS = 1
 _CHANGEABLE = QoSOverridingOptions.with_default_policies()
@@ -109,8 +114,7 @@ class InferenceNode(ManagedNode):
         Parameter('axis', -1, 'Split axis of the input; -1 takes the best one.', -1, 4),
         Parameter('predictor', 'ewma', 'How the bandwidth is predicted.',
                   choices=tuple(PREDICTORS)),
-        Parameter('deadline_ms', 0.0, 'Finish alone after this time; 0 for no deadline.',
-                  0.0, 60000.0),
+        DEADLINE,
         Parameter('server_timeout_ms', 300.0,
                   'Finish alone when nothing was heard from the server for this long.',
                   20.0, 10000.0),
@@ -143,7 +147,10 @@ class InferenceNode(ManagedNode):
         self._mode = MODE.default
         self._dropped = 0
         self._last_ms: float | None = None
-        self.add_on_set_parameters_callback(self._set_mode)
+        self._silence = SilenceWatch()
+        self._missing: list[str] = []
+        self._seen = float('-inf')
+        self.add_on_set_parameters_callback(self._change)
 
     def setup(self, parameters: dict[str, Any]) -> None:
         """Load and profile the model, and look for the server."""
@@ -173,10 +180,40 @@ class InferenceNode(ManagedNode):
         self.until_deactivated.callback(self._stop, self._worker)
         sensor = self._sensor
         taken = self._receiver.subscribe(
-            sensor.kind, self._source(sensor), self._worker.put, qos_profile_sensor_data,
+            sensor.kind, self._source(sensor), self._take_input, qos_profile_sensor_data,
             sensor.topic, qos_overriding_options=_CHANGEABLE)
         self.until_deactivated.callback(self.destroy_subscription, taken)
         self.call_every(0.5, self._report_link, self.until_deactivated)
+        self.call_every(1.0, self._look_out, self.until_deactivated)
+        self.info(self._described())
+
+    def _described(self) -> str:
+        """Return what this node is set up for."""
+        assert self.client is not None
+        given = self._settings
+        return (f'model {given["model"]} (digest {self.client.model.digest[:12]}), '
+                f'server {given["server"]}, mode {self._mode}, device {given[DEVICE.name]}, from '
+                f'{self.resolve_topic_name(self._source(self._sensor))}, {network_of(self)}')
+
+    def _take_input(self, message: Any) -> None:
+        self._seen = time.monotonic()
+        if self._worker is not None:
+            self._worker.put(message)
+
+    def _look_out(self) -> None:
+        """Tell what should be there and is not."""
+        assert self.client is not None
+        now, given = time.monotonic(), self._settings
+        silence = RobotSilence(self, given['model'], given['server'], self._source(self._sensor))
+        self._missing = []
+        for awaited in silence.awaited(
+                self.client.connection, self._channel.peers,
+                sharing=MODES[self._mode] != LOCAL, seen=now - self._seen < 1.0):
+            overdue, text = self._silence.look(awaited, now)
+            if overdue:
+                self._missing.append(awaited.absent)
+            if text:
+                (self.get_logger().warning if overdue else self.info)(text)
 
     def _stop(self, worker: Worker[Any]) -> None:
         worker.close()
@@ -217,6 +254,7 @@ class InferenceNode(ManagedNode):
         channel = DdsChannel(self.context, given['server'], 'robot',
                              namespace=self.get_namespace(), chunk_bytes=given['chunk_bytes'])
         self.until_cleanup.callback(channel.close)
+        self._channel = channel
         published = ProfilePublisher(self._profiles, 'robot', model, profile, self.info)
         self.client = RobotClient(
             model, channel, make_predictor(given['predictor']), self.info,
@@ -235,7 +273,8 @@ class InferenceNode(ManagedNode):
         if not self.client.connection.answers:
             published.begin()
 
-    def _set_mode(self, parameters: Sequence[RclParameter[Any]]) -> SetParametersResult:
+    def _change(self, parameters: Sequence[RclParameter[Any]]) -> SetParametersResult:
+        """Take what may change while the node runs."""
         for parameter in parameters:
             if parameter.name == MODE.name:
                 try:
@@ -243,6 +282,9 @@ class InferenceNode(ManagedNode):
                 except ValueError as error:
                     return SetParametersResult(successful=False, reason=str(error))
                 self._mode = parameter.value
+            elif parameter.name == DEADLINE.name and self.client is not None:
+                self.client.patience = replace(self.client.patience,
+                                               deadline=parameter.value / 1e3)
         return SetParametersResult(successful=True)
 
     def _take_book(self, message: ScheduleBookMessage) -> None:
@@ -321,13 +363,15 @@ class InferenceNode(ManagedNode):
         allowed = self._settings['max_allowed_processing_time_ms']
         in_range = self._last_ms is None or self._last_ms <= allowed
         dropped = self._dropped + (self._worker.dropped if self._worker else 0)
-        self._diagnostics.publish(self._status.status(connection.state.value, {
+        message = '; '.join([connection.state.value, *self._missing])
+        self._diagnostics.publish(self._status.status(message, {
             'processing_time_ms': 'n/a' if self._last_ms is None else f'{self._last_ms:.1f}',
             'is_processing_time_ms_in_expected_range': in_range,
             **crossed(self.client.sent, self.client.received),
             **_power(self.client.meter),
             'refusal': connection.refusal, 'mode': self._mode, 'inputs_dropped': dropped,
-            'frames_of_other_sessions': self.client.foreign}, self._rejected(), well=in_range))
+            'frames_of_other_sessions': self.client.foreign}, self._rejected(),
+            well=in_range and not self._missing))
 
 
 def _sensor(parameters: Mapping[str, Any], model: SharedModel, card: ModelCard | None) -> Sensor:

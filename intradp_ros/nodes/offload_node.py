@@ -4,11 +4,13 @@
 """The server's node: takes part in the inferences of robots."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
 
 from intradp_ros.dds.dds_channel import DdsChannel
+from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.nodes.device_parameter import DEVICE
@@ -16,6 +18,7 @@ from intradp_ros.nodes.diagnostics import added, crossed, Diagnostics
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.profile_publisher import profile_model, PROFILE_TOPIC, ProfilePublisher
+from intradp_ros.nodes.silence import network_of
 from intradp_ros.profiling.machine import prepare_process, settle_process
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.runtime.catalogue import example_inputs, ModelSpec
@@ -59,9 +62,9 @@ class OffloadNode(ManagedNode):
         self._settings = parameters
         axis = parameters['axis'] if parameters['axis'] >= 0 else None
         device = open_device(parameters[DEVICE.name])
-        models = [self._load(text, axis, device) for text in parameters['models'] if text]
-        if not models:
-            raise ValueError('parameter models is empty: name at least one model')
+        catalogue = self._catalogue(parameters['models'], axis, device)
+        self._names = {model.digest: text for text, model in catalogue.items()}
+        models = [self._profiled(model) for model in catalogue.values()]
         self._models = {model.digest: model for model, _ in models}
         profiles = self.publish_on(OperatorProfile, PROFILE_TOPIC, LATCHED)
         self._watches = {}
@@ -78,19 +81,45 @@ class OffloadNode(ManagedNode):
         channel = DdsChannel(self.context, self._settings['server'], 'server',
                              namespace=self.get_namespace(),
                              chunk_bytes=self._settings['chunk_bytes'])
-        self.server = OffloadServer(channel, self._models, self.info, self._watches)
+        self.server = OffloadServer(channel, self._models, self.info, self._watches, self._names)
         self.until_deactivated.callback(self._stop, self.server)
+        self.info(f'serves {"; ".join(self._names.values())} as {self._settings["server"]}, '
+                  f'device {self._settings[DEVICE.name]}, {network_of(self)}')
 
     def _stop(self, server: OffloadServer) -> None:
         """End all sessions; robots go on alone."""
         self.server = None
         server.close()
 
-    def _load(self, text: str, axis: int | None, device: Device) -> tuple[SharedModel, Profile]:
-        spec = ModelSpec.parse(text)
-        model = spec.load(axis, device)
-        self.info(f'model {spec.source}: {len(model.split.operators)} operators, '
-                  f'digest {model.digest[:12]}')
+    def _catalogue(self, texts: Sequence[str], axis: int | None, device: Device,
+                   ) -> dict[str, SharedModel]:
+        """
+        Load the models before the first is profiled, which takes long; tell what cannot be.
+
+        Raises
+        ------
+        ValueError
+            If none can.
+
+        """
+        loaded: dict[str, SharedModel] = {}
+        self._skipped: list[str] = []
+        for text in filter(None, texts):
+            try:
+                loaded[text] = model = ModelSpec.parse(text).load(axis, device)
+            except (ValueError, CaptureError) as error:
+                self._skipped.append(text)
+                self.get_logger().error(f'skipped model {text}: {error}')
+            else:
+                self.info(f'model {text}: {len(model.split.operators)} operators, '
+                          f'digest {model.digest[:12]}')
+        if not loaded:
+            raise ValueError(f'no model to serve: of {len(texts)} in the parameter models none '
+                             'could be loaded' if texts else
+                             'parameter models is empty: name at least one model')
+        return loaded
+
+    def _profiled(self, model: SharedModel) -> tuple[SharedModel, Profile]:
         profile = profile_model(model, example_inputs(model), self.info)
         return model.tuned(profile.tuning), profile
 
@@ -100,9 +129,11 @@ class OffloadNode(ManagedNode):
             self._diagnostics.publish(self._status.status('inactive', {}, {}))
             return
         rejected = added(server.rejections.by_cause(), server.channel.rejected)
-        self._diagnostics.publish(self._status.status('serving', {
+        message = '; '.join(['serving', *(f'skipped model {text}' for text in self._skipped)])
+        self._diagnostics.publish(self._status.status(message, {
             'sessions': len(server.sessions), 'models': len(server.models),
-            **crossed(server.sent, server.received)}, rejected))
+            **crossed(server.sent, server.received)}, rejected,
+            well=not self._skipped))
 
 
 def main(args: list[str] | None = None) -> None:

@@ -63,15 +63,16 @@ class OffloadServer:
     """
     Answers robots on a channel.
 
-    `models` is the catalogue by digest, `watches` (if any) look at how long
-    they take.  Every session has a worker thread; the channel's receive
-    thread only sorts frames.
+    `models` is the catalogue by digest, `names` (if any) what users call them,
+    `watches` (if any) look at how long they take.  Every session has a worker
+    thread; the channel's receive thread only sorts frames.
     """
 
     def __init__(self, channel: Channel, models: Mapping[str, SharedModel], log: Log,
-                 watches: Mapping[str, DriftWatch] = MappingProxyType({})) -> None:
+                 watches: Mapping[str, DriftWatch] = MappingProxyType({}),
+                 names: Mapping[str, str] = MappingProxyType({})) -> None:
         self.channel, self.models, self.log = channel, dict(models), log
-        self.watches = watches
+        self.watches, self.names = watches, names
         self.rejections = Rejections()
         self.sent, self.received = Traffic(), Traffic()
         self._split: dict[tuple[str, int], SharedModel] = {}
@@ -158,9 +159,10 @@ class OffloadServer:
         if protocol != PROTOCOL:
             return f'the robot speaks protocol {quoted(protocol)}, this server {PROTOCOL}'
         if not isinstance(wanted, str) or wanted not in self.models:
-            have = ', '.join(self.models) or 'none'
-            return (f'the robot has the model {quoted(wanted)}, this server has {have}: '
-                    f'load the same model, weights and input shape on both')
+            have = ', '.join(f'{self.names.get(digest, "a model")} ({digest[:12]})'
+                             for digest in self.models) or 'none'
+            return (f'the robot has a model of digest {quoted(wanted)[:12]}, this server has '
+                    f'{have}: load the same model, weights and input shape on both')
         axis = frame.body.get('axis')
         if not isinstance(axis, int):
             return f'the split axis is {quoted(axis)}, wanted a number'
