@@ -1,0 +1,78 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What processes hold, as Linux tells it: memory, threads, open descriptors."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+import os
+from pathlib import Path
+import statistics
+
+_PAGE = os.sysconf('SC_PAGE_SIZE')
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a process holds at a time (seconds of the monotonic clock)."""
+
+    at: float
+    resident_bytes: int
+    threads: int
+    descriptors: int
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What a process held early and late in a run: medians."""
+
+    early: Held
+    late: Held
+
+    @property
+    def memory(self) -> float:
+        """Return by what share the memory grew; below 0 if it shrank."""
+        return self.late.resident_bytes / self.early.resident_bytes - 1.0
+
+
+def held(pid: int, now: float) -> Held | None:
+    """Return what a process and its children hold together; None if it is gone."""
+    try:
+        tree = [pid, *_children(pid)]
+        parts = [_of_one(each) for each in tree]
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return Held(now, *(sum(column) for column in zip(*parts)))
+
+
+def growth(samples: Sequence[Held]) -> Growth | None:
+    """
+    Compare the second tenth of the samples with the last; None if there are too few.
+
+    The first tenth is left out: processes load, plan and warm up in it.
+    """
+    tenth = len(samples) // 10
+    if tenth < 1:
+        return None
+    return Growth(_median(samples[tenth:2 * tenth]), _median(samples[-tenth:]))
+
+
+def _median(samples: Sequence[Held]) -> Held:
+    return Held(samples[0].at, *(
+        round(statistics.median(getattr(each, name) for each in samples))
+        for name in ('resident_bytes', 'threads', 'descriptors')))
+
+
+def _children(pid: int) -> list[int]:
+    found = []
+    for task in Path(f'/proc/{pid}/task').iterdir():
+        for child in map(int, (task / 'children').read_text().split()):
+            found += [child, *_children(child)]
+    return found
+
+
+def _of_one(pid: int) -> tuple[int, int, int]:
+    root = Path(f'/proc/{pid}')
+    resident = int((root / 'statm').read_text().split()[1]) * _PAGE
+    return resident, len(os.listdir(root / 'task')), len(os.listdir(root / 'fd'))

@@ -1,0 +1,134 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""The processes of a soak, and the link between them: what faults are done to."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from intradp_ros.graph.capture import capture
+from intradp_ros.graph.serialise import save_graph
+from intradp_ros.lab.emulation import slow_device
+from intradp_ros.lab.emulation.network import available, shaped_link, ShapedLink
+from intradp_ros.lab.emulation.processes import (
+    Child,
+    Command,
+    module_arguments,
+    ros_arguments,
+    starter,
+)
+from intradp_ros.lab.zoo.dense import depth
+
+SHAPE = (1, 3, 192, 256)
+OTHER_SHAPE = (1, 3, 192, 320)
+ROBOT, SERVER, PLANNER = 'robot', 'server', 'planner'
+#: Planned in seconds, since planners are started again and again.
+_GRID = {'grid.points': 4, 'grid.low_mbps': 2.0, 'grid.high_mbps': 200.0}
+START_TIMEOUT = 300.0
+
+
+@dataclass
+class Site:
+    """
+    Robot, server, planner and camera, and the link between them (None: loopback).
+
+    `server` and `planner` are started again after faults; `robot` and
+    `camera` never are, so that what they hold can be followed all along.
+    """
+
+    start: Any
+    link: ShapedLink | None
+    mbps: float
+    folder: Path
+    robot: Child = field(init=False)
+    camera: Child = field(init=False)
+    server: Child = field(init=False)
+    planner: Child = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Start the three nodes."""
+        self.server, self.planner = self.start_server(), self.start_planner()
+        self.robot = self._node('inference_node', ROBOT, {
+            'model': str(model_file(self.folder, SHAPE)), 'queue_size': 64})
+
+    @property
+    def cache(self) -> Path:
+        """Where the nodes keep profiles and books."""
+        return self.folder / 'cache'
+
+    def start_server(self, shape: tuple[int, ...] = SHAPE, label: str = SERVER) -> Child:
+        """Start an offload node with the model for a shape; it need not be ready on return."""
+        return self._node('offload_node', label,
+                          {'models': [str(model_file(self.folder, shape))]}, SERVER)
+
+    def start_planner(self) -> Child:
+        """Start a planner node; it need not be ready on return."""
+        return self._node('planner_node', PLANNER, _GRID, SERVER)
+
+    def start_camera(self, seconds: float, report: Path) -> None:
+        """Start the camera on the robot's side and wait until a frame was shared."""
+        self.camera = self.start(Command('camera', module_arguments(
+            'intradp_ros.lab.soak.camera', str(model_file(self.folder, SHAPE)), str(seconds),
+            str(report)), self._prefix(ROBOT)))
+        self.camera.wait_for_line('^begins$', START_TIMEOUT)
+
+    def start_load(self, side: str) -> Child:
+        """Start a process that computes without end on a side."""
+        child: Child = self.start(Command(f'load on {side}', [
+            *module_arguments('intradp_ros.lab.soak.load')], self._prefix(side)))
+        return child
+
+    def nodes(self) -> Mapping[str, Child]:
+        """Return the nodes that run, by name."""
+        return {ROBOT: self.robot, SERVER: self.server, PLANNER: self.planner}
+
+    def _prefix(self, side: str) -> Sequence[str]:
+        return self.link.exec_prefix(side) if self.link else ()
+
+    def _node(self, name: str, label: str, parameters: Mapping[str, Any], side: str = '') -> Child:
+        slow = label == ROBOT and not slow_device.available()
+        child: Child = self.start(Command(
+            label, ros_arguments(f'intradp_ros.nodes.{name}', parameters=parameters),
+            self._prefix(side or label),
+            environment=slow_device.slow_environment() if slow else {}))
+        return child
+
+
+def model_file(folder: Path, shape: tuple[int, ...]) -> Path:
+    """Return where the archive of the model for a shape is."""
+    return folder / f'depth-{shape[2]}x{shape[3]}.graph'
+
+
+def write_models(folder: Path) -> None:
+    """
+    Write the archives that all nodes load.
+
+    Calibrated random weights depend on the processor that calibrates them, in
+    their last bits: two nodes that make the network themselves may differ.
+    """
+    for shape in (SHAPE, OTHER_SHAPE):
+        save_graph(capture(depth(), torch.zeros(shape, dtype=torch.uint8)),
+                   model_file(folder, shape))
+
+
+@contextmanager
+def open_site(out: Path, mbps: float) -> Iterator[Site]:
+    """Start everything; all has ended, and the link is gone, when the context is left."""
+    folder = out.resolve()
+    os.environ['INTRADP_CACHE'] = str(folder / 'cache')
+    write_models(folder)
+    with starter(out / 'logs') as start:
+        if available():
+            os.environ |= {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST',
+                           'ROS_DOMAIN_ID': str(os.getpid() % 100 + 1)}
+            yield Site(start, None, mbps, folder)
+        else:
+            with shaped_link(mbps) as link:
+                yield Site(start, link, mbps, folder)

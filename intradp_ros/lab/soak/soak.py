@@ -1,0 +1,156 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""A soak: the nodes of sharing run for a long time, and one thing after another goes wrong."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+import json
+import math
+from pathlib import Path
+from random import Random
+import time
+
+from intradp_ros.lab.soak.faults import Fault, faults_of
+from intradp_ros.lab.soak.frame_row import FrameRow, LOST
+from intradp_ros.lab.soak.held import Growth, growth, Held, held
+from intradp_ros.lab.soak.site import open_site, ROBOT, Site
+
+#: The greatest difference to the unsplit model, relative to its output's spread.
+EXACT = 1e-4
+_SAMPLE = 1.0
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class SoakPlan:
+    """How long, what the link gives, how long faults and the rests between them last (seconds)."""
+
+    seconds: float
+    seed: int = 0
+    mbps: float = 100.0
+    rest: tuple[float, float] = (4.0, 12.0)
+    lasting: tuple[float, float] = (0.5, 6.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """A fault, from its beginning to its mend (seconds of the monotonic clock)."""
+
+    name: str
+    start: float
+    stop: float
+
+
+@dataclass
+class SoakRecord:
+    """What was done and seen."""
+
+    linked: bool
+    happened: list[Happened] = field(default_factory=list)
+    samples: dict[str, list[Held]] = field(default_factory=dict)
+    rows: list[FrameRow] = field(default_factory=list)
+
+
+def run_soak(plan: SoakPlan, out: Path, say: Say = lambda text: None) -> SoakRecord:
+    """
+    Run the nodes under faults and return what was seen.
+
+    Raises
+    ------
+    ChildError
+        If the nodes do not start, or the robot or the camera ends.
+
+    """
+    random, report = Random(plan.seed), out / 'camera.json'
+    with open_site(out, plan.mbps) as site:
+        record = SoakRecord(site.link is not None)
+        site.start_camera(plan.seconds, report)
+        end = time.monotonic() + plan.seconds
+        faults = faults_of(site)
+        while time.monotonic() < end:
+            _watch(site, record, min(end, time.monotonic() + random.uniform(*plan.rest)))
+            name = random.choice(sorted(faults))
+            if (lasting := random.uniform(*plan.lasting)) < end - time.monotonic():
+                say(f'{name.replace("_", " ")} for {lasting:.1f} s')
+                _suffer(site, record, name, faults[name], lasting)
+        site.camera.wait(2 * LOST)
+    record.rows = [FrameRow(*row) for row in json.loads(report.read_text())]
+    return record
+
+
+def _suffer(site: Site, record: SoakRecord, name: str, fault: Fault, lasting: float) -> None:
+    start = time.monotonic()
+    with fault(site):
+        _watch(site, record, time.monotonic() + lasting)
+    record.happened.append(Happened(name, start, time.monotonic()))
+
+
+def _watch(site: Site, record: SoakRecord, end: float) -> None:
+    """Note what the nodes hold until a time."""
+    while (now := time.monotonic()) < end:
+        for child in (site.robot, site.camera):
+            if child.returncode is not None and child is site.robot:
+                raise child.failure('ended')
+        for name, child in site.nodes().items():
+            if found := held(child.pid, now):
+                record.samples.setdefault(name, []).append(found)
+        time.sleep(min(_SAMPLE, max(0.0, end - now)))
+
+
+@dataclass(frozen=True)
+class FaultFigures:
+    """How frames fared that were published while a kind of fault lasted."""
+
+    times: int
+    frames: int
+    lost: int
+    recovered: int
+    longest_ms: float
+
+
+@dataclass(frozen=True)
+class SoakFigures:
+    """What a soak found; `robot` is None if it was too short to tell growth."""
+
+    frames: int
+    lost: int
+    wrong: int
+    max_rel_diff: float
+    shared: int
+    recovered: int
+    longest_ms: float
+    faults: Mapping[str, FaultFigures]
+    robot: Growth | None
+
+    @property
+    def well(self) -> bool:
+        """Tell whether every frame was answered, exactly."""
+        return self.frames > 0 and not self.lost and not self.wrong
+
+
+def figures(record: SoakRecord) -> SoakFigures:
+    """Condense what was seen."""
+    answered = [row for row in record.rows if not math.isnan(row.answer_s)]
+    kinds = sorted({each.name for each in record.happened})
+    return SoakFigures(
+        len(record.rows), len(record.rows) - len(answered),
+        sum(not row.difference <= EXACT for row in answered),
+        max((row.difference for row in answered), default=math.nan),
+        sum(row.shared for row in answered), sum(row.recovered for row in answered),
+        _longest(answered),
+        {kind: _of_kind([e for e in record.happened if e.name == kind], record.rows)
+         for kind in kinds},
+        growth(record.samples.get(ROBOT, ())))
+
+
+def _of_kind(times: Sequence[Happened], rows: Sequence[FrameRow]) -> FaultFigures:
+    within = [row for row in rows if any(e.start <= row.at <= e.stop for e in times)]
+    answered = [row for row in within if not math.isnan(row.answer_s)]
+    return FaultFigures(len(times), len(within), len(within) - len(answered),
+                        sum(row.recovered for row in answered), _longest(answered))
+
+
+def _longest(rows: Sequence[FrameRow]) -> float:
+    return max((1e3 * row.answer_s for row in rows), default=0.0)

@@ -1,0 +1,76 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from resident import needs_proc
+
+from intradp_ros.cli.main import main
+from intradp_ros.lab.soak.frame_row import FrameRow
+from intradp_ros.lab.soak.held import growth, Held, held
+from intradp_ros.lab.soak.soak import figures, Happened, SoakRecord
+
+
+def row(at: float, answer: float = 0.1, difference: float = 1e-6, recovered: bool = False,
+        ) -> FrameRow:
+    return FrameRow(at, answer, difference, True, recovered)
+
+
+def test_lost_and_wrong_frames_count_and_belong_to_the_fault_that_lasted() -> None:
+    nan = math.nan
+    cuts = [Happened('link_cut', 1.0, 2.0), Happened('link_cut', 5.0, 6.0)]
+    record = SoakRecord(True, cuts, {}, [
+        row(0.0), row(1.5, recovered=True, answer=0.3), row(5.5, nan, nan),
+        row(7.0, difference=nan), row(8.0, difference=0.1)])
+    found = figures(record)
+    assert (found.frames, found.lost, found.wrong, found.recovered) == (5, 1, 2, 1)
+    cut = found.faults['link_cut']
+    assert (cut.times, cut.frames, cut.lost, cut.recovered) == (2, 2, 1, 1)
+    assert cut.longest_ms == pytest.approx(300) and not found.well
+
+
+def test_answers_that_are_all_right_are_well() -> None:
+    assert figures(SoakRecord(False, [], {}, [row(0.0), row(1.0)])).well
+    assert not figures(SoakRecord(False)).well
+
+
+def test_growth_leaves_out_the_beginning() -> None:
+    samples = [Held(t, 500 if t < 2 else 100 + t, 5, 9) for t in range(20)]
+    found = growth(samples)
+    assert found and found.early.resident_bytes == 102 and found.late.resident_bytes == 118
+    assert found.memory == pytest.approx(118 / 102 - 1)
+    assert growth(samples[:9]) is None
+
+
+@needs_proc
+def test_children_count_for_their_parent() -> None:
+    code = 'import subprocess, sys; subprocess.run([sys.executable, "-c", "input()"])'
+    with subprocess.Popen([sys.executable, '-c', code], stdin=subprocess.PIPE) as process:
+        end, alone = time.monotonic() + 20, held(os.getpid(), 0.0)
+        while (found := held(process.pid, 0.0)) is None or found.threads < 2:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert alone and found.descriptors > 2 and found.resident_bytes > 1e6
+        process.communicate(b'\n')
+    assert held(process.pid, 0.0) is None
+
+
+def test_a_folder_with_anything_in_it_is_left_alone(
+        tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / 'mine').write_text('x')
+    assert main(['bench', 'soak', '--out', str(tmp_path)]) == 2
+    assert 'is not empty' in capsys.readouterr().err and (tmp_path / 'mine').exists()
+
+
+@pytest.mark.slow
+def test_half_a_minute_of_faults_loses_nothing(tmp_path) -> None:
+    out = tmp_path / 'soak'
+    assert main(['bench', 'soak', '--minutes', '0.5', '--out', str(out), '--json']) == 0
+    assert (out / 'soak.json').exists() and (out / 'soak.png').exists()
