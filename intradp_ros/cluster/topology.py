@@ -105,8 +105,13 @@ class Topology:
         return self.paths[source, target]
 
     def rate(self, source: str, target: str) -> float:
-        """Return the bytes per second that a transfer gets alone; infinite within a device."""
-        return min((self.medium(name).bytes_per_second for name in self.path(source, target)),
+        """
+        Return the bytes per second that a transfer gets alone; infinite within a device.
+
+        Of a medium that its path names twice it gets a half.
+        """
+        path = self.path(source, target)
+        return min((self.medium(name).bytes_per_second / path.count(name) for name in path),
                    default=float('inf'))
 
     def delay(self, source: str, target: str) -> float:

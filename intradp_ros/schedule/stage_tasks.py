@@ -269,9 +269,8 @@ def _begins(tasks: Sequence[Task], topology: Topology) -> list[float]:
 
 
 def _alone(task: TransferTask, topology: Topology) -> float:
-    path = topology.path(task.source, task.target)
-    return max((path.count(name) * task.nbytes / topology.medium(name).bytes_per_second
-                for name in path), default=0.0) + topology.delay(task.source, task.target)
+    return (task.nbytes / topology.rate(task.source, task.target)
+            + topology.delay(task.source, task.target))
 
 
 def _period(patterns: Sequence[_Frame], topology: Topology, interval: float,
