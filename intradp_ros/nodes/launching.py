@@ -4,7 +4,8 @@
 """What the launch files share. Needs `launch_ros`, which a ROS installation brings."""
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from launch import Action, LaunchContext
 from launch.actions import (
@@ -62,15 +63,19 @@ def params_file_argument(name: str, default: str) -> DeclareLaunchArgument:
 
 
 def node(executable: str, params_file: str,
-         remappings: Iterable[tuple[str, str | LaunchConfiguration]] = ()) -> LifecycleNode:
+         remappings: Iterable[tuple[str, str | LaunchConfiguration]] = (), *, name: str = '',
+         parameters: Mapping[str, LaunchConfiguration] = MappingProxyType({})) -> LifecycleNode:
     """
     Return the action that runs a node of the package.
 
     :param params_file: the launch argument that names its parameter file.
+    :param name: the launch argument that names the node; by default it is the executable's name.
+    :param parameters: values on top of those of the file.
     """
     return LifecycleNode(
-        package=PACKAGE, executable=executable, name=executable, namespace='', output='screen',
-        parameters=[LaunchConfiguration(params_file), {
+        package=PACKAGE, executable=executable, namespace='', output='screen',
+        name=LaunchConfiguration(name) if name else executable,
+        parameters=[LaunchConfiguration(params_file), dict(parameters), {
             'use_sim_time': ParameterValue(LaunchConfiguration('use_sim_time'), value_type=bool),
             'autostart': ParameterValue(LaunchConfiguration('autostart'), value_type=bool)}],
         remappings=list(remappings),

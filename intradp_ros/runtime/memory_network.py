@@ -12,7 +12,7 @@ Control frames take the delay of the path and none of its rate.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 import heapq
 from itertools import count
@@ -219,6 +219,9 @@ class MemoryPeerChannel:
     def name(self) -> str:
         """The device whose channel this is."""
         return self._name
+
+    def open(self, peers: Iterable[str]) -> None:
+        """Do nothing: all ways are there."""
 
     def send(self, peer: str, frame: Frame) -> None:
         """Queue one frame."""

@@ -4,7 +4,7 @@
 """What the runtime asks of a transport between the devices of a fleet."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from intradp_ros.runtime.channel import LinkReport
@@ -27,6 +27,9 @@ class PeerChannel(Protocol):
     @property
     def name(self) -> str:
         """The device whose channel this is."""
+
+    def open(self, peers: Iterable[str]) -> None:
+        """Make ready the ways to some devices, which may take a moment."""
 
     def send(self, peer: str, frame: Frame) -> None:
         """Queue one frame."""

@@ -16,7 +16,9 @@ from itertools import accumulate
 from math import lcm
 import re
 
+from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.schedule.stage_plan import Member, PlanError, Stage, StagePlan
+from intradp_ros.split.checks.flops import operator_flops
 
 _STAGE = re.compile(r'([^@*+,\s]+(?:\*\d+)?(?:\+[^@*+,\s]+(?:\*\d+)?)*)(?:@(\d+))?')
 
@@ -68,6 +70,12 @@ def plan_of_cuts(digest: str, source: str, cuts: Sequence[StageCut], costs: Sequ
         stages.append(Stage(tuple(range(start, stop)), tuple(
             Member(m.device, m.samples * share) for m in cut.members)))
     return StagePlan(digest, source, samples, tuple(stages))
+
+
+def operator_weights(graph: OperatorGraph) -> list[float]:
+    """Return what the operators cost beside one another where no device has timed them."""
+    return [float(operator_flops(graph, op) + sum(
+        graph.values[v].nbytes for v in op.outputs if v is not None)) for op in graph.operators]
 
 
 def without(cuts: Sequence[StageCut], left: frozenset[str], source: str) -> tuple[StageCut, ...]:

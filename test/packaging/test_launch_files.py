@@ -25,6 +25,8 @@ SHARE = Path(sys.prefix, 'share', 'intradp_ros')
 NODES = {
     'robot': {'inference_node'},
     'server': {'offload_node', 'planner_node'},
+    'device': {'device'},
+    'coordinator': {'coordinator_node'},
     'demo': {'offload_node', 'planner_node', 'inference_node'},
 }
 

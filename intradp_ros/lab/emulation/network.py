@@ -137,7 +137,7 @@ def _bring_up(namespaces: Mapping[str, str], side: str) -> None:
         f'nud permanent dev {DEVICE}\n'))
 
 
-def _join(one: tuple[str, str], other: tuple[str, str]) -> None:
+def join(one: tuple[str, str], other: tuple[str, str]) -> None:
     """Join two devices, each a namespace and a name, by a cable."""
     # Segments as large as the medium's: else the kernel hands on 64 KB in one piece.
     run('ip', 'link', 'add', one[1], 'netns', one[0], 'gso_max_segs', '1', 'type', 'veth',
@@ -151,10 +151,10 @@ def _set_up(link: ShapedLink) -> None:
     sides = [(link.namespaces[side], DEVICE) for side in SIDES]
     if link.settings.has_access_point:
         for side, end in zip(SIDES, sides):
-            _join(end, (link.namespaces[ACCESS_POINT], side))
+            join(end, (link.namespaces[ACCESS_POINT], side))
         _set_up_access_point(link)
     else:
-        _join(*sides)
+        join(*sides)
     for side, (name, _) in zip(SIDES, sides):
         run('ip', '-n', name, 'link', 'set', 'lo', 'up', 'multicast', 'on')
         run('ip', '-n', name, 'address', 'add', f'{ADDRESSES[side]}/24', 'dev', DEVICE)

@@ -99,9 +99,16 @@ class Coordinator:
 
     def expect(self, names: Iterable[str]) -> None:
         """Ask for devices of these names from now on."""
+        names = tuple(names)
+        self.channel.open(names)
         with self._lock:
             for name in names:
                 self._members.setdefault(name, None)
+
+    @property
+    def expected(self) -> tuple[str, ...]:
+        """The devices that are asked for."""
+        return tuple(self._members)
 
     @property
     def alive(self) -> frozenset[str]:

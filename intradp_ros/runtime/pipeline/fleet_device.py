@@ -97,6 +97,7 @@ class FleetDevice:
             start = time.monotonic()
             if id_ not in self.worker.held:
                 plan = StagePlan.from_json(frame.body.get('plan'))
+                self.channel.open((plan.source, *plan.devices))
                 programs = self.worker.prepare(id_, plan)
             else:
                 programs = self.worker.programs(id_)

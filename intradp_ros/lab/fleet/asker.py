@@ -1,0 +1,147 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The device that asks, as a process: ``python -m intradp_ros.lab.fleet.asker '{"fleet": ...}'``.
+
+A line ``asking`` on standard output tells that the fleet has a plan.  Each
+answer is compared with the unsplit model's, in units of its spread.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+import json
+from pathlib import Path
+import signal
+import sys
+import threading
+import time
+
+import torch
+from torch.utils import _pytree as pytree
+
+from intradp_ros.dds.dds_peers import DdsPeers
+from intradp_ros.dds.standalone import standalone_context
+from intradp_ros.graph.reference_evaluation import run_graph
+from intradp_ros.graph.trees import rebuild_outputs
+from intradp_ros.lab.fleet.asking import Asking, save_answers, SeenAnswer
+from intradp_ros.lab.fleet.device_emulation import emulated_at, read_profile
+from intradp_ros.profiling.machine import prepare_process, settle_process
+from intradp_ros.runtime.catalogue import ModelSpec
+from intradp_ros.runtime.model import SharedModel
+from intradp_ros.runtime.pipeline.answer import Answer
+from intradp_ros.runtime.pipeline.fleet_device import FleetDevice
+from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
+from intradp_ros.runtime.pipeline.pipeline_client import PipelineClient
+from intradp_ros.runtime.pipeline.plan_id import NO_PLAN
+
+#: Different inputs, asked for in turn.
+INPUTS = 5
+
+
+class Asker:
+    """Asks through a client, and keeps what the answers were like."""
+
+    def __init__(self, asking: Asking, model: SharedModel, real: SharedModel) -> None:
+        self.asking, self.model = asking, model
+        values = [real.split.graph.values[v] for v in real.split.graph.inputs]
+        self.inputs = [tuple(ModelSpec('', v.shape, v.dtype).example(seed) for v in values)
+                       for seed in range(INPUTS)]
+        self.wanted = [] if asking.profile else [_unsplit(real, x) for x in self.inputs]
+        self.asked: dict[int, float] = {}
+        self.seen: list[SeenAnswer] = []
+        self.stopping = threading.Event()
+        self._changed = threading.Condition()
+
+    def answered(self, answer: Answer) -> None:
+        """Compare and keep an answer."""
+        difference = 0.0
+        if self.wanted and answer.outputs is not None:
+            difference = _difference(answer.outputs, self.wanted[answer.inference % INPUTS])
+        with self._changed:
+            self.seen.append(SeenAnswer(
+                answer.inference, self.asked[answer.inference], answer.latency,
+                answer.pipelined, answer.outputs is not None, answer.reason, answer.plan.epoch,
+                difference))
+            self._changed.notify()
+
+    def ask_all(self, client: PipelineClient) -> None:
+        """Ask as told, and wait for all answers."""
+        asking, begin, number = self.asking, time.monotonic(), 0
+        while number < asking.frames and not self.stopping.is_set():
+            number += 1
+            self._wait_for_room(client, begin + (number - 1) * asking.interval)
+            with self._changed:  # the answer may come before the number is known
+                now = time.monotonic()
+                self.asked[client.ask(self.inputs[number % INPUTS])] = now - begin
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(self.seen) >= number, asking.patience):
+                raise SystemExit(f'{number - len(self.seen)} of {number} answers did not come')
+
+    def _wait_for_room(self, client: PipelineClient, due: float) -> None:
+        if self.asking.interval:
+            self.stopping.wait(max(0.0, due - time.monotonic()))
+            return
+        while client.counts()['waiting']:
+            time.sleep(1e-3)
+
+
+def _unsplit(model: SharedModel, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    graph = model.split.captured
+    with torch.inference_mode():
+        return _tensors(rebuild_outputs(graph, run_graph(graph, inputs)))
+
+
+def _tensors(outputs: object) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(outputs) if isinstance(leaf, torch.Tensor)]
+
+
+def _difference(outputs: object, wanted: Sequence[torch.Tensor]) -> float:
+    """Return the largest difference in units of each output's spread."""
+    found = 0.0
+    for got, want in zip(_tensors(outputs), wanted, strict=True):
+        a, b = got.double(), want.double()
+        spread = (b.max() - b.min()).item() or 1.0
+        found = max(found, (a - b).abs().max().item() / spread)
+    return found
+
+
+def main() -> None:
+    """Run the command line."""
+    asking = Asking(**json.loads(sys.argv[1]))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    prepare_process(1)
+    real = ModelSpec.parse(asking.model).load()
+    model = emulated_at(real, read_profile(asking.profile), asking.speed) \
+        if asking.profile else real
+    asker = Asker(asking, model, real)
+    signal.signal(signal.SIGUSR1, lambda *_: asker.stopping.set())
+    settle_process()
+    with standalone_context() as context:
+        channel = DdsPeers(context, asking.fleet, asking.name)
+        device = FleetDevice(channel, {model.digest: model}, lambda text: print(text, flush=True))
+        client = device.client = PipelineClient(
+            channel, device.worker, model, asker.answered, under_way=asking.under_way,
+            waiting=1 << 16, patience=FleetPatience(silence=asking.silence))
+        channel.open(['coordinator'])
+        try:
+            _wait_for_plan(client, asking.patience)
+            print('asking', flush=True)
+            asker.ask_all(client)
+        finally:
+            device.close()
+            channel.close()
+    save_answers(asker.seen, Path(asking.output))
+    print('done', flush=True)
+
+
+def _wait_for_plan(client: PipelineClient, patience: float) -> None:
+    end = time.monotonic() + patience
+    while client.plan == NO_PLAN or client.trouble():
+        if time.monotonic() > end:
+            raise SystemExit(f'no plan within {patience:g} s: {client.trouble()}')
+        time.sleep(0.01)
+
+
+if __name__ == '__main__':
+    main()

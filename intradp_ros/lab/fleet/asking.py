@@ -1,0 +1,62 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a process that asks a fleet is told to do, and what it saw."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+import json
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Asking:
+    """
+    How the device `name` asks: so many frames, every `interval` seconds (0: as there is room).
+
+    It ends sooner at SIGUSR1.  With a `profile` its own operators are emulated
+    at `speed`, and answers are not compared.
+    """
+
+    fleet: str
+    name: str
+    model: str
+    output: str
+    frames: int = 30
+    interval: float = 0.0
+    profile: str = ''
+    speed: float = 1.0
+    under_way: int = 0
+    silence: float = 0.6
+    patience: float = 60.0
+
+    def to_json(self) -> str:
+        """Return it as text."""
+        return json.dumps(asdict(self))
+
+
+@dataclass(frozen=True)
+class SeenAnswer:
+    """An answer: seconds from the first asking, how it came, and the largest difference."""
+
+    inference: int
+    asked: float
+    latency: float
+    pipelined: bool
+    answered: bool
+    reason: str
+    epoch: int
+    difference: float
+
+
+def save_answers(answers: Sequence[SeenAnswer], path: Path) -> None:
+    """Write what was seen."""
+    path.write_text(json.dumps([asdict(answer) for answer in answers]))
+
+
+def load_answers(path: Path) -> list[SeenAnswer]:
+    """Read what was seen."""
+    data: list[dict[str, Any]] = json.loads(path.read_text())
+    return [SeenAnswer(**item) for item in data]

@@ -1,0 +1,28 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Start a machine of a fleet: its device node."""
+from __future__ import annotations
+
+from launch import LaunchDescription
+from launch.actions import DeclareLaunchArgument
+from launch.substitutions import LaunchConfiguration
+
+from intradp_ros.nodes.launching import common_arguments, node, node_group, params_file_argument
+
+
+def generate_launch_description() -> LaunchDescription:
+    """Return the device's arguments and node."""
+    return LaunchDescription([
+        *common_arguments(),
+        params_file_argument('params_file', 'device.yaml'),
+        DeclareLaunchArgument(
+            'name', default_value='device',
+            description='Name of the machine in its fleet, and of the node.'),
+        DeclareLaunchArgument(
+            'image_topic', default_value='image',
+            description='Topic of sensor_msgs/Image, for a device that asks for inferences.'),
+        node_group(node('device_node', 'params_file',
+                        [('image', LaunchConfiguration('image_topic'))],
+                        name='name', parameters={'device_name': LaunchConfiguration('name')})),
+    ])
