@@ -11,7 +11,7 @@ import re
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [ROOT / 'README.md', *sorted((ROOT / 'doc').glob('*.md'))]
+DOCUMENTS = [ROOT / 'README.md', *sorted((ROOT / 'doc').rglob('*.md'))]
 
 
 def anchors(document: Path) -> set[str]:
