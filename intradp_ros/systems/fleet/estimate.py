@@ -28,11 +28,13 @@ Indices = npt.NDArray[np.int64]
 @dataclass(frozen=True)
 class Estimate:
     """
-    Figures of placements, for one micro-batch.
+    Figures of placements.
 
-    `latency`, `period` (seconds between micro-batches, if they follow each
-    other without end) have shape (placements,), `joules`, `memory` and
-    `busy` shape (placements, devices), `media` the seconds of each medium.
+    `latency` is that of a round (of one micro-batch, where a rate is wanted),
+    `period` the seconds from inference to inference if they follow each other
+    without end, shape (placements,); `joules` of an inference, `memory`, and
+    `busy` seconds for a micro-batch have shape (placements, devices), `media`
+    the seconds of each medium.
     """
 
     latency: Numbers
@@ -143,7 +145,11 @@ def figures(costs: FleetCosts, partial: Partial) -> Estimate:
         links = (partial.moved * costs.pair_seconds).max(axis=1)
     rate = costs.quality.rate
     period = np.maximum(partial.busy.max(axis=1), links)
-    waiting = np.full(len(partial), costs.samples / rate) if rate else latency
+    if rate:
+        waiting = np.full(len(partial), costs.samples / rate)
+    else:
+        latency = latency + (costs.batches - 1) * period
+        waiting = latency / costs.batches
     idle, compute, send, receive = costs.watts
     takes_part = partial.busy > 0
     takes_part[:, costs.home] = True

@@ -32,14 +32,16 @@ class FleetCosts:
     Tables over nodes, groups (shares of a micro-batch) and devices.
 
     `source` is the device that has the inputs and takes the outputs;
-    `samples` is the size of a micro-batch.  `contended` tells whether media
+    `samples` is the size of a micro-batch, `batches` the number of them in a
+    round, which follow each other without end, or at the rate of the target
+    where there is one.  `contended` tells whether media
     are shared, as they are; without it every pair of devices has its peak
     rate for itself, as in Dora's phase 1 and in other planners.
 
     Raises
     ------
     ValueError
-        If the source is no device of the topology, or `samples` is below 1.
+        If the source is no device of the topology, or a count is below 1.
 
     """
 
@@ -48,13 +50,15 @@ class FleetCosts:
     source: str
     quality: Quality = field(default_factory=Quality)
     samples: int = 1
+    batches: int = 1
     contended: bool = True
 
     def __post_init__(self) -> None:
         """Check the source and the samples."""
         self.topology.device(self.source)
-        if self.samples < 1:
-            raise ValueError(f'a micro-batch has 1 sample or more, got {self.samples}')
+        if self.samples < 1 or self.batches < 1:
+            raise ValueError('a round has 1 micro-batch or more, of 1 sample or more, got '
+                             f'{self.batches} of {self.samples}')
 
     @cached_property
     def home(self) -> int:

@@ -1,0 +1,217 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+How other planners would divide a model, as placements that the same simulator judges.
+
+Each follows its published rule, with what its authors left open resolved in
+the plainest way; none of them knows a shared medium or a target.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from intradp_ros.systems.fleet.estimate import estimate, excess
+from intradp_ros.systems.fleet.fleet_costs import FleetCosts
+from intradp_ros.systems.fleet.partitioner import NothingFits, partition
+from intradp_ros.systems.fleet.planning_model import SOURCE
+from intradp_ros.systems.fleet.quality import Quality
+from intradp_ros.systems.fleet.shares import largest_remainder
+
+Placement = npt.NDArray[np.int64]
+
+
+def one_device(costs: FleetCosts) -> Placement | None:
+    """Return everything on the device on which that is fastest, of those that it fits."""
+    devices = len(costs.topology.devices)
+    every = np.repeat(np.arange(devices)[:, None], len(costs.model.nodes), axis=1)
+    found = estimate(costs, every)
+    latency = np.where(excess(costs, found) <= 0, found.latency, np.inf)
+    best = int(np.argmin(latency))
+    return every[best] if np.isfinite(latency[best]) else None
+
+
+def equal_split(costs: FleetCosts) -> Placement | None:
+    """Return as many nodes in a row for each device, in the order of the fleet."""
+    return _in_parts(costs, range(len(costs.topology.devices)),
+                     [1.0] * len(costs.topology.devices))
+
+
+def by_memory(costs: FleetCosts) -> Placement | None:
+    """Return nodes in proportion to the memory of the devices, largest remainder (exo)."""
+    limits = np.where(np.isfinite(costs.memory_limits), costs.memory_limits, 0.0)
+    if not limits.all():  # what has no limit counts as the largest that has one
+        limits[limits == 0] = max(float(limits.max()), 1.0)
+    order = sorted(range(len(limits)), key=lambda d: -limits[d])
+    return _in_parts(costs, order, [float(limits[d]) for d in order])
+
+
+def _in_parts(costs: FleetCosts, order: Sequence[int], weights: Sequence[float],
+              ) -> Placement | None:
+    counts = largest_remainder(weights, len(costs.model.nodes))
+    return _if_fits(costs, np.repeat(np.asarray(order, dtype=np.int64), counts))
+
+
+def edgeshard(costs: FleetCosts) -> Placement | None:
+    """
+    Return the placement with the least latency of one inference (EdgeShard).
+
+    Its dynamic program places layer after layer on any device, and adds the
+    seconds of computing and of the value that crosses at its peak rate.
+    """
+    nodes, devices = len(costs.model.nodes), len(costs.topology.devices)
+    crossing = _crossing_bytes(costs)
+    first, last = _input_bytes(costs), _output_bytes(costs)
+    reached = costs.seconds[0, range(devices), range(devices)] + _moved(costs, first, costs.home)
+    came = np.zeros((nodes, devices), dtype=np.int64)
+    room = np.full(devices, costs.model.nodes[0].weight_bytes)
+    held = np.diag(room)  # bytes on each device, by the device of the last node
+    reached = np.where((held > costs.memory_limits).any(axis=1), np.inf, reached)
+    for k in range(1, nodes):
+        step = reached[:, None] + _moving_seconds(costs, crossing[k])
+        full = held[:, :] + costs.model.nodes[k].weight_bytes > costs.memory_limits
+        step = np.where(full, np.inf, step)
+        came[k] = np.argmin(step, axis=0)
+        reached = step[came[k], range(devices)] + costs.seconds[k, range(devices), range(devices)]
+        held = held[came[k]] + np.diag([costs.model.nodes[k].weight_bytes] * devices)
+    end = int(np.argmin(reached + _moving_seconds(costs, last)[:, costs.home]))
+    if not math.isfinite(reached[end]):
+        return None
+    placement = [end]
+    for k in range(nodes - 1, 0, -1):
+        placement.append(int(came[k, placement[-1]]))
+    return _if_fits(costs, np.array(placement[::-1]))
+
+
+def pipedream(costs: FleetCosts) -> Placement | None:
+    """
+    Return stages whose slowest one is as quick as possible, devices taken as equal (PipeDream).
+
+    Stages and the values between them count alike; devices are used in the
+    order of the fleet, and have the mean of their speeds and rates.
+    """
+    devices = len(costs.topology.devices)
+    seconds = costs.seconds[:, range(devices), range(devices)].mean(axis=1)
+    rates = costs.per_byte[~np.eye(devices, dtype=bool)]
+    per_byte = float(rates[np.isfinite(rates)].mean()) if len(rates) else 0.0
+    crossing = _crossing_bytes(costs) * costs.samples * per_byte
+
+    def stage(a: int, b: int, position: int) -> float:
+        return float(seconds[a:b].sum())
+
+    return _stages(costs, range(devices), stage, lambda cut: float(crossing[cut]),
+                   lambda total, slowest: slowest)
+
+
+def asteroid(costs: FleetCosts) -> Placement | None:
+    """
+    Return stages with the least latency of a round of micro-batches (Asteroid, Alg. 2).
+
+    Devices stand in order of memory, largest first, as there; the round is
+    the way of the first micro-batch and the slowest step for each further
+    one.  Fewer devices may be used, as the fastest first.
+    """
+    limits = costs.memory_limits
+    speed = costs.seconds[:, range(len(limits)), range(len(limits))].sum(axis=0)
+    order = sorted(range(len(limits)), key=lambda d: (-limits[d], speed[d]))
+    peak = costs.per_byte[np.isfinite(costs.per_byte) & (costs.per_byte > 0)]
+    per_byte = float(peak.min()) if len(peak) else 0.0
+    crossing = _crossing_bytes(costs) * costs.samples * per_byte
+
+    def stage(a: int, b: int, position: int) -> float:
+        device = order[position]
+        weight = sum(node.weight_bytes for node in costs.model.nodes[a:b])
+        if weight > limits[device]:
+            return math.inf
+        return float(costs.seconds[a:b, device, device].sum())
+
+    return _stages(costs, order, stage, lambda cut: float(crossing[cut]),
+                   lambda total, slowest: total + (costs.batches - 1) * slowest)
+
+
+def contention_free(costs: FleetCosts, kept: int) -> Placement | None:
+    """Return what phase 1 alone chooses, every pair of devices at its peak rate."""
+    try:
+        best: Placement = partition(replace(costs, contended=False), kept).placements[0]
+    except NothingFits:
+        return None
+    return best
+
+
+def baselines(costs: FleetCosts, kept: int) -> Mapping[str, Placement | None]:
+    """Return the placement of each other planner, None where it finds none that fits."""
+    return {'one device': one_device(costs), 'equal split': equal_split(costs),
+            'by memory (exo)': by_memory(costs), 'EdgeShard': edgeshard(costs),
+            'PipeDream': pipedream(costs), 'Asteroid': asteroid(costs),
+            'contention-free': contention_free(costs, kept)}
+
+
+def fastest(costs: FleetCosts) -> FleetCosts:
+    """Return the same without targets: what planners for speed alone plan for."""
+    return replace(costs, quality=Quality(energy=costs.quality.energy,
+                                          memory=costs.quality.memory))
+
+
+def _stages(costs: FleetCosts, order: Sequence[int], stage: Callable[[int, int, int], float],
+            border: Callable[[int], float], value: Callable[[float, float], float],
+            ) -> Placement | None:
+    """Return consecutive stages on the first devices of an order, of the least value."""
+    nodes = len(costs.model.nodes)
+    best: dict[tuple[int, int], tuple[float, float, float, tuple[int, ...]]] = {}
+    for end in range(1, nodes + 1):
+        seconds = stage(0, end, 0)
+        best[end, 1] = value(seconds, seconds), seconds, seconds, ()
+    for count in range(2, min(len(order), nodes) + 1):
+        for end in range(count, nodes + 1):
+            options = []
+            for cut in range(count - 1, end):
+                _, total, slowest, cuts = best[cut, count - 1]
+                seconds, moved = stage(cut, end, count - 1), border(cut)
+                total, slowest = total + seconds + moved, max(slowest, seconds, moved)
+                options.append((value(total, slowest), total, slowest, (*cuts, cut)))
+            best[end, count] = min(options)
+    found = min(best[nodes, count] for count in range(1, min(len(order), nodes) + 1))
+    if not math.isfinite(found[0]):
+        return None
+    edges = [0, *found[3], nodes]
+    counts = np.diff(edges)
+    return _if_fits(costs, np.repeat(np.asarray(order[:len(counts)], dtype=np.int64), counts))
+
+
+def _if_fits(costs: FleetCosts, placement: Placement) -> Placement | None:
+    return placement if excess(costs, estimate(costs, placement[None]))[0] <= 0 else None
+
+
+def _crossing_bytes(costs: FleetCosts) -> npt.NDArray[np.float64]:
+    """Return the bytes of one sample that later nodes read, before each node."""
+    crossing = np.zeros(len(costs.model.nodes) + 1)
+    for flow in costs.model.flows:
+        readers = [r for r in flow.readers if r != SOURCE]
+        if flow.maker != SOURCE and readers:
+            crossing[flow.maker + 1:max(readers) + 1] += flow.nbytes
+    return crossing
+
+
+def _input_bytes(costs: FleetCosts) -> float:
+    return sum(f.nbytes for f in costs.model.flows if f.maker == SOURCE)
+
+
+def _output_bytes(costs: FleetCosts) -> float:
+    return sum(f.nbytes for f in costs.model.flows if SOURCE in f.readers and f.maker != SOURCE)
+
+
+def _moving_seconds(costs: FleetCosts, nbytes: float) -> npt.NDArray[np.float64]:
+    with np.errstate(invalid='ignore'):
+        moved = costs.samples * nbytes * costs.per_byte + costs.delay
+    seconds: npt.NDArray[np.float64] = np.where(np.eye(len(moved), dtype=bool), 0.0, moved)
+    return seconds
+
+
+def _moved(costs: FleetCosts, nbytes: float, source: int) -> npt.NDArray[np.float64]:
+    seconds: npt.NDArray[np.float64] = _moving_seconds(costs, nbytes)[source]
+    return seconds

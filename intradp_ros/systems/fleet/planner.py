@@ -1,0 +1,205 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Plans of a model for a fleet and a target, judged by the event simulator, best first.
+
+The pool holds what phase 1 found and what every other planner would do, each
+with its transfers ordered (phase 2); so the plan that is taken is never
+predicted worse than any of them.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from intradp_ros.schedule.stage_plan import Member, PlanError, Stage, StagePlan
+from intradp_ros.systems.fleet.baselines import baselines, fastest
+from intradp_ros.systems.fleet.estimate import estimate, excess
+from intradp_ros.systems.fleet.fleet_costs import FleetCosts, NO_POWER
+from intradp_ros.systems.fleet.partitioner import (
+    KEPT,
+    partition,
+    reference_scale,
+)
+from intradp_ros.systems.fleet.placement_tasks import placement_tasks
+from intradp_ros.systems.fleet.quality import Scale, score
+from intradp_ros.systems.fleet.transfer_order import (
+    fair_sharing,
+    order_transfers,
+    TransferOrder,
+)
+
+#: What our plan is called beside those of other planners.
+OURS = 'fleet'
+FAIR_SHARING = 'fair sharing'
+#: Micro-batches that plans with a rate are judged by.
+STREAM = 8
+
+
+@dataclass(frozen=True)
+class FleetPlan:
+    """
+    A placement with its schedule, and what is predicted of it.
+
+    `latency` is that of a round, or the longest of a micro-batch where a rate
+    is wanted; `rate` the inferences per second that it could sustain; `joules` (of an inference)
+    and `memory` by device, `carried` bytes (of a micro-batch) by medium.
+    `bound` is below the latency of any order of its transfers.
+    """
+
+    name: str
+    placement: tuple[int, ...]
+    order: TransferOrder
+    latency: float
+    rate: float
+    joules: Mapping[str, float]
+    memory: Mapping[str, float]
+    carried: Mapping[str, float]
+    bound: float
+    score: float
+    meets: bool
+
+
+@dataclass(frozen=True)
+class FleetPlans:
+    """Our plan, others of the front, and what each baseline comes to (None: fits nowhere)."""
+
+    best: FleetPlan
+    front: tuple[FleetPlan, ...]
+    others: Mapping[str, FleetPlan | None]
+
+
+def plan_fleet(costs: FleetCosts, kept: int = KEPT) -> FleetPlans:
+    """
+    Plan a model for the target of `costs`.
+
+    Raises
+    ------
+    NothingFits
+        If no placement was found within the limits.
+
+    """
+    scale = reference_scale(costs)
+    rivals = baselines(fastest(costs), kept)
+    seeds = [placement for placement in rivals.values() if placement is not None]
+    pool = partition(costs, kept, seeds or None).placements
+    pool = np.unique(np.concatenate([pool, np.array(seeds).reshape(-1, pool.shape[1])]), axis=0)
+    pool = pool[excess(costs, estimate(costs, pool)) <= 0]
+    judged = _with_ordered_transfers(costs, scale, [
+        judge(costs, scale, OURS, placement) for placement in pool.tolist()])
+    best = judged[0]
+    others: dict[str, FleetPlan | None] = {
+        name: None if placement is None else judge(costs, scale, name, placement.tolist())
+        for name, placement in rivals.items()}
+    others[FAIR_SHARING] = judge(costs, scale, FAIR_SHARING, best.placement)
+    return FleetPlans(best, tuple(_front(judged)), others)
+
+
+def _with_ordered_transfers(costs: FleetCosts, scale: Scale, fair: list[FleetPlan],
+                            ) -> list[FleetPlan]:
+    """Return the plans, best first, with transfers ordered where that might make one the best."""
+    judged: list[FleetPlan] = []
+    best = min(plan.score for plan in fair)
+    for plan in sorted(fair, key=lambda plan: plan.score):
+        hope = score(costs.quality, scale, np.array([sum(plan.joules.values())]),
+                     np.array([plan.bound]), np.array([1 / plan.rate]))
+        # Joules of waiting fall with the latency, so what is hoped for leaves some room.
+        if hope[0] <= 1.1 * best and plan.latency > plan.bound * (1 + 1e-6):
+            plan = judge(costs, scale, plan.name, plan.placement, ordered=True)
+        best = min(best, plan.score)
+        judged.append(plan)
+    return sorted(judged, key=lambda plan: plan.score)
+
+
+def judge(costs: FleetCosts, scale: Scale, name: str, placement: Sequence[int],
+          ordered: bool = False) -> FleetPlan:
+    """Return what a placement comes to, with its transfers ordered or fairly shared."""
+    quality, interval = costs.quality, _interval(costs)
+    batches = max(costs.batches, STREAM) if interval else costs.batches
+    tasks = placement_tasks(costs, placement, batches, interval)
+    order = (order_transfers if ordered else fair_sharing)(tasks, costs.topology)
+    found = estimate(costs, [placement])
+    period = float(found.period[0])
+    joules = _joules(costs, order, batches, interval)
+    latency, periods = np.array([order.latency]), np.array([period])
+    value = score(quality, scale, np.array([sum(joules.values())]), latency, periods)
+    names = costs.topology.names
+    return FleetPlan(
+        name, tuple(int(group) for group in placement), order, order.latency, 1 / period, joules,
+        dict(zip(names, found.memory[0].tolist())),
+        {medium: nbytes / batches for medium, nbytes in order.played.carried.items()},
+        order.bound, float(value[0]), not quality.lateness(latency, periods)[0] > 0)
+
+
+def _interval(costs: FleetCosts) -> float:
+    return costs.samples / costs.quality.rate if costs.quality.rate else 0.0
+
+
+def _joules(costs: FleetCosts, order: TransferOrder, batches: int, interval: float,
+            ) -> dict[str, float]:
+    """Return modelled joules of an inference by device; a device that does nothing sleeps."""
+    played, found = order.played, {}
+    lasts = batches * interval or played.makespan
+    for device in costs.topology.devices:
+        power, name = device.power or NO_POWER, device.name
+        active = played.busy[name] > 0 or name == costs.source
+        found[name] = float(power.joules(lasts if active else 0.0, played.busy[name],
+                                         played.sending[name], played.receiving[name],
+                                         )) / batches / costs.samples
+    return found
+
+
+def _front(plans: Sequence[FleetPlan]) -> list[FleetPlan]:
+    """Return the plans that no other one beats in latency, rate and energy."""
+    def figures(plan: FleetPlan) -> tuple[float, float, float]:
+        return plan.latency, -plan.rate, sum(plan.joules.values())
+
+    kept: list[FleetPlan] = []
+    for plan in plans:
+        own = figures(plan)
+        beaten = any(all(a <= b for a, b in zip(figures(other), own)) and figures(other) != own
+                     for other in plans)
+        if not beaten and all(figures(other) != own for other in kept):
+            kept.append(plan)
+    return kept
+
+
+def stage_plan(costs: FleetCosts, placement: Sequence[int]) -> StagePlan:
+    """
+    Return a placement as a plan that devices can run.
+
+    Raises
+    ------
+    PlanError
+        If the model is a profile without operators.
+
+    """
+    if not all(node.operators for node in costs.model.nodes):
+        raise PlanError(f'{costs.model.name} is a profile without a network: there is nothing '
+                        'to run')
+    stages: list[Stage] = []
+    edges = [k for k in range(1, len(placement)) if placement[k] != placement[k - 1]]
+    for a, b in zip([0, *edges], [*edges, len(placement)]):
+        operators = sorted(op for node in costs.model.nodes[a:b] for op in node.operators)
+        shares = costs.groups[int(placement[a])]
+        stages.append(Stage(tuple(operators), tuple(
+            Member(name, int(share)) for name, share in zip(costs.topology.names, shares)
+            if share)))
+    return StagePlan(costs.model.digest, costs.source, costs.samples, tuple(stages))
+
+
+def describe(costs: FleetCosts, plan: FleetPlan) -> dict[str, Any]:
+    """Return a plan as plain data, its figures in seconds, bytes and joules."""
+    shares = [dict(zip(costs.topology.names, costs.groups[group].tolist()))
+              for group in plan.placement]
+    return {
+        'name': plan.name, 'latency': plan.latency, 'rate': plan.rate, 'bound': plan.bound,
+        'meets': plan.meets, 'score': plan.score, 'joules': dict(plan.joules),
+        'memory': dict(plan.memory), 'carried': dict(plan.carried),
+        'discipline': type(plan.order.discipline).__name__.lower(),
+        'nodes': [{'name': node.name, 'samples': {k: v for k, v in share.items() if v}}
+                  for node, share in zip(costs.model.nodes, shares)]}
