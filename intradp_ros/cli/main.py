@@ -34,6 +34,7 @@ COMMANDS = {
     'bench': ('bench', 'compare systems on emulated devices, over DDS and a replayed link; the '
                        "paper's evaluation"),
     'fleet': ('fleet', 'networks computed by several machines together'),
+    'key': ('key', 'make the key by which nodes know each other'),
     'demo': ('demo', 'robot, server and planner as ROS 2 nodes on a real video'),
 }
 

@@ -17,17 +17,15 @@ from typing import Any
 
 from std_msgs.msg import Header
 
+from intradp_ros.core.limits import MAX_BODIES, MAX_BODY, MAX_DIMENSIONS
 from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES
 from intradp_ros.msg import SessionControl, TensorChunk
 from intradp_ros.wire.codecs.names import ENCODINGS
 from intradp_ros.wire.dtypes import decode_dtype
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, MalformedFrameError, Stamp
 
-MAX_DIMENSIONS = 16
 MAX_FRAME_ID = 1024
-#: Characters of a control frame's JSON text; a schedule book stays far below.
-MAX_BODY = 1 << 24
-_NANOSECONDS = 1_000_000_000
+MAX_NANOSECONDS = 999_999_999
 
 
 def chunk_to_message(chunk: Chunk, sequence: int) -> TensorChunk:
@@ -35,11 +33,11 @@ def chunk_to_message(chunk: Chunk, sequence: int) -> TensorChunk:
     data = array('B')
     data.frombytes(chunk.data)
     return TensorChunk(
-        header=header_from_stamp(chunk.stamp),
-        session=chunk.session, epoch=chunk.epoch, inference=chunk.inference,
-        schedule=chunk.schedule, transfer=chunk.transfer, value=chunk.value,
-        start=chunk.start, stop=chunk.stop, chunk=chunk.chunk, count=chunk.count,
-        sequence=sequence, dtype_code=chunk.dtype_code, dtype_bits=chunk.dtype_bits,
+        header=header_from_stamp(chunk.stamp), session=chunk.session, server=chunk.server,
+        epoch=chunk.epoch, inference=chunk.inference, schedule=chunk.schedule,
+        transfer=chunk.transfer, value=chunk.value, start=chunk.start, stop=chunk.stop,
+        chunk=chunk.chunk, count=chunk.count, sequence=sequence, dtype_code=chunk.dtype_code,
+        dtype_bits=chunk.dtype_bits,
         codec=chunk.codec, shape=array('I', chunk.shape), data=data)
 
 
@@ -60,7 +58,8 @@ def chunk_from_message(message: TensorChunk) -> Chunk:
         schedule=message.schedule, transfer=message.transfer, value=message.value,
         start=message.start, stop=message.stop, chunk=message.chunk, count=message.count,
         dtype_code=message.dtype_code, dtype_bits=message.dtype_bits, codec=message.codec,
-        shape=tuple(message.shape), data=message.data, stamp=stamp_from_header(message.header))
+        shape=tuple(message.shape), data=message.data, stamp=stamp_from_header(message.header),
+        server=message.server)
 
 
 def header_from_stamp(stamp: Stamp) -> Header:
@@ -81,7 +80,7 @@ def stamp_from_header(header: Header) -> Stamp:
         If there is no such time, or the frame id is overlong.
 
     """
-    if header.stamp.nanosec >= _NANOSECONDS or len(header.frame_id) > MAX_FRAME_ID:
+    if header.stamp.nanosec > MAX_NANOSECONDS or len(header.frame_id) > MAX_FRAME_ID:
         raise MalformedFrameError(
             f'a header with {header.stamp.nanosec} ns and a frame id of '
             f'{len(header.frame_id)} characters', 'header')
@@ -101,9 +100,9 @@ def _check_chunk(message: TensorChunk) -> None:
             raise MalformedFrameError(f'a chunk with {cause} {value}', cause)
 
 
-def control_to_message(control: Control) -> SessionControl:
+def control_to_message(control: Control, sequence: int) -> SessionControl:
     """
-    Return the message of a control frame.
+    Return the message of a control frame; `sequence` is its number among those of this side.
 
     Raises
     ------
@@ -115,11 +114,13 @@ def control_to_message(control: Control) -> SessionControl:
         body = json.dumps(dict(control.body), separators=(',', ':'), allow_nan=False)
     except TypeError as error:
         raise ValueError(f'the body of {control.kind.name} is no JSON object: {error}') from error
-    if len(body) > MAX_BODY:
+    most = _longest_body(control.kind)
+    if len(body) > most:
         raise ValueError(f'the body of {control.kind.name} has {len(body)} characters, '
-                         f'more than the {MAX_BODY} a control frame may carry')
-    return SessionControl(kind=int(control.kind), session=control.session, epoch=control.epoch,
-                          inference=control.inference, body=body)
+                         f'more than the {most} that it may carry')
+    return SessionControl(kind=int(control.kind), session=control.session, server=control.server,
+                          epoch=control.epoch, inference=control.inference, sequence=sequence,
+                          body=body)
 
 
 def control_from_message(message: SessionControl) -> Control:
@@ -137,11 +138,15 @@ def control_from_message(message: SessionControl) -> Control:
     except ValueError:
         raise MalformedFrameError(f'a control frame of kind {message.kind}', 'kind') from None
     return Control(kind, message.session, message.epoch, message.inference,
-                   _parse_body(message.body))
+                   _parse_body(message.body, _longest_body(kind)), message.server)
 
 
-def _parse_body(text: str) -> dict[str, Any]:
-    if len(text) > MAX_BODY:
+def _longest_body(kind: ControlKind) -> int:
+    return MAX_BODIES.get(kind.name, MAX_BODY)
+
+
+def _parse_body(text: str, most: int) -> dict[str, Any]:
+    if len(text) > most:
         raise MalformedFrameError(f'a body of {len(text)} characters', 'body')
     try:
         body = json.loads(text, parse_constant=_refuse_constant)

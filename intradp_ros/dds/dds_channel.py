@@ -14,8 +14,8 @@ what has become useless is dropped while it still waits.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-import math
 import re
+import secrets
 import threading
 import time
 import traceback
@@ -25,6 +25,8 @@ from rclpy.context import Context
 from rclpy.duration import Duration
 from rclpy.parameter import Parameter
 
+from intradp_ros.core.limits import MAX_RATE
+from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.dds.convert import (
     chunk_from_message,
     chunk_to_message,
@@ -34,13 +36,15 @@ from intradp_ros.dds.convert import (
 from intradp_ros.dds.endpoint import Arrival, Endpoint
 from intradp_ros.dds.paths import InboundPath, OutboundPath, Outgoing
 from intradp_ros.dds.qos import ack_qos, chunk_qos, control_qos
+from intradp_ros.dds.sealer import Sealer
+from intradp_ros.dds.speakers import Speakers
 from intradp_ros.dds.tensor_context import end_tensor_context, tensor_context
 from intradp_ros.dds.transport_profile import buffer_problem, Transport, transport_in_use
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.link.send_window import SendWindow
 from intradp_ros.msg import ChunkAck, SessionControl, TensorChunk
 from intradp_ros.runtime.channel import LinkReport
-from intradp_ros.wire.frames import Chunk, Control, Frame, MalformedFrameError
+from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError
 from intradp_ros.wire.quoting import quoted
 from intradp_ros.wire.rejections import Rejections
 
@@ -48,6 +52,23 @@ from intradp_ros.wire.rejections import Rejections
 DIRECTIONS: Mapping[str, tuple[str, str]] = {'robot': ('up', 'down'), 'server': ('down', 'up')}
 #: How long closing waits for the other side to have the last control frames.
 _FAREWELL = Duration(seconds=0.1)
+#: Control frames of sessions that are not known yet.
+_FIRST = (ControlKind.HELLO, ControlKind.PING)
+
+
+def check_server_name(name: str) -> None:
+    """
+    Check that a server's name can be that of topics.
+
+    Raises
+    ------
+    ValueError
+        If it cannot.
+
+    """
+    if not re.fullmatch(r'/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*', name, re.ASCII):
+        raise ValueError(f"a server's name becomes that of topics, got {name!r}: use "
+                         'letters, digits and _, with / between words')
 
 
 class DdsChannel:
@@ -58,23 +79,27 @@ class DdsChannel:
     `namespace`.  `transport` must be the one that the process was set up
     for; by default it is what `transport_environment` put into the
     environment.  Chunks have `chunk_bytes`, and more on fast links
-    (`link/chunk_size.py`).  Call `close` from any thread but the handler's.
+    (`link/chunk_size.py`).  With a `key` everything is sealed, and nothing is
+    taken that is not (`sealer.py`).  Call `close` from any thread but the handler's.
     """
 
     def __init__(
         self, context: Context, name: str = 'offload', side: str = 'robot', *,
         namespace: str = '', chunk_bytes: int = LEAST_CHUNK_BYTES,
         transport: Transport | None = None, parameter_overrides: Sequence[Parameter[Any]] = (),
+        key: SharedKey | None = None,
     ) -> None:
         if side not in DIRECTIONS:
             raise ValueError(f'a side is one of {", ".join(DIRECTIONS)}, got {side!r}')
-        if not re.fullmatch(r'/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*', name, re.ASCII):
-            raise ValueError(f"a server's name becomes that of topics, got {name!r}: use "
-                             'letters, digits and _, with / between words')
+        check_server_name(name)
         if not 0 < chunk_bytes <= MAX_CHUNK_BYTES:
             raise ValueError(f'chunk_bytes must be 1..{MAX_CHUNK_BYTES}, got {chunk_bytes}')
         self._rejections = Rejections()
         self._inbound = InboundPath()
+        self._side, self._sealer, self._speakers = side, Sealer(key, *DIRECTIONS[side]), Speakers()
+        self._knows: Callable[[int], bool] = lambda session: True
+        self._controls = secrets.randbits(48)
+        self.foreign = 0
         self._handler: Callable[[Frame], None] | None = None
         self._closed = False
         self._transport = transport or transport_in_use()
@@ -107,6 +132,15 @@ class DdsChannel:
         """Call `handler` with every frame from now on."""
         self._handler = handler
 
+    def only(self, knows: Callable[[int], bool]) -> None:
+        """
+        Take only frames of sessions that `knows` tells to be known, and what begins one.
+
+        Others are counted (in `foreign`, or by a server as rejected) before
+        anything is made of them, and not acknowledged.
+        """
+        self._knows = knows
+
     def report(self) -> LinkReport:
         """Return what is known of the link now."""
         sent, (rate, age) = self._outbound.measured(), self._inbound.measured(time.monotonic_ns())
@@ -118,6 +152,11 @@ class DdsChannel:
     def chunk_bytes(self) -> int:
         """Bytes of a chunk, as the link is now."""
         return self._outbound.chunk_bytes()
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of chunks that wait to be sent."""
+        return self._outbound.waiting
 
     @property
     def rejected(self) -> Mapping[str, int]:
@@ -169,26 +208,54 @@ class DdsChannel:
 
     def _publish(self, outgoing: Outgoing) -> None:
         if isinstance(outgoing.frame, Control):
-            self._control.publish(control_to_message(outgoing.frame))
+            self._controls += 1
+            message = control_to_message(outgoing.frame, self._controls)
+            self._control.publish(self._sealer.seal(message))
         else:
-            self._chunks.publish(chunk_to_message(outgoing.frame, outgoing.sequence))
+            message = chunk_to_message(outgoing.frame, outgoing.sequence)
+            self._chunks.publish(self._sealer.seal(message))
 
     def _on_chunk(self, message: TensorChunk, arrival: Arrival) -> None:
+        if not self._is_known(message.session):
+            return
         chunk = chunk_from_message(message)
+        self._check(message, arrival)
         nbytes = len(message.data)
         rate = self._inbound.arrived(chunk.session, nbytes, arrival.sent, arrival.received)
-        self._acks.publish(ChunkAck(
-            session=chunk.session, sequence=message.sequence, bytes=nbytes,
-            received_ns=arrival.received, rate=rate))
+        self._acks.publish(self._sealer.seal(ChunkAck(
+            session=chunk.session, server=chunk.server, sequence=message.sequence, bytes=nbytes,
+            received_ns=arrival.received, rate=rate)))
         self._pass_on(chunk)
 
     def _on_ack(self, message: ChunkAck, arrival: Arrival) -> None:
-        if not 0.0 <= message.rate < math.inf:
+        if not self._knows(message.session):
+            return
+        self._check(message, arrival)
+        if not 0.0 <= message.rate <= MAX_RATE:
             raise MalformedFrameError(f'an acknowledgement with rate {message.rate}', 'rate')
         self._outbound.acknowledged(message.sequence, message.rate)
 
     def _on_control(self, message: SessionControl, arrival: Arrival) -> None:
-        self._pass_on(control_from_message(message))
+        if message.kind in _FIRST or self._is_known(message.session):
+            self._check(message, arrival)
+            self._pass_on(control_from_message(message))
+
+    def _is_known(self, session: int) -> bool:
+        """Tell whether a session is known; count the frame if it is not."""
+        known = self._knows(session)
+        if not known and self._side == 'server':
+            self._reject('session', f'session {session:#x} is unknown')
+        elif not known:
+            self.foreign += 1
+        return known
+
+    def _check(self, message: Any, arrival: Arrival) -> None:
+        """Raise MalformedFrameError unless a message is of whom it says."""
+        self._sealer.check(message)
+        number = message.session if self._side == 'server' else message.server
+        if not self._speakers.admits(number, arrival.sender, arrival.received * 1e-9):
+            raise MalformedFrameError(
+                f'another process speaks as {number:#x}', 'impostor')
 
     def _pass_on(self, frame: Frame) -> None:
         handler = self._handler

@@ -28,24 +28,31 @@ from rclpy.qos_overriding_options import QoSOverridingOptions
 from rclpy.serialization import deserialize_message
 from rclpy.subscription import Subscription
 
+from intradp_ros.core.limits import MAX_BODIES, MESSAGE_MARGIN
+from intradp_ros.dds.speakers import participant_of
+
 #: The end of the context is noticed after this many nanoseconds at the latest.
 _LOOK_UP = 200_000_000
 #: Messages of one topic that are handled before another topic gets its turn.
 _TURN = 16
+#: Bytes of a serialised message; larger ones are dropped before anything is made of them.
+MAX_MESSAGE = max(MAX_BODIES.values()) + MESSAGE_MARGIN
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """
-    When a message was sent and when it was complete here, in ns.
+    When a message was sent and when it was complete here, in ns, and who sent it.
 
     `sent` is on the sender's wall clock, `received` on this side's monotonic
     clock.  (The middleware's own time of reception is that of the first
-    fragment, or of the last, as the transport has it.)
+    fragment, or of the last, as the transport has it.)  `sender` is the
+    participant, empty where the middleware does not tell.
     """
 
     sent: int
     received: int
+    sender: bytes = b''
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +157,10 @@ class Endpoint:
             self._handle(inlet, *taken)
 
     def _handle(self, inlet: _Inlet, data: bytes, info: Any) -> None:
-        arrival = Arrival(info['source_timestamp'], time.monotonic_ns())
+        arrival = Arrival(info['source_timestamp'], time.monotonic_ns(), participant_of(info))
         try:
+            if len(data) > MAX_MESSAGE:
+                raise ValueError(f'a {inlet.kind.__name__} of {len(data)} bytes')
             message: Any = deserialize_message(data, inlet.kind)
         except Exception as error:  # rclpy has no common class for what the middleware raises
             self._undecodable(error)

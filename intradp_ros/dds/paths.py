@@ -105,6 +105,11 @@ class OutboundPath:
         with self._changed:
             return self._window.chunk_bytes
 
+    @property
+    def waiting(self) -> int:
+        """Bytes of chunks that wait."""
+        return self._queue.waiting
+
     def measured(self) -> Sent:
         """Return what is known now."""
         now = time.monotonic()

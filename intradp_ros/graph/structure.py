@@ -10,14 +10,13 @@ from typing import Any
 
 import torch
 
+from intradp_ros.core.limits import MAX_DIMENSIONS, MAX_ELEMENTS, MAX_OPERATORS, MAX_ROWS
 from intradp_ros.graph.encoding import decode, DTYPES, encode
 from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.operator_graph import Operator, OperatorGraph, Value
 
 FORMAT = 'intradp_ros.graph'
 VERSION = 1
-LARGEST_TENSOR = 2**40
-"""Elements above which the shape of a value or parameter is refused."""
 
 Json = dict[str, Any]
 
@@ -80,6 +79,8 @@ def graph_of(document: Any) -> OperatorGraph:
     _check_version(document)
     fields = _fields(document, 'graph', _GRAPH)
     values = tuple(_value(k, item) for k, item in enumerate(fields['values']))
+    if len(fields['operators']) > MAX_OPERATORS or len(fields['values']) > 4 * MAX_OPERATORS:
+        raise GraphFormatError(f'a graph of more than {MAX_OPERATORS} operators')
     operators = tuple(_operator(k, item) for k, item in enumerate(fields['operators']))
     parameters = dict(_parameter(item) for item in fields['parameters'])
     if len(parameters) != len(fields['parameters']):
@@ -133,7 +134,8 @@ def _parameter(item: Any) -> tuple[str, torch.Tensor]:
 def _tensor(item: Any, what: str) -> tuple[str, tuple[int, ...], torch.dtype]:
     fields = _fields(item, what, _TENSOR)
     shape = _ids(fields['shape'], f'the shape of {what}')
-    if any(size < 0 for size in shape) or prod(shape) > LARGEST_TENSOR or len(shape) > 64:
+    if any(size < 0 for size in shape) or prod(shape) > MAX_ELEMENTS or \
+            len(shape) > MAX_DIMENSIONS or max(shape, default=0) > MAX_ROWS:
         raise GraphFormatError(f'{what} has the impossible shape {list(shape)[:64]}')
     if fields['dtype'] not in DTYPES:
         raise GraphFormatError(f'{what} has the unknown dtype {fields["dtype"]!r}')

@@ -18,6 +18,7 @@ from rclpy.qos_overriding_options import QoSOverridingOptions
 from std_msgs.msg import Header
 
 from intradp_ros.core.limits import MAX_BOOK_TEXT
+from intradp_ros.dds.convert import MAX_FRAME_ID, MAX_NANOSECONDS
 from intradp_ros.dds.dds_channel import DdsChannel
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.link.delay import DELAY_PATIENCE
@@ -30,8 +31,10 @@ from intradp_ros.msg import (
     OperatorProfile,
 )
 from intradp_ros.msg import ScheduleBook as ScheduleBookMessage
+from intradp_ros.nodes.announcements import AnnouncementCheck, Announcer, MAX_BYTES
 from intradp_ros.nodes.device_parameter import DEVICE
 from intradp_ros.nodes.diagnostics import added, crossed, Diagnostics
+from intradp_ros.nodes.key_parameter import KEY_FILE, key_of
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.lossy_parameter import allowed, LOSSY_PARAMETER, tell_difference
 from intradp_ros.nodes.parameters import Parameter
@@ -130,6 +133,7 @@ class InferenceNode(ManagedNode):
         *PERCEPTION,
         Parameter('queue_size', 1, 'Messages of the sensor that may wait.', 1, 1000),
         DEVICE,
+        KEY_FILE,
         Parameter('threads', 1, 'CPU threads for operators.', 1, 256),
         Parameter('chunk_bytes', LEAST_CHUNK_BYTES,
                   'Least payload bytes of a chunk; fast links get larger ones.', 1024,
@@ -156,6 +160,8 @@ class InferenceNode(ManagedNode):
         """Load and profile the model, and look for the server."""
         prepare_process(parameters['threads'])
         self._settings, self._mode = parameters, parameters['mode']
+        self._key = key_of(parameters, self.warn)
+        self._check = AnnouncementCheck(self._key)
         model = ModelSpec.parse(parameters['model']).load(
             parameters['axis'] if parameters['axis'] >= 0 else None,
             open_device(parameters[DEVICE.name]))
@@ -169,7 +175,7 @@ class InferenceNode(ManagedNode):
         self._new_books = Worker(self._use_book, self._book_failed, MAX_BOOKS, 'books')
         self.until_cleanup.callback(self._new_books.close)
         books = self._receiver.subscribe(ScheduleBookMessage, BOOK_TOPIC, self._take_book,
-                                         LATCHED, 'book')
+                                         LATCHED, 'book', MAX_BYTES[ScheduleBookMessage])
         self.until_cleanup.callback(self.destroy_subscription, books)
         self.call_every(1.0, self._diagnose, self.until_cleanup)
 
@@ -252,10 +258,12 @@ class InferenceNode(ManagedNode):
         """Open the channel to the server, and begin to look for it."""
         given = self._settings
         channel = DdsChannel(self.context, given['server'], 'robot',
-                             namespace=self.get_namespace(), chunk_bytes=given['chunk_bytes'])
+                             namespace=self.get_namespace(), chunk_bytes=given['chunk_bytes'],
+                             key=self._key)
         self.until_cleanup.callback(channel.close)
         self._channel = channel
-        published = ProfilePublisher(self._profiles, 'robot', model, profile, self.info)
+        published = ProfilePublisher(self._profiles, 'robot', model, profile, self.info,
+                                     self.get_fully_qualified_name(), Announcer(self._key))
         self.client = RobotClient(
             model, channel, make_predictor(given['predictor']), self.info,
             patience=PatiencePolicy(silence=given['server_timeout_ms'] / 1e3,
@@ -263,6 +271,7 @@ class InferenceNode(ManagedNode):
             power=profile.power, lossy=allowed(given),
             watch=DriftWatch(model.split, profile, published.drifted),
             delay_watch=DelayWatch(published.delayed), experience=LatencyCalibration())
+        channel.only(self.client.connection.session.__eq__)
         self.until_cleanup.callback(self.client.close)
         self.client.meter = open_meter()
         self.call_every(DELAY_PATIENCE, partial(self._begin, published), self.until_cleanup)
@@ -291,6 +300,9 @@ class InferenceNode(ManagedNode):
         assert self.client is not None
         if message.digest != self.client.model.digest:
             return  # a book for another robot's model
+        if message.robot not in ('', self.get_fully_qualified_name()):
+            return  # or for another robot
+        self._check(message)
         self._new_books.put(message.book)
 
     def _use_book(self, text: str) -> None:
@@ -311,7 +323,7 @@ class InferenceNode(ManagedNode):
         assert self.client is not None
         began = time.monotonic()
         header = message.header
-        stamp = Stamp(header.stamp.sec, header.stamp.nanosec, header.frame_id)
+        stamp = _stamp(header)
         taken = self._sensor.take(message)
         outcome = self.client.infer((taken.tensor,), strategy=MODES[self._mode], stamp=stamp)
         self._last_ms = outcome.stats.latency * 1e3
@@ -370,8 +382,16 @@ class InferenceNode(ManagedNode):
             **crossed(self.client.sent, self.client.received),
             **_power(self.client.meter),
             'refusal': connection.refusal, 'mode': self._mode, 'inputs_dropped': dropped,
-            'frames_of_other_sessions': self.client.foreign}, self._rejected(),
-            well=in_range and not self._missing))
+            'frames_of_other_sessions': self.client.foreign + self._channel.foreign,
+            'servers_of_this_name': len(connection.servers),
+            'authenticated': self._key is not None}, self._rejected(),
+            well=in_range and not self._missing and len(connection.servers) < 2))
+
+
+def _stamp(header: Header) -> Stamp:
+    """Return the stamp that chunks carry: what no server would take is cut off."""
+    return Stamp(header.stamp.sec, min(header.stamp.nanosec, MAX_NANOSECONDS),
+                 header.frame_id[:MAX_FRAME_ID])
 
 
 def _sensor(parameters: Mapping[str, Any], model: SharedModel, card: ModelCard | None) -> Sensor:

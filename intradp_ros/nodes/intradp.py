@@ -21,20 +21,28 @@ from typing import Any
 import warnings
 
 import rclpy
+from rclpy.exceptions import InvalidNamespaceException
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.validate_namespace import validate_namespace
 import torch
 from torch.utils import _pytree as pytree
 
 from intradp_ros.core.limits import MAX_MODEL_TEXT
-from intradp_ros.dds.dds_channel import DdsChannel
+from intradp_ros.dds.dds_channel import check_server_name, DdsChannel
 from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.graph.serialise import graph_to_json
 from intradp_ros.link.delay import ASSUMED_DELAY, ASSUMED_OVERHEAD, DELAY_PATIENCE
 from intradp_ros.link.predictor import make_predictor
 from intradp_ros.msg import OperatorProfile
+from intradp_ros.nodes.announcements import AnnouncementCheck, MAX_BYTES
+from intradp_ros.nodes.key_parameter import open_key
 from intradp_ros.nodes.lifecycle import LATCHED
 from intradp_ros.nodes.lossy_parameter import tell_difference
-from intradp_ros.nodes.profile_publisher import check_profile, profile_model, PROFILE_TOPIC
+from intradp_ros.nodes.profile_publisher import (
+    check_server_profile,
+    profile_model,
+    PROFILE_TOPIC,
+)
 from intradp_ros.nodes.receiving import Receiver
 from intradp_ros.power.meter import open_meter
 from intradp_ros.profiling.profile import Profile
@@ -42,6 +50,7 @@ from intradp_ros.runtime.model import share_module
 from intradp_ros.runtime.outcome import Outcome
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.split.calls.device import HOST
+from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.systems.sharing.book.book_keeper import BookKeeper
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 from intradp_ros.systems.sharing.book.plan_from_profiles import PlanRequest
@@ -72,16 +81,27 @@ class IntraDP:
     device :
         What operators run on: ``cpu``, or a device of PyTorch with memory of
         its own such as ``cuda``.  By default that which the model is on.
+    key_file :
+        File with the key that robots and servers share (``intradp key``).
     log :
         Where progress is written.
+
+    Raises
+    ------
+    ValueError
+        If a name, the encoding, the predictor or the key file is none.
 
     """
 
     def __init__(self, server: str = 'offload', *, namespace: str = '/',
                  predictor: str = 'ewma', patience: PatiencePolicy = PatiencePolicy(),
-                 lossy: str = '', device: str = '',
+                 lossy: str = '', device: str = '', key_file: str = '',
                  log: Callable[[str], None] = lambda text: None) -> None:
+        check_server_name(server)
+        _check_namespace(namespace)
         self.server, self.namespace, self.patience, self.log = server, namespace, patience, log
+        self.key = open_key(key_file, lambda text: warnings.warn(text, RuntimeWarning,
+                                                                 stacklevel=4))
         if lossy not in ('', *LOSSY):
             raise ValueError(f'lossy must be one of {", ".join(LOSSY)}, got {lossy!r}')
         self.lossy, self.device = lossy, device
@@ -114,6 +134,13 @@ class IntraDP:
         """Wait until calls are shared; return whether they are. Needs one call before."""
         client = self._shared.client if self._shared else None
         return client is not None and client.connection.wait_ready(timeout)
+
+
+def _check_namespace(namespace: str) -> None:
+    try:
+        validate_namespace(namespace)
+    except InvalidNamespaceException as error:
+        raise ValueError(f'namespace {namespace!r}: {error}') from error
 
 
 class _SharedForward:
@@ -177,14 +204,15 @@ class _SharedForward:
             return result
         finally:
             self.model.forward = self
-        watch = _ServerWatch(self.owner, graph_to_json(shared.split.captured), profile, given)
+        watch = _ServerWatch(self.owner, shared.split, profile, given)
         channel = DdsChannel(watch.context, self.owner.server, 'robot',
-                             namespace=self.owner.namespace)
+                             namespace=self.owner.namespace, key=self.owner.key)
         self.client = RobotClient(
             shared.tuned(profile.tuning), channel, self.owner._predictor, self.owner.log,
             patience=self.owner.patience, power=profile.power, lossy=self.owner.lossy,
             watch=DriftWatch(shared.split, profile, watch.drifted),
             delay_watch=DelayWatch(watch.delayed), experience=LatencyCalibration())
+        channel.only(self.client.connection.session.__eq__)
         self.client.meter = open_meter()
         self.planner = watch
         watch.start(self.client)
@@ -231,16 +259,18 @@ class _ServerWatch:
     Where a side's profile or the link's delay changes, another book may follow.
     """
 
-    def __init__(self, owner: IntraDP, graph: str, profile: Profile,
+    def __init__(self, owner: IntraDP, split: SplitGraph, profile: Profile,
                  example: list[torch.Tensor]) -> None:
-        self.graph, self.profile, self.example = graph, profile, example
+        self.split, self.graph = split, graph_to_json(split.captured)
+        self.profile, self.example = profile, example
+        self._check = AnnouncementCheck(owner.key)
         self.log, self.lossy = owner.log, owner.lossy
         self.context = rclpy.Context()
         rclpy.init(context=self.context)
         self.node = rclpy.create_node('intradp', context=self.context, namespace=owner.namespace,
                                       start_parameter_services=False)
         Receiver(self.node).subscribe(OperatorProfile, PROFILE_TOPIC, self._take, LATCHED,
-                                      'profile')
+                                      'profile', MAX_BYTES[OperatorProfile])
         self.node.create_timer(0.2, self._poll)
         self.executor = SingleThreadedExecutor(context=self.context)
         self.executor.add_node(self.node)
@@ -274,7 +304,8 @@ class _ServerWatch:
     def _take(self, message: OperatorProfile) -> None:
         if message.role != 'server' or message.digest != self.profile.digest:
             return
-        check_profile(message)
+        self._check(message)
+        check_server_profile(message, self.split)
         self.server_profile = unpacked(message.profile, MAX_MODEL_TEXT)
         self._plan_at = time.monotonic() + (DELAY_PATIENCE if self.delay is None else 0.0)
 

@@ -15,7 +15,9 @@ from rclpy.executors import ExternalShutdownException
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.publisher import Publisher
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.signals import SignalHandlerOptions
 
+from intradp_ros.nodes.ending_signals import EndingSignals
 from intradp_ros.nodes.parameters import declare, Parameter, read
 
 LATCHED = QoSProfile(depth=10, durability=DurabilityPolicy.TRANSIENT_LOCAL,
@@ -88,6 +90,10 @@ class ManagedNode(LifecycleNode):
         """Log one line; safe to hand to the core as its log function."""
         self.get_logger().info(text)
 
+    def warn(self, text: str) -> None:
+        """Log one line as a warning."""
+        self.get_logger().warning(text)
+
     def publish_on(self, kind: type, topic: str, qos: QoSProfile | int, **options: Any,
                    ) -> Publisher[Any]:
         """Create a publisher that lasts until cleanup."""
@@ -112,7 +118,8 @@ class ManagedNode(LifecycleNode):
 
 def run_node(make: Callable[[], ManagedNode], args: list[str] | None = None) -> None:
     """Create a node, start it if it wants that, and spin until it is told to stop."""
-    rclpy.init(args=args)
+    ending = EndingSignals()  # rclpy's own would end the context before the node can say good-bye
+    rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
     try:
         node = make()
     except (InvalidParameterTypeException, InvalidParameterValueException) as error:
@@ -122,7 +129,7 @@ def run_node(make: Callable[[], ManagedNode], args: list[str] | None = None) -> 
     try:
         if node.get_parameter(AUTOSTART.name).value:
             _start(node)
-        rclpy.spin(node)
+        ending.spin(node)
     except (KeyboardInterrupt, ExternalShutdownException):
         pass
     finally:

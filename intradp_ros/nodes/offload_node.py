@@ -13,8 +13,10 @@ from intradp_ros.dds.dds_channel import DdsChannel
 from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.msg import OperatorProfile
+from intradp_ros.nodes.announcements import Announcer
 from intradp_ros.nodes.device_parameter import DEVICE
 from intradp_ros.nodes.diagnostics import added, crossed, Diagnostics
+from intradp_ros.nodes.key_parameter import KEY_FILE, key_of
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.profile_publisher import profile_model, PROFILE_TOPIC, ProfilePublisher
@@ -45,6 +47,7 @@ class OffloadNode(ManagedNode):
         Parameter('axis', -1, 'Split axis of the input; -1 takes the best one.',
                   -1, 4),
         DEVICE,
+        KEY_FILE,
         Parameter('threads', 1, 'CPU threads for operators.', 1, 256),
         Parameter('chunk_bytes', LEAST_CHUNK_BYTES,
                   'Least payload bytes of a chunk; fast links get larger ones.', 1024,
@@ -60,6 +63,7 @@ class OffloadNode(ManagedNode):
         """Load and profile the catalogue."""
         prepare_process(parameters['threads'])
         self._settings = parameters
+        self._key = key_of(parameters, self.warn)
         axis = parameters['axis'] if parameters['axis'] >= 0 else None
         device = open_device(parameters[DEVICE.name])
         catalogue = self._catalogue(parameters['models'], axis, device)
@@ -67,9 +71,10 @@ class OffloadNode(ManagedNode):
         models = [self._profiled(model) for model in catalogue.values()]
         self._models = {model.digest: model for model, _ in models}
         profiles = self.publish_on(OperatorProfile, PROFILE_TOPIC, LATCHED)
-        self._watches = {}
+        self._watches, announcer = {}, Announcer(self._key)
         for model, profile in models:
-            published = ProfilePublisher(profiles, 'server', model, profile, self.info)
+            published = ProfilePublisher(profiles, 'server', model, profile, self.info,
+                                         self.get_fully_qualified_name(), announcer)
             published.begin()
             self._watches[model.digest] = DriftWatch(model.split, profile, published.drifted)
         self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
@@ -80,8 +85,9 @@ class OffloadNode(ManagedNode):
         settle_process()
         channel = DdsChannel(self.context, self._settings['server'], 'server',
                              namespace=self.get_namespace(),
-                             chunk_bytes=self._settings['chunk_bytes'])
+                             chunk_bytes=self._settings['chunk_bytes'], key=self._key)
         self.server = OffloadServer(channel, self._models, self.info, self._watches, self._names)
+        channel.only(self.server.sessions.__contains__)
         self.until_deactivated.callback(self._stop, self.server)
         self.info(f'serves {"; ".join(self._names.values())} as {self._settings["server"]}, '
                   f'device {self._settings[DEVICE.name]}, {network_of(self)}')
@@ -132,6 +138,7 @@ class OffloadNode(ManagedNode):
         message = '; '.join(['serving', *(f'skipped model {text}' for text in self._skipped)])
         self._diagnostics.publish(self._status.status(message, {
             'sessions': len(server.sessions), 'models': len(server.models),
+            'authenticated': self._key is not None,
             **crossed(server.sent, server.received)}, rejected,
             well=not self._skipped))
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from pathlib import Path
+import queue
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
@@ -14,20 +15,26 @@ from intradp_ros.core.limits import MAX_MODEL_TEXT
 from intradp_ros.link.delay import ASSUMED_OVERHEAD
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.msg import ScheduleBook as ScheduleBookMessage
+from intradp_ros.nodes.announcements import AnnouncementCheck, Announcer, MAX_BYTES
 from intradp_ros.nodes.diagnostics import Diagnostics
+from intradp_ros.nodes.key_parameter import KEY_FILE, key_of
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.lossy_parameter import allowed, LOSSY_PARAMETER
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.profile_publisher import BOOK_TOPIC, check_profile, PROFILE_TOPIC
 from intradp_ros.nodes.receiving import Receiver
+from intradp_ros.runtime.worker_thread import Worker
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.book_keeper import BookKeeper
 from intradp_ros.systems.sharing.book.plan_from_profiles import LATENCY, OBJECTIVES, PlanRequest
 from intradp_ros.systems.sharing.book.plan_process import PlanningError
 from intradp_ros.wire.texts import packed, unpacked
 
-#: Profiles that are kept; further ones displace the oldest.
-MAX_PROFILES = 64
+#: Profiles that are kept, and such that may wait to be checked; others displace the oldest.
+MAX_PROFILES, MAX_UNCHECKED = 64, 16
+
+#: Name of a robot, and digest of its model.
+Customer = tuple[str, str]
 
 
 class PlannerNode(ManagedNode):
@@ -57,6 +64,7 @@ class PlannerNode(ManagedNode):
                   0.0, 1e6),
         LOSSY_PARAMETER,
         Parameter('seed', 0, 'Seed of the search.', 0, 2**31 - 1),
+        KEY_FILE,
         Parameter('book_folder', '', 'Where books are kept; empty for the cache folder.'),
     )
 
@@ -64,8 +72,8 @@ class PlannerNode(ManagedNode):
         super().__init__('planner_node', **kwargs)
         self._receiver = Receiver(self)
         self._status = Diagnostics(self)
-        self._profiles: OrderedDict[tuple[str, str], OperatorProfile] = OrderedDict()
-        self._keepers: dict[str, BookKeeper] = {}
+        self._profiles: OrderedDict[tuple[str, str, str], OperatorProfile] = OrderedDict()
+        self._keepers: OrderedDict[Customer, BookKeeper] = OrderedDict()
         self._epoch = 0
 
     def setup(self, parameters: dict[str, Any]) -> None:
@@ -73,6 +81,9 @@ class PlannerNode(ManagedNode):
         if parameters['grid.low_mbps'] > parameters['grid.high_mbps']:
             raise ValueError('grid.low_mbps is above grid.high_mbps')
         self._settings = parameters
+        key = key_of(parameters, self.warn)
+        self._check, self._announcer = AnnouncementCheck(key), Announcer(key)
+        self._authenticated = key is not None
         self._books = self.publish_on(ScheduleBookMessage, BOOK_TOPIC, LATCHED)
         self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
         self.call_every(1.0, self._diagnose, self.until_cleanup)
@@ -80,7 +91,11 @@ class PlannerNode(ManagedNode):
     def start(self) -> None:
         """Take profiles and plan."""
         profiles = self._receiver.subscribe(
-            OperatorProfile, PROFILE_TOPIC, self._take_profile, LATCHED, 'profile')
+            OperatorProfile, PROFILE_TOPIC, self._hear_profile, LATCHED, 'profile',
+            MAX_BYTES[OperatorProfile])
+        self._checked: queue.SimpleQueue[OperatorProfile] = queue.SimpleQueue()
+        self._checks = Worker(self._check_profile, self._refuse_profile, MAX_UNCHECKED, 'profiles')
+        self.until_deactivated.callback(self._checks.close)
         self.until_deactivated.callback(self.destroy_subscription, profiles)
         self.call_every(0.1, self._poll, self.until_deactivated)
         self.until_deactivated.callback(self._stop)
@@ -91,20 +106,34 @@ class PlannerNode(ManagedNode):
         self._keepers.clear()
         self._profiles.clear()
 
-    def _take_profile(self, message: OperatorProfile) -> None:
+    def _hear_profile(self, message: OperatorProfile) -> None:
+        self._check(message)
+        self._checks.put(message)
+
+    def _check_profile(self, message: OperatorProfile) -> None:
+        """Check a profile, which may take a second, on a thread of its own."""
         check_profile(message)
-        key = message.role, message.digest
+        self._checked.put(message)
+
+    def _refuse_profile(self, error: Exception) -> None:
+        cause = 'profile' if isinstance(error, ValueError) else 'handler'
+        self._receiver.reject(cause, f'{type(error).__name__}: {error}')
+
+    def _take_profile(self, message: OperatorProfile) -> None:
+        key = message.role, message.name, message.digest
         if self._profiles.get(key) == message:
             return  # a node that was restarted
         self._profiles[key] = message
         self._profiles.move_to_end(key)
         if len(self._profiles) > MAX_PROFILES:
             self._profiles.popitem(last=False)
-        robot = self._profiles.get(('robot', message.digest))
-        server = self._profiles.get(('server', message.digest))
-        if robot and server:
-            self._plan(robot, server)
-        else:
+        robots, servers = ([p for p in self._profiles.values()
+                            if (p.role, p.digest) == (role, message.digest)]
+                           for role in ('robot', 'server'))
+        for robot in [message] if message.role == 'robot' else robots:
+            if servers:
+                self._plan(robot, servers[-1])
+        if not (robots and servers):
             self.info(f'have the profile of the {message.role} for model {message.digest[:12]}, '
                       f'waiting for the other side')
 
@@ -118,33 +147,48 @@ class PlannerNode(ManagedNode):
             s['link.overhead_ms'] / 1e3, s['seed'], allowed(s), s['link.shared_air'],
             s['objective'], s['deadline_ms'] / 1e3, s['ms_per_joule'] / 1e3,
             down_ratio=s['link.down_ratio'])
-        if robot.digest not in self._keepers:
+        customer = robot.name, robot.digest
+        if customer not in self._keepers:
+            self._make_room()
             folder = Path(s['book_folder']) if s['book_folder'] else None
-            self._keepers[robot.digest] = BookKeeper(self.info, folder)
+            self._keepers[customer] = BookKeeper(self.info, folder)
             self.info(f'planning for model {robot.digest[:12]} on {s["grid.points"]} bandwidths')
-        self._keepers[robot.digest].want(request)
+        self._keepers[customer].want(request)
+
+    def _make_room(self) -> None:
+        """Forget the robot that had its turn the longest time ago, if there are too many."""
+        if len(self._keepers) >= MAX_PROFILES:
+            _, oldest = self._keepers.popitem(last=False)
+            oldest.close()
 
     def _poll(self) -> None:
-        for digest, keeper in self._keepers.items():
+        """Take what was checked and planned; robots take turns, one process at a time."""
+        while not self._checked.empty():
+            self._take_profile(self._checked.get())
+        for customer, keeper in list(self._keepers.items()):
+            idle = not any(k.busy for k in self._keepers.values())
             try:
-                book = keeper.poll()
+                book = keeper.poll(may_begin=idle)
             except PlanningError as error:
                 self.get_logger().error(f'planning failed: {error}')
                 continue
             if book:
-                self._publish(digest, book)
+                self._keepers.move_to_end(customer)
+                self._publish(customer, book)
 
-    def _publish(self, digest: str, book: ScheduleBook) -> None:
+    def _publish(self, customer: Customer, book: ScheduleBook) -> None:
         self._epoch += 1
-        self._books.publish(ScheduleBookMessage(
-            epoch=self._epoch, digest=digest, book=packed(book.to_json())))
+        robot, digest = customer
+        self._announcer.announce(self._books, ScheduleBookMessage(
+            epoch=self._epoch, digest=digest, robot=robot, book=packed(book.to_json())))
         self.info(f'published book {self._epoch} for model {digest[:12]}')
 
     def _diagnose(self) -> None:
         self._diagnostics.publish(self._status.status(
             'planning' if any(k.busy for k in self._keepers.values()) else 'waiting for profiles',
             {'profiles': len(self._profiles), 'books': self._epoch,
-             'books_made': sum(k.made for k in self._keepers.values())},
+             'books_made': sum(k.made for k in self._keepers.values()),
+             'authenticated': self._authenticated},
             self._receiver.rejections.by_cause()))
 
 

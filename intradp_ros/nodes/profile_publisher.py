@@ -11,16 +11,18 @@ from typing import Any
 
 import torch
 
-from intradp_ros.core.limits import MAX_DELAY, MAX_MODEL_TEXT, within
+from intradp_ros.core.limits import MAX_DELAY, MAX_MODEL_TEXT, MAX_ROWS, within
 from intradp_ros.dds.moving import with_moving
 from intradp_ros.graph.serialise import graph_from_json, graph_to_json
 from intradp_ros.msg import OperatorProfile
+from intradp_ros.nodes.announcements import Announcer
 from intradp_ros.power.power_sensors import find_sensor
 from intradp_ros.profiling.cache import cached_profile
 from intradp_ros.profiling.machine import release_memory
 from intradp_ros.profiling.measure import measure_profile
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.runtime.model import SharedModel
+from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.split.split_graph import split_graph
 from intradp_ros.wire.texts import packed, unpacked
 
@@ -56,7 +58,7 @@ class _Progress:
     def __call__(self, done: int, total: int) -> None:
         if time.monotonic() >= self._next or done == total:
             self._next = time.monotonic() + 2.0
-            self._log(f'profiled {done} of {total} operators')
+            self._log(f'profiled {done} of {total} calls of operators')
 
 
 def check_profile(message: OperatorProfile) -> None:
@@ -76,9 +78,27 @@ def check_profile(message: OperatorProfile) -> None:
         raise ValueError(f'a profile for model {profile.digest} in a message for {message.digest}')
     within('the delay', message.delay, 0.0, MAX_DELAY)
     graph = graph_from_json(unpacked(message.graph, MAX_MODEL_TEXT))
-    operators = len(split_graph(graph, profile.axis).operators)
+    operators = len(split_graph(graph, profile.axis, most_rows=MAX_ROWS).operators)
     if operators != len(profile.timings):
         raise ValueError(f'{len(profile.timings)} timings for {operators} operators')
+
+
+def check_server_profile(message: OperatorProfile, split: SplitGraph) -> None:
+    """
+    Check that a message holds a profile of a graph that this side has itself.
+
+    Raises
+    ------
+    ValueError
+        If it does not; the text says why.
+
+    """
+    profile = Profile.from_json(unpacked(message.profile, MAX_MODEL_TEXT))
+    within('the delay', message.delay, 0.0, MAX_DELAY)
+    if (profile.digest, profile.axis, len(profile.timings)) != (
+            message.digest, split.axis, len(split.operators)):
+        raise ValueError(f'a profile of {len(profile.timings)} operators of model '
+                         f'{profile.digest} split along axis {profile.axis}, not of ours')
 
 
 class ProfilePublisher:
@@ -90,9 +110,11 @@ class ProfilePublisher:
     """
 
     def __init__(self, publisher: Any, role: str, model: SharedModel, profile: Profile,
-                 log: Callable[[str], None]) -> None:
+                 log: Callable[[str], None], name: str = '',
+                 announcer: Announcer | None = None) -> None:
         self._publisher, self._log = publisher, log
-        self._message = profile_message(role, model, profile)
+        self._announcer = announcer or Announcer()
+        self._message = profile_message(role, model, profile, name)
         self._lock, self._begun = threading.Lock(), False
 
     def begin(self) -> None:
@@ -118,12 +140,13 @@ class ProfilePublisher:
         with self._lock:
             for name, value in changes.items():
                 setattr(self._message, name, value)
-            self._publisher.publish(self._message)
+            self._announcer.announce(self._publisher, self._message)
             self._begun = True
 
 
-def profile_message(role: str, model: SharedModel, profile: Profile) -> OperatorProfile:
+def profile_message(role: str, model: SharedModel, profile: Profile, name: str = '',
+                    ) -> OperatorProfile:
     """Return a profile as message, with the graph that the planner needs."""
-    return OperatorProfile(role=role, digest=model.digest, device=profile.device,
+    return OperatorProfile(role=role, name=name, digest=model.digest, device=profile.device,
                            graph=packed(graph_to_json(model.split.captured)),
                            profile=packed(profile.to_json()))

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+import math
 import time
 import traceback
 from typing import Any
@@ -32,10 +33,10 @@ class Receiver:
         self.rejections = Rejections()
 
     def subscribe(self, kind: type, topic: str, take: Callable[[Any], None], qos: QoSProfile,
-                  cause: str, **options: Any) -> Subscription[Any]:
-        """Call `take` with every message of a topic."""
+                  cause: str, most: float = math.inf, **options: Any) -> Subscription[Any]:
+        """Call `take` with every message of a topic, of at most so many bytes."""
         return self.node.create_subscription(
-            kind, topic, lambda data: self._take(kind, data, take, cause), qos, raw=True,
+            kind, topic, lambda data: self._take(kind, data, take, cause, most), qos, raw=True,
             **options)
 
     def reject(self, cause: str, text: str) -> None:
@@ -43,7 +44,11 @@ class Receiver:
         if self.rejections.count(cause, time.monotonic()):
             self.node.get_logger().warning(f'rejected ({cause}): {quoted(text)}')
 
-    def _take(self, kind: type, data: bytes, take: Callable[[Any], None], cause: str) -> None:
+    def _take(self, kind: type, data: bytes, take: Callable[[Any], None], cause: str,
+              most: float) -> None:
+        if len(data) > most:
+            self.reject(cause, f'a {kind.__name__} of {len(data)} bytes, at most {most} are taken')
+            return
         try:
             message: Any = deserialize_message(data, kind)
         except Exception as error:  # rclpy has no common class for what the middleware raises

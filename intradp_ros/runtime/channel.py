@@ -47,6 +47,10 @@ class Channel(Protocol):
         """Bytes of a chunk, as the link is now."""
 
     @property
+    def waiting(self) -> int:
+        """Bytes of chunks that wait to be sent."""
+
+    @property
     def rejected(self) -> Mapping[str, int]:
         """Messages that could not be made into frames, by cause."""
 

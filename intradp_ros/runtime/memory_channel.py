@@ -92,6 +92,11 @@ class _Direction:
             self._queue.put(frame)
             self._wake.notify()
 
+    def waiting(self) -> int:
+        """Return the bytes of chunks that wait."""
+        with self._wake:
+            return self._queue.waiting
+
     def abandon(self, session: int, inference: int) -> None:
         with self._wake:
             self._queue.abandon(session, inference)
@@ -163,6 +168,11 @@ class MemoryChannel:
         self._up = up
         self._closed = False
         self.rejected: Mapping[str, int] = {}  # frames need no decoding here
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of chunks that wait to be sent."""
+        return self._out.waiting()
 
     def send(self, frame: Chunk | Control) -> None:
         """Queue one frame."""

@@ -56,7 +56,7 @@ def describe_transfers(graph: SplitGraph, schedule: Schedule) -> tuple[str, ...]
 @dataclass(frozen=True)
 class SendContext:
     """
-    A side's way to the other: what transfers of all its inferences go through.
+    A side's way to the other (`server` is the one): what transfers of all inferences go through.
 
     `encodings` are those that both sides have; values whose encoding is not
     among them cross plain.
@@ -67,6 +67,7 @@ class SendContext:
     executor: SerialExecutor
     traffic: Traffic
     encodings: frozenset[str] = frozenset()
+    server: int = 0
 
 
 @dataclass
@@ -124,7 +125,7 @@ class Sender:
                 tensor, session=way.session, epoch=self.epoch, inference=self.inference,
                 schedule=self.schedule_id, transfer=index, value=transfer.value,
                 region=transfer.region, chunk_bytes=way.channel.chunk_bytes, stamp=self.stamp,
-                encoding=encoding):
+                encoding=encoding, server=way.server):
             if self._stopped:
                 return
             self.nbytes += way.traffic.count(chunk)

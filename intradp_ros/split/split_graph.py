@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+import math
 
 from intradp_ros.graph.operator_graph import Operator, OperatorGraph
 from intradp_ros.split.calls.site import Site, Split
@@ -32,12 +33,17 @@ class _Tracks:
     dims: list[int | None] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
     folded: set[int] = field(default_factory=set)
+    most_rows: float = math.inf
 
     def put(self, value: int, dim: int | None, rows: int) -> None:
         self.dims[value], self.rows[value] = dim, rows
+        self.most_rows -= rows
+        if self.most_rows < 0:
+            raise ValueError('its values have too many rows')
 
 
-def split_graph(graph: OperatorGraph, axis: int | None = None) -> SplitGraph:
+def split_graph(graph: OperatorGraph, axis: int | None = None,
+                most_rows: float = math.inf) -> SplitGraph:
     """
     Find the local operators of a graph along a split axis (paper, section 4.1).
 
@@ -54,11 +60,12 @@ def split_graph(graph: OperatorGraph, axis: int | None = None) -> SplitGraph:
     Raises
     ------
     ValueError
-        If `axis` is no dimension of the leading input, or has just one row.
+        If `axis` is no dimension of the leading input, or has just one row;
+        if values have more than `most_rows` rows together.
 
     """
     if axis is not None:
-        return _split_along(graph, checked_axis(graph, axis))
+        return _split_along(graph, checked_axis(graph, axis), most_rows)
     axes = _axes(graph)
     # with a single one there is nothing to judge
     return _split_along(graph, axes[0]) if len(axes) == 1 else _judged(graph, axes)[0].split
@@ -83,20 +90,20 @@ def _judged(graph: OperatorGraph, axes: list[int]) -> tuple[AxisCandidate, ...]:
     return best_first([judge(_split_along(graph, axis)) for axis in axes])
 
 
-def _split_along(graph: OperatorGraph, axis: int) -> SplitGraph:
+def _split_along(graph: OperatorGraph, axis: int, most_rows: float = math.inf) -> SplitGraph:
     """Split along an axis, take apart the reductions that are global along it, and order."""
-    split = _follow_axis(graph, axis)
+    split = _follow_axis(graph, axis, most_rows)
     while (taken_apart := fold_reductions(split)) is not None:
-        split = replace(_follow_axis(taken_apart, axis), source=graph)
+        split = replace(_follow_axis(taken_apart, axis, most_rows), source=graph)
     ordered = in_running_order(split.graph)
     if ordered is not split.graph:
-        split = replace(_follow_axis(ordered, axis), source=graph)
+        split = replace(_follow_axis(ordered, axis, most_rows), source=graph)
     return split
 
 
-def _follow_axis(graph: OperatorGraph, axis: int) -> SplitGraph:
+def _follow_axis(graph: OperatorGraph, axis: int, most_rows: float) -> SplitGraph:
     """Split inputs along the axis or what matches it, and every operator by its rule."""
-    tracks = _Tracks([None] * len(graph.values), [1] * len(graph.values))
+    tracks = _Tracks([None] * len(graph.values), [1] * len(graph.values), most_rows=most_rows)
     lead = leading_input(graph)
     shape = graph.values[lead].shape if lead is not None else ()
     for value in graph.inputs if shape else ():

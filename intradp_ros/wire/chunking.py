@@ -35,6 +35,8 @@ from intradp_ros.wire.frames import Chunk, MalformedFrameError
 from intradp_ros.wire.tensors import tensor_from_bytes
 
 _REMEMBERED_DROPS = 64
+#: The cause of rejecting a chunk that was here before with other bytes.
+TAMPERED = 'tampered'
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,17 +128,31 @@ class _Assembly:
     def __init__(self, first: Chunk, expected: ExpectedTransfer) -> None:
         self.expected = expected
         self._origin = (first.epoch, first.schedule, first.count)
-        self._here = bytearray(first.count)  # no more than the transfer's own bytes
+        self._given: list[Chunk | None] = [None] * first.count  # what came, for comparison
         self._missing = first.count
         self._buffer: Bytes = np.empty(expected.nbytes, dtype=np.uint8)
 
-    def belongs(self, chunk: Chunk) -> bool:
-        """Tell whether the chunk was cut in the same way as those before it."""
-        return self._origin == (chunk.epoch, chunk.schedule, chunk.count)
+    def check_new(self, chunk: Chunk) -> None:
+        """
+        Check that a chunk was cut as those before it, and was not here before.
 
-    def holds(self, chunk: Chunk) -> bool:
-        """Tell whether the chunk was here before."""
-        return bool(self._here[chunk.chunk])
+        Raises
+        ------
+        MalformedFrameError
+            If not; with the cause `TAMPERED` if another was in its place.
+
+        """
+        if self._origin != (chunk.epoch, chunk.schedule, chunk.count):
+            raise MalformedFrameError(
+                f'transfer {chunk.transfer} was cut differently in its earlier chunks', 'count')
+        given = self._given[chunk.chunk]
+        if given is None:
+            return
+        if (given.codec, bytes(given.data)) != (chunk.codec, bytes(chunk.data)):
+            raise MalformedFrameError(f'chunk {chunk.chunk} of transfer {chunk.transfer} came '
+                                      'before with other bytes', TAMPERED)
+        raise MalformedFrameError(
+            f'chunk {chunk.chunk} of transfer {chunk.transfer} was here before', 'repeated')
 
     def put(self, chunk: Chunk) -> bool:
         """
@@ -150,13 +166,14 @@ class _Assembly:
         """
         start, stop = _extent(chunk, self.expected)
         self._buffer[start:stop] = _decoded(chunk, stop - start, self.expected)
-        self._here[chunk.chunk] = 1
+        self._given[chunk.chunk] = chunk
         self._missing -= 1
         return self._missing == 0
 
     def tensor(self) -> torch.Tensor:
-        """Return the complete transfer."""
-        return tensor_from_bytes(self._buffer, self.expected.dtype, self.expected.shape)
+        """Return the complete transfer, and let go of it."""
+        buffer, self._buffer = self._buffer, np.empty(0, dtype=np.uint8)
+        return tensor_from_bytes(buffer, self.expected.dtype, self.expected.shape)
 
 
 def _decoded(chunk: Chunk, nbytes: int, expected: ExpectedTransfer) -> Bytes:
@@ -166,17 +183,12 @@ def _decoded(chunk: Chunk, nbytes: int, expected: ExpectedTransfer) -> Bytes:
     return CODECS[expected.encoding].decode(data, nbytes, expected.dtype)
 
 
-def _repeated(chunk: Chunk) -> MalformedFrameError:
-    return MalformedFrameError(
-        f'chunk {chunk.chunk} of transfer {chunk.transfer} was here before', 'repeated')
-
-
 @dataclass
 class _Inference:
     """Transfers of one inference: under way, and those handed over already."""
 
     open: dict[int, _Assembly] = field(default_factory=dict)
-    done: set[int] = field(default_factory=set)
+    done: dict[int, _Assembly] = field(default_factory=dict)
 
 
 class Reassembler:
@@ -236,19 +248,15 @@ class Reassembler:
     def _store(self, chunk: Chunk, expected: ExpectedTransfer) -> torch.Tensor | None:
         inference = self._inference(chunk.inference)
         if chunk.transfer in inference.done:
-            raise _repeated(chunk)
+            inference.done[chunk.transfer].check_new(chunk)
         assembly = inference.open.get(chunk.transfer)
         if assembly is None:
             assembly = inference.open[chunk.transfer] = _Assembly(chunk, expected)
-        if not assembly.belongs(chunk):
-            raise MalformedFrameError(
-                f'transfer {chunk.transfer} was cut differently in its earlier chunks', 'count')
-        if assembly.holds(chunk):
-            raise _repeated(chunk)
+        assembly.check_new(chunk)
         if not assembly.put(chunk):
             return None
-        inference.done.add(chunk.transfer)
-        return inference.open.pop(chunk.transfer).tensor()
+        inference.done[chunk.transfer] = inference.open.pop(chunk.transfer)
+        return assembly.tensor()
 
     def _inference(self, inference: int) -> _Inference:
         """Return the record of an inference, displacing the oldest if there are too many."""

@@ -52,7 +52,7 @@ def chunk_extent(index: int, count: int, elements: int, itemsize: int) -> tuple[
 def split(
     tensor: torch.Tensor, *, session: int, epoch: int, inference: int, schedule: int,
     transfer: int, value: int, region: Region, chunk_bytes: int, stamp: Stamp = NO_STAMP,
-    encoding: str = NONE,
+    encoding: str = NONE, server: int = 0,
 ) -> Iterator[Chunk]:
     """
     Cut a transfer into chunks of at most `chunk_bytes` bytes (or one element), in order.
@@ -83,7 +83,7 @@ def split(
             session=session, epoch=epoch, inference=inference, schedule=schedule,
             transfer=transfer, value=value, start=region.start, stop=region.stop,
             chunk=index, count=count, dtype_code=code, dtype_bits=bits, codec=number,
-            shape=tuple(tensor.shape), data=part, stamp=stamp)
+            shape=tuple(tensor.shape), data=part, stamp=stamp, server=server)
 
 
 def _usable(encoding: str, data: Bytes, dtype: torch.dtype, chunk_bytes: int) -> Codec | None:

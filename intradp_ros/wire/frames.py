@@ -59,17 +59,23 @@ class Chunk:
     shape: tuple[int, ...]
     data: Any
     stamp: Stamp = Stamp()
+    server: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A control frame; `body` is what the JSON text of SessionControl.msg holds."""
+    """
+    A control frame; `body` is what the JSON text of SessionControl.msg holds.
+
+    `server` is the one that is addressed, or that sends; 0 is any.
+    """
 
     kind: ControlKind
     session: int = 0
     epoch: int = 0
     inference: int = 0
     body: Mapping[str, Any] = field(default_factory=dict)
+    server: int = 0
 
 
 Frame = Chunk | Control

@@ -170,7 +170,7 @@ def garbage(random: Random) -> Iterator[tuple[type, bytes]]:
     good = {
         TensorChunk: bytes(serialize_message(chunk_to_message(chunk, 3))),
         SessionControl: bytes(serialize_message(control_to_message(
-            Control(ControlKind.HELLO, 77, body={'digest': 'abc'})))),
+            Control(ControlKind.HELLO, 77, body={'digest': 'abc'}), 3))),
         ChunkAck: bytes(serialize_message(ChunkAck(session=77, sequence=3, rate=1e6)))}
     while True:
         kind = random.choice(list(good))

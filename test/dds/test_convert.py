@@ -73,7 +73,7 @@ def test_chunks_round_trip(chunk: Chunk, sequence: int) -> None:
 def test_control_frames_round_trip(kind, session, epoch, inference, body) -> None:  # type: ignore
     """Kind, numbers and any JSON object come back as they were."""
     control = Control(kind, session, epoch, inference, body)
-    assert control_from_message(through_dds(control_to_message(control))) == control
+    assert control_from_message(through_dds(control_to_message(control, 3))) == control
 
 
 @settings(max_examples=50, deadline=None)
@@ -137,7 +137,7 @@ def test_unknown_kinds_are_refused(kind: int) -> None:
 def test_bodies_that_json_cannot_say_are_not_sent(body: dict[str, object]) -> None:
     """The sender sees a ValueError, not a message that others cannot read."""
     with pytest.raises(ValueError, match='JSON'):
-        control_to_message(Control(ControlKind.REPORT, body=body))
+        control_to_message(Control(ControlKind.REPORT, body=body), 3)
 
 
 def test_kinds_are_those_of_the_message() -> None:

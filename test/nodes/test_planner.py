@@ -120,9 +120,9 @@ def test_plans_for_the_delay_that_the_robot_measures(bench: Bench) -> None:
     bench.planner.trigger_activate()
     bench.until(lambda: len(bench.books) == 1)
     assert bench.made() == 1
-    robot.delay = 1.2 * ASSUMED_DELAY
+    robot.delay = 1.01 * ASSUMED_DELAY
     bench.profiles.publish(robot)
-    bench.until(lambda: bench.planner._profiles['robot', robot.digest].delay == robot.delay)
+    bench.until(lambda: bench.planner._profiles['robot', '', robot.digest].delay == robot.delay)
     robot.delay = 0.02
     bench.profiles.publish(robot)
     bench.until(lambda: len(bench.books) == 2)

@@ -75,6 +75,11 @@ class CheckingChannel:
         return self._channel.chunk_bytes
 
     @property
+    def waiting(self) -> int:
+        """Bytes of chunks that wait to be sent."""
+        return self._channel.waiting
+
+    @property
     def rejected(self) -> Mapping[str, int]:
         """Messages that could not be made into frames, by cause."""
         return self._channel.rejected

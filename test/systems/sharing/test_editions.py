@@ -180,7 +180,8 @@ def test_a_book_that_is_refused_late_is_no_refusal_of_the_robot(pair: Pair) -> N
     connection = pair.robot.connection
     connection.lost('as if the link had failed')
     pair.robot.handle(Control(ControlKind.REFUSE, connection.session, connection.epoch,
-                              body={'reason': 'bad book', 'book': True}))
+                              body={'reason': 'bad book', 'book': True},
+                              server=pair.server.number))
     assert connection.state is State.ALONE
     assert until(lambda: used(pair) == 1)
 
@@ -213,10 +214,10 @@ def test_another_book_under_an_epoch_in_use_is_refused(
     session = pair.server.sessions[connection.session]
     body = {'book': packed(another_book(model, 0.9).to_json()), 'used': 1,
             'fingerprint': ProgramCache(model, ROBOT).fingerprint(another_book(model, 0.9))}
-    pair.robot_channel.send(Control(ControlKind.BOOK, session.id, 1, body=body))
+    pair.robot_channel.send(Control(ControlKind.BOOK, session.id, 1, 0, body, pair.server.number))
     assert until(lambda: pair.server.rejections.by_cause() == {'book': 1})
     assert_shared(pair, wanted)
-    pair.robot_channel.send(Control(ControlKind.BOOK, session.id, 2, body=body))
+    pair.robot_channel.send(Control(ControlKind.BOOK, session.id, 2, 0, body, pair.server.number))
     assert until(lambda: 2 in session.epochs)
     assert_shared(pair, wanted)
     pair.robot.use_book(another_book(model))

@@ -276,7 +276,7 @@ def test_the_server_stops_working_on_a_cancelled_inference(
         first.start()
         assert begun.wait(TIMEOUT)
         robot.handle(Control(ControlKind.FAILED, robot.connection.session, inference=1,
-                             body={'reason': 'as if'}))
+                             body={'reason': 'as if'}, server=pair.server.number))
         first.join(TIMEOUT)  # the robot has finished and has sent CANCEL
         pongs.clear()
         with heard:

@@ -86,7 +86,7 @@ def test_a_server_that_answers_but_fails_is_left_alone_ever_longer(
             pair.server.handle(frame)
         elif frame.inference:
             pair.server_channel.send(Control(ControlKind.FAILED, frame.session, frame.epoch,
-                                             frame.inference, {'reason': 'no'}))
+                                             frame.inference, {'reason': 'no'}, frame.server))
 
     pair.server_channel.listen(failing)
     for _ in range(2):

@@ -34,7 +34,12 @@ from intradp_ros.systems.sharing.session.connection import State
 from intradp_ros.systems.sharing.session.pair import Pair
 from intradp_ros.systems.sharing.session.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.robot import RobotClient
-from intradp_ros.systems.sharing.session.server import MAX_SESSIONS, OffloadServer
+from intradp_ros.systems.sharing.session.server import (
+    EVICT_AFTER,
+    LEASE,
+    MAX_SESSIONS,
+    OffloadServer,
+)
 from intradp_ros.wire.frames import Chunk, Control, ControlKind
 from intradp_ros.wire.texts import packed
 
@@ -66,7 +71,7 @@ class Stranger:
     def ask(self, frame: Control) -> Control:
         """Send a frame and return the answer."""
         before = len(self.frames)
-        self.channel.send(frame)
+        self.channel.send(replace(frame, server=self.server.number))
         assert until(lambda: len(self.frames) > before)
         return self.frames[before]
 
@@ -104,7 +109,7 @@ def test_encodings_are_those_of_both_sides(
 
 
 @pytest.mark.parametrize(('changes', 'reason'), [
-    ({'protocol': 4}, 'protocol 4, this server 5'),
+    ({'protocol': 4}, f'protocol 4, this server {PROTOCOL}'),
     ({'protocol': None}, 'protocol None'),
     ({'digest': 'abc'}, 'abc'),
     ({'digest': ['a', {}]}, 'model'),
@@ -184,14 +189,39 @@ def test_books_that_the_sides_read_differently_are_refused(
 
 
 def test_who_is_silent_makes_room(stranger: Stranger, model: SharedModel) -> None:
-    """A robot that pings keeps its session."""
+    """A robot that was heard lately keeps its session, whoever else comes."""
     assert MAX_SESSIONS > 2
     for session in range(1, MAX_SESSIONS + 1):
         stranger.ask(hello(model, session))
+    refused = stranger.ask(hello(model, 100))
+    assert refused.kind is ControlKind.REFUSE and 'in use' in refused.body['reason']
+    assert sorted(stranger.server.sessions) == list(range(1, MAX_SESSIONS + 1))
+    for session in stranger.server.sessions.values():
+        session.heard -= EVICT_AFTER
     assert stranger.ask(Control(ControlKind.PING, 1, body={'robot': 1.0})).body['known']
     stranger.ask(hello(model, 100))
     assert sorted(stranger.server.sessions) == [1, *range(3, MAX_SESSIONS + 1), 100]
     assert not stranger.ask(Control(ControlKind.PING, 2, body={'robot': 1.0})).body['known']
+
+
+def test_sessions_of_robots_that_vanished_end(stranger: Stranger, model: SharedModel) -> None:
+    """Whoever else pings makes the server look."""
+    for session in (1, 2):
+        stranger.ask(hello(model, session))
+    stranger.server.sessions[1].heard -= LEASE
+    stranger.ask(Control(ControlKind.PING, 2, body={'robot': 1.0}))
+    assert list(stranger.server.sessions) == [2]
+
+
+@pytest.mark.parametrize('frame', [
+    Control(ControlKind.HELLO, 5), Control(ControlKind.BYE, 5, server=7),
+    Control(ControlKind.PING, 5, body={'robot': 1.0}, server=7)])
+def test_frames_for_other_servers_are_left_to_them(stranger: Stranger, frame: Control) -> None:
+    """Two servers of one name hear the same frames; only pings are for whoever hears them."""
+    stranger.channel.send(frame)
+    assert stranger.ask(Control(ControlKind.PING, 5, body={'robot': 1.0})).body['robot'] == 1.0
+    assert stranger.server.foreign == 1 and len(stranger.frames) == 1
+    assert not stranger.server.rejections.by_cause()
 
 
 @pytest.mark.parametrize('body', [{}, {'robot': '1'}, {'robot': float('inf')}, {'robot': []}])
@@ -206,7 +236,8 @@ def test_pings_without_a_time_are_rejected(stranger: Stranger, body: dict[str, A
 def a_chunk(pair: Pair, **changes: Any) -> Chunk:
     """Return a chunk of the inference at hand, as it should be but for the changes."""
     session = pair.server.sessions[pair.robot.connection.session]
-    chunk = Chunk(session=session.id, epoch=pair.robot.connection.epoch, inference=HUGE,
+    chunk = Chunk(session=session.id, server=pair.server.number,
+                  epoch=pair.robot.connection.epoch, inference=HUGE,
                   schedule=1, transfer=1, value=0, start=0, stop=48, chunk=0, count=1,
                   dtype_code=2, dtype_bits=32, codec=0, shape=(1, 3, 32, 48),
                   data=bytes(4 * SOURCE.numel()))
@@ -288,7 +319,7 @@ def test_frames_that_a_robot_does_not_take(
     outcome = infer_until_shared(pair.robot, (SOURCE,), wanted)
     connection = pair.robot.connection
     pair.robot.handle(Control(kind, connection.session, inference=outcome.stats.inference,
-                              body=body))
+                              body=body, server=pair.server.number))
     assert pair.robot.rejections.by_cause() == {cause: 1}
     assert abs(connection.clock.offset) < TIMEOUT
     assert pair.robot.infer((SOURCE,)).stats.shared
@@ -299,9 +330,9 @@ def test_news_of_an_inference_that_has_not_begun(pair: Pair, kind: ControlKind) 
     """It is counted; news that come too late are not."""
     session = pair.robot.connection.session
     pair.robot.infer((SOURCE,), strategy=LOCAL)
-    pair.robot.handle(Control(kind, session, inference=1))
+    pair.robot.handle(Control(kind, session, inference=1, server=pair.server.number))
     assert pair.robot.rejections.total == 0
-    pair.robot.handle(Control(kind, session, inference=HUGE))
+    pair.robot.handle(Control(kind, session, inference=HUGE, server=pair.server.number))
     assert pair.robot.rejections.by_cause() == {'stale': 1}
 
 
@@ -312,7 +343,8 @@ def test_false_answers_only_pause_the_sharing(
         pair: Pair, wanted: torch.Tensor, kind: ControlKind, body: dict[str, Any]) -> None:
     """The robot asks again and finds the server as it is."""
     connection = pair.robot.connection
-    pair.robot.handle(Control(kind, connection.session, connection.epoch, body=body))
+    pair.robot.handle(Control(kind, connection.session, connection.epoch, body=body,
+                              server=pair.server.number))
     infer_until_shared(pair.robot, (SOURCE,), wanted)
     assert connection.refusal == ''
 

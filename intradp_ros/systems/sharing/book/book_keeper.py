@@ -52,9 +52,9 @@ class BookKeeper:
         """Take what a book depends on now; the last one counts."""
         self._wanted, self._moved = request, None
 
-    def poll(self) -> ScheduleBook | None:
+    def poll(self, *, may_begin: bool = True) -> ScheduleBook | None:
         """
-        Return a new book once it is there.
+        Return a new book once it is there; begin to make another if that may be done now.
 
         Raises
         ------
@@ -63,7 +63,8 @@ class BookKeeper:
 
         """
         found = self._finished()
-        if self._process is None and self._wanted and self._is_worth_it(self._wanted):
+        idle = may_begin and self._process is None
+        if idle and self._wanted and self._is_worth_it(self._wanted):
             self._begin(self._wanted)
         return found
 

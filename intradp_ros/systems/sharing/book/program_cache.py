@@ -51,11 +51,15 @@ class ProgramCache:
     Neighbouring bandwidths often share a partition, so the key is the
     partition and not the schedule id; and a program does not depend on
     encodings, so partitions with the same stages share it.  With a watch it
-    is known what they should take.  On an accelerator every program runs once
+    is known what they should take.  Caches that share the lock `compiling`
+    compile one partition at a time.  On an accelerator every program runs once
     when it is compiled: kernels are loaded there when they are first called.
     """
 
-    def __init__(self, model: SharedModel, side: str, watch: DriftWatch | None = None) -> None:
+    def __init__(self, model: SharedModel, side: str, watch: DriftWatch | None = None,
+                 compiling: threading.Lock | None = None) -> None:
+        self._compiling = compiling or threading.Lock()
+        self._stopped = False
         self.model, self.side, self.watch = model, side, watch
         self._compiled: dict[Partition, Compiled] = {}
         self._programs: dict[Stages, Program] = {}
@@ -94,13 +98,20 @@ class ProgramCache:
         """
         kept = {}
         for partition in _partitions(*books):
-            start = time.monotonic()
-            kept[partition] = self.get(partition)
+            if self._stopped:
+                raise RuntimeError('the session has ended')
+            with self._compiling:
+                start = time.monotonic()
+                kept[partition] = self.get(partition)
             if gently:
                 time.sleep(GENTLENESS * (time.monotonic() - start))
         with self._lock:
             self._compiled = kept
             self._programs = {p.stages: compiled.program for p, compiled in kept.items()}
+
+    def stop(self) -> None:
+        """Make a `prepare` that is under way give up."""
+        self._stopped = True
 
     def fingerprint(self, book: ScheduleBook) -> str:
         """Return what this side makes of a book, for comparison with the other (`fingerprint`)."""

@@ -22,6 +22,7 @@ from intradp_ros.runtime.sending import common_encodings, PROTOCOL
 from intradp_ros.split.regions.region import Region
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.book_versions import BookVersion, BookVersions
+from intradp_ros.systems.sharing.session.followed_server import FollowedServer
 from intradp_ros.systems.sharing.session.watch import DelayWatch
 from intradp_ros.wire.codecs.registry import available
 from intradp_ros.wire.cutting import split
@@ -102,6 +103,7 @@ class Connection:
         self.refusal = ''
         self.heard = float('-inf')
         self.clock = ServerClock()
+        self.followed = FollowedServer()
         self.versions = BookVersions()
         self.newest = 0
         self.encodings: frozenset[str] = frozenset()
@@ -123,7 +125,7 @@ class Connection:
         """Say good-bye and stop."""
         self._stopped = True
         self._wake.set()
-        if self.state is not State.ALONE:
+        if self.followed.number:
             self._send(ControlKind.BYE, {})
         if self._thread.is_alive():
             self._thread.join(timeout=1.0)
@@ -163,11 +165,13 @@ class Connection:
         if frame.kind not in (ControlKind.PONG, ControlKind.WELCOME, ControlKind.REFUSE,
                               ControlKind.BOOK_READY):
             raise MalformedFrameError(f'a robot takes no {frame.kind.name}', 'kind')
+        if not self._is_followed(frame):
+            return
         self.hear()
         if frame.kind is ControlKind.PONG:
             self._pong(frame)
         elif frame.kind is ControlKind.WELCOME and self.state in (State.ALONE, State.REFUSED):
-            self._welcomed(frame.body)
+            self._welcomed(frame)
         elif frame.kind is ControlKind.REFUSE:
             self._refused(frame)
         elif frame.kind is ControlKind.BOOK_READY and self._greeted and \
@@ -175,11 +179,35 @@ class Connection:
             self.refusal = ''
             self._enter(State.READY)
 
+    def _is_followed(self, frame: Control) -> bool:
+        """Tell whether a frame comes from the server that is followed, or may be."""
+        server, now = frame.server, time.monotonic()
+        if not server:
+            raise MalformedFrameError(f'a {frame.kind.name} of no server', 'server')
+        if self.followed.heard(server, now):
+            self._tell_servers(now)
+            self._ask_soon()
+        if self.followed.number and self.followed.replaced(server, now):
+            self.lost('the server was restarted')
+            self.followed.follow(0)
+            self._enter(State.ALONE)
+        return self.followed.number in (0, server)
+
+    def _tell_servers(self, now: float) -> None:
+        there = self.followed.there(now)
+        if len(there) > 1:
+            self.log(f'{len(there)} servers answer to this name: give each a name of its own')
+
     def hear(self) -> None:
         """Take note that a frame came from the server."""
         now = time.monotonic()
         self._silent |= now - self.heard > SILENCE
         self.heard = now
+
+    @property
+    def servers(self) -> tuple[int, ...]:
+        """Numbers of the servers that answered to the name lately; more than one is a mistake."""
+        return self.followed.there(time.monotonic())
 
     @property
     def epoch(self) -> int:
@@ -228,12 +256,16 @@ class Connection:
 
     def _enter(self, state: State) -> None:
         with self._changed:
-            if state is not self.state:
+            if state is not self.state and state is not State.ALONE:  # which `lost` has told
                 self.log(f'session {self.session:#x}: {state.value}')
             self.state = state
             self._changed.notify_all()
 
-    def _welcomed(self, body: Mapping[str, Any]) -> None:
+    def _welcomed(self, frame: Control) -> None:
+        body = frame.body
+        if self.followed.number != frame.server:
+            self.clock = ServerClock()
+        self.followed.follow(frame.server)
         self.refusal = ''
         self.encodings = common_encodings(body.get('encodings'))
         kept = self.versions.resume(_digests(body.get('books')))
@@ -272,33 +304,49 @@ class Connection:
             self._may_return = False
             if self._silent:
                 self._ask_soon()
-        if not frame.body.get('known', False) and self._greeted:
-            self.lost('the server was restarted')
+        if not self.followed.knows_us(frame.body.get('known') is True or not self._greeted,
+                                      time.monotonic()):
+            self.lost('the server no longer knows this session')
 
     def _keep(self) -> None:
         pinged = float('-inf')
         while not self._stopped:
             now = time.monotonic()
             if now - pinged >= HEARTBEAT:
-                self._send(ControlKind.PING, {'robot': now})
                 pinged = now
-            if now >= self._ask_at:
-                self._ask(now)
-            if self.state is State.READY:
-                self._probe_if_stale(now)
+                self._ping(now)
+            try:
+                self._tend(now)
+            except Exception as error:  # noqa: B902 - the heart must go on beating
+                self.log(f'session {self.session:#x}: {quoted(error)}')
             self._wake.wait(max(0.0, pinged + HEARTBEAT - time.monotonic()))
             self._wake.clear()
+
+    def _ping(self, now: float) -> None:
+        """Ask whoever has the server's name."""
+        self.channel.send(Control(ControlKind.PING, self.session, self.epoch, 0, {'robot': now}))
+
+    def _tend(self, now: float) -> None:
+        if now >= self._ask_at:
+            self._ask(now)
+        if self.state is State.READY:
+            self._probe_if_stale(now)
 
     def _ask(self, now: float) -> None:
         self._ask_at = now + RETRY
         if self.state in (State.ALONE, State.REFUSED):
-            self._send(ControlKind.HELLO, {
-                'protocol': PROTOCOL, 'version': __version__, 'digest': self.model.digest,
-                'axis': self.model.split.axis, 'encodings': sorted(available())}, self.newest)
+            for server in self.followed.asked(now):
+                self._greet(server)
         elif self._greeted and (offer := self.versions.offer):
             version, used = offer
             self.channel.send(Control(ControlKind.BOOK, self.session, version.epoch, 0, {
-                'book': version.text, 'fingerprint': version.fingerprint, 'used': used}))
+                'book': version.text, 'fingerprint': version.fingerprint, 'used': used},
+                self.followed.number))
+
+    def _greet(self, server: int) -> None:
+        self.channel.send(Control(ControlKind.HELLO, self.session, self.epoch, self.newest, {
+            'protocol': PROTOCOL, 'version': __version__, 'digest': self.model.digest,
+            'axis': self.model.split.axis, 'encodings': sorted(available())}, server))
 
     def _probe_if_stale(self, now: float) -> None:
         """Send a few chunks that carry nothing, so that the link's rate stays known."""
@@ -311,11 +359,12 @@ class Connection:
         chunk_bytes = min(self.channel.chunk_bytes, len(padding) // _PROBE_CHUNKS)
         for chunk in split(padding, session=self.session, epoch=self.epoch, inference=0,
                            schedule=0, transfer=0, value=0, region=Region(0, 0),
-                           chunk_bytes=chunk_bytes):
+                           chunk_bytes=chunk_bytes, server=self.followed.number):
             self.channel.send(chunk)
 
     def _send(self, kind: ControlKind, body: Mapping[str, Any], inference: int = 0) -> None:
-        self.channel.send(Control(kind, self.session, self.epoch, inference, body))
+        self.channel.send(Control(kind, self.session, self.epoch, inference, body,
+                                  self.followed.number))
 
 
 def _digests(books: object) -> dict[int, str]:

@@ -42,13 +42,17 @@ from intradp_ros.systems.sharing.partition.partition import local
 from intradp_ros.systems.sharing.session.connection import Connection
 from intradp_ros.systems.sharing.session.patience import believable, PatiencePolicy
 from intradp_ros.systems.sharing.session.watch import DelayWatch, DriftWatch
-from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
+from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler, TAMPERED
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError, Stamp
 from intradp_ros.wire.quoting import quoted
 from intradp_ros.wire.rejections import Rejections
 
 Log = Callable[[str], None]
 _REMEMBERED = 7  # inferences alone whose median is what the robot takes by itself
+
+
+class TamperedError(RuntimeError):
+    """Rows that came from outside cannot be trusted, nor anything computed from them."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,7 @@ class _Inference:
     arrivals: Arrivals
     start: float
     report: list[Event] = field(default_factory=list)
+    tampered: bool = False
 
 
 class RobotClient:
@@ -103,7 +108,7 @@ class RobotClient:
         self.sent, self.received = Traffic(), Traffic()
         self._link = LinkRate(channel, predictor)
         self._executor = SerialExecutor('robot-executor')
-        self.reassembler = Reassembler(self._expected)
+        self.reassembler = Reassembler(self._expected, max_inferences=1)
         self._local = self.cache.get(local(len(model.split.operators)))
         graph = model.split.graph
         self._wanted = _kinds([graph.values[v] for v in graph.inputs])
@@ -216,14 +221,24 @@ class RobotClient:
         try:
             if isinstance(frame, Chunk):
                 self._chunk(frame)
-            elif frame.kind is ControlKind.FAILED:
-                self._failed(frame)
-            elif frame.kind is ControlKind.REPORT:
-                self._report(frame)
+            elif frame.kind in (ControlKind.FAILED, ControlKind.REPORT):
+                if frame.server != self.connection.followed.number:
+                    raise MalformedFrameError(f'a {frame.kind.name} of another server', 'server')
+                (self._failed if frame.kind is ControlKind.FAILED else self._report)(frame)
             else:
                 self.connection.handle(frame)
         except MalformedFrameError as error:
             self.reject(error.cause, str(error))
+            if error.cause == TAMPERED:
+                self._tampered()
+
+    def _tampered(self) -> None:
+        """Finish the inference at hand from own rows; if it is over, at least stop sharing."""
+        current = self._current
+        if current:
+            current.tampered = True
+            current.arrivals.mailbox.fail('rows came in two versions')
+        self.connection.lost('rows came in two versions: somebody speaks as the server')
 
     def reject(self, cause: str, text: str) -> None:
         """Count what is rejected; log each cause at most once per second."""
@@ -298,26 +313,34 @@ class RobotClient:
         self._current, reason = _Inference(self._count, choice, compiled, arrivals, start), ''
         try:
             values = execution.run(named)
+            self._check_rows()
             self.cache.ran(compiled, recorder.events)
             self.connection.succeeded()
         except InferenceAbandonedError as error:
             reason = str(error)
             sender.stop()
+            self._check_rows()
             self.cache.ran(compiled, recorder.events, complete=False)
             values = self._finish(execution, compiled, named, reason, recorder)
         events = [*recorder.events, *arrivals.events, *sender.events]
         return self._outcome(values, events, start, choice, (sender, arrivals), reason)
 
+    def _check_rows(self) -> None:
+        """Raise TamperedError if rows of the inference at hand came in two versions."""
+        if self._current and self._current.tampered:
+            raise TamperedError('rows came in two versions, of which one is false')
+
     def _way(self) -> SendContext:
         return SendContext(self.channel, self.connection.session, self._executor, self.sent,
-                   self.connection.encodings)
+                   self.connection.encodings, self.connection.followed.number)
 
     def _finish(self, execution: Execution, compiled: Compiled, inputs: dict[int, torch.Tensor],
                 reason: str, recorder: Recorder) -> dict[int, torch.Tensor]:
         """Finish an abandoned inference from the rows at hand; tell the server to stop."""
         self._current = None
         self.channel.send(Control(ControlKind.CANCEL, self.connection.session,
-                                  self.connection.epoch, self._count, {}))
+                                  self.connection.epoch, self._count, {},
+                                  self.connection.followed.number))
         self.connection.lost(reason)
         split = self.model.split
         begin = time.monotonic()
@@ -385,6 +408,8 @@ class RobotClient:
                                  ROBOT)
 
     def _chunk(self, chunk: Chunk) -> None:
+        if chunk.server != self.connection.followed.number:
+            raise MalformedFrameError(f'a chunk of another server, {chunk.server:#x}', 'server')
         self.connection.hear()
         if not chunk.inference:
             return  # the echo of a probe: the channel has measured it
@@ -392,8 +417,9 @@ class RobotClient:
 
     def _failed(self, frame: Control) -> None:
         if not self._too_late(frame):
-            reason = quoted(frame.body.get('reason'))
-            self._at_hand(frame).arrivals.mailbox.fail(f'server: {reason}')
+            reason, current = quoted(frame.body.get('reason')), self._at_hand(frame)
+            current.tampered |= frame.body.get('tampered') is True
+            current.arrivals.mailbox.fail(f'server: {reason}')
 
     def _report(self, frame: Control) -> None:
         """Keep the server's events of the newest inference, moved to the robot's clock."""

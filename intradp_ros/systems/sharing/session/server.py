@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 import math
 import queue
+import secrets
 import threading
 import time
 from types import MappingProxyType
@@ -37,7 +38,7 @@ from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.book_versions import BookVersion
 from intradp_ros.systems.sharing.book.program_cache import Compiled, ProgramCache
 from intradp_ros.systems.sharing.session.watch import DriftWatch
-from intradp_ros.wire.chunking import check_chunk, ExpectedTransfer, Reassembler
+from intradp_ros.wire.chunking import check_chunk, ExpectedTransfer, Reassembler, TAMPERED
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError
 from intradp_ros.wire.quoting import quoted
 from intradp_ros.wire.rejections import Rejections
@@ -45,6 +46,9 @@ from intradp_ros.wire.texts import unpacked
 
 Log = Callable[[str], None]
 MAX_SESSIONS = 16
+LEASE = 30.0  # seconds of silence after which a session ends
+EVICT_AFTER = 2.0  # and after which it makes room for another
+MAX_ECHO = 90_000  # bytes that may wait to be sent when a probe is echoed
 MAX_OFFERS = 1  # books of a session that may wait to be compiled: the newest
 ROBOT_SILENCE = 5.0  # seconds without a chunk after which an inference is given up
 
@@ -64,8 +68,10 @@ class OffloadServer:
     Answers robots on a channel.
 
     `models` is the catalogue by digest, `names` (if any) what users call them,
-    `watches` (if any) look at how long they take.  Every session has a worker
-    thread; the channel's receive thread only sorts frames.
+    `watches` (if any) look at how long they take.  It answers what is
+    addressed to the random number that it drew when it started, and pings.
+    Every session has a worker thread; the channel's receive thread only sorts
+    frames.
     """
 
     def __init__(self, channel: Channel, models: Mapping[str, SharedModel], log: Log,
@@ -73,7 +79,10 @@ class OffloadServer:
                  names: Mapping[str, str] = MappingProxyType({})) -> None:
         self.channel, self.models, self.log = channel, dict(models), log
         self.watches, self.names = watches, names
+        self.number = secrets.randbits(63) | 1
+        self.foreign = 0
         self.rejections = Rejections()
+        self._compiling = threading.Lock()
         self.sent, self.received = Traffic(), Traffic()
         self._split: dict[tuple[str, int], SharedModel] = {}
         self.sessions: dict[int, ServerSession] = {}
@@ -82,7 +91,9 @@ class OffloadServer:
     def handle(self, frame: Frame) -> None:
         """Sort one frame; what is malformed is counted and dropped."""
         try:
-            if isinstance(frame, Chunk):
+            if not self._is_addressed(frame):
+                self.foreign += 1
+            elif isinstance(frame, Chunk):
                 self._chunk(frame)
             elif frame.kind is ControlKind.HELLO:
                 self._hello(frame)
@@ -95,6 +106,11 @@ class OffloadServer:
                 self._session(frame.session).control(frame)
         except MalformedFrameError as error:
             self.reject(error.cause, str(error))
+
+    def _is_addressed(self, frame: Frame) -> bool:
+        """Tell whether a frame is for this server; two may have one name."""
+        anybody = isinstance(frame, Control) and frame.kind is ControlKind.PING
+        return frame.server == self.number or anybody and not frame.server
 
     def reject(self, cause: str, text: str) -> None:
         """Count what is rejected; log each cause at most once per second."""
@@ -112,7 +128,8 @@ class OffloadServer:
         session = self._session(chunk.session)
         if chunk.inference:
             session.chunk(chunk)
-        else:  # a probe: the channel has measured the way up, the echo measures the way down
+        elif self.channel.waiting < MAX_ECHO:
+            # a probe: the channel has measured the way up, the echo measures the way down
             self.channel.send(chunk)
 
     def _session(self, session: int) -> ServerSession:
@@ -121,7 +138,8 @@ class OffloadServer:
         return self.sessions[session]
 
     def _answer(self, frame: Control, kind: ControlKind, body: Mapping[str, Any]) -> None:
-        self.channel.send(Control(kind, frame.session, frame.epoch, frame.inference, body))
+        self.channel.send(Control(kind, frame.session, frame.epoch, frame.inference, body,
+                                  self.number))
 
     def _ping(self, frame: Control) -> None:
         sent = frame.body.get('robot')
@@ -131,6 +149,7 @@ class OffloadServer:
         now = time.monotonic()
         if session:
             session.heard = now
+        self._end_silent(now)
         self._answer(frame, ControlKind.PONG, {
             'robot': sent, 'server': now, 'known': session is not None})
 
@@ -141,10 +160,16 @@ class OffloadServer:
             self._answer(frame, ControlKind.REFUSE, {'reason': reason})
             return
         encodings = common_encodings(frame.body.get('encodings'))
+        self._end_silent(time.monotonic())
         known = self.sessions.get(frame.session)
         if known and not known.agrees(frame.body['digest'], frame.body['axis']):
             self.sessions.pop(frame.session).close()
             known = None
+        if known is None and not self._make_room():
+            reason = f'all {MAX_SESSIONS} sessions of this server are in use'
+            self.reject('full', reason)
+            self._answer(frame, ControlKind.REFUSE, {'reason': reason})
+            return
         if known is None:
             self._open(frame)
         session = self.sessions[frame.session]
@@ -178,17 +203,32 @@ class OffloadServer:
             self._split[digest, axis] = self.models[digest].with_axis(axis)
         return self._split[digest, axis]
 
+    def _end_silent(self, now: float) -> None:
+        """End the sessions of robots that were switched off, say."""
+        for session in [s for s in self.sessions.values() if now - s.heard > LEASE]:
+            self.sessions.pop(session.id).close()
+            self.log(f'session {session.id:#x} ends: nothing was heard for {LEASE:g} s')
+
+    def _make_room(self) -> bool:
+        """Return whether there is room for a session; only one that is silent gives way."""
+        if len(self.sessions) < MAX_SESSIONS:
+            return True
+        oldest = min(self.sessions.values(), key=lambda s: s.heard)
+        if time.monotonic() - oldest.heard < EVICT_AFTER:
+            return False
+        self.sessions.pop(oldest.id).close()
+        return True
+
     def _open(self, frame: Control) -> None:
-        if len(self.sessions) >= MAX_SESSIONS:
-            oldest = min(self.sessions.values(), key=lambda s: s.heard)
-            self.sessions.pop(oldest.id).close()
         digest = frame.body['digest']
         model = self._model(digest, frame.body['axis'])
         watch = self.watches.get(digest) if model is self.models[digest] else None
         way = SendContext(self.channel, frame.session,
-                          SerialExecutor(f'executor-{frame.session:x}'), self.sent)
+                          SerialExecutor(f'executor-{frame.session:x}'), self.sent,
+                          server=self.number)
         self.sessions[frame.session] = ServerSession(
-            way, ProgramCache(model, SERVER, watch), self.received, self.reject, self.log)
+            way, ProgramCache(model, SERVER, watch, self._compiling), self.received, self.reject,
+            self.log)
         self.log(f'session {frame.session:#x} opened for model {digest[:12]}')
 
 
@@ -242,6 +282,7 @@ class ServerSession:
     def close(self) -> None:
         """Stop the session's inference and its worker."""
         self._abandon('session closed')
+        self.cache.stop()
         self._work.put(None)
         self._books.stop()
         self.way.executor.close()
@@ -285,7 +326,19 @@ class ServerSession:
             current = self._current
         if current is None or current.id != chunk.inference:
             raise MalformedFrameError(f'inference {chunk.inference} is over', 'stale')
-        current.arrivals.add(chunk)
+        try:
+            current.arrivals.add(chunk)
+        except MalformedFrameError as error:
+            if error.cause == TAMPERED:
+                self._tampered(current)
+            raise
+
+    def _tampered(self, inference: _Inference) -> None:
+        """Give up an inference whose rows came in two versions, and say so."""
+        self._abandon('rows came in two versions')
+        self._reply(ControlKind.FAILED, inference.sender.epoch, inference.id, {
+            'reason': 'rows came in two versions: somebody speaks as the robot',
+            'tampered': True})
 
     def _book(self, epoch: int) -> ScheduleBook:
         for version in self._versions:
@@ -411,7 +464,7 @@ class ServerSession:
 
     def _reply(self, kind: ControlKind, epoch: int, inference: int, body: Mapping[str, Any],
                ) -> None:
-        self.way.channel.send(Control(kind, self.id, epoch, inference, body))
+        self.way.channel.send(Control(kind, self.id, epoch, inference, body, self.way.server))
 
 
 def _robot_patience(waited: float) -> str | None:

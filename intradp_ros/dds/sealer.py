@@ -1,0 +1,108 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Seals of the messages between robot and server: a keyed MAC and a number that comes once.
+
+A session has keys of its own for each way, derived from the shared key and
+from the two random numbers that robot and server drew when they started.  So
+what was recorded of another session, another run of the server, or the other
+way is worth nothing.
+"""
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+import struct
+from typing import Any
+
+from intradp_ros.core.shared_key import is_mac, mac_of, SharedKey
+from intradp_ros.msg import ChunkAck, SessionControl, TensorChunk
+from intradp_ros.wire.frames import MalformedFrameError
+from intradp_ros.wire.replay_window import ReplayWindow
+
+#: Sessions whose numbers are remembered; only those that have the key can begin one.
+MAX_WINDOWS = 256
+_CHUNK = struct.Struct('<4Q8IiI3B3I')
+_CONTROL = struct.Struct('<B4QIQ')
+_ACK = struct.Struct('<3QIqd')
+
+
+class Sealer:
+    """
+    Seals what one side sends and checks what it receives; does neither without a key.
+
+    `out` and `back` name the two ways.  `seal` and `check` each belong to one
+    thread.
+    """
+
+    def __init__(self, key: SharedKey | None, out: str, back: str) -> None:
+        self._key, self._out, self._back = key, out, back
+        self._windows: OrderedDict[tuple[str, int, int], ReplayWindow] = OrderedDict()
+
+    def seal(self, message: Any) -> Any:
+        """Return the message with its MAC."""
+        if self._key:
+            message.mac = array('B', self._mac(self._key, self._out, message))
+        return message
+
+    def check(self, message: Any) -> None:
+        """
+        Check who sent a message, and that it did not come before.
+
+        Raises
+        ------
+        MalformedFrameError
+            If it has no seal, not the right one, or was here before.
+
+        """
+        if self._key is None:
+            return
+        kind = type(message).__name__
+        if not len(message.mac):
+            raise MalformedFrameError(f'a {kind} without a seal: its sender has no key_file',
+                                      'unsealed')
+        if not is_mac(message.mac, self._mac(self._key, self._back, message)):
+            raise MalformedFrameError(f'a {kind} that was not sealed with our key', 'forged')
+        if not isinstance(message, ChunkAck) and not self._window(kind, message).take(
+                message.sequence):
+            raise MalformedFrameError(f'a {kind} that was here before', 'replayed')
+
+    def _mac(self, key: SharedKey, way: str, message: Any) -> bytes:
+        kind = type(message)
+        own = key.derived(f'{way} {kind.__name__}', message.session, message.server)
+        return mac_of(own, _CONTENT[kind](message))
+
+    def _window(self, kind: str, message: Any) -> ReplayWindow:
+        name = kind, message.session, message.server
+        window = self._windows.setdefault(name, ReplayWindow())
+        self._windows.move_to_end(name)
+        if len(self._windows) > MAX_WINDOWS:
+            self._windows.popitem(last=False)
+        return window
+
+
+def _of_chunk(m: TensorChunk) -> Iterator[Any]:
+    frame_id, stamp = m.header.frame_id.encode(), m.header.stamp
+    yield _CHUNK.pack(
+        m.session, m.server, m.inference, m.sequence, m.epoch, m.schedule, m.transfer, m.value,
+        m.start, m.stop, m.chunk, m.count, stamp.sec, stamp.nanosec, m.dtype_code, m.dtype_bits,
+        m.codec, len(frame_id), len(m.shape), len(m.data))
+    yield frame_id
+    yield struct.pack(f'<{len(m.shape)}I', *m.shape)
+    yield m.data
+
+
+def _of_control(m: SessionControl) -> Iterator[Any]:
+    body = m.body.encode('utf-8', 'surrogatepass')
+    yield _CONTROL.pack(m.kind, m.session, m.server, m.inference, m.sequence, m.epoch, len(body))
+    yield body
+
+
+def _of_ack(m: ChunkAck) -> Iterator[Any]:
+    yield _ACK.pack(m.session, m.server, m.sequence, m.bytes, m.received_ns, m.rate)
+
+
+_CONTENT: Mapping[type, Callable[[Any], Iterator[Any]]] = {
+    TensorChunk: _of_chunk, SessionControl: _of_control, ChunkAck: _of_ack}

@@ -1,0 +1,44 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Ending in order at SIGINT and SIGTERM: nodes say good-bye while the middleware still runs."""
+from __future__ import annotations
+
+import signal
+from types import FrameType
+
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+
+#: Seconds after which a signal is noticed at the latest.
+_LOOK_UP = 0.1
+
+
+class EndingSignals:
+    """
+    Takes the signals that end a process, from when it is made.
+
+    Before `spin` they raise KeyboardInterrupt, from then on they end it.
+    """
+
+    def __init__(self) -> None:
+        self._asked = self._spinning = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._end)
+
+    def spin(self, node: Node) -> None:
+        """Run the callbacks of a node until a signal comes, or its context ends."""
+        self._spinning = True
+        executor = SingleThreadedExecutor(context=node.context)
+        executor.add_node(node)
+        try:
+            while not self._asked and node.context.ok():
+                executor.spin_once(timeout_sec=_LOOK_UP)
+        finally:
+            executor.remove_node(node)
+            executor.shutdown()
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        first, self._asked = not self._asked, True
+        if first and not self._spinning:
+            raise KeyboardInterrupt

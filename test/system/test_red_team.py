@@ -1,0 +1,129 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""A stranger on the domain at every frame: all are answered, none falsified, sharing returns."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+import signal
+import time
+
+from node_processes import (
+    DENSE,
+    Nodes,
+    nodes,
+    Observer,
+    own_domain,
+    PATIENT,
+    picture,
+    QUICK_PLANNER,
+    relative_difference,
+    TIMEOUT,
+    unsplit,
+)
+import pytest
+import small_models
+from stranger import ATTACKS, Stranger, strangers_node
+from torch import nn
+
+from intradp_ros.core.shared_key import SharedKey
+from intradp_ros.lab.emulation.processes import Child
+
+FRAMES = 8
+#: A machine that others keep busy too.
+BACK_AFTER = 10.0
+
+
+@dataclass
+class Scene:
+    """The three nodes, who watches them, and who disturbs them."""
+
+    observer: Observer
+    stranger: Stranger
+    model: nn.Module
+    children: dict[str, Child]
+    keyed: bool
+    running: Nodes
+    key: dict[str, str]
+
+    def start_robot(self) -> None:
+        self.children['inference_node'] = self.running.start('inference_node', {
+            'model': DENSE, **PATIENT, 'mode': 'offload', **self.key})
+
+
+@pytest.fixture(scope='module', params=[False, True], ids=['without a key', 'with a key'])
+def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory,
+          ) -> Iterator[Scene]:
+    folder = tmp_path_factory.mktemp('red_team')
+    key: dict[str, str] = {}
+    if request.param:
+        SharedKey.generate().save(folder / 'key')
+        key = {'key_file': str(folder / 'key')}
+    with own_domain(folder), nodes(folder / 'logs') as running, strangers_node() as stranger:
+        observer = Observer()
+        children = {
+            'planner_node': running.start('planner_node', {**QUICK_PLANNER, **key}),
+            'offload_node': running.start('offload_node', {'models': [DENSE], **key})}
+        scene = Scene(observer, stranger, small_models.dense(), children, bool(key), running, key)
+        scene.start_robot()
+        observer.infer_until(picture(0), scene.model, lambda s: s.shared)
+        yield scene
+        observer.close()
+
+
+def resident_mb(pid: int) -> float:
+    """Return the memory that a process takes."""
+    status = Path(f'/proc/{pid}/status').read_text()
+    return int(status.split('VmRSS:')[1].split()[0]) / 1024
+
+
+@pytest.mark.parametrize('name', ATTACKS)
+def test_every_frame_is_answered_right_and_sharing_returns(scene: Scene, name: str) -> None:
+    observer, wanted = scene.observer, unsplit(scene.model, picture(1))
+    observer.infer_until(picture(1), scene.model, lambda s: s.shared)
+    before = {node: resident_mb(child.pid) for node, child in scene.children.items()}
+    scene.stranger.react = ATTACKS[name]
+    try:
+        for _ in range(FRAMES):
+            begin = time.monotonic()
+            result, stats = observer.infer(picture(1))
+            assert relative_difference(result, wanted) <= 1e-4, stats
+            assert time.monotonic() - begin < BACK_AFTER
+            time.sleep(0.05)
+    finally:
+        scene.stranger.react = lambda *heard: None
+    end = time.monotonic()
+    observer.infer_until(picture(1), scene.model, lambda s: s.shared)
+    print(f'{name}: {scene.stranger.sent} sent, shared {time.monotonic() - end:.1f} s after it')
+    assert time.monotonic() - end < BACK_AFTER
+    assert scene.stranger.sent
+    for node, child in scene.children.items():
+        assert child.returncode is None
+        assert resident_mb(child.pid) - before[node] < 100
+
+
+def test_what_went_on_is_told(scene: Scene) -> None:
+    """By cause, in diagnostics; and once, that there is no key."""
+    observer = scene.observer
+    causes = {'unsealed', 'forged', 'replayed'} if scene.keyed else {'impostor'}
+    for node in ('inference_node', 'offload_node'):
+        observer.wait(lambda n=node: any(
+            f'rejected_{cause}' in observer.status(n) for cause in causes), f'causes of {node}')
+    for node in scene.children:
+        assert observer.status(node)['authenticated'] == str(scene.keyed)
+        assert ('no key_file:' in scene.children[node].output()) != scene.keyed
+
+
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
+def test_a_robot_that_is_ended_leaves_no_session(scene: Scene, number: signal.Signals) -> None:
+    """It says good-bye before the middleware goes down; a new one takes its place."""
+    observer, robot = scene.observer, scene.children['inference_node']
+    observer.wait(lambda: observer.status('offload_node').get('sessions') == '1', 'a session')
+    robot.signal(number)
+    observer.wait(lambda: observer.status('offload_node').get('sessions') == '0', 'no session', 10)
+    assert robot.wait(TIMEOUT) == 0
+    if number == signal.SIGINT:
+        scene.start_robot()
+        observer.infer_until(picture(1), scene.model, lambda s: s.shared)
