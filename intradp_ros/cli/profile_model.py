@@ -18,8 +18,10 @@ from intradp_ros.profiling.profile import CHUNK_BYTES, OperatorTiming, PowerStat
 from intradp_ros.split.checks.flops import operator_flops
 
 DESCRIPTION = f"""\
-Measure how long every operator takes on this machine, for all of its rows and for a half, a
-quarter, an eighth and a sixteenth of them: half of the rows rarely take half of the time.
+Measure how long every operator takes on this machine, for all of its rows, for a half, a
+quarter, an eighth and a sixteenth of them, and where times lie off the line between these: half
+of the rows rarely take half of the time.  Plans use typical times (medians); the shortest are
+shown beside them.
 
 The result is kept by model, split axis and device ($INTRADP_CACHE, or ~/.cache/intradp_ros), so
 a repeat is immediate.  Where the machine has a sensor of what it draws (INA3221 on Jetsons, RAPL
@@ -71,20 +73,36 @@ def _show(subject: Subject, profile: Profile, top: int, out: Output) -> None:
     total = sum(t.seconds[-1] for t in profile.timings)
     heaviest = sorted(zip(split.operators, profile.timings), key=lambda e: -e[1].seconds[-1])
     shown = table(f'{subject.name}: the heaviest operators on this machine', 'operator', 'kind',
-                  'rows', 'ms', 'share', 'half the rows', 'GFLOP/s', left=2)
+                  'rows', 'ms', 'least ms', 'share', 'half the rows', 'heights', 'GFLOP/s', left=2)
     for local, timing in heaviest[:top]:
         seconds = timing.seconds[-1]
         rate = operator_flops(split.graph, local.operator) / seconds if seconds else 0.0
         shown.add_row(local.operator.name, local.kind.value, str(local.rows),
-                      milliseconds(seconds), percent(seconds / total), _half(timing),
-                      f'{rate / 1e9:.1f}')
+                      milliseconds(seconds), _least(timing), percent(seconds / total),
+                      _half(timing), str(len(timing.rows)), f'{rate / 1e9:.1f}')
     out.show(shown, (
         f'[bold]{milliseconds(profile.whole_seconds)} ms[/bold] for all {len(profile.timings)} '
         f'operators in turn, {milliseconds(total)} ms as the sum of single ones\n'
+        f'{_typical(profile)}\n'
         f'device  {profile.device}\n'
         f'{_moving(profile)}\n'
         f'power   {_power(profile.power)}\n'
         f'kept in {kept}'))
+
+
+def _typical(profile: Profile) -> str:
+    """Say how the typical times, which plans use, differ from the shortest."""
+    if not profile.least_seconds:
+        return 'times are typical ones; the shortest are not known'
+    more = profile.whole_seconds / profile.least_seconds - 1.0
+    return (f'times are medians, of which half lie within {percent(profile.spread)}; at the '
+            f'shortest {milliseconds(profile.least_seconds)} ms, so that {percent(more)} more '
+            'are typical')
+
+
+def _least(timing: OperatorTiming) -> str:
+    """Return the shortest time that all rows took."""
+    return milliseconds(timing.least[-1]) if timing.least else '-'
 
 
 def _moving(profile: Profile) -> str:

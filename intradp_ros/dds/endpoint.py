@@ -33,6 +33,8 @@ from intradp_ros.dds.speakers import participant_of
 
 #: The end of the context is noticed after this many nanoseconds at the latest.
 _LOOK_UP = 200_000_000
+#: Seconds between two looks for QoS events: with every message they would cost as much as it does.
+_EVENTS = 1.0
 #: Messages of one topic that are handled before another topic gets its turn.
 _TURN = 16
 #: Bytes of a serialised message; larger ones are dropped before anything is made of them.
@@ -124,29 +126,25 @@ class Endpoint:
         with suppress(rclpy_implementation.InvalidHandle), ExitStack() as in_use:
             for handle in used:  # else the end of the context destroys them while they are read
                 in_use.enter_context(handle)
-            wait_set = rclpy_implementation.WaitSet(
-                len(self._inlets), 1, 0, 0, 0, len(waitables), context)
+            messages = rclpy_implementation.WaitSet(len(self._inlets), 1, 0, 0, 0, 0, context)
+            events = rclpy_implementation.WaitSet(0, 0, 0, 0, 0, len(waitables), context)
+            looked = 0.0
             while not self._stopping and self._context.ok():
-                self._serve(wait_set, waitables)
+                self._serve(messages)
+                if (now := time.monotonic()) - looked >= _EVENTS:
+                    looked = now
+                    _take_events(events, waitables)
 
-    def _serve(self, wait_set: Any, waitables: Sequence[Any]) -> None:
+    def _serve(self, wait_set: Any) -> None:
         """Wait for what comes and handle it."""
-        self._wait(wait_set, waitables)
-        for index, inlet in enumerate(self._inlets):
-            if wait_set.is_ready('subscription', index):
-                self._receive(inlet)
-        for waitable in waitables:  # QoS events: their default callbacks log a warning
-            if waitable.is_ready(wait_set):
-                run(waitable.execute(waitable.take_data()))
-
-    def _wait(self, wait_set: Any, waitables: Sequence[Any]) -> None:
         wait_set.clear_entities()
         for inlet in self._inlets:
             wait_set.add_subscription(inlet.subscription.handle)
         wait_set.add_guard_condition(self._stop.handle)
-        for waitable in waitables:
-            waitable.add_to_wait_set(wait_set)
         wait_set.wait(_LOOK_UP)
+        for index, inlet in enumerate(self._inlets):
+            if wait_set.is_ready('subscription', index):
+                self._receive(inlet)
 
     def _receive(self, inlet: _Inlet) -> None:
         """Handle a few of the messages that are there; the wait set tells of the rest."""
@@ -169,3 +167,14 @@ class Endpoint:
             inlet.handler(message, arrival)
         except Exception as error:  # the thread must go on
             self._failed(error)
+
+
+def _take_events(wait_set: Any, waitables: Sequence[Any]) -> None:
+    """Handle the QoS events that are there: their default callbacks log a warning."""
+    wait_set.clear_entities()
+    for waitable in waitables:
+        waitable.add_to_wait_set(wait_set)
+    wait_set.wait(0)
+    for waitable in waitables:
+        if waitable.is_ready(wait_set):
+            run(waitable.execute(waitable.take_data()))

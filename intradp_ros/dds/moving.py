@@ -32,6 +32,8 @@ from intradp_ros.profiling.profile import CHUNK_BYTES, MovingCost, Profile
 #: Bytes of the chunks that are sent.
 SIZES = (CHUNK_BYTES, 1000)
 SIDES = ('server', 'robot')
+#: Bytes of a packet of a link.
+PACKET_BYTES = 1472
 TIMEOUT = 90.0
 # Like ``python -m``, but the working directory is not searched for this package.
 _RUN = ('import runpy, sys; sys.path[:] = [path for path in sys.path if path]; '
@@ -110,8 +112,13 @@ def _said(child: subprocess.Popen[str], timeout: float) -> list[float]:
 
 
 def _cost(sent: Sequence[float], received: Sequence[float]) -> MovingCost:
-    """Return what a chunk and a byte cost, from chunks of two sizes."""
+    """
+    Return what a chunk and a byte cost, from chunks of two sizes and a packet by itself.
+
+    What a packet costs more than its bytes did is charged to the bytes received.
+    """
     large, small = SIZES
-    bytes_ = [max(0.0, (a - b) / (large - small)) for a, b in (sent, received)]
-    chunk = [max(0.0, b - each * small) for each, (_, b) in zip(bytes_, (sent, received))]
-    return MovingCost(chunk[0], bytes_[0], chunk[1], bytes_[1])
+    bytes_ = [max(0.0, (a - b) / (large - small)) for a, b, _ in (sent, received)]
+    chunk = [max(0.0, b - each * small) for each, (_, b, _) in zip(bytes_, (sent, received))]
+    packet = received[2] / PACKET_BYTES
+    return MovingCost(chunk[0], bytes_[0], chunk[1], bytes_[1] + packet)

@@ -7,12 +7,14 @@ One of the two processes that measure what moving bytes costs; `moving.py` start
 As ``python -m intradp_ros.dds.moving_side robot NAME`` it sends bursts of
 chunks, and as ``server NAME`` it receives them and says when all of a burst
 are there.  Either prints, as JSON, its processor seconds for a chunk of each
-size.
+size, and for a packet that comes by itself.
 """
 from __future__ import annotations
 
 from collections.abc import Iterator
 import json
+from socket import AF_INET, SOCK_DGRAM, socket
+from statistics import median
 import sys
 import threading
 import time
@@ -20,7 +22,7 @@ import time
 import torch
 
 from intradp_ros.dds.dds_channel import DdsChannel
-from intradp_ros.dds.moving import SIZES
+from intradp_ros.dds.moving import PACKET_BYTES, SIZES
 from intradp_ros.dds.standalone import standalone_channel
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.profiling.profile import CHUNK_BYTES
@@ -29,11 +31,13 @@ from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame
 
-#: Bursts of chunks of each size: the first ones warm up, of the others the cheapest count.
+#: Bursts of chunks of each size: the first ones warm up, of the others the middle one counts.
 ROUNDS, COUNT = 4, 50
 #: Seconds between chunks: as over a link, they are received one by one.
 PAUSE = 0.004
 PATIENCE = 15.0
+#: Packets of a link, and the seconds between them at some 20 Mbit/s.
+PACKETS, PACKET_PAUSE = 300, 0.6e-3
 _SESSION = 1
 
 
@@ -75,7 +79,7 @@ def send(channel: DdsChannel) -> list[float]:
         channel.send(Control(ControlKind.PING, _SESSION))
         if time.monotonic() > end:
             raise TimeoutError('no answer over DDS on this machine')
-    return _least([_send_burst(channel, finished, number, size) for number, size in bursts()])
+    return _typical([_send_burst(channel, finished, number, size) for number, size in bursts()])
 
 
 def _send_burst(channel: DdsChannel, finished: Finished, number: int, size: int) -> float:
@@ -128,12 +132,39 @@ def receive(channel: DdsChannel) -> list[float]:
     channel.listen(receiver.take)
     if not receiver.done.wait(4 * PATIENCE):
         raise TimeoutError('chunks were lost on this machine')
-    return _least(receiver.seconds)
+    return _typical(receiver.seconds)
 
 
-def _least(seconds: list[float]) -> list[float]:
-    """Return the least of each size, without the first bursts."""
-    return [min(seconds[k + len(SIZES)::len(SIZES)]) for k in range(len(SIZES))]
+def _typical(seconds: list[float]) -> list[float]:
+    """Return the median of each size, without the first bursts."""
+    return [median(seconds[k + len(SIZES)::len(SIZES)]) for k in range(len(SIZES))]
+
+
+def packet_seconds() -> float:
+    """
+    Return the processor seconds that a packet costs whoever waits for it.
+
+    Over a link packets come one by one, and each wakes the thread that
+    receives; over the machine's own loopback those of a chunk come at once.
+    """
+    with socket(AF_INET, SOCK_DGRAM) as mine, socket(AF_INET, SOCK_DGRAM) as other:
+        mine.bind(('127.0.0.1', 0))
+        mine.settimeout(PATIENCE)
+        other.connect(mine.getsockname())
+        sender = threading.Thread(target=_send_packets, args=(other,))
+        sender.start()
+        start = time.thread_time()
+        for _ in range(PACKETS):
+            mine.recv(PACKET_BYTES)
+        taken = time.thread_time() - start
+        sender.join()
+    return taken / PACKETS
+
+
+def _send_packets(other: socket) -> None:
+    for _ in range(PACKETS):
+        time.sleep(PACKET_PAUSE)
+        other.send(bytes(PACKET_BYTES))
 
 
 def main() -> None:
@@ -141,7 +172,8 @@ def main() -> None:
     side, name = sys.argv[1:]
     prepare_process()
     with standalone_channel(name, side) as channel:
-        print(json.dumps((send if side == 'robot' else receive)(channel)), flush=True)
+        seconds = (send if side == 'robot' else receive)(channel)
+    print(json.dumps([*seconds, packet_seconds()]), flush=True)
 
 
 if __name__ == '__main__':

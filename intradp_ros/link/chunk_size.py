@@ -4,9 +4,10 @@
 """
 How many bytes a message should carry on a link.
 
-A message costs both sides some half a millisecond of a processor and hardly
-more for its bytes, so fast links want large ones.  On slow links small ones
-tell the rate of short transfers, and less is lost or under way with each.
+A message costs both sides some half a millisecond of a processor, with its
+acknowledgement, and hardly more for its bytes, so links that are not slow want large ones.  On
+slow links small ones tell the rate of short transfers, and less is lost or under
+way with each.
 """
 from __future__ import annotations
 
@@ -14,11 +15,13 @@ from __future__ import annotations
 LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES = 15_000, 122_880
 #: The most that suits any transport.
 USUAL_CHUNK_BYTES = 61_440
-#: Seconds of the link that one chunk should fill.
-CHUNK_SECONDS = 2.5e-3
+#: Seconds of the link that one chunk should fill: of any link, up to so many bytes; beyond, less,
+#: since both sides hold two, and long queues make a reliable transport repeat in vain.
+CHUNK_SECONDS, EASY_BYTES, FAST_SECONDS = 12.5e-3, 30_000, 2.5e-3
 
 
 def chunk_bytes_at(rate: float, least: int = LEAST_CHUNK_BYTES, most: int = USUAL_CHUNK_BYTES,
                    ) -> int:
     """Return the bytes of a chunk on a link of `rate` bytes per second (0.0 if unknown)."""
-    return int(max(min(rate * CHUNK_SECONDS, most), least))
+    wanted = max(min(rate * CHUNK_SECONDS, EASY_BYTES), rate * FAST_SECONDS)
+    return int(max(min(wanted, most), least))

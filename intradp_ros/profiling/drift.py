@@ -56,4 +56,5 @@ def slowed(profile: Profile, factor: float) -> Profile:
     """Return the profile of a device that takes `factor` times as long for everything."""
     return replace(profile, scale=profile.scale * factor,
                    whole_seconds=profile.whole_seconds * factor,
+                   least_seconds=profile.least_seconds * factor,
                    moving=profile.moving.scaled(factor))

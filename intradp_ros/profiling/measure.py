@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 import logging
+from statistics import median, quantiles
 import time
 
 import torch
@@ -16,6 +17,7 @@ from intradp_ros.graph.serialise import digest
 from intradp_ros.power.power_sensors import EnergySensor
 from intradp_ros.profiling.encoding_measurement import measure_encodings
 from intradp_ros.profiling.machine import device_name
+from intradp_ros.profiling.parts import heights, Part, parts_of, time_part
 from intradp_ros.profiling.power import measure_power
 from intradp_ros.profiling.profile import (
     EncodingTiming,
@@ -26,34 +28,25 @@ from intradp_ros.profiling.profile import (
     XAVIER_NX,
 )
 from intradp_ros.profiling.rounds import (
-    bind,
     bind_whole,
     BoundOperator,
     clock,
     given,
     run_through,
     run_timed,
-    Values,
 )
 from intradp_ros.profiling.tune import choose_tuning
 from intradp_ros.split.calls.tuning import tuned
-from intradp_ros.split.local_operator import Kernel, SplitGraph
-from intradp_ros.split.regions.region import Region
+from intradp_ros.split.local_operator import SplitGraph
 
-HEIGHTS = (1.0, 0.5, 0.25, 0.125, 0.0625)
 ROUNDS = (4, 40)  # at least, at most
 CREDIBLE = (0.9, 1.1)  # of `Profile.scale`
+#: Looking between heights: how often at most, how often each is run, and how many there may be.
+LOOKS, TRIES, MOST_HEIGHTS = 4, 3, 16
+#: Seconds, and the part of what was expected, by which a height must be off to be added.
+OFF_SECONDS, OFF = 2e-6, 0.2
 Progress = Callable[[int, int], None]
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass
-class _Part:
-    """An operator bound to rows in the middle, with the shortest time it took."""
-
-    region: Region
-    kernel: Kernel
-    seconds: float = float('inf')
 
 
 def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
@@ -62,11 +55,11 @@ def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
     """
     Choose the kernels of a graph on this device, and measure them on example inputs.
 
-    All operators and heights are measured in rounds, and the shortest time
-    of each is kept: what else the machine does only ever adds, and does not
-    last through all rounds.  The whole graph runs once in every round; its
-    time is the sum of the shortest times of its operators in these runs.  On
-    an accelerator it is the shortest run in which no operator is waited for.
+    All operators and heights are measured in rounds; the median of each is
+    what it typically takes, and the shortest is kept beside it.  The whole
+    graph runs once in every round, and its time is the median of these runs;
+    on an accelerator, of runs in which no operator is waited for.  Heights
+    are added where times are off the line between those on either side.
 
     Parameters
     ----------
@@ -84,20 +77,33 @@ def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
     with torch.inference_mode():
         tuning = choose_tuning(split, inputs)
         lean = tuned(split, tuning)
-        parts, whole = _measure(lean, inputs, budget, progress or _silent)
+        parts, runs = _measure(lean, inputs, budget, progress or _silent)
         power = _power(lean, inputs, sensor) if sensor else XAVIER_NX
         encodings = value_encodings(split, inputs)
-    timings = tuple(OperatorTiming(tuple(p.region.rows for p in of_one),
-                                   tuple(significant(p.seconds) for p in of_one))
-                    for of_one in parts)
-    total = sum(timing.seconds[-1] for timing in timings)
+    timings = tuple(map(_timing, parts))
+    whole, total = median(runs.whole), sum(timing.seconds[-1] for timing in timings)
     scale = whole / total if total > 0 else 1.0
     if not split.device.runs_ahead and not CREDIBLE[0] <= scale <= CREDIBLE[1]:
         _LOG.warning(
             'operators in a run of the whole graph took %.2f times what they took one by one '
             '(%.1f ms): is the machine busy? measure again when it is not', scale, 1e3 * total)
     return Profile(digest(split.captured), split.axis, device_name(split.device),
-                   torch.get_num_threads(), timings, whole, scale, power, encodings, tuning)
+                   torch.get_num_threads(), timings, whole, scale, power, encodings, tuning,
+                   least_seconds=runs.least, spread=significant(_range(runs.whole) / whole))
+
+
+def _timing(parts: Sequence[Part]) -> OperatorTiming:
+    return OperatorTiming(tuple(p.rows for p in parts),
+                          tuple(significant(p.typical) for p in parts),
+                          tuple(significant(p.least) for p in parts))
+
+
+def _range(samples: Sequence[float]) -> float:
+    """Return the seconds between the quartiles."""
+    if len(samples) < 2:
+        return 0.0
+    low, _, high = quantiles(samples, n=4, method='inclusive')
+    return high - low
 
 
 def _power(split: SplitGraph, inputs: Sequence[torch.Tensor], sensor: EnergySensor,
@@ -110,59 +116,111 @@ def _power(split: SplitGraph, inputs: Sequence[torch.Tensor], sensor: EnergySens
     return measure_power(sensor, partial(run_through, split, bind_whole(split), inputs))
 
 
+@dataclass
+class _Runs:
+    """Seconds of runs of the whole graph, and the shortest ones of its operators, summed."""
+
+    whole: list[float]
+    least: float
+
+
 def _measure(split: SplitGraph, inputs: Sequence[torch.Tensor], budget: float,
-             progress: Progress) -> tuple[list[list[_Part]], float]:
-    """Return the parts of all operators, and the seconds of the whole graph."""
+             progress: Progress) -> tuple[list[list[Part]], _Runs]:
+    """Return the parts of all operators, and runs of the whole graph."""
     bound = bind_whole(split)
-    parts = [_parts(split, op) for op in bound]
-    start = time.perf_counter()
+    parts = [parts_of(split, op.local, op.overwrites, heights(op.local.rows)) for op in bound]
     _round(split, bound, parts, inputs, _silent)  # warms up
+    _forget(parts)
+    start = time.perf_counter()
+    _round(split, bound, parts, inputs, _silent)
     rounds = round(budget / max(1e-6, time.perf_counter() - start))
     rounds = min(max(rounds, ROUNDS[0]), ROUNDS[1])
-    whole, through = [float('inf')] * len(bound), float('inf')
+    look_between(split, bound, parts, inputs)
+    runs = []
     for turn in range(rounds):
-        before = turn * len(bound)
-        _round(split, bound, parts, inputs, partial(_advance, progress, before, rounds))
-        run_timed(split, bound, inputs, whole)
-        if split.device.runs_ahead:
-            through = min(through, run_through(split, bound, inputs))
-    return parts, min(sum(whole), through)
+        _round(split, bound, parts, inputs, partial(_advance, progress, turn * len(bound), rounds))
+        runs.append(run_timed(split, bound, inputs)[1])
+    least = sum(map(min, zip(*runs)))
+    if split.device.runs_ahead:
+        through = [run_through(split, bound, inputs) for _ in range(rounds)]
+        return parts, _Runs(through, min(through))
+    return parts, _Runs(list(map(sum, runs)), least)
 
 
-def _parts(split: SplitGraph, op: BoundOperator) -> list[_Part]:
-    """Bind an operator to all heights, ascending; the last one is all of its rows."""
-    whole, found = op.local.rows, []
-    for rows in sorted({max(1, round(whole * height)) for height in HEIGHTS}):
-        region = Region((whole - rows) // 2, (whole - rows) // 2 + rows)
-        found.append(_Part(region, bind(split, op.local, region, op.overwrites)))
-    return found
+def _forget(parts: Iterable[Iterable[Part]]) -> None:
+    for of_one in parts:
+        for part in of_one:
+            part.samples.clear()
 
 
-def _round(split: SplitGraph, bound: Sequence[BoundOperator], parts: Sequence[list[_Part]],
+def look_between(split: SplitGraph, bound: Sequence[BoundOperator], parts: Sequence[list[Part]],
+                 inputs: Sequence[torch.Tensor]) -> None:
+    """
+    Add heights where an operator takes another time than the line between two others says.
+
+    The middle of each gap is looked at, and where it is off, then those of
+    the two gaps that it leaves; of the rows below the lowest height, too.
+    All rows but one are looked at as well: kernels may be faster on just
+    the rows of the whole than on any fewer.
+    """
+    gaps = [list(zip([0, *(p.rows for p in of_one)], (p.rows for p in of_one)))
+            for of_one in parts]
+    middles = [_middles([*of_one, (op.local.rows - 2, op.local.rows)])
+               for op, of_one in zip(bound, gaps)]
+    for _ in range(LOOKS):
+        if not any(middles):
+            return
+        gaps = _look(split, bound, parts, inputs, middles)
+        middles = list(map(_middles, gaps))
+
+
+def _middles(gaps: Iterable[tuple[int, int]]) -> list[int]:
+    return sorted({(low + high) // 2 for low, high in gaps if low >= 0 and high - low > 1})
+
+
+def _look(split: SplitGraph, bound: Sequence[BoundOperator], parts: Sequence[list[Part]],
+          inputs: Sequence[torch.Tensor], middles: Sequence[Sequence[int]],
+          ) -> list[list[tuple[int, int]]]:
+    """Run operators at more heights, keep those that are off, and return the gaps they leave."""
+    values, gaps = given(split, inputs), []
+    for op, of_one, rows in zip(bound, parts, middles):
+        room = MOST_HEIGHTS - len(of_one)
+        looks = parts_of(split, op.local, op.overwrites, rows[:room] if room > 0 else ())
+        for part in looks * TRIES:
+            time_part(split, op, part, values)
+        gaps.append(_keep(of_one, looks, op.local.rows))
+        op.finish(op.kernel(op.inputs(values)), values)
+    return gaps
+
+
+def _keep(parts: list[Part], looks: Iterable[Part], rows: int) -> list[tuple[int, int]]:
+    """Add what is off to the parts of an operator; return the gaps on either side of it."""
+    expected = OperatorTiming(tuple(p.rows for p in parts), tuple(p.least for p in parts)
+                              ).table(rows)
+    found = [p for p in looks if _is_off(p.least, expected[p.rows])]
+    parts[:] = sorted([*parts, *found], key=lambda p: p.rows)
+    known = [0, *(p.rows for p in parts)]
+    new = {p.rows for p in found}
+    return [gap for gap in zip(known, known[1:]) if not new.isdisjoint(gap)]
+
+
+def _is_off(seconds: float, expected: float) -> bool:
+    return abs(seconds - expected) > max(OFF_SECONDS, OFF * expected)
+
+
+def _round(split: SplitGraph, bound: Sequence[BoundOperator], parts: Sequence[list[Part]],
            inputs: Sequence[torch.Tensor], progress: Progress) -> None:
     """Run the graph once, and on the way every operator at its lower heights."""
     values, now = given(split, inputs), clock(split.device)
     for number, (op, (*lower, whole)) in enumerate(zip(bound, parts)):
         for part in lower:
-            part.seconds = min(part.seconds, _seconds(split, op, part, values))
+            time_part(split, op, part, values)
         tensors = op.inputs(values)
         start = now()
         result = op.kernel(tensors)
-        whole.seconds = min(whole.seconds, now() - start)
+        whole.samples.append(now() - start)
         op.finish(result, values)
         progress(number + 1, len(bound))
-
-
-def _seconds(split: SplitGraph, op: BoundOperator, part: _Part, values: Values) -> float:
-    """Return what a part takes, on an input of its own if it writes over that."""
-    cut = [split.cut(value, values[value], rowmap(part.region))
-           for value, rowmap in zip(op.local.operator.inputs, op.local.maps)]
-    if op.overwrites:
-        cut[0] = cut[0].clone()
-    now = clock(split.device)
-    start = now()
-    part.kernel(cut)
-    return now() - start
 
 
 def _advance(progress: Progress, before: int, rounds: int, done: int, count: int) -> None:

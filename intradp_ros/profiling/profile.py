@@ -21,7 +21,7 @@ T = TypeVar('T', float, npt.NDArray[np.float64])
 #: Bytes of the chunks that encodings and moving are measured with.
 CHUNK_BYTES = 30_000
 #: Raised whenever a profile of the old kind would be misread.
-FORMAT = 3
+FORMAT = 4
 #: Seconds above which a time is none: 11 days.
 LONGEST = 1e6
 
@@ -68,10 +68,16 @@ XAVIER_NX = PowerStates(13.35, 4.25, 4.04, 'modelled: Jetson Xavier NX, paper Ta
 
 @dataclass(frozen=True, slots=True)
 class OperatorTiming:
-    """Seconds of one operator at several region heights (ascending, from 1 or more)."""
+    """
+    Seconds of one operator at several region heights (ascending, from 1 or more).
+
+    `seconds` are typical ones (medians), which plans use; `least` are the
+    shortest that were seen, empty where nobody noted them.
+    """
 
     rows: tuple[int, ...]
     seconds: tuple[float, ...]
+    least: tuple[float, ...] = ()
 
     def table(self, rows: int) -> npt.NDArray[np.float64]:
         """
@@ -122,15 +128,13 @@ class MovingCost:
     receive_chunk: float = 0.0
     receive_byte: float = 0.0
 
-    def sending(self, nbytes: int) -> float:
-        """Return seconds of sending a transfer that crosses plain, on a slow link."""
-        chunks = chunk_count(nbytes, LEAST_CHUNK_BYTES)
-        return chunks * self.send_chunk + nbytes * self.send_byte
+    def sending(self, nbytes: int, chunk_bytes: int = LEAST_CHUNK_BYTES) -> float:
+        """Return seconds of sending a transfer that crosses plain, in chunks of a slow link."""
+        return chunk_count(nbytes, chunk_bytes) * self.send_chunk + nbytes * self.send_byte
 
-    def receiving(self, nbytes: int) -> float:
-        """Return seconds of receiving a transfer that crosses plain, on a slow link."""
-        chunks = chunk_count(nbytes, LEAST_CHUNK_BYTES)
-        return chunks * self.receive_chunk + nbytes * self.receive_byte
+    def receiving(self, nbytes: int, chunk_bytes: int = LEAST_CHUNK_BYTES) -> float:
+        """Return seconds of receiving a transfer that crosses plain, in chunks of a slow link."""
+        return chunk_count(nbytes, chunk_bytes) * self.receive_chunk + nbytes * self.receive_byte
 
     def scaled(self, factor: float) -> MovingCost:
         """Return what it costs a device that takes `factor` times as long."""
@@ -141,6 +145,11 @@ class MovingCost:
 class Profile:
     """
     Operator times of one model, split along one axis, on one device.
+
+    Times are typical ones: medians of what operators took in turn, as an
+    inference runs them.  `least_seconds` is the shortest time of the whole
+    graph (the sum of each operator's), and `spread` the range between the quartiles
+    of its times, as a part of `whole_seconds`; 0 where nobody noted them.
 
     `scale` corrects the sum of single operators to the measured time of the
     whole graph (`whole_seconds`), as caches are shared between operators.
@@ -167,6 +176,8 @@ class Profile:
     tuning: Tuning = field(default_factory=Tuning)
     cores: int = 0
     moving: MovingCost = MovingCost()
+    least_seconds: float = 0.0
+    spread: float = 0.0
 
     @property
     def crowded(self) -> bool:
@@ -204,10 +215,14 @@ class Profile:
                       float(data['whole_seconds']), float(data['scale']),
                       _power(data['power']),
                       tuple(_encodings(e) for e in data['encodings']), _tuning(data['tuning']),
-                      int(data.get('cores', 0)), _moving(data.get('moving', {})))
+                      int(data.get('cores', 0)), _moving(data.get('moving', {})),
+                      float(data.get('least_seconds', 0.0)), float(data.get('spread', 0.0)))
         if not (0 < profile.whole_seconds < LONGEST and 0 < profile.scale < LONGEST):
             raise ValueError('not a profile: times must be positive, and below '
                              f'{LONGEST:g} seconds')
+        if not (0 <= profile.least_seconds < LONGEST and 0 <= profile.spread < LONGEST):
+            raise ValueError(f'not a profile: shortest time {profile.least_seconds} s, '
+                             f'spread {profile.spread}')
         if profile.axis < 0 or profile.threads < 1 or profile.cores < 0:
             raise ValueError(f'not a profile: axis {profile.axis}, {profile.threads} threads, '
                              f'{profile.cores} cores')
@@ -236,11 +251,13 @@ def _moving(data: Mapping[str, Any]) -> MovingCost:
 
 def _timing(data: Mapping[str, Any]) -> OperatorTiming:
     rows, seconds = tuple(map(int, data['rows'])), tuple(map(float, data['seconds']))
+    least = tuple(map(float, data.get('least', ())))
     ascending = all(a < b for a, b in zip(rows, rows[1:]))
-    positive = all(0 <= s < LONGEST for s in seconds)
-    if not rows or len(rows) != len(seconds) or rows[0] < 1 or not ascending or not positive:
-        raise ValueError(f'not a profile: bad timing {rows} {seconds}')
-    return OperatorTiming(rows, seconds)
+    positive = all(0 <= s < LONGEST for s in (*seconds, *least))
+    lengths = len(rows) == len(seconds) and len(least) in (0, len(rows))
+    if not rows or not lengths or rows[0] < 1 or not ascending or not positive:
+        raise ValueError(f'not a profile: bad timing {rows} {seconds} {least}')
+    return OperatorTiming(rows, seconds, least)
 
 
 def _encodings(data: Mapping[str, Mapping[str, Any]]) -> dict[str, EncodingTiming]:

@@ -6,18 +6,21 @@ Choosing kernel variants by measurement on this device.
 
 The layout is chosen for the whole graph: a convolution returns the layout it
 works in, what follows keeps it, and a change costs a copy.  So the graph
-runs whole in each layout with each variant, in turns; each operator takes
-the variant that was faster in its place; and what that gives must beat the
-plain kernels as a whole.
+runs whole in each layout with each variant, in turns, and operators that have
+variants also run on fewer of their rows; each operator takes the variant
+that is faster over all heights, and much slower at none; and what that gives
+must beat the plain kernels as a whole.
 """
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import fmean
 
 import torch
 
-from intradp_ros.profiling.rounds import bind_whole, BoundOperator, run_timed, Values
+from intradp_ros.profiling.parts import heights, Part, parts_of, time_part
+from intradp_ros.profiling.rounds import bind_whole, BoundOperator, given, run_timed, Values
 from intradp_ros.split.calls.tuning import tuned, Tuning, UNTUNED
 from intradp_ros.split.calls.variants import CHANNELS_LAST, PACKED, PLAIN, SEPARABLE, variants_of
 from intradp_ros.split.checks.verify import in_reals
@@ -27,6 +30,8 @@ SECONDS, ROUNDS = 2.0, (2, 6)  # of plain runs in each phase; at least and at mo
 GAIN = 0.985  # share of the plain kernels' time below which others are taken
 HOPELESS = 1.3  # times the fastest above which a candidate is not run again
 COLD = 0.5  # seconds that the first run of a candidate may take longer than later ones
+BAD = 1.5  # times the fastest kernel's seconds that none may take at any height
+LOOKS = 3  # times that fewer rows are run, of which the shortest counts
 _ROUNDING, _TIES = 1e-4, 0.01
 # For each layout, what operators prefer in a run of the whole graph: the first they have.
 _TRIALS: Mapping[bool, Sequence[Sequence[str]]] = {
@@ -37,13 +42,18 @@ _TRIALS: Mapping[bool, Sequence[Sequence[str]]] = {
 
 @dataclass
 class _Candidate:
-    """A tuning with the shortest time of each operator in runs of the whole graph."""
+    """
+    A tuning with the shortest time of each operator in runs of the whole graph.
+
+    `lower` has those at fewer rows, of operators that have variants.
+    """
 
     tuning: Tuning
     split: SplitGraph
     bound: tuple[BoundOperator, ...]
     seconds: list[float]
     runs: int = 0
+    lower: dict[int, list[Part]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, split: SplitGraph, tuning: Tuning) -> _Candidate:
@@ -58,7 +68,25 @@ class _Candidate:
     def run(self, inputs: Sequence[torch.Tensor]) -> Values:
         """Run once, and keep the shortest times."""
         self.runs += 1
-        return run_timed(self.split, self.bound, inputs, self.seconds)
+        values, seconds = run_timed(self.split, self.bound, inputs)
+        self.seconds = list(map(min, self.seconds, seconds))
+        return values
+
+    def run_lower(self, inputs: Sequence[torch.Tensor]) -> None:
+        """Run operators that have variants on fewer of their rows."""
+        values = given(self.split, inputs)
+        for op in self.bound:
+            if variants_of(self.split.graph, op.local.operator):
+                rows = heights(op.local.rows)[:-1]
+                parts = parts_of(self.split, op.local, op.overwrites, rows)
+                for part in parts * LOOKS:
+                    time_part(self.split, op, part, values)
+                self.lower[op.local.operator.id] = parts
+            op.finish(op.kernel(op.inputs(values)), values)
+
+    def at_all_heights(self, operator: int) -> list[float]:
+        """Return the seconds of an operator by height, ascending."""
+        return [*(part.least for part in self.lower.get(operator, ())), self.seconds[operator]]
 
 
 def choose_tuning(split: SplitGraph, inputs: Sequence[torch.Tensor]) -> Tuning:
@@ -74,7 +102,11 @@ def choose_tuning(split: SplitGraph, inputs: Sequence[torch.Tensor]) -> Tuning:
     wanted = plain.run(inputs)
     others = [c for c in others if _alike(c.run(inputs), wanted)]
     _take_turns([plain, *others], inputs)
-    mixed = [_Candidate.of(split, tuning) for tuning in _mixed(split, [plain, *others])]
+    tried = [plain, *others]
+    best = min(c.whole for c in tried)
+    for candidate in (tried := [c for c in tried if c.whole <= HOPELESS * best]):
+        candidate.run_lower(inputs)
+    mixed = [_Candidate.of(split, tuning) for tuning in _mixed(split, tried)]
     mixed = [c for c in mixed if _alike(c.run(inputs), wanted)]
     _take_turns([plain, *mixed], inputs)
     fastest = min([plain, *mixed], key=lambda c: c.whole)
@@ -122,21 +154,31 @@ def _is_hopeless(candidate: _Candidate, best: float) -> bool:
 
 
 def _mixed(split: SplitGraph, candidates: Sequence[_Candidate]) -> list[Tuning]:
-    """Return for each layout the tuning in which each operator has its fastest variant."""
-    best, found = min(c.whole for c in candidates), []
+    """Return for each layout the tuning in which each operator has its best variant."""
+    found = []
     for layout in _TRIALS:
         alike = [c for c in candidates if c.tuning.channels_last == layout]
-        if not alike or min(c.whole for c in alike) > HOPELESS * best:
-            continue
         variants = {}
-        for op in split.operators:
-            name, number = op.operator.name, op.operator.id
-            fastest = min(alike, key=lambda c: c.seconds[number]).tuning
-            if name in fastest.variants:
-                variants[name] = fastest.variants[name]
+        for op in split.operators if alike else ():
+            name, times = op.operator.name, [c.at_all_heights(op.operator.id) for c in alike]
+            chosen = alike[best_of(times)].tuning
+            if name in chosen.variants:
+                variants[name] = chosen.variants[name]
         if variants:
             found.append(Tuning(layout, variants))
     return found
+
+
+def best_of(times: Sequence[Sequence[float]]) -> int:
+    """
+    Return which of several kernels to take, by the seconds of each at some heights.
+
+    The one that is fastest on average, in parts of the fastest at each
+    height, and not much slower at any.
+    """
+    fastest = [max(1e-9, min(at)) for at in zip(*times)]
+    behind = [[t / f for t, f in zip(of_one, fastest)] for of_one in times]
+    return min(range(len(times)), key=lambda k: (max(behind[k]) > BAD, fmean(behind[k])))
 
 
 def _alike(got: Values, wanted: Values) -> bool:

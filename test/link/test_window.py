@@ -98,15 +98,15 @@ def test_limits() -> None:
 
 
 def test_fast_links_get_larger_chunks_and_more_of_them() -> None:
-    """A chunk is 2.5 ms of the link, within limits; several are under way on a fast one."""
+    """A chunk is 12.5 ms of the link up to 30 kB, or 2.5 ms; fast links have several."""
     window = SendWindow(LEAST_CHUNK_BYTES)
     assert window.chunk_bytes == LEAST_CHUNK_BYTES
     sizes = []
-    for sequence, rate in enumerate((1e6, 6e6, 10e6, 24e6, 50e6)):
+    for sequence, rate in enumerate((1e6, 2e6, 10e6, 24e6, 50e6)):
         window.sent(sequence, CHUNK, float(sequence))
         window.acknowledged(sequence, rate, sequence + CHUNK / rate)
         sizes.append(window.chunk_bytes)
-    assert sizes == [15_000, 15_000, 25_000, 60_000, USUAL_CHUNK_BYTES]
+    assert sizes == [15_000, 25_000, 30_000, 60_000, USUAL_CHUNK_BYTES]
     assert 500_000 <= window.limit(4.0) <= 600_000
 
 
@@ -137,7 +137,7 @@ def test_a_rate_that_was_too_high_is_not_believed_for_long() -> None:
         window.sent(sequence, CHUNK, 0.1 * sequence)
         window.acknowledged(sequence, rate, 0.1 * sequence + CHUNK / rate)
     assert window.rate(0.2) == 100e6
-    assert window.chunk_bytes == 25_000
+    assert window.chunk_bytes == 30_000
     assert window.limit(0.2) < 150_000
 
 

@@ -53,7 +53,7 @@ def all_variants(model: SharedModel) -> Tuning:
 def whole(model: SharedModel, source: torch.Tensor) -> list[torch.Tensor]:
     bound = bind_whole(model.split)
     with torch.inference_mode():
-        values = run_timed(model.split, bound, [source], [float('inf')] * len(bound))
+        values, _ = run_timed(model.split, bound, [source])
     return list(values.values())
 
 

@@ -1,0 +1,87 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Heights are added where times are off the line, and kernels are chosen by all heights."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+import time
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from intradp_ros.profiling.measure import look_between, measure_profile
+from intradp_ros.profiling.parts import heights, parts_of, time_part
+from intradp_ros.profiling.profile import Profile
+from intradp_ros.profiling.rounds import bind_whole, given
+from intradp_ros.profiling.tune import best_of
+from intradp_ros.runtime.model import share_module
+from intradp_ros.split.local_operator import SplitGraph
+
+SOURCE = torch.randn(1, 4, 64, 8)
+SLOW, LONG = range(18, 31), 10e-3
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Compute with one thread: times are those of the thread, whatever else there is."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def with_cliff() -> SplitGraph:
+    """Return a graph of one convolution that is slow at some heights."""
+    split = share_module(nn.Conv2d(4, 4, 1).eval(), (SOURCE,), 2).split
+    [op] = split.operators
+
+    def bind(region: Any, parameters: Any) -> Any:
+        kernel = op.bind(region, parameters)
+
+        def slowed(x: Any) -> Any:
+            end = time.thread_time() + LONG
+            while region.rows in SLOW and time.thread_time() < end:
+                pass
+            return kernel(x)
+
+        return slowed
+
+    return replace(split, operators=(replace(op, bind=bind),))
+
+
+def test_heights_are_added_at_a_cliff() -> None:
+    split = with_cliff()
+    with torch.inference_mode():
+        bound = bind_whole(split)
+        parts = [parts_of(split, bound[0].local, False, heights(64))]
+        values = given(split, [SOURCE])
+        for part in parts[0] * 3:
+            time_part(split, bound[0], part, values)
+        assert [part.rows for part in parts[0]] == [4, 8, 16, 32, 64]
+        look_between(split, bound, parts, [SOURCE])
+    rows = [part.rows for part in parts[0]]
+    assert rows == sorted(set(rows)) and {4, 8, 16, 32, 64} <= {*rows}
+    slow = [part.rows for part in parts[0] if part.least > LONG / 2]
+    assert slow and all(row in SLOW for row in slow)
+
+
+def test_a_profile_has_typical_times_and_the_shortest() -> None:
+    shared = share_module(nn.Sequential(nn.Conv2d(4, 4, 3), nn.ReLU()).eval(), (SOURCE,))
+    profile = measure_profile(shared.split, [SOURCE], budget=0.1)
+    assert 0 < profile.least_seconds <= profile.whole_seconds and profile.spread >= 0
+    for timing in profile.timings:
+        assert all(least <= typical for least, typical in zip(timing.least, timing.seconds))
+        assert len(timing.least) == len(timing.rows)
+    assert Profile.from_json(profile.to_json()) == profile
+
+
+def test_a_kernel_must_be_good_at_every_height() -> None:
+    plain, faster, cliff = [1.0, 2.0, 4.0], [0.9, 1.9, 3.9], [0.8, 1.6, 7.0]
+    assert best_of([plain, faster]) == 1
+    assert best_of([plain, faster, cliff]) == 1
+    assert best_of([plain, cliff]) == 0
+    assert best_of([cliff]) == 0
