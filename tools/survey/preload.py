@@ -7,8 +7,8 @@ from __future__ import annotations
 from contextlib import suppress
 from importlib import import_module
 
+from intradp_ros.lab.zoo.torchvision_import import torchvision
 import survey.measure  # noqa: F401
-from survey.vision import torchvision
 
 PACKAGES = ('timm', 'transformers', 'ultralytics.nn.tasks', 'monai.networks.nets',
             'segmentation_models_pytorch')

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from intradp_ros.lab.zoo.torchvision_import import torchvision
 from survey.architectures import Architecture
-from survey.vision import torchvision
 
 Build = Callable[..., Any]
 

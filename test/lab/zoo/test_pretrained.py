@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from intradp_ros.graph.trees import rebuild_outputs
+from intradp_ros.lab.zoo.coco import yolo11n_seg
 from intradp_ros.lab.zoo.hed import hed
 from intradp_ros.lab.zoo.mobilenet_v2 import mobilenet_v2
 from intradp_ros.lab.zoo.wheel_files import MissingWheelError
@@ -105,7 +106,7 @@ CASES = {
                 sees_some_edges),
     'xfeat': Case(pretrained.xfeat, lambda: pretrained.photograph('astronaut', 256, 320),
                   key_points, lambda answer: len(answer['places']) > 200),
-    'yolo11n_seg': Case(pretrained.yolo11n_seg, lambda: pretrained.bus(320, 256),
+    'yolo11n_seg': Case(yolo11n_seg, lambda: pretrained.bus(320, 256),
                         objects, sees_bus_and_people),
 }
 

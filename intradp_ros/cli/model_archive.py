@@ -1,0 +1,258 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""``intradp model``: make an archive of a model with its card, once, for robot and server."""
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import cv2
+import torch
+from torch import nn
+
+from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.inspect_model import inspection
+from intradp_ros.cli.model_sources import find_model, Found, SOURCES, with_best_boxes
+from intradp_ros.cli.output import add_json, Output, output, percent, size
+from intradp_ros.cli.output_paths import result_file
+from intradp_ros.cli.subject import GraphModel, Subject, tensors_of
+from intradp_ros.graph.capture import capture
+from intradp_ros.graph.graph_errors import CaptureError, GraphFormatError
+from intradp_ros.graph.serialise import digest, load_graph, load_notes, save_graph
+from intradp_ros.perception.card import (
+    card_from_json,
+    card_to_json,
+    CardError,
+    COLOURS,
+    FITS,
+    KINDS,
+    ModelCard,
+)
+from intradp_ros.perception.decode import decode
+from intradp_ros.perception.heads.named_outputs import HeadError, named
+from intradp_ros.perception.inside import LikeliestClasses, Normalised
+from intradp_ros.perception.labels import parse_labels
+from intradp_ros.perception.view import fitted, place
+from intradp_ros.runtime.catalogue import ModelSpecError, parse_shape
+from intradp_ros.runtime.model import AS_GRAPH, share_graph
+
+DESCRIPTION = f"""\
+Make one archive of a model: its graph and parameters, and its card, which says how a picture
+becomes the input, what the outputs say, and the names of the classes. Copy it to robot and server:
+
+  model: /opt/models/streets.graph        # inference node
+  models: [/opt/models/streets.graph]     # offload node
+
+The model is taken to want normalised floats: what normalises uint8 pixels is put before it, so
+that a byte for each colour crosses the link, and nobody can forget the mean. --pixels says that
+it takes uint8 pixels itself, --floats leaves normalising to the robot. The archive is read again
+and compared with the model itself on a picture.
+
+{SOURCES}"""
+
+EPILOG = """\
+examples:
+  intradp model add timm:resnet18 --weights resnet18.safetensors --out resnet18.graph
+  intradp model add ultralytics:yolo11n.pt --input 1x3x384x640 --out yolo.graph
+  intradp model add streets.pt2 --input 1x3x256x512 --mean 0.485,0.456,0.406 \\
+      --deviation 0.229,0.224,0.225 --likeliest --head segmentation --labels streets.txt
+  intradp model show yolo.graph"""
+#: What differs between archive and model by rounding alone, relative to an output's spread.
+ROUNDING = 1e-4
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of the subcommand."""
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    verbs = parser.add_subparsers(metavar='VERB', dest='verb', required=True)
+    plain = argparse.RawDescriptionHelpFormatter
+    _add_add(verbs.add_parser('add', help='make an archive', description=DESCRIPTION,
+                              epilog=EPILOG, formatter_class=plain))
+    show = verbs.add_parser('show', help='show digest and card of an archive')
+    show.add_argument('archive', type=Path)
+    add_json(show)
+
+
+def _add_add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument('source', metavar='MODEL')
+    parser.add_argument('--out', type=result_file, metavar='FILE',
+                        help='the archive (default: NAME.graph)')
+    parser.add_argument('--input', metavar='SHAPE', help='such as 1x3x224x224 (default: as the '
+                        'source says)')
+    parser.add_argument('--weights', default='', metavar='FILE',
+                        help='safetensors, or tensors saved by torch')
+    parser.add_argument('--picture', metavar='IMAGE',
+                        help='what the archive is compared on (default: noise)')
+    takes = parser.add_mutually_exclusive_group()
+    takes.add_argument('--pixels', action='store_true',
+                       help='the model takes uint8 pixels itself')
+    takes.add_argument('--floats', action='store_true',
+                       help='leave the input floating-point; the robot normalises')
+    for name in ('mean', 'deviation'):
+        parser.add_argument(f'--{name}', type=_three, metavar='R,G,B',
+                            help='of pixels in 0 to 1 (default: as the source says)')
+    parser.add_argument('--likeliest', action='store_true', help='of logits (1, classes, h, w): '
+                        'choose the likeliest class of each pixel inside')
+    parser.add_argument('--best', type=int, default=100, metavar='N',
+                        help="of a detector's raw answers: keep N inside (default 100)")
+    parser.add_argument('--classes', type=int, default=0, metavar='N', help='of a source whose '
+                        'first output is (1, 4 + N + rest, answers), as that of YOLOv8: choose '
+                        'the best inside')
+    parser.add_argument('--head', choices=KINDS, help='what the outputs say')
+    parser.add_argument('--fit', choices=FITS, help='how a picture gets the form of the input')
+    parser.add_argument('--colours', choices=COLOURS, help='their order')
+    parser.add_argument('--labels', default='', metavar='A,B,...|FILE',
+                        help='names of the classes')
+    parser.add_argument('--score', type=float, metavar='X', help='least score')
+    parser.add_argument('--name', default='', help='of the model')
+    add_json(parser)
+
+
+def _three(text: str) -> tuple[float, ...]:
+    try:
+        red, green, blue = (float(part) for part in text.split(','))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(
+            f'{text!r} is no three numbers such as 0.485,0.456,0.406') from error
+    return red, green, blue
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the subcommand."""
+    try:
+        with output(args.json) as out:
+            return _add(args, out) if args.verb == 'add' else _show(args.archive, out)
+    except (CaptureError, CardError, HeadError, GraphFormatError, ModelSpecError) as error:
+        raise CommandError(str(error)) from error
+
+
+def _add(args: argparse.Namespace, out: Output) -> int:
+    with out.status(f'loading {args.source}'):
+        found = find_model(args.source, args.weights)
+        shape = parse_shape(args.input) if args.input else found.shape
+        if len(shape) != 4 or shape[:2] != (1, 3):
+            raise CommandError('give --input 1x3xHEIGHTxWIDTH: the source does not say it')
+        model, card = _finished(found, args)
+        example = _example(args, shape, card)
+        graph = capture(model, (example,), methods=AS_GRAPH)
+        _check_head(card, model, example)
+    path = args.out or Path(f'{args.source.rpartition(":")[2].rpartition("/")[2]}.graph')
+    save_graph(graph, path, card_to_json(card))
+    with out.status('comparing the archive with the model'):
+        difference = _difference(model, path, example)
+    _describe(path, out, difference)
+    return 0 if difference <= ROUNDING else 1
+
+
+def _finished(found: Found, args: argparse.Namespace) -> tuple[nn.Module, ModelCard]:
+    """Return the model with what belongs inside, and its card."""
+    card = _card(found, args)
+    if args.classes:
+        found = replace(found, classes=args.classes)
+    chosen = with_best_boxes(found, args.best) if found.classes else found
+    model: nn.Module = LikeliestClasses(chosen.model) if args.likeliest else chosen.model
+    if args.floats or args.pixels:
+        if args.pixels and (card.input.mean or card.input.deviation):
+            raise CommandError('a model of pixels normalises inside: leave out mean and deviation')
+        return model, card
+    inside = Normalised(model, card.input.mean, card.input.deviation)
+    return inside, replace(card, input=replace(card.input, mean=(), deviation=()))
+
+
+def _card(found: Found, args: argparse.Namespace) -> ModelCard:
+    card = found.card
+    given = {name: getattr(args, name) for name in ('fit', 'colours', 'mean', 'deviation')
+             if getattr(args, name) is not None}
+    head: dict[str, Any] = {'kind': args.head} if args.head else {}
+    if args.classes and not found.classes:
+        head = {'kind': 'detections', 'form': 'xywh', **head}
+    if args.score is not None:
+        head['score'] = args.score
+    return replace(card, name=args.name or card.name or args.source,
+                   input=replace(card.input, **given), head=replace(card.head, **head),
+                   labels=parse_labels(args.labels) or card.labels)
+
+
+def _example(args: argparse.Namespace, shape: tuple[int, ...], card: ModelCard) -> torch.Tensor:
+    """Return a picture, or noise, as the model takes it."""
+    if args.picture:
+        pixels = cv2.imread(args.picture, cv2.IMREAD_COLOR)
+        if pixels is None:
+            raise CommandError(f'{args.picture!r} is no image file that OpenCV reads')
+        shown, _ = fitted(cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB), (shape[2], shape[3]),
+                          card.input.fit, card.input.pad)
+        image = torch.from_numpy(shown.transpose(2, 0, 1).copy())[None]
+    else:
+        image = torch.randint(0, 256, shape, generator=torch.Generator().manual_seed(0),
+                              dtype=torch.uint8)
+    return image / 255 if args.floats else image
+
+
+def _check_head(card: ModelCard, model: nn.Module, example: torch.Tensor) -> None:
+    """Raise HeadError if the outputs do not say what the card claims."""
+    target = (example.shape[2], example.shape[3])
+    with torch.inference_mode():
+        outputs = named(model(example), card.outputs)
+    decode(outputs, card.head, place(target, target, 'stretch'))
+
+
+def _difference(model: nn.Module, path: Path, example: torch.Tensor) -> float:
+    """Return the greatest difference of the archive's outputs to the model's, by their spread."""
+    worst = 0.0
+    with torch.inference_mode():
+        wanted = tensors_of(model(example))
+        got = tensors_of(GraphModel(load_graph(path))(example))
+    if len(wanted) != len(got):
+        raise CommandError(f'the archive has {len(got)} outputs, the model {len(wanted)}')
+    for expected, output_tensor in zip(wanted, got):
+        if expected.shape != output_tensor.shape:
+            return float('inf')
+        spread = (expected.double().max() - expected.double().min()).item() or 1.0
+        apart = (expected.double() - output_tensor.double()).abs().max().item() / spread
+        worst = apart if not apart <= worst else worst  # not a number is the worst of all
+    return worst
+
+
+def _show(path: Path, out: Output) -> int:
+    if not path.is_file():
+        raise CommandError(f'{str(path)!r} is no archive')
+    _describe(path, out, None)
+    return 0
+
+
+def _describe(path: Path, out: Output, difference: float | None) -> None:
+    """Print what an archive holds, and how well it can be shared."""
+    graph = load_graph(path)
+    shared = share_graph(graph)
+    notes = load_notes(path)
+    card = card_from_json(notes) if notes else ModelCard()
+    facts = inspection(Subject(str(path), GraphModel(graph), shared, ()), False)
+    value = graph.values[graph.inputs[0]]
+    kind = str(value.dtype).removeprefix('torch.')
+    data: dict[str, Any] = {
+        'archive': str(path), 'digest': digest(graph), 'name': card.name,
+        'input': f'{"x".join(map(str, value.shape))} {kind}', 'head': card.head.kind,
+        'labels': len(card.labels), 'operators': facts['operators'],
+        'parameter_bytes': facts['parameter_bytes'], 'flops': facts['flops'],
+        'local_share': facts['local_share'], 'rows_meet': len(facts['rows_meet']),
+        'difference': difference}
+    out.show(f'{path}: {card.name or "no card"}, digest {data["digest"][:12]}',
+             f'  takes {data["input"]} ({card.input.fit}), {data["operators"]} operators, '
+             f'{size(data["parameter_bytes"])} of parameters',
+             f'  says {data["head"]}, {data["labels"]} names of classes',
+             f'  {percent(data["local_share"])} of its work can be split by rows, which meet '
+             f'{data["rows_meet"]} times: {_judgement(data["local_share"])}')
+    if difference is not None:
+        out.show(f"  the archive differs from the model by {difference:.1e} of an output's "
+                 'spread')
+    out.result(data)
+
+
+def _judgement(share: float) -> str:
+    """Return in words how well a model can be shared."""
+    if share >= 0.95:
+        return 'shares well'
+    return 'shares in part' if share >= 0.5 else 'is rather offloaded as a whole, or run alone'
