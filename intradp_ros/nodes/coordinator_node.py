@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
@@ -22,10 +23,11 @@ from intradp_ros.schedule.stage_cuts import (
     operator_weights,
     parse_stages,
     plan_of_cuts,
+    plan_without,
     StageCut,
     without,
 )
-from intradp_ros.schedule.stage_plan import StagePlan
+from intradp_ros.schedule.stage_plan import PlanError, StagePlan
 
 #: Devices that are taken into the list of a fleet; more come only of strangers.
 MAX_DEVICES = 64
@@ -49,6 +51,7 @@ class CoordinatorNode(ManagedNode):
         Parameter('source', 'device', 'The device that asks for inferences.'),
         Parameter('stages', 'device', 'Stages in order: "a,b*2+c,d@30" are three, the second on '
                   'b and c (b takes two samples of three), the third up to operator 30.'),
+        Parameter('plan', '', 'A file with a plan of stages (JSON), in place of `stages`.'),
         Parameter('devices', [''], 'Devices that the first plan waits for; others may join.'),
         Parameter('gone_ms', 1000.0, 'A device is left out when it was silent for so long.',
                   100.0, 60000.0),
@@ -66,7 +69,9 @@ class CoordinatorNode(ManagedNode):
     def setup(self, parameters: dict[str, Any]) -> None:
         """Load the model, for its operators, and read the stages."""
         self._settings = parameters
-        self._cuts: tuple[StageCut, ...] = parse_stages(parameters['stages'])
+        self._cuts: tuple[StageCut, ...] = () if parameters['plan'] \
+            else parse_stages(parameters['stages'])
+        self._given = read_plan(parameters['plan']) if parameters['plan'] else None
         model = ModelSpec.parse(parameters['model']).load()
         self._digest = model.digest
         self._costs = operator_weights(model.split.graph)
@@ -108,9 +113,11 @@ class CoordinatorNode(ManagedNode):
             coordinator.expect((name,))
 
     def _plan(self, alive: frozenset[str]) -> StagePlan | None:
-        source = self._settings['source']
+        source = self._given.source if self._given else self._settings['source']
         if source not in alive:
             return None
+        if self._given:
+            return plan_without(self._given, alive)
         speeds = {name: self._speeds.get(name, 1.0) for name in alive}
         return plan_of_cuts(self._digest, source, without(self._cuts, alive, source), self._costs,
                             speeds)
@@ -140,6 +147,14 @@ class CoordinatorNode(ManagedNode):
             added(coordinator.rejections.by_cause(), self._receiver.rejections.by_cause(),
                   *coordinator.channel.rejected().values()),
             well=bool(coordinator.plan) and not missing))
+
+
+def read_plan(path: str) -> StagePlan:
+    """Read a plan from a file; PlanError if it is none."""
+    try:
+        return StagePlan.from_json(json.loads(Path(path).read_text()))
+    except json.JSONDecodeError as error:
+        raise PlanError(f'{path} is no JSON: {error}') from error
 
 
 def main(args: list[str] | None = None) -> None:

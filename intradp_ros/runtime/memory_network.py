@@ -30,6 +30,8 @@ from intradp_ros.wire.queue import FrameQueue, payload_bytes
 
 _LOG = logging.getLogger(__name__)
 
+#: Bytes of a chunk where nothing else is said.
+CHUNK_BYTES = 30_000
 #: Chunks of a path that are under way at least: one in each medium, and one that waits there.
 LEAST_WINDOW = 4
 MOST_WINDOW = 10_000
@@ -76,7 +78,7 @@ class MemoryNetwork:
 
     """
 
-    def __init__(self, topology: Topology, chunk_bytes: int = 30_000) -> None:
+    def __init__(self, topology: Topology, chunk_bytes: int = CHUNK_BYTES) -> None:
         if chunk_bytes < 1:
             raise ValueError(f'chunk_bytes must be positive, got {chunk_bytes}')
         self.chunk_bytes = chunk_bytes

@@ -17,7 +17,7 @@ from math import lcm
 import re
 
 from intradp_ros.graph.operator_graph import OperatorGraph
-from intradp_ros.schedule.stage_plan import Member, PlanError, Stage, StagePlan
+from intradp_ros.schedule.stage_plan import MAX_SAMPLES, Member, PlanError, Stage, StagePlan
 from intradp_ros.split.checks.flops import operator_flops
 
 _STAGE = re.compile(r'([^@*+,\s]+(?:\*\d+)?(?:\+[^@*+,\s]+(?:\*\d+)?)*)(?:@(\d+))?')
@@ -93,6 +93,25 @@ def without(cuts: Sequence[StageCut], left: frozenset[str], source: str) -> tupl
     return tuple(StageCut(cut.members or whole, cut.stop) for cut in kept) or (StageCut(whole),)
 
 
+def plan_without(plan: StagePlan, left: frozenset[str]) -> StagePlan:
+    """
+    Return a plan for the devices that are left: the same stages, and the source for lost ones.
+
+    What the lost devices of a stage took, those that are left share as they shared before.
+    """
+    if left.issuperset(plan.devices):
+        return plan
+    kept = [tuple(m for m in stage.members if m.device in left) or (Member(plan.source, 1),)
+            for stage in plan.stages]
+    samples = lcm(*(sum(m.samples for m in members) for members in kept))
+    if samples > MAX_SAMPLES:
+        kept, samples = [(Member(members[0].device, 1),) for members in kept], 1
+    return StagePlan(plan.digest, plan.source, samples, tuple(
+        Stage(stage.operators, tuple(
+            Member(m.device, m.samples * samples // sum(k.samples for k in members))
+            for m in members)) for stage, members in zip(plan.stages, kept)))
+
+
 def _speed(cut: StageCut, speeds: Mapping[str, float]) -> float:
     """Return the speed of a stage: that of its slowest device at its share of the samples."""
     total = sum(m.samples for m in cut.members)
@@ -100,6 +119,8 @@ def _speed(cut: StageCut, speeds: Mapping[str, float]) -> float:
         if not speeds.get(member.device, 0.0) > 0:
             raise PlanError(f'stage device {member.device!r} is not in the fleet, which has '
                             f'{", ".join(speeds)}')
+        if member.samples < 1:
+            raise PlanError(f'stage device {member.device!r} takes no samples: leave it out')
     return min(speeds[m.device] * total / m.samples for m in cut.members)
 
 

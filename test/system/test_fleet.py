@@ -30,7 +30,7 @@ def fleet(folder: Path, stages: str, mbit: float = 100.0, devices: str = 'abc',
     """Run a fleet whose device a asks, each device in a network namespace."""
     environment = {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SUBNET', **transport_environment('udp')}
     with own_domain(folder), fleet_network(tuple(devices), mbit) as network, running(NodeFleet(
-            MODEL, stages, 'a', dict.fromkeys(devices, 1.0), folder, network=network,
+            MODEL, 'a', dict.fromkeys(devices, 1.0), folder, stages, network=network,
             environment=environment, **options)) as run:  # type: ignore[arg-type]
         yield run
 

@@ -74,8 +74,14 @@ class Asker:
             with self._changed:  # the answer may come before the number is known
                 now = time.monotonic()
                 self.asked[client.ask(self.inputs[number % INPUTS])] = now - begin
+            if number <= asking.alone:
+                self._wait_for(number)
+        self._wait_for(number)
+
+    def _wait_for(self, number: int) -> None:
         with self._changed:
-            if not self._changed.wait_for(lambda: len(self.seen) >= number, asking.patience):
+            if not self._changed.wait_for(lambda: len(self.seen) >= number,
+                                          self.asking.patience):
                 raise SystemExit(f'{number - len(self.seen)} of {number} answers did not come')
 
     def _wait_for_room(self, client: PipelineClient, due: float) -> None:

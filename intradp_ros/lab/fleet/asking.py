@@ -16,7 +16,8 @@ class Asking:
     """
     How the device `name` asks: so many frames, every `interval` seconds (0: as there is room).
 
-    It ends sooner at SIGUSR1.  With a `profile` its own operators are emulated
+    The first `alone` of them are asked for one at a time.  It ends sooner at
+    SIGUSR1.  With a `profile` its own operators are emulated
     at `speed`, and answers are not compared.
     """
 
@@ -26,6 +27,7 @@ class Asking:
     output: str
     frames: int = 30
     interval: float = 0.0
+    alone: int = 0
     profile: str = ''
     speed: float = 1.0
     under_way: int = 0

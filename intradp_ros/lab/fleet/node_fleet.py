@@ -30,15 +30,18 @@ class NodeFleet:
     """
     What runs where: `speeds` by device, the `source` among them asks.
 
+    The coordinator makes plans of `stages`, or takes that of a file, `plan`.
+
     With a `profile` (a file) operators are emulated.  Without a `network`
     all run on this machine's own.
     """
 
     model: str
-    stages: str
     source: str
     speeds: Mapping[str, float]
     folder: Path
+    stages: str = ''
+    plan: str = ''
     profile: str = ''
     network: FleetNetwork | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -60,7 +63,7 @@ class NodeFleet:
         return self._command(COORDINATOR, self.source, ros_arguments(
             'intradp_ros.nodes.coordinator_node', parameters={
                 'fleet': self.name, 'model': self.model, 'source': self.source,
-                'stages': self.stages, 'devices': list(self.speeds)}))
+                'stages': self.stages, 'plan': self.plan, 'devices': list(self.speeds)}))
 
     def asker_command(self, **options: float) -> Command:
         """Return how the asker starts."""

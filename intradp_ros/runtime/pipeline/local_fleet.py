@@ -99,11 +99,15 @@ class LocalFleet:
         limit = None if math.isinf(timeout) else timeout
         return [self._answers.get(timeout=limit) for _ in range(count)]
 
+    def wait_for_room(self) -> None:
+        """Wait until no request waits."""
+        while self.client.counts()['waiting']:
+            time.sleep(_POLL / 5)
+
     def run(self, frames: Sequence[Sequence[torch.Tensor]]) -> list[Answer]:
         """Ask for an inference of each frame as soon as there is room; return the answers."""
         for frame in frames:
-            while self.client.counts()['waiting']:
-                time.sleep(_POLL / 5)
+            self.wait_for_room()
             self.client.ask(frame)
         return self.answers(len(frames))
 

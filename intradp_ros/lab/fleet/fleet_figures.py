@@ -1,0 +1,73 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Latency and frames per second of a pipeline: what the simulator says, and what was measured."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+import statistics
+import time
+
+import torch
+
+from intradp_ros.cluster.topology import Topology
+from intradp_ros.lab.fleet.asking import SeenAnswer
+from intradp_ros.runtime.pipeline.answer import Answer
+from intradp_ros.runtime.pipeline.local_fleet import LocalFleet
+from intradp_ros.schedule.event_simulator import Discipline, FAIR, simulate
+from intradp_ros.schedule.stage_plan import StagePlan
+from intradp_ros.schedule.stage_tasks import stage_tasks
+from intradp_ros.split.local_operator import SplitGraph
+
+
+@dataclass(frozen=True)
+class PipelineFigures:
+    """Mean seconds of a frame that is alone in the pipeline, and frames per second of many."""
+
+    latency: float
+    fps: float
+
+
+def usual_under_way(plan: StagePlan) -> int:
+    """Return how many inferences a client has under way where nothing else is said."""
+    return 2 * len(plan.stages) + 1
+
+
+def predicted(split: SplitGraph, plan: StagePlan, seconds: Mapping[str, Sequence[float]],
+              topology: Topology, alone: int, frames: int, under_way: int,
+              discipline: Discipline = FAIR) -> PipelineFigures:
+    """Return what the event simulator says of so many frames alone, and of so many at once."""
+    one = stage_tasks(split, plan, seconds, topology, alone, under_way=1)
+    many = stage_tasks(split, plan, seconds, topology, frames, under_way=under_way)
+    latency = max(one.latencies(simulate(one.graph, topology, discipline))) / alone
+    return PipelineFigures(latency, _fps(many.latencies(simulate(many.graph, topology,
+                                                                 discipline))))
+
+
+def measured_local(fleet: LocalFleet, inputs: Sequence[Sequence[torch.Tensor]], alone: int,
+                   ) -> tuple[PipelineFigures, list[Answer]]:
+    """Ask for inferences one at a time, `alone` of them, and then for the others together."""
+    answers = []
+    for frame in inputs[:alone]:
+        fleet.client.ask(frame)
+        answers += fleet.answers(1)
+    begin, asked = time.monotonic(), []
+    for frame in inputs[alone:]:
+        fleet.wait_for_room()
+        asked.append(time.monotonic() - begin)
+        fleet.client.ask(frame)
+    many = fleet.answers(len(asked))
+    ends = [at + answer.latency for at, answer in zip(asked, many)]
+    return PipelineFigures(statistics.mean(a.latency for a in answers), _fps(ends)), answers + many
+
+
+def measured_nodes(seen: Sequence[SeenAnswer], alone: int) -> PipelineFigures:
+    """Return the figures of what an asker saw, which asked for the first `alone` one at a time."""
+    return PipelineFigures(statistics.mean(s.latency for s in seen[:alone]),
+                           _fps([s.asked + s.latency for s in seen[alone:]]))
+
+
+def _fps(ends: Sequence[float]) -> float:
+    """Return frames per second between the first answer and the last, which go in order."""
+    return (len(ends) - 1) / (max(ends) - ends[0])

@@ -1,0 +1,53 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""`intradp fleet run`: a network in stages on devices in this process."""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from intradp_ros.cli.main import main
+
+FLEET = """\
+devices:
+  robot: {memory: 4 GB, speed: 1}
+  box: {memory: 4 GB, speed: 1}
+  server: {memory: 4 GB, speed: 2}
+networks:
+  wifi: {access point: 40 Mbit/s, devices: [robot, box, server], wired: [server], port: 1 Gbit/s}
+"""
+MODEL = ('small_models:dense', '--input', '1x3x64x96', '--dtype', 'uint8')
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> str:
+    path = tmp_path / 'fleet.yaml'
+    path.write_text(FLEET)
+    return str(path)
+
+
+def test_answers_are_exact_and_predicted_beside_measured(
+        fleet: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(['fleet', 'run', *MODEL, '--fleet', fleet, '--stages', 'robot,box,server',
+                   '--frames', '20', '--json'])
+    data = json.loads(capsys.readouterr().out)
+    assert status == 0 and data['exact'] and data['max_rel_diff'] < 1e-4
+    assert [[m['device'] for m in stage['members']] for stage in data['plan']['stages']] == [
+        ['robot'], ['box'], ['server']]
+    says, saw = data['predicted'], data['measured_on_emulated_devices']
+    assert 0.9 < saw['latency'] / says['latency'] < 1.25
+    assert 0.8 < saw['fps'] / says['fps'] < 1.1
+
+
+@pytest.mark.parametrize('words, message', [
+    (('--stages', 'robot,nobody'), "'nobody' is not in the fleet"),
+    (('--stages', 'robot@1,box@1,server'), 'a stage of them empty'),
+    (('--stages', 'robot,box', '--frames', '1'), '--frames must be 2 or more'),
+    (('--plan', 'plan.json'), 'plan.json')])
+def test_what_cannot_be_run_is_refused(fleet: str, words: tuple[str, ...], message: str,
+                                       capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(['fleet', 'run', *MODEL, '--fleet', fleet, *words]) == 2
+    assert message in capsys.readouterr().err
