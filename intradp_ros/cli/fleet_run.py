@@ -106,9 +106,9 @@ def run(args: argparse.Namespace) -> int:
         expected = predicted(subject.shared.split, plan, seconds, topology, args.alone,
                              args.frames, under_way, Chunks(CHUNK_BYTES))
         if args.nodes:
-            found, differences = _nodes(args, subject, fleet, plan, profile, out)
+            found, differences = _nodes(args, subject, fleet, plan, profile, under_way, out)
         else:
-            found, differences = _local(args, subject, topology, plan, profile, out)
+            found, differences = _local(args, subject, topology, plan, profile, under_way, out)
         data = _summary(args, subject, plan, under_way, expected, found, differences)
         _show(data, plan, out)
         out.result(data)
@@ -147,17 +147,18 @@ def _plan(args: argparse.Namespace, subject: Subject, topology: Topology, source
 
 
 def _local(args: argparse.Namespace, subject: Subject, topology: Topology, plan: StagePlan,
-           profile: Profile, out: Output) -> tuple[PipelineFigures, list[float]]:
+           profile: Profile, under_way: int, out: Output,
+           ) -> tuple[PipelineFigures, list[float]]:
     """Run real inferences and then emulated ones in this process."""
     real = dict.fromkeys(topology.names, subject.shared)
     frames = list(_frames(subject.inputs, args.alone + args.frames))
     with out.status('real inferences'), _local_fleet(args, topology, plan, real) as fleet:
-        answers = measured_local(fleet, frames, args.alone)[1]
+        answers = measured_local(fleet, frames, args.alone, under_way)[1]
     differences = [_difference(subject, frame, answer.outputs)
                    for frame, answer in zip(frames, answers, strict=True)]
     slow = {d.name: emulated_at(subject.shared, profile, d.speed) for d in topology.devices}
     with out.status('emulated devices'), _local_fleet(args, topology, plan, slow) as fleet:
-        return measured_local(fleet, frames, args.alone)[0], differences
+        return measured_local(fleet, frames, args.alone, under_way)[0], differences
 
 
 def _local_fleet(args: argparse.Namespace, topology: Topology, plan: StagePlan,
@@ -172,12 +173,13 @@ def _local_fleet(args: argparse.Namespace, topology: Topology, plan: StagePlan,
 
 
 def _nodes(args: argparse.Namespace, subject: Subject, fleet: Fleet, plan: StagePlan,
-           profile: Profile, out: Output) -> tuple[PipelineFigures, list[float]]:
+           profile: Profile, under_way: int, out: Output,
+           ) -> tuple[PipelineFigures, list[float]]:
     """Run real inferences and then emulated ones as nodes over DDS."""
     with tempfile.TemporaryDirectory() as folder, out.status('nodes over DDS'):
         try:
             return run_nodes(subject.shared, fleet, plan, profile, Path(folder),
-                             alone=args.alone, frames=args.frames, under_way=args.under_way)
+                             alone=args.alone, frames=args.frames, under_way=under_way)
         except ValueError as error:
             raise CommandError(f'--nodes: {error}') from error
 

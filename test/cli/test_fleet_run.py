@@ -32,7 +32,7 @@ def fleet(tmp_path: Path) -> str:
 def test_answers_are_exact_and_predicted_beside_measured(
         fleet: str, capsys: pytest.CaptureFixture[str]) -> None:
     status = main(['fleet', 'run', *MODEL, '--fleet', fleet, '--stages', 'robot,box,server',
-                   '--frames', '20', '--json'])
+                   '--frames', '30', '--json'])
     data = json.loads(capsys.readouterr().out)
     assert status == 0 and data['exact'] and data['max_rel_diff'] < 1e-4
     assert [[m['device'] for m in stage['members']] for stage in data['plan']['stages']] == [

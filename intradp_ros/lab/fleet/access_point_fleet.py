@@ -47,7 +47,7 @@ def run_nodes(model: SharedModel, fleet: Fleet, plan: StagePlan, profile: Profil
                          **transport_environment('udp')}),
             alone, frames, under_way) for name, emulated in (
                 ('real', ''), ('emulated', str(profile_file)))]
-    return measured_nodes(seen[1], alone), [s.difference for s in seen[0]]
+    return measured_nodes(seen[1], alone, under_way), [s.difference for s in seen[0]]
 
 
 def access_point(fleet: Fleet) -> Network:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 import statistics
 import time
 
@@ -41,12 +42,12 @@ def predicted(split: SplitGraph, plan: StagePlan, seconds: Mapping[str, Sequence
     one = stage_tasks(split, plan, seconds, topology, alone, under_way=1)
     many = stage_tasks(split, plan, seconds, topology, frames, under_way=under_way)
     latency = max(one.latencies(simulate(one.graph, topology, discipline))) / alone
-    return PipelineFigures(latency, _fps(many.latencies(simulate(many.graph, topology,
-                                                                 discipline))))
+    return PipelineFigures(latency, _fps(
+        many.latencies(simulate(many.graph, topology, discipline)), under_way))
 
 
 def measured_local(fleet: LocalFleet, inputs: Sequence[Sequence[torch.Tensor]], alone: int,
-                   ) -> tuple[PipelineFigures, list[Answer]]:
+                   under_way: int) -> tuple[PipelineFigures, list[Answer]]:
     """Ask for inferences one at a time, `alone` of them, and then for the others together."""
     answers = []
     for frame in inputs[:alone]:
@@ -59,15 +60,22 @@ def measured_local(fleet: LocalFleet, inputs: Sequence[Sequence[torch.Tensor]], 
         fleet.client.ask(frame)
     many = fleet.answers(len(asked))
     ends = [at + answer.latency for at, answer in zip(asked, many)]
-    return PipelineFigures(statistics.mean(a.latency for a in answers), _fps(ends)), answers + many
+    return PipelineFigures(statistics.mean(a.latency for a in answers), _fps(ends, under_way)), \
+        answers + many
 
 
-def measured_nodes(seen: Sequence[SeenAnswer], alone: int) -> PipelineFigures:
+def measured_nodes(seen: Sequence[SeenAnswer], alone: int, under_way: int) -> PipelineFigures:
     """Return the figures of what an asker saw, which asked for the first `alone` one at a time."""
     return PipelineFigures(statistics.mean(s.latency for s in seen[:alone]),
-                           _fps([s.asked + s.latency for s in seen[alone:]]))
+                           _fps([s.asked + s.latency for s in seen[alone:]], under_way))
 
 
-def _fps(ends: Sequence[float]) -> float:
-    """Return frames per second between the first answer and the last, which go in order."""
-    return (len(ends) - 1) / (max(ends) - ends[0])
+def _fps(ends: Sequence[float], under_way: int) -> float:
+    """
+    Return frames per second between the first answer and the last; answers go in order.
+
+    Of many frames those that filled the pipeline, and those that emptied it, are left out.
+    """
+    ordered = list(accumulate(ends, max))
+    counted = ordered[under_way:-under_way] if len(ordered) > 3 * under_way else ordered
+    return (len(counted) - 1) / (counted[-1] - counted[0])
