@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from intradp_ros.runtime.pipeline.plan_id import PlanId
+from intradp_ros.cluster.plan_id import PlanId
 from intradp_ros.runtime.timeline import Event
 from intradp_ros.wire.frames import Stamp
 

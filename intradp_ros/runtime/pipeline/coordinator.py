@@ -17,9 +17,9 @@ import secrets
 import threading
 import time
 
+from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
 from intradp_ros.runtime.peer_channel import PeerChannel
 from intradp_ros.runtime.pipeline.fleet_device import plan_id, plan_ids
-from intradp_ros.runtime.pipeline.plan_id import NO_PLAN, PlanId
 from intradp_ros.runtime.pipeline.stage_worker import Log
 from intradp_ros.schedule.stage_plan import StagePlan
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 import time
 from typing import Any
 
+from intradp_ros.cluster.plan_id import PlanId
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.peer_channel import PeerChannel
 from intradp_ros.runtime.pipeline.pipeline_client import PipelineClient
-from intradp_ros.runtime.pipeline.plan_id import PlanId
 from intradp_ros.runtime.pipeline.stage_worker import Log, StageWorker
 from intradp_ros.runtime.worker_thread import Worker
 from intradp_ros.schedule.stage_plan import StagePlan

@@ -12,6 +12,7 @@ from types import TracebackType
 
 import torch
 
+from intradp_ros.cluster.plan_id import NO_PLAN
 from intradp_ros.cluster.topology import Topology
 from intradp_ros.runtime.memory_network import MemoryNetwork
 from intradp_ros.runtime.model import SharedModel
@@ -20,7 +21,6 @@ from intradp_ros.runtime.pipeline.coordinator import Coordinator, CoordinatorTim
 from intradp_ros.runtime.pipeline.fleet_device import FleetDevice
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
 from intradp_ros.runtime.pipeline.pipeline_client import PipelineClient
-from intradp_ros.runtime.pipeline.plan_id import NO_PLAN
 from intradp_ros.runtime.pipeline.stage_worker import Log
 
 COORDINATOR = 'coordinator'

@@ -21,12 +21,12 @@ import time
 
 import torch
 
+from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.peer_channel import PeerChannel
 from intradp_ros.runtime.pipeline.answer import Answer
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
 from intradp_ros.runtime.pipeline.interleaved_executor import Outputs, Run
-from intradp_ros.runtime.pipeline.plan_id import NO_PLAN, PlanId
 from intradp_ros.runtime.pipeline.request_queue import Request, RequestQueue, State
 from intradp_ros.runtime.pipeline.stage_programs import Route, StagePrograms
 from intradp_ros.runtime.pipeline.stage_worker import StageWorker

@@ -18,6 +18,7 @@ import time
 
 import torch
 
+from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
 from intradp_ros.runtime.arrivals import Arrivals
 from intradp_ros.runtime.mailbox import InferenceAbandonedError, Mailbox
 from intradp_ros.runtime.model import SharedModel
@@ -27,7 +28,6 @@ from intradp_ros.runtime.pipeline.interleaved_executor import (
     Outputs,
     Run,
 )
-from intradp_ros.runtime.pipeline.plan_id import NO_PLAN, PlanId
 from intradp_ros.runtime.pipeline.stage_programs import compile_stages, Route, StagePrograms
 from intradp_ros.runtime.timeline import Event
 from intradp_ros.runtime.traffic import Traffic

@@ -1,0 +1,156 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Who is there: devices by what was heard of them, as a state machine over (event, time).
+
+A device that is heard for the first time, or again after it was gone, is on
+probation; heard for a while without a pause it is alive.  One that falls
+silent is suspect, then gone.  A process that started anew holds nothing of
+what it held, so it is gone, and on probation at once.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from intradp_ros.cluster.fleet_messages import Goodbye, Heartbeat
+
+#: Devices that are remembered; more come only of strangers.
+MAX_MEMBERS = 256
+
+
+class Standing(Enum):
+    """What plans may count on."""
+
+    PROBATION = 'probation'
+    ALIVE = 'alive'
+    SUSPECT = 'suspect'
+    GONE = 'gone'
+
+
+@dataclass(frozen=True, slots=True)
+class MemberTimes:
+    """
+    Seconds of silence until a device is suspect or gone, and of being heard until it counts.
+
+    Raises
+    ------
+    ValueError
+        If they are not in order: heartbeat < suspect < gone.
+
+    """
+
+    heartbeat: float = 0.2
+    suspect: float = 0.5
+    gone: float = 1.0
+    probation: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Check their order."""
+        if not (0 < self.heartbeat < self.suspect < self.gone and self.probation >= 0):
+            raise ValueError(f'times must grow from heartbeat to suspect to gone, got {self}')
+
+
+@dataclass(frozen=True)
+class Member:
+    """A device: its standing, since when it was heard without a pause, and what it last said."""
+
+    standing: Standing
+    since: float
+    heard: float
+    beat: Heartbeat
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A device's standing became another."""
+
+    device: str
+    before: Standing
+    after: Standing
+
+
+@dataclass(frozen=True)
+class Membership:
+    """All devices that were ever heard, by name."""
+
+    members: Mapping[str, Member] = field(default_factory=dict)
+
+    @property
+    def alive(self) -> frozenset[str]:
+        """The devices that new plans may count on: those alive, not those that are suspect."""
+        return self.of(Standing.ALIVE)
+
+    def of(self, *standings: Standing) -> frozenset[str]:
+        """Return the devices of some standings."""
+        return frozenset(n for n, m in self.members.items() if m.standing in standings)
+
+    def holds(self, device: str, *standings: Standing) -> bool:
+        """Tell whether a device is known, and of one of some standings."""
+        return device in self.members and self.members[device].standing in standings
+
+
+Step = tuple[Membership, tuple[Change, ...]]
+
+
+def hear(state: Membership, event: Heartbeat | Goodbye, now: float,
+         times: MemberTimes = MemberTimes()) -> Step:
+    """Take what a device says, unless it is late; new ones only up to `MAX_MEMBERS`."""
+    old = state.members.get(event.device)
+    if isinstance(event, Goodbye):
+        if old is None or old.standing is Standing.GONE:
+            return state, ()
+        return _with(state, event.device, replace(old, standing=Standing.GONE))
+    if old is None and len(state.members) >= MAX_MEMBERS or old and is_late(old.beat, event):
+        return state, ()
+    return _with(state, event.device, _heard(old, event, now, times))
+
+
+def is_late(last: Heartbeat, beat: Heartbeat) -> bool:
+    """Tell whether a heartbeat is older than another of the same process."""
+    return beat.incarnation == last.incarnation and beat.sequence <= last.sequence
+
+
+def _heard(old: Member | None, beat: Heartbeat, now: float, times: MemberTimes) -> Member:
+    fresh = (old is None or old.standing is Standing.GONE or now - old.heard > times.gone
+             or old.beat.incarnation != beat.incarnation)
+    if old is None or fresh:
+        return Member(Standing.PROBATION, now, now, beat)
+    if old.standing is Standing.PROBATION:
+        paused = now - old.heard > times.suspect
+        since = now if paused else old.since
+        served = now - since >= times.probation
+        return Member(Standing.ALIVE if served and not paused else Standing.PROBATION,
+                      since, now, beat)
+    return Member(Standing.ALIVE, old.since, now, beat)
+
+
+def watch(state: Membership, now: float, times: MemberTimes = MemberTimes()) -> Step:
+    """Let time go on: who has been silent is suspect, then gone."""
+    changes: tuple[Change, ...] = ()
+    for name, member in state.members.items():
+        after = _silent(member, now, times)
+        if after is not member.standing:
+            state, found = _with(state, name, replace(member, standing=after))
+            changes += found
+    return state, changes
+
+
+def _silent(member: Member, now: float, times: MemberTimes) -> Standing:
+    silence = now - member.heard
+    if silence > times.gone:
+        return Standing.GONE
+    if silence > times.suspect and member.standing is Standing.ALIVE:
+        return Standing.SUSPECT
+    return member.standing
+
+
+def _with(state: Membership, name: str, member: Member) -> Step:
+    old = state.members.get(name)
+    before = old.standing if old else Standing.GONE
+    changed = before is not member.standing or (
+        old is not None and old.beat.incarnation != member.beat.incarnation)
+    return (Membership({**state.members, name: member}),
+            (Change(name, before, member.standing),) if changed else ())

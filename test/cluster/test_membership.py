@@ -1,0 +1,213 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Members, office and plans, one transition at a time."""
+from __future__ import annotations
+
+from fleet_world import DEVICES, FleetWorld
+import pytest
+
+from intradp_ros.cluster import office, plan_holder
+from intradp_ros.cluster.fleet_messages import (
+    Abort,
+    Claim,
+    Commit,
+    Committed,
+    Goodbye,
+    Heartbeat,
+    Prepare,
+    Ready,
+    Refused,
+    Resign,
+)
+from intradp_ros.cluster.membership import (
+    hear,
+    MAX_MEMBERS,
+    Membership,
+    MemberTimes,
+    Standing,
+    watch,
+)
+from intradp_ros.cluster.office import Office, stand
+from intradp_ros.cluster.plan_holder import Load, ordered, PlanHolder
+from intradp_ros.cluster.plan_id import PlanId
+
+NOBODY = Membership()
+
+
+def beaten(until: float, state: Membership = NOBODY, since: float = 0.0,
+           incarnation: int = 1) -> Membership:
+    for k in range(round((until - since) / 0.1) + 1):
+        now = since + 0.1 * k
+        state, _ = hear(state, Heartbeat('a', incarnation, round(10 * now) + 1), now)
+    return state
+
+
+def standing(state: Membership) -> Standing:
+    return state.members['a'].standing
+
+
+def test_a_device_is_on_probation_alive_suspect_gone_and_back() -> None:
+    state = beaten(0.4)
+    assert standing(state) is Standing.PROBATION
+    state = beaten(0.6)
+    assert standing(state) is Standing.ALIVE
+    state, changes = watch(state, 1.15)
+    assert [c.after for c in changes] == [Standing.SUSPECT]
+    assert state.alive == frozenset()
+    assert standing(hear(state, Heartbeat('a', 1, 50), 1.2)[0]) is Standing.ALIVE
+    state, changes = watch(state, 1.7)
+    assert [c.after for c in changes] == [Standing.GONE]
+    state, _ = hear(state, Heartbeat('a', 1, 51), 5.0)
+    assert standing(state) is Standing.PROBATION
+    assert standing(beaten(6.0, state, 5.1)) is Standing.ALIVE
+
+
+def test_a_device_that_started_anew_is_on_probation_at_once() -> None:
+    state, changes = hear(beaten(1.0), Heartbeat('a', 2, 1), 1.1)
+    assert standing(state) is Standing.PROBATION
+    assert [(c.before, c.after) for c in changes] == [(Standing.ALIVE, Standing.PROBATION)]
+
+
+def test_pauses_on_probation_count_nothing() -> None:
+    state = beaten(0.3)
+    state, _ = hear(state, Heartbeat('a', 1, 50), 0.9)
+    assert standing(state) is Standing.PROBATION
+    assert state.members['a'].since == 0.9
+
+
+def test_who_says_goodbye_is_gone_and_late_heartbeats_do_not_count() -> None:
+    state = beaten(1.0)
+    assert hear(state, Heartbeat('a', 1, 3), 1.1) == (state, ())
+    state, changes = hear(state, Goodbye('a'), 1.1)
+    assert standing(state) is Standing.GONE and len(changes) == 1
+    assert hear(state, Goodbye('z'), 1.2) == (state, ())
+
+
+def test_strangers_do_not_fill_the_memory() -> None:
+    state = Membership()
+    for k in range(MAX_MEMBERS + 5):
+        state, _ = hear(state, Heartbeat(f'x{k}', 1, 1), 0.0)
+    assert len(state.members) == MAX_MEMBERS
+
+
+def test_times_must_be_in_order() -> None:
+    with pytest.raises(ValueError, match='must grow'):
+        MemberTimes(suspect=2.0, gone=1.0)
+
+
+def test_the_best_candidate_claims_and_others_follow() -> None:
+    a, claim = stand(Office('a', 1, 7), {'b': 1}, 0.0)
+    assert a.held and isinstance(claim, Claim)
+    b, said = stand(Office('b', 1, 8), {'a': 1}, 0.0)
+    assert not b.held and said is None, 'of equals the first by name'
+    b = office.heard_claim(b, claim, 0.1)
+    assert b.holder == 'a'
+    assert stand(b, {}, 1.0)[1] is None, 'the lease holds'
+    b, said = stand(b, {}, 1.2)
+    assert isinstance(said, Claim) and said.term > claim.term
+    assert not office.heard_claim(a, said, 1.3).held
+    assert office.heard_claim(b, claim, 1.3) == b, 'a lower term is refused'
+
+
+def test_a_holder_hands_over_to_a_better_one_and_lets_go_when_it_was_stopped() -> None:
+    a, claim = stand(Office('a', 1, 7), {}, 0.0)
+    after, said = stand(a, {'b': 2}, 0.3)
+    assert said == Resign('a', claim.term) and not after.held
+    b = office.heard_resign(office.heard_claim(Office('b', 2, 8), claim, 0.1), said)
+    assert stand(b, {'a': 1}, 0.3)[0].held
+    again, said = stand(a, {}, 5.0)
+    assert isinstance(said, Claim) and said.term > claim.term, 'a term is never taken up again'
+
+
+def test_terms_of_two_processes_differ() -> None:
+    terms = {office.next_term(Office(name, 1, k)) for name in 'ab' for k in range(50)}
+    assert len(terms) == 100
+
+
+def test_plans_are_prepared_then_used_from_a_boundary_on() -> None:
+    first, second = PlanId(1, 1), PlanId(1, 2)
+    holder, said = ordered(PlanHolder('a'), Prepare(first, 'p'))
+    assert said == Load(first, 'p')
+    assert ordered(holder, Commit(first))[1].reason == 'it was not prepared'
+    holder, said = plan_holder.loaded(holder, first)
+    assert said == Ready('a', first)
+    holder, said = ordered(holder, Commit(first))
+    assert said == Committed('a', first)
+    holder, _ = plan_holder.loaded(ordered(holder, Prepare(second, 'q'))[0], second)
+    holder, _ = ordered(holder, Commit(second, boundary=10))
+    assert (holder.plan_at(9), holder.plan_at(10)) == (first, second)
+    assert holder.plan(first) == 'p', 'what is under way ends with its plan'
+    assert plan_holder.drained(holder).plan(first) is None
+    assert ordered(holder, Commit(second))[1] == Committed('a', second)
+    assert isinstance(ordered(holder, Commit(first))[1], Refused)
+
+
+def test_orders_of_a_lower_term_are_refused() -> None:
+    holder = plan_holder.heard_term(PlanHolder('a'), 5)
+    for order in (Prepare(PlanId(4, 9), 'p'), Commit(PlanId(4, 9)), Abort(PlanId(4, 9))):
+        after, said = ordered(holder, order)
+        assert after == holder
+        assert said == Refused('a', order.id, 'a higher term has begun', 5)
+
+
+def test_what_was_aborted_is_forgotten_and_what_failed_is_told() -> None:
+    id_ = PlanId(1, 1)
+    holder, _ = ordered(PlanHolder('a'), Prepare(id_, 'p'))
+    assert plan_holder.failed(holder, id_, 'no memory')[1] == Refused('a', id_, 'no memory', 1)
+    holder, _ = ordered(holder, Abort(id_))
+    assert plan_holder.loaded(holder, id_) == (holder, None)
+
+
+def settled() -> FleetWorld:
+    world = FleetWorld()
+    world.heal()
+    return world
+
+
+def test_a_plan_without_a_dead_device_follows_within_seconds() -> None:
+    world = settled()
+    (leader,) = world.leaders
+    before = leader.switch.in_use.id
+    world.kill('d1')
+    for _ in range(20):
+        world.advance(0.1)
+        world.deliver_all()
+        world.load(0)
+        world.load(0)
+        world.deliver_all()
+    (leader,) = world.leaders
+    assert leader.switch.in_use.devices == {'d0', 'd2'}
+    assert leader.switch.in_use.id > before
+    assert leader.switch.in_use.id.term == before.term
+
+
+def test_a_dead_coordinator_is_followed_by_the_next_of_the_rule() -> None:
+    world = settled()
+    before = world.leaders[0].switch.in_use.id
+    world.kill('c2')
+    for _ in range(40):
+        world.advance(0.1)
+        world.deliver_all()
+        while world.loads:
+            world.load(0)
+            world.deliver_all()
+    (leader,) = world.leaders
+    assert leader.office.name == 'c0'
+    assert leader.switch.in_use.id.term > before.term
+    assert leader.switch.in_use.id.epoch > before.epoch
+    assert {world.nodes[n].state.committed for n in DEVICES} == {leader.switch.in_use.id}
+
+
+def test_while_a_plan_does_not_get_ready_the_old_one_goes_on() -> None:
+    world = settled()
+    (leader,) = world.leaders
+    before = leader.switch.in_use.id
+    world.kill('d2')
+    for _ in range(230):
+        world.advance(0.1)
+        world.deliver_all()
+    (leader,) = world.leaders
+    assert leader.switch.in_use.id == before
+    assert leader.switch.next is not None and leader.switch.next.id.epoch > before.epoch + 1
+    assert world.nodes['d0'].state.plan_at(0) == before
