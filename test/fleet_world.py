@@ -52,6 +52,7 @@ class FleetWorld:
         self.bag: list[tuple[str, Any]] = []
         self.loads: list[tuple[str, int, PlanId]] = []
         self.cut: set[str] = set()
+        self.apart: set[frozenset[str]] = set()
         self.stopped: set[str] = set()
         self.contents: dict[PlanId, Any] = {}
         self.ready: dict[PlanId, set[str]] = {}
@@ -139,6 +140,7 @@ class FleetWorld:
     def heal(self) -> None:
         """Let all faults end, and time go on."""
         self.cut.clear()
+        self.apart.clear()
         self.stopped.clear()
         for name in (*DEVICES, *CANDIDATES):
             if name not in self.nodes:
@@ -166,7 +168,8 @@ class FleetWorld:
             CANDIDATES if isinstance(message, Heartbeat | Goodbye)
             else (*DEVICES, *CANDIDATES))
         self.bag += [(name, message) for name in targets
-                     if name != sender and name not in self.cut]
+                     if name != sender and name not in self.cut
+                     and frozenset((name, sender)) not in self.apart]
 
     def _take(self, target: str, message: Any) -> None:
         node = self.nodes.get(target)

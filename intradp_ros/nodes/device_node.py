@@ -15,6 +15,7 @@ from rclpy.qos_overriding_options import QoSOverridingOptions
 from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 
+from intradp_ros.cluster.plan_id import NO_PLAN
 from intradp_ros.dds.dds_peers import DdsPeers
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.msg import DeviceState, InferenceResult
@@ -34,7 +35,6 @@ from intradp_ros.runtime.pipeline.answer import Answer
 from intradp_ros.runtime.pipeline.fleet_device import FleetDevice
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
 from intradp_ros.runtime.pipeline.pipeline_client import PipelineClient
-from intradp_ros.runtime.pipeline.plan_id import NO_PLAN
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.wire.frames import Stamp
 

@@ -89,6 +89,14 @@ class Interleavings(RuleBasedStateMachine):
     def cut_off_or_join(self, name: str) -> None:
         self.world.cut ^= {name}
 
+    @rule(a=NAMES, b=NAMES)
+    def part_or_join(self, a: str, b: str) -> None:
+        self.world.apart ^= {frozenset((a, b))}
+
+    @rule(name=st.sampled_from(sorted(CANDIDATES)))
+    def part_from_other_candidates(self, name: str) -> None:
+        self.world.apart |= {frozenset((name, other)) for other in CANDIDATES if other != name}
+
     @rule(source=st.sampled_from(DEVICES), frame=st.integers(0, 100))
     def ask(self, source: str, frame: int) -> None:
         self.world.ask(source, frame)
@@ -117,7 +125,7 @@ def run(examples: int) -> None:
 
 
 def test_any_interleaving_goes_well() -> None:
-    run(60)
+    run(40)
 
 
 @pytest.mark.slow

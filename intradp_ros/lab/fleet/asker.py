@@ -20,6 +20,7 @@ import time
 import torch
 from torch.utils import _pytree as pytree
 
+from intradp_ros.cluster.plan_id import NO_PLAN
 from intradp_ros.dds.dds_peers import DdsPeers
 from intradp_ros.dds.standalone import standalone_context
 from intradp_ros.graph.reference_evaluation import run_graph
@@ -33,7 +34,6 @@ from intradp_ros.runtime.pipeline.answer import Answer
 from intradp_ros.runtime.pipeline.fleet_device import FleetDevice
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
 from intradp_ros.runtime.pipeline.pipeline_client import PipelineClient
-from intradp_ros.runtime.pipeline.plan_id import NO_PLAN
 
 #: Different inputs, asked for in turn.
 INPUTS = 5
