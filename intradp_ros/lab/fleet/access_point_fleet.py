@@ -30,7 +30,8 @@ def run_nodes(model: SharedModel, fleet: Fleet, plan: StagePlan, profile: Profil
     Raises
     ------
     ValueError
-        If the fleet is not joined by one access point without a delay.
+        If the fleet is not joined by one access point without a delay, or
+        frames did not go through the pipeline.
 
     """
     air, devices = access_point(fleet), fleet.topology.devices
@@ -47,6 +48,9 @@ def run_nodes(model: SharedModel, fleet: Fleet, plan: StagePlan, profile: Profil
                          **transport_environment('udp')}),
             alone, frames, under_way) for name, emulated in (
                 ('real', ''), ('emulated', str(profile_file)))]
+    if alone_ones := [s.reason for found in seen for s in found if not s.pipelined]:
+        raise ValueError(f'{len(alone_ones)} frames were not computed by the fleet: '
+                         f'{alone_ones[0]}')
     return measured_nodes(seen[1], alone, under_way), [s.difference for s in seen[0]]
 
 

@@ -13,8 +13,9 @@ class FleetPatience:
     Limits in seconds.
 
     `silence`: nothing was heard of a device, though it is asked every
-    `heartbeat`.  An inference is late after `late_factor` times the longest
-    of the last ones (`unknown` before the first), and `late_slack` on top.
+    `heartbeat`.  Inferences are late when nothing came back for `late_factor`
+    times what the longest of the last took (`unknown` before the first), and
+    `late_slack` on top.
     """
 
     heartbeat: float = 0.1
@@ -23,7 +24,7 @@ class FleetPatience:
     late_slack: float = 1.0
     unknown: float = 5.0
 
-    def late(self, elapsed: float, longest: float | None) -> bool:
-        """Tell whether an inference took too long, if the longest of the last took so long."""
+    def late(self, quiet: float, longest: float | None) -> bool:
+        """Tell whether so much time without an answer is too long."""
         usual = self.unknown if longest is None else longest
-        return elapsed > self.late_factor * usual + self.late_slack
+        return quiet > self.late_factor * usual + self.late_slack

@@ -96,6 +96,7 @@ class PipelineClient:
         self._peers: dict[str, _Peer] = {}
         self._trusted = True
         self._latencies: deque[float] = deque(maxlen=_REMEMBERED)
+        self._came = 0, -math.inf  # the newest inference that came back, and when one did last
         self._pinged = -math.inf
         self._answers = SerialExecutor(f'answers-{channel.name}')
         self._lock = threading.RLock()
@@ -258,7 +259,9 @@ class PipelineClient:
         with self._lock:
             if outputs is not None and not flight.given_up:
                 self._trusted = True
-                self._latencies.append(time.monotonic() - flight.begun)
+                now = time.monotonic()
+                self._latencies.append(now - flight.begun)
+                self._came = max(self._came[0], run.inference), now
             if not flight.discarded and outputs is not None:
                 self._answer(flight, outputs, flight.given_up, events)
             self._go_on()
@@ -338,12 +341,18 @@ class PipelineClient:
         for flight in tuple(self._flights.values()):
             if flight.route and flight.request.state is State.UNDER_WAY and not flight.given_up:
                 reason = self._route_trouble(flight.route, flight.plan, now) \
-                    or self._lateness(now - flight.begun)
+                    or self._lateness(flight, now)
                 if reason:
                     self._give_up(flight, reason)
 
-    def _lateness(self, elapsed: float) -> str:
+    def _lateness(self, flight: _Flight, now: float) -> str:
+        """Say that an inference was overtaken long ago, or that nothing came back for long."""
+        newest, last = self._came
         longest = max(self._latencies, default=None)
-        if not self.patience.late(elapsed, longest):
+        if flight.request.number < newest and now - flight.begun > 2 * (longest or 0.0) \
+                + self.patience.late_slack:
+            return f'lost: {now - flight.begun:.2f} s under way, later ones came back'
+        quiet = now - max(flight.begun, last)
+        if not self.patience.late(quiet, longest):
             return ''
-        return f'late: {elapsed:.2f} s under way, the longest of the last took {longest or 0:.2f}'
+        return f'late: nothing came back for {quiet:.2f} s, one took {longest or 0:.2f} s at most'
