@@ -70,6 +70,7 @@ from intradp_ros.perception.card import ModelCard
 from intradp_ros.perception.heads.named_outputs import named
 from intradp_ros.power.meter import EnergyMeter, open_meter
 from intradp_ros.profiling.cache import example_key
+from intradp_ros.profiling.drift import BEYOND_BOOKS, DriftMeter
 from intradp_ros.profiling.machine import prepare_process, settle_process
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.runtime.catalogue import ModelSpec
@@ -269,7 +270,8 @@ class InferenceNode(ManagedNode):
             patience=PatiencePolicy(silence=given['server_timeout_ms'] / 1e3,
                                     deadline=given['deadline_ms'] / 1e3),
             power=profile.power, lossy=allowed(given),
-            watch=DriftWatch(model.split, profile, published.drifted),
+            watch=DriftWatch(model.split, profile, published.drifted,
+                             DriftMeter(step=BEYOND_BOOKS)),
             delay_watch=DelayWatch(published.delayed), experience=LatencyCalibration())
         channel.only(self.client.connection.session.__eq__)
         self.until_cleanup.callback(self.client.close)

@@ -45,6 +45,7 @@ from intradp_ros.nodes.profile_publisher import (
 )
 from intradp_ros.nodes.receiving import Receiver
 from intradp_ros.power.meter import open_meter
+from intradp_ros.profiling.drift import BEYOND_BOOKS, DriftMeter
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.runtime.model import share_module
 from intradp_ros.runtime.outcome import Outcome
@@ -210,7 +211,8 @@ class _SharedForward:
         self.client = RobotClient(
             shared.tuned(profile.tuning), channel, self.owner._predictor, self.owner.log,
             patience=self.owner.patience, power=profile.power, lossy=self.owner.lossy,
-            watch=DriftWatch(shared.split, profile, watch.drifted),
+            watch=DriftWatch(shared.split, profile, watch.drifted,
+                             DriftMeter(step=BEYOND_BOOKS)),
             delay_watch=DelayWatch(watch.delayed), experience=LatencyCalibration())
         channel.only(self.client.connection.session.__eq__)
         self.client.meter = open_meter()

@@ -21,6 +21,7 @@ from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.profile_publisher import profile_model, PROFILE_TOPIC, ProfilePublisher
 from intradp_ros.nodes.silence import network_of
+from intradp_ros.profiling.drift import BEYOND_BOOKS, DriftMeter
 from intradp_ros.profiling.machine import prepare_process, settle_process
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.runtime.catalogue import example_inputs, ModelSpec
@@ -76,7 +77,8 @@ class OffloadNode(ManagedNode):
             published = ProfilePublisher(profiles, 'server', model, profile, self.info,
                                          self.get_fully_qualified_name(), announcer)
             published.begin()
-            self._watches[model.digest] = DriftWatch(model.split, profile, published.drifted)
+            self._watches[model.digest] = DriftWatch(model.split, profile, published.drifted,
+                                                   DriftMeter(step=BEYOND_BOOKS))
         self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
         self.call_every(1.0, self._diagnose, self.until_cleanup)
 

@@ -12,6 +12,10 @@ from statistics import median
 from intradp_ros.link.steps import Steps
 from intradp_ros.profiling.profile import Profile
 
+#: Step of a meter that tells only of what books do not know: they tell what schedules take on
+#: devices of half to four times their profiled seconds.
+BEYOND_BOOKS = 4.0
+
 
 class DriftMeter:
     """

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 import json
 import math
-from pathlib import Path
+import pathlib
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ import numpy as np
 from intradp_ros.core.limits import MAX_MBPS, MAX_SECONDS, within
 from intradp_ros.core.whole_file import write_whole
 from intradp_ros.systems.sharing.baselines import LOCAL, LOSS
+from intradp_ros.systems.sharing.book.critical_paths import Anywhere, MAX_PATHS, Path
 from intradp_ros.systems.sharing.partition.partition import Partition
 from intradp_ros.wire.codecs.names import LOSSY
 
@@ -37,7 +38,9 @@ class Entry:
     One schedule: for which bandwidth (Mbit/s) and strategy, and what it should take.
 
     `predicted` is in seconds at `mbps`, `joules` what the robot spends then.
-    The schedule is the one to use from `low` up to `high` Mbit/s.
+    The schedule is the one to use from `low` up to `high` Mbit/s.  `anywhere`
+    tells what it takes at other rates and on devices of other speeds, if the
+    book knows.
     """
 
     mbps: float
@@ -47,6 +50,7 @@ class Entry:
     joules: float = 0.0
     low: float = 0.0
     high: float = math.inf
+    anywhere: Anywhere | None = None
 
     def beyond(self, mbps: float) -> float:
         """Return how far a bandwidth is outside of the range, as a logarithm; 0 inside."""
@@ -95,6 +99,25 @@ class ScheduleBook:
     def grid(self) -> tuple[float, ...]:
         """Bandwidths in Mbit/s, ascending."""
         return tuple(sorted({e.mbps for e in self.entries}))
+
+    @cached_property
+    def knows_speeds(self) -> bool:
+        """Whether all entries tell what they take at any rate and on devices of any speed."""
+        return all(entry.anywhere for entry in self.entries)
+
+    @cached_property
+    def most_busy(self) -> tuple[float, float]:
+        """Seconds that robot and server compute where they compute most, as profiled."""
+        busy = [entry.anywhere.busy for entry in self.entries if entry.anywhere]
+        return max((b[0] for b in busy), default=0.0), max((b[1] for b in busy), default=0.0)
+
+    def different(self, strategy: str = '') -> tuple[int, ...]:
+        """Return the ids of different schedules, of one strategy or of all; ``loss`` first."""
+        found: dict[Partition, int] = {}
+        for index, entry in sorted(enumerate(self.entries), key=lambda e: e[1].strategy != LOSS):
+            if strategy in ('', entry.strategy):
+                found.setdefault(entry.partition, index)
+        return tuple(found.values())
 
     @cached_property
     def strategies(self) -> tuple[str, ...]:
@@ -208,12 +231,12 @@ class ScheduleBook:
                 RecursionError) as error:
             raise ValueError(f'not a schedule book: {error}') from error
 
-    def save(self, path: Path) -> None:
+    def save(self, path: pathlib.Path) -> None:
         """Write the book to a file, which is complete or as it was."""
         write_whole(path, self.to_json())
 
     @classmethod
-    def load(cls, path: Path) -> ScheduleBook:
+    def load(cls, path: pathlib.Path) -> ScheduleBook:
         """Read a book from a file; ValueError if it is none."""
         return cls.from_json(path.read_text())
 
@@ -233,8 +256,11 @@ def _bounds(data: Sequence[Sequence[Any]]) -> tuple[tuple[float, float], ...]:
 
 def _plain(entry: Entry) -> dict[str, Any]:
     """Return an entry as data; JSON has no infinity."""
+    known = entry.anywhere
     return {**asdict(entry), 'partition': entry.partition.to_dict(),
-            'high': entry.high if entry.high < math.inf else None}
+            'high': entry.high if entry.high < math.inf else None,
+            'anywhere': {'paths': [list(path) for path in known.paths],
+                         'busy': list(known.busy)} if known else None}
 
 
 def _entry(data: Mapping[str, Any]) -> Entry:
@@ -245,4 +271,15 @@ def _entry(data: Mapping[str, Any]) -> Entry:
         raise ValueError(f'impossible entry: {mbps} Mbit/s in {low}..{high}, {predicted} s, '
                          f'{joules} J')
     return Entry(mbps, str(data['strategy']), predicted, Partition.from_dict(data['partition']),
-                 joules, low, high)
+                 joules, low, high, _anywhere(data.get('anywhere')))
+
+
+def _anywhere(data: Mapping[str, Any] | None) -> Anywhere | None:
+    if data is None:
+        return None
+    paths = tuple(Path(*map(float, path)) for path in data['paths'])
+    robot, server = (within('busy', float(s), 0.0, MAX_SECONDS) for s in data['busy'])
+    if not 1 <= len(paths) <= MAX_PATHS or not all(
+            abs(number) <= MAX_SECONDS for path in paths for number in path):
+        raise ValueError(f'impossible paths: {paths!r:.200}')
+    return Anywhere(paths, (robot, server))

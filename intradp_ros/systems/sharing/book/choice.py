@@ -4,18 +4,26 @@
 """Which schedule of a book an inference takes."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+import math
 import time
 
+from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import LOCAL, LOSS
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
+from intradp_ros.systems.sharing.book.device_speeds import DeviceSpeeds
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration, WORTH
-from intradp_ros.systems.sharing.partition.partition import Partition
 
 #: Sharing has to promise more, up to a limit, the longer the robot alone would take and the less
 #: steady the link: the rate a second later has little to do with that at the begin, and where
 #: sharing looks best, it is most likely to fall.
 _GAIN_A_SECOND, _MOST_GAIN = 0.4, 0.25
+#: The schedule in use is kept unless another is expected to take less than this part of its time.
+KEEPS = 0.97
+#: The rate's deviation that is reckoned with at most, and where its distribution is looked at:
+#: standard deviations of the logarithm with their weights (Gauss-Hermite, three points).
+MOST_SPREAD = 0.6
+_STEPS = ((-math.sqrt(3), 1 / 6), (0.0, 2 / 3), (math.sqrt(3), 1 / 6))
 
 
 class ScheduleChoice:
@@ -29,7 +37,10 @@ class ScheduleChoice:
 
     def __init__(self, experience: LatencyCalibration | None = None) -> None:
         self.experience = experience
-        self._epoch, self._index = 0, -1
+        self.speeds = DeviceSpeeds()
+        self._epoch = 0
+        self._used: dict[str, int] = {}  # schedule in use, by strategy
+        self._speeds = 1.0, 1.0  # factors of robot and server when it chose
 
     def choose(self, epoch: int, book: ScheduleBook, mbps: float, strategy: str,
                spread: Callable[[], float]) -> int | None:
@@ -43,9 +54,13 @@ class ScheduleChoice:
         """
         if strategy not in book.strategies:
             return None
-        previous = self._index if self._epoch == epoch else None
-        index = book.choose(mbps, strategy, previous)
-        self._epoch, self._index = epoch, index
+        if epoch != self._epoch:
+            self._epoch, self._used = epoch, {}
+            self.speeds.reset()  # they were against the profiles of another book
+        if book.knows_speeds and book.objective == 'latency':
+            return self._fastest(book, mbps, strategy, spread)
+        index = book.choose(mbps, strategy, self._used.get(strategy))
+        self._used[strategy] = index
         if strategy != LOSS or book.objective != 'latency':
             return index
         others = {name: book.choose(mbps, name) for name in book.strategies
@@ -56,6 +71,48 @@ class ScheduleChoice:
             return best
         alone = others.get(LOCAL, index)
         return index if pays(expected[index], expected[alone], spread) else alone
+
+    def _fastest(self, book: ScheduleBook, mbps: float, strategy: str,
+                 spread: Callable[[], float]) -> int:
+        """Return the schedule of least expected seconds, at the speeds that devices have now."""
+        previous, usual = self._used.get(strategy, -1), strategy == LOSS
+        ids = book.different('' if usual and self.experience else strategy)
+        deviation, self._speeds = min(spread(), MOST_SPREAD), self._factors()
+        expected = {i: self._mean(book.entries[i], mbps, deviation) for i in ids}
+        best = min(expected, key=lambda i: expected[i])
+        if previous in expected and expected[best] > KEEPS * expected[previous]:
+            best = previous
+        self._used[strategy] = best
+        alone = next(iter(book.different(LOCAL)), best) if usual else best
+        seconds = self._mean(book.entries[alone], mbps, 0.0)
+        return best if alone == best or pays(expected[best], seconds, spread) else alone
+
+    def _mean(self, entry: Entry, mbps: float, deviation: float) -> float:
+        """Return the expected seconds if the rate's logarithm deviates from a prediction."""
+        return self.corrected(entry, sum(
+            weight * self._at(entry, mbps * math.exp(deviation * step), self._speeds)
+            for step, weight in _STEPS))
+
+    @staticmethod
+    def _at(entry: Entry, mbps: float, speeds: tuple[float, float]) -> float:
+        known = entry.anywhere
+        return known.seconds(mbps, *speeds) if known else entry.predicted
+
+    def seconds(self, entry: Entry, mbps: float) -> float:
+        """Return what an entry takes at a rate, at the speeds that devices have now."""
+        return self._at(entry, mbps, self._factors())
+
+    def _factors(self) -> tuple[float, float]:
+        if self.experience is None:
+            return 1.0, 1.0
+        now = time.monotonic()
+        return self.speeds.factor(ROBOT, now), self.speeds.factor(SERVER, now)
+
+    def predicted(self, book: ScheduleBook, index: int, mbps: float) -> float:
+        """Return what a schedule takes by the book at a rate and the devices' speeds."""
+        entry = book.entries[index]
+        return self.seconds(entry, mbps) if entry.anywhere else book.expected(
+            mbps, entry.strategy)
 
     def expected(self, book: ScheduleBook, index: int, mbps: float) -> float:
         """Return the seconds by the book at a rate, corrected by what the schedule took lately."""
@@ -80,5 +137,14 @@ def pays(shared: float, alone: float, spread: Callable[[], float]) -> bool:
         shared <= alone * (WORTH - _GAIN_A_SECOND * spread() * min(alone, 1.0)))
 
 
-def _key(entry: Entry) -> tuple[Partition, float]:
-    return entry.partition, entry.predicted
+def _key(entry: Entry) -> Hashable:
+    """
+    Return what an entry shares its experience with.
+
+    Where devices and link are corrected for by themselves, what remains is a
+    matter of the kind: nothing crosses, or whole layers do, or rows.
+    """
+    if entry.anywhere is None:
+        return entry.partition, entry.predicted
+    crosses = any(path.link > 0 for path in entry.anywhere.paths)
+    return crosses, entry.partition.by_rows

@@ -19,6 +19,7 @@ import numpy as np
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.systems.sharing.baselines import LOSS, STRATEGIES
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
+from intradp_ros.systems.sharing.book.critical_paths import anywhere
 from intradp_ros.systems.sharing.partition.partition import Partition
 from intradp_ros.systems.sharing.search.bounds import Relaxation
 from intradp_ros.systems.sharing.search.pool import Aim, best, Candidate, candidates, Prices
@@ -165,6 +166,8 @@ def shared_with_neighbours(setting: Setting, points: Sequence[Point]) -> list[Po
 def entries(setting: Setting, points: Sequence[Point]) -> list[Entry]:
     """Return the entries of all points and strategies with their ranges."""
     found = []
+    partitions = list(dict.fromkeys(p.found[s].partition for p in points for s in STRATEGIES))
+    known = anywhere(setting.cost, setting.link, partitions, [p.mbps for p in points])
     for strategy in STRATEGIES:
         ends = [points[0].mbps / 2]
         for a, b in zip(points, points[1:]):
@@ -175,7 +178,8 @@ def entries(setting: Setting, points: Sequence[Point]) -> list[Entry]:
             candidate = point.found[strategy]  # its range holds it, whatever the logarithm lost
             found.append(Entry(point.mbps, strategy, candidate.played.latency,
                                candidate.partition, candidate.joules,
-                               min(low, point.mbps), max(high, point.mbps)))
+                               min(low, point.mbps), max(high, point.mbps),
+                               known[candidate.partition]))
     return sorted(found, key=lambda e: (e.mbps, STRATEGIES.index(e.strategy)))
 
 

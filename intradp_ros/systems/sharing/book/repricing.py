@@ -12,6 +12,7 @@ import numpy as np
 from intradp_ros.schedule.cost import LinkModel
 from intradp_ros.systems.sharing.baselines import LOSS
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
+from intradp_ros.systems.sharing.book.critical_paths import anywhere
 from intradp_ros.systems.sharing.book.make_book import Setting
 from intradp_ros.systems.sharing.judge.simulator import simulate
 from intradp_ros.systems.sharing.partition.lowering import lower
@@ -69,7 +70,10 @@ def loss(book: ScheduleBook, setting: Setting, relaxation: Relaxation) -> float:
 def repriced(book: ScheduleBook, setting: Setting) -> ScheduleBook:
     """Return the same schedules with what they take now; it has no lower bounds."""
     prices = {mbps: setting.prices(mbps) for mbps in book.grid}
-    entries = tuple(_repriced(entry, prices[entry.mbps]) for entry in book.entries)
+    partitions = list(dict.fromkeys(entry.partition for entry in book.entries))
+    known = anywhere(setting.cost, setting.link, partitions, book.grid)
+    entries = tuple(replace(_repriced(entry, prices[entry.mbps]), anywhere=known[entry.partition])
+                    for entry in book.entries)
     return replace(book, entries=entries, bounds=(), delay=setting.delay,
                    overhead=setting.overhead, down_ratio=setting.down_ratio)
 

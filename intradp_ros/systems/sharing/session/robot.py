@@ -30,9 +30,9 @@ from intradp_ros.runtime.outcome import (
 from intradp_ros.runtime.recovery import finish_alone, held_pieces
 from intradp_ros.runtime.sending import describe_transfers, expected_transfer, SendContext, Sender
 from intradp_ros.runtime.serial_executor import SerialExecutor
-from intradp_ros.runtime.timeline import Event, Recorder, with_send_times
+from intradp_ros.runtime.timeline import Event, Recorder, total, with_send_times
 from intradp_ros.runtime.traffic import Traffic
-from intradp_ros.schedule.schedule import ROBOT
+from intradp_ros.schedule.schedule import ROBOT, SERVER, SIDES
 from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, STRATEGIES
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.choice import ScheduleChoice
@@ -277,7 +277,7 @@ class RobotClient:
             return None
         entry = book.entries[index]
         shared = self.cache.get(entry.partition).schedule.transfers
-        predicted = book.expected(rate / 125e3, entry.strategy)
+        predicted = self.choice.predicted(book, index, rate / 125e3)
         faster = strategy == LOSS and book.objective == 'latency'
         return _Choice(agreement.epoch, index, entry, predicted, faster) if shared else None
 
@@ -294,6 +294,7 @@ class RobotClient:
         execution = Execution(self._local.program, recorder)
         values = execution.run(dict(zip(self.model.split.graph.inputs, inputs)))
         self.cache.ran(self._local, recorder.events)
+        self._note_speed(ROBOT, self._alone().entry, recorder.events)
         self._took_alone.append(time.monotonic() - start)
         return self._outcome(values, recorder.events, start, self._alone(), None, reason)
 
@@ -315,6 +316,7 @@ class RobotClient:
             values = execution.run(named)
             self._check_rows()
             self.cache.ran(compiled, recorder.events)
+            self._note_speed(ROBOT, choice.entry, recorder.events, compiled.moving)
             self.connection.succeeded()
         except InferenceAbandonedError as error:
             reason = str(error)
@@ -388,16 +390,31 @@ class RobotClient:
             self.meter.drawn(start, stop) if self.meter else None)
         return Outcome(self.model.results(values), stats, tuple(e.shift(-start) for e in events))
 
+    def _note_speed(self, side: str, entry: Entry, events: Sequence[Event],
+                    moving: float = 0.0) -> None:
+        """Learn how fast a device is; `moving` seconds at most are no fault of its operators."""
+        if entry.anywhere is None:
+            return
+        profiled = entry.anywhere.busy[SIDES.index(side)]
+        measured = total(events, side, 'compute')
+        measured = max(measured - moving, min(measured, profiled))
+        whole = self.connection.book.most_busy[SIDES.index(side)] if self.connection.book else 0.0
+        self.choice.speeds.note(side, measured, profiled, whole, time.monotonic())
+
     def _alone(self) -> _Choice:
         """Return what the book says of the robot alone."""
-        known = self._seconds_alone()
-        entry = Entry(0.0, LOCAL, known, local(len(self.model.split.operators)))
-        return _Choice(0, 0, entry, known)
+        entry = self._local_entry() or Entry(
+            0.0, LOCAL, 0.0, local(len(self.model.split.operators)))
+        return _Choice(0, 0, entry, self.choice.seconds(entry, 1.0))
 
     def _seconds_alone(self) -> float:
         """Return what the book predicts of the robot alone, 0 if it says nothing."""
+        entry = self._local_entry()
+        return entry.predicted if entry else 0.0
+
+    def _local_entry(self) -> Entry | None:
         entries = self.connection.book.entries if self.connection.book else ()
-        return next((e.predicted for e in entries if e.strategy == LOCAL), 0.0)
+        return next((e for e in entries if e.strategy == LOCAL), None)
 
     def _expected(self, chunk: Chunk) -> ExpectedTransfer | None:
         current = self._current
@@ -432,6 +449,7 @@ class RobotClient:
         except (TypeError, ValueError) as error:
             raise MalformedFrameError(f'bad report: {error}', 'report') from error
         current.report = events
+        self._note_speed(SERVER, current.choice.entry, events)
 
     def _too_late(self, frame: Control) -> bool:
         """Tell whether the robot had finished the inference before the server said this."""

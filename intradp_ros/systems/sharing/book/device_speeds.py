@@ -1,0 +1,61 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""How many times as long as profiled the devices of a session take now."""
+from __future__ import annotations
+
+from collections import deque
+import math
+from statistics import median
+import threading
+
+from intradp_ros.schedule.schedule import SIDES
+
+#: A device that computes less than this part of an inference's compute says little.
+LEAST_PART = 0.1
+#: Beyond these a measurement is taken for one of them.
+LEAST, MOST = 0.125, 16.0
+
+
+class DeviceSpeeds:
+    """
+    Factors of both devices, from what their compute took in the last inferences.
+
+    A factor is the median of the last `window` ones, so it follows a device
+    that changes within three; where a device was not seen to compute for
+    long, its factor's logarithm goes to 0 with a half-life of `forget`
+    seconds: what was given up gets another chance.  Thread-safe.
+    """
+
+    def __init__(self, window: int = 5, forget: float = 30.0) -> None:
+        self._seen = {side: deque[float](maxlen=window) for side in SIDES}
+        self._last = dict.fromkeys(SIDES, -math.inf)
+        self._forget, self._lock = forget, threading.Lock()
+
+    def note(self, side: str, measured: float, profiled: float, whole: float, now: float) -> None:
+        """
+        Take the seconds in which a device computed for an inference.
+
+        `profiled` is what it should have taken, `whole` what it takes for all
+        of the model: of much less than that a measurement is mostly noise.
+        """
+        if not (0 < measured < math.inf and LEAST_PART * whole <= profiled < math.inf
+                and profiled > 0):
+            return
+        with self._lock:
+            ratio = min(max(measured / profiled, LEAST), MOST)
+            self._seen[side].append(math.log(ratio))
+            self._last[side] = now
+
+    def factor(self, side: str, now: float) -> float:
+        """Return how many times as long as profiled a device takes; 1 if that is not known."""
+        with self._lock:
+            seen = list(self._seen[side])
+            age = max(0.0, now - self._last[side])
+        return math.exp(median(seen) * 0.5 ** (age / self._forget)) if seen else 1.0
+
+    def reset(self) -> None:
+        """Forget everything: another profile counts."""
+        with self._lock:
+            for seen in self._seen.values():
+                seen.clear()

@@ -1,0 +1,85 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""A few paths tell what the exact judge says at any rate, on devices of any speed."""
+from __future__ import annotations
+
+from dataclasses import replace
+import json
+import math
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+from synthetic import random_split_graph
+
+from intradp_ros.schedule.cost import CostModel
+from intradp_ros.schedule.schedule import ROBOT, SERVER
+from intradp_ros.systems.sharing.book.book import ScheduleBook
+from intradp_ros.systems.sharing.book.critical_paths import anywhere
+from intradp_ros.systems.sharing.book.make_book import book_of, Setting
+from intradp_ros.systems.sharing.judge.judge import Judge
+from intradp_ros.systems.sharing.partition.partition import (
+    local,
+    offload,
+    Pace,
+    Partition,
+    Stage,
+)
+
+GRID = (0.05, 0.5, 5.0)
+
+
+def setting_of(seed: int) -> Setting:
+    split = random_split_graph(seed, 8, rows=40)
+    return Setting(CostModel(split, {side: tuple(
+        np.where(np.arange(op.rows + 1) > 0, seconds * (0.1 + np.arange(op.rows + 1) / op.rows), 0)
+        for op in split.operators) for side, seconds in ((ROBOT, 4e-3), (SERVER, 5e-4))}),
+        delay=1e-3, overhead=1e-4)
+
+
+def partitions(count: int) -> list[Partition]:
+    both = [Partition((Stage(count // 2, share, 4, 3), Stage(count, 1 - share, 2, 6)))
+            for share in (0.3, 0.6)]
+    return [local(count), offload(count), *both,
+            Partition((Stage(count, 0.5, 8, 8, Pace(0.5, upward=True)),))]
+
+
+@given(st.integers(0, 10**6), st.floats(-0.6, 1.38), st.floats(-0.6, 1.38), st.floats(-3.0, 1.6))
+@settings(max_examples=12, deadline=None)
+def test_paths_tell_what_the_judge_says(seed: int, robot: float, server: float, rate: float,
+                                        ) -> None:
+    setting = setting_of(seed)
+    factors, mbps = (math.exp(robot), math.exp(server)), math.exp(rate)
+    all_of_them = partitions(len(setting.cost.split.operators))
+    known = anywhere(setting.cost, setting.link, all_of_them, GRID)
+    judge = Judge(setting.cost.scaled(dict(zip((ROBOT, SERVER), factors))), setting.link(mbps))
+    for partition in all_of_them:
+        told, true = known[partition].seconds(mbps, *factors), judge(partition).latency
+        assert told <= true * 1.02 and told >= true * 0.9
+
+
+def test_books_tell_it_of_every_schedule() -> None:
+    setting = setting_of(3)
+    book = book_of(setting, 'd' * 64, GRID)
+    assert book.knows_speeds and ScheduleBook.from_json(book.to_json()) == book
+    for entry in book.entries:
+        assert entry.anywhere is not None
+        assert entry.anywhere.seconds(entry.mbps) == pytest.approx(entry.predicted, rel=0.02)
+    busiest = max(e.anywhere.busy[0] for e in book.entries if e.anywhere)
+    assert book.most_busy[0] == busiest
+    assert len(book.different()) == len({e.partition for e in book.entries})
+
+
+@pytest.mark.parametrize('spoil', [
+    {'paths': []}, {'paths': [[0, 0, 0, math.nan]]}, {'paths': [[0, 0, 0]]},
+    {'paths': [[0, 0, 0, 1]] * 9}, {'busy': [-1, 0]}, {'busy': [1]}])
+def test_impossible_paths_are_refused(spoil: dict[str, object]) -> None:
+    book = book_of(setting_of(3), 'd' * 64, GRID[:1])
+    known = {'paths': [[0.0, 0.0, 0.0, 1.0]], 'busy': [1.0, 1.0], **spoil}
+    text = replace(book, entries=book.entries[:1]).to_json()
+    data = json.loads(text)
+    data['entries'][0]['anywhere'] = known
+    with pytest.raises(ValueError, match='not a schedule book'):
+        ScheduleBook.from_json(json.dumps(data))

@@ -1,0 +1,115 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What devices take is learned of the devices, and counts for all schedules at once."""
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from intradp_ros.schedule.schedule import ROBOT, SERVER
+from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, OFFLOAD
+from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
+from intradp_ros.systems.sharing.book.choice import ScheduleChoice
+from intradp_ros.systems.sharing.book.critical_paths import Anywhere, Path
+from intradp_ros.systems.sharing.book.device_speeds import DeviceSpeeds, MOST
+from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
+from intradp_ros.systems.sharing.partition.partition import local, offload, Partition, Stage
+
+
+def test_a_device_that_changes_is_followed_within_three() -> None:
+    speeds = DeviceSpeeds()
+    for measured, factor in ((1.0, 1.0),) * 5 + ((3.0, 1.0), (3.0, 1.0), (3.0, 3.0), (1.0, 3.0)):
+        speeds.note(SERVER, measured, 1.0, 1.0, 0.0)
+        assert speeds.factor(SERVER, 0.0) == pytest.approx(factor)
+    assert speeds.factor(ROBOT, 0.0) == 1.0
+
+
+def test_what_is_not_seen_is_forgotten() -> None:
+    speeds = DeviceSpeeds(forget=10.0)
+    speeds.note(ROBOT, 4.0, 1.0, 1.0, 100.0)
+    assert [speeds.factor(ROBOT, now) for now in (100.0, 110.0, 120.0)] == pytest.approx(
+        [4.0, 2.0, math.sqrt(2.0)])
+    speeds.reset()
+    assert speeds.factor(ROBOT, 100.0) == 1.0
+
+
+@pytest.mark.parametrize(('measured', 'profiled'), [
+    (0.0, 1.0), (math.nan, 1.0), (math.inf, 1.0), (1.0, 0.05), (1.0, 0.0)])
+def test_what_says_nothing_teaches_nothing(measured: float, profiled: float) -> None:
+    speeds = DeviceSpeeds()
+    speeds.note(ROBOT, measured, profiled, 1.0, 0.0)
+    assert speeds.factor(ROBOT, 0.0) == 1.0
+
+
+def test_one_measurement_cannot_be_beyond_reason() -> None:
+    speeds = DeviceSpeeds()
+    speeds.note(ROBOT, 1e9, 1.0, 1.0, 0.0)
+    assert speeds.factor(ROBOT, 0.0) == pytest.approx(MOST)
+
+
+HALVES, MOSTLY_HERE = (Partition((Stage(4, share, 2, 2),)) for share in (0.5, 0.8))
+
+
+def entry(mbps: float, strategy: str, partition: Partition, robot: float, server: float,
+          link: float) -> Entry:
+    """Return an entry of which either the robot or link and server take longest."""
+    known = Anywhere((Path(robot, 0.0, 0.0, 0.0), Path(0.0, server, link, 0.0)), (robot, server))
+    return Entry(mbps, strategy, known.seconds(mbps), partition, low=mbps / 2, high=2 * mbps,
+                 anywhere=known)
+
+
+#: A second on the robot, half of one on the server; at 10 Mbit/s halves are best.
+BOOK = ScheduleBook('d' * 64, 0, 0.0, 0.0, tuple(
+    e for mbps, shared in ((2.0, entry(2.0, LOSS, MOSTLY_HERE, 0.8, 0.1, 0.5)),
+                           (10.0, entry(10.0, LOSS, HALVES, 0.5, 0.25, 2.0)))
+    for e in (shared, entry(mbps, LOCAL, local(4), 1.0, 0.0, 0.0),
+              entry(mbps, OFFLOAD, offload(4), 0.0, 0.5, 4.0))))
+
+
+def chosen(choice: ScheduleChoice, mbps: float, strategy: str = LOSS) -> Partition:
+    index = choice.choose(1, BOOK, mbps, strategy, lambda: 0.0)
+    assert index is not None
+    return BOOK.entries[index].partition
+
+
+@pytest.mark.parametrize(('robot', 'server', 'best'), [
+    (1.0, 1.0, HALVES), (1.0, 4.0, MOSTLY_HERE), (1.0, 16.0, local(4)), (4.0, 1.0, offload(4))])
+def test_what_is_best_at_these_speeds_is_taken(robot: float, server: float, best: Partition,
+                                               ) -> None:
+    """Schedules that never ran are corrected too, and no other book is needed."""
+    choice = ScheduleChoice(LatencyCalibration())
+    assert chosen(choice, 10.0) == HALVES
+    for side, factor in zip((ROBOT, SERVER), (robot, server)):
+        for _ in range(3):
+            choice.speeds.note(side, factor, 1.0, 1.0, 1e9)
+    assert chosen(choice, 10.0) == best
+    assert chosen(choice, 10.0, LOCAL) == local(4)
+    assert chosen(choice, 10.0, OFFLOAD) == offload(4)
+
+
+def test_without_experience_books_are_taken_at_their_word() -> None:
+    choice = ScheduleChoice()
+    choice.speeds.note(SERVER, 16.0, 1.0, 1.0, 1e9)
+    assert chosen(choice, 10.0) == HALVES and chosen(choice, 0.3) == local(4)
+
+
+def test_a_rate_that_varies_calls_for_what_loses_less() -> None:
+    """Of two that take the same at the expected rate, the one that needs the link less wins."""
+    steady, varying = (ScheduleChoice(LatencyCalibration()) for _ in range(2))
+    needs, spares = BOOK.entries[3], BOOK.entries[0]
+    assert needs.strategy == spares.strategy == LOSS
+    same = 2.0 / (0.8 - 0.25)  # Mbit/s at which both take 0.8 s
+    for choice, deviation in ((steady, 0.0), (varying, 0.6)):
+        means = [choice._mean(e, 1.02 * same, deviation) for e in (needs, spares)]
+        assert (means[0] < means[1]) == (deviation == 0.0)
+
+
+def test_another_book_means_other_profiles() -> None:
+    choice = ScheduleChoice(LatencyCalibration())
+    assert chosen(choice, 10.0) == HALVES
+    choice.speeds.note(SERVER, 16.0, 1.0, 1.0, 1e9)
+    assert chosen(choice, 10.0) == local(4)
+    index = choice.choose(2, BOOK, 10.0, LOSS, lambda: 0.0)
+    assert index is not None and BOOK.entries[index].partition == HALVES
