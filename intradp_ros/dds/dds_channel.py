@@ -228,11 +228,11 @@ class DdsChannel:
         self._pass_on(chunk)
 
     def _on_ack(self, message: ChunkAck, arrival: Arrival) -> None:
+        if not 0.0 <= message.rate <= MAX_RATE:
+            raise MalformedFrameError(f'an acknowledgement with rate {message.rate}', 'rate')
         if not self._knows(message.session):
             return
         self._check(message, arrival)
-        if not 0.0 <= message.rate <= MAX_RATE:
-            raise MalformedFrameError(f'an acknowledgement with rate {message.rate}', 'rate')
         self._outbound.acknowledged(message.sequence, message.rate)
 
     def _on_control(self, message: SessionControl, arrival: Arrival) -> None:

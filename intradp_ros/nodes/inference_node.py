@@ -358,8 +358,9 @@ class InferenceNode(ManagedNode):
     def _rejected(self) -> Mapping[str, int]:
         """Count what was rejected on the way from sensor and server, by cause."""
         assert self.client is not None
-        return added(self._receiver.rejections.by_cause(), self.client.rejections.by_cause(),
-                     self.client.channel.rejected)
+        overtaken = {'overtaken': n} if (n := self._new_books.dropped) else {}
+        return added(overtaken, self._receiver.rejections.by_cause(),
+                     self.client.rejections.by_cause(), self.client.channel.rejected)
 
     def _report_link(self) -> None:
         assert self.client is not None

@@ -16,7 +16,7 @@ from intradp_ros.link.delay import ASSUMED_OVERHEAD
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.msg import ScheduleBook as ScheduleBookMessage
 from intradp_ros.nodes.announcements import AnnouncementCheck, Announcer, MAX_BYTES
-from intradp_ros.nodes.diagnostics import Diagnostics
+from intradp_ros.nodes.diagnostics import added, Diagnostics
 from intradp_ros.nodes.key_parameter import KEY_FILE, key_of
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.lossy_parameter import allowed, LOSSY_PARAMETER
@@ -74,6 +74,7 @@ class PlannerNode(ManagedNode):
         self._status = Diagnostics(self)
         self._profiles: OrderedDict[tuple[str, str, str], OperatorProfile] = OrderedDict()
         self._keepers: OrderedDict[Customer, BookKeeper] = OrderedDict()
+        self._checks: Worker[OperatorProfile] | None = None
         self._epoch = 0
 
     def setup(self, parameters: dict[str, Any]) -> None:
@@ -107,6 +108,7 @@ class PlannerNode(ManagedNode):
         self._profiles.clear()
 
     def _hear_profile(self, message: OperatorProfile) -> None:
+        assert self._checks is not None
         self._check(message)
         self._checks.put(message)
 
@@ -184,12 +186,14 @@ class PlannerNode(ManagedNode):
         self.info(f'published book {self._epoch} for model {digest[:12]}')
 
     def _diagnose(self) -> None:
+        dropped = self._checks.dropped if self._checks else 0
+        overtaken = {'overtaken': dropped} if dropped else {}
         self._diagnostics.publish(self._status.status(
             'planning' if any(k.busy for k in self._keepers.values()) else 'waiting for profiles',
             {'profiles': len(self._profiles), 'books': self._epoch,
              'books_made': sum(k.made for k in self._keepers.values()),
              'authenticated': self._authenticated},
-            self._receiver.rejections.by_cause()))
+            added(overtaken, self._receiver.rejections.by_cause())))
 
 
 def main(args: list[str] | None = None) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 import signal
 import time
+from xml.etree import ElementTree
 
 from node_processes import (
     DENSE,
@@ -32,6 +33,7 @@ from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.lab.emulation.processes import Child
 
 FRAMES = 8
+POLICIES = Path(__file__).parents[2] / 'config' / 'security'
 #: A machine that others keep busy too.
 BACK_AFTER = 10.0
 
@@ -71,6 +73,14 @@ def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         observer.infer_until(picture(0), scene.model, lambda s: s.shared)
         yield scene
         observer.close()
+
+
+def topics_of(profile: ElementTree.Element, way: str, node: str) -> set[str]:
+    """Return the full names of what a policy allows a node of the root namespace."""
+    names = {topic.text or '' for group in profile.iter('topics') if group.get(way)
+             for topic in group}
+    whole = {name.replace('~', f'/{node}') for name in names}
+    return {name if name.startswith('/') else f'/{name}' for name in whole}
 
 
 def resident_mb(pid: int) -> float:
@@ -114,6 +124,46 @@ def test_what_went_on_is_told(scene: Scene) -> None:
     for node in scene.children:
         assert observer.status(node)['authenticated'] == str(scene.keyed)
         assert ('no key_file:' in scene.children[node].output()) != scene.keyed
+
+
+def test_policies_allow_what_the_nodes_do(scene: Scene) -> None:
+    """Every topic that the graph shows of a node is in its policy for SROS2."""
+    channels = {'offload_node': 'offload_server_channel',
+                'inference_node': 'offload_robot_channel'}
+    for node in scene.children:
+        policy = ElementTree.parse(POLICIES / f'{node}.policy.xml').getroot()
+        for profile in policy.iter('profile'):
+            name = profile.get('node', '')
+            assert name in (node, channels.get(node))
+            allowed = {way: topics_of(profile, way, name) for way in ('publish', 'subscribe')}
+            graph = scene.observer.node
+            seen = {'publish': graph.get_publisher_names_and_types_by_node(name, '/'),
+                    'subscribe': graph.get_subscriber_names_and_types_by_node(name, '/')}
+            for way, found in seen.items():
+                assert found
+                assert {topic for topic, _ in found} <= allowed[way]
+
+
+@pytest.mark.slow
+def test_ten_thousand_forged_frames(scene: Scene) -> None:
+    """All attacks at once and recordings, as fast as they go: nothing is falsified or lost."""
+    observer, stranger, wanted = scene.observer, scene.stranger, unsplit(scene.model, picture(1))
+    observer.infer_until(picture(1), scene.model, lambda s: s.shared)
+    before, shared, frames = stranger.sent, 0, 0
+    stranger.react = lambda *heard: [attack(*heard) for attack in ATTACKS.values()
+                                     for _ in range(5)]
+    try:
+        while stranger.sent - before < 10_000:
+            result, stats = observer.infer(picture(1))
+            assert relative_difference(result, wanted) <= 1e-4, stats
+            shared, frames = shared + stats.shared, frames + 1
+    finally:
+        stranger.react = lambda *heard: None
+    begin = time.monotonic()
+    observer.infer_until(picture(1), scene.model, lambda s: s.shared)
+    print(f'{stranger.sent - before} forged: {shared} of {frames} frames shared meanwhile, none '
+          f'falsified or lost; shared {time.monotonic() - begin:.1f} s after it')
+    assert time.monotonic() - begin < BACK_AFTER
 
 
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])

@@ -135,7 +135,7 @@ def test_another_digest_is_refused_with_both_named(
         stranger: Stranger, model: SharedModel, other_model: SharedModel) -> None:
     """Same network, other weights."""
     reason = stranger.ask(hello(other_model)).body['reason']
-    assert model.digest in reason and other_model.digest in reason
+    assert model.digest[:12] in reason and other_model.digest[:12] in reason
 
 
 def test_a_session_along_another_axis(stranger: Stranger, model: SharedModel) -> None:
@@ -214,7 +214,7 @@ def test_sessions_of_robots_that_vanished_end(stranger: Stranger, model: SharedM
 
 
 @pytest.mark.parametrize('frame', [
-    Control(ControlKind.HELLO, 5), Control(ControlKind.BYE, 5, server=7),
+    Control(ControlKind.HELLO, 5, server=7), Control(ControlKind.BYE, 5, server=7),
     Control(ControlKind.PING, 5, body={'robot': 1.0}, server=7)])
 def test_frames_for_other_servers_are_left_to_them(stranger: Stranger, frame: Control) -> None:
     """Two servers of one name hear the same frames; only pings are for whoever hears them."""
@@ -359,8 +359,8 @@ def test_a_refused_robot_runs_alone_and_says_why(
     with Pair(robot, server, near, far):
         robot.use_book(hand_made_book(model))
         assert until(lambda: robot.connection.state is State.REFUSED)
-        assert model.digest in robot.connection.refusal
-        assert other_model.digest in robot.connection.refusal
+        assert model.digest[:12] in robot.connection.refusal
+        assert other_model.digest[:12] in robot.connection.refusal
         outcome = robot.infer((SOURCE,))
         assert not outcome.stats.shared and not outcome.stats.recovered
         assert_equal(outcome.outputs, wanted)

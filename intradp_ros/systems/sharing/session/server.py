@@ -109,8 +109,11 @@ class OffloadServer:
 
     def _is_addressed(self, frame: Frame) -> bool:
         """Tell whether a frame is for this server; two may have one name."""
-        anybody = isinstance(frame, Control) and frame.kind is ControlKind.PING
-        return frame.server == self.number or anybody and not frame.server
+        if not frame.server:
+            if isinstance(frame, Control) and frame.kind is ControlKind.PING:
+                return True
+            raise MalformedFrameError('a frame that is addressed to no server', 'server')
+        return frame.server == self.number
 
     def reject(self, cause: str, text: str) -> None:
         """Count what is rejected; log each cause at most once per second."""
