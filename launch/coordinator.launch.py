@@ -6,13 +6,16 @@ from __future__ import annotations
 
 from launch import LaunchDescription
 
-from intradp_ros.nodes.launching import common_arguments, node, node_group, params_file_argument
+from intradp_ros.nodes.launching import (
+    common_arguments,
+    described,
+    node,
+    params_file_argument,
+)
 
 
 def generate_launch_description() -> LaunchDescription:
     """Return the coordinator's arguments and node."""
-    return LaunchDescription([
-        *common_arguments(),
-        params_file_argument('params_file', 'coordinator.yaml'),
-        node_group(node('coordinator_node', 'params_file')),
-    ])
+    return described('coordinator.launch.py', [
+        *common_arguments(), params_file_argument('params_file', 'coordinator.yaml'),
+    ], [node('coordinator_node', 'params_file')])

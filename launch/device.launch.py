@@ -8,12 +8,17 @@ from launch import LaunchDescription
 from launch.actions import DeclareLaunchArgument
 from launch.substitutions import LaunchConfiguration
 
-from intradp_ros.nodes.launching import common_arguments, node, node_group, params_file_argument
+from intradp_ros.nodes.launching import (
+    common_arguments,
+    described,
+    node,
+    params_file_argument,
+)
 
 
 def generate_launch_description() -> LaunchDescription:
     """Return the device's arguments and node."""
-    return LaunchDescription([
+    return described('device.launch.py', [
         *common_arguments(),
         params_file_argument('params_file', 'device.yaml'),
         DeclareLaunchArgument(
@@ -22,7 +27,5 @@ def generate_launch_description() -> LaunchDescription:
         DeclareLaunchArgument(
             'image_topic', default_value='image',
             description='Topic of sensor_msgs/Image, for a device that asks for inferences.'),
-        node_group(node('device_node', 'params_file',
-                        [('image', LaunchConfiguration('image_topic'))],
-                        name='name', parameters={'device_name': LaunchConfiguration('name')})),
-    ])
+    ], [node('device_node', 'params_file', [('image', LaunchConfiguration('image_topic'))],
+             name='name', overrides={'name': 'device_name'})])

@@ -6,15 +6,18 @@ from __future__ import annotations
 
 from launch import LaunchDescription
 
-from intradp_ros.nodes.launching import common_arguments, node, node_group, params_file_argument
+from intradp_ros.nodes.launching import (
+    common_arguments,
+    described,
+    pair_arguments,
+    params_file_argument,
+    server_nodes,
+)
 
 
 def generate_launch_description() -> LaunchDescription:
     """Return the server's arguments and nodes."""
-    return LaunchDescription([
-        *common_arguments(),
-        params_file_argument('params_file', 'server.yaml'),
-        params_file_argument('planner_params_file', 'planner.yaml'),
-        node_group(node('offload_node', 'params_file'),
-                   node('planner_node', 'planner_params_file')),
-    ])
+    return described('server.launch.py', [
+        *common_arguments(), *pair_arguments(), params_file_argument('params_file', 'server.yaml'),
+        params_file_argument('planner_params_file', 'planner.yaml')],
+        server_nodes('params_file', 'planner_params_file'))

@@ -36,6 +36,7 @@ COMMANDS = {
                        "paper's evaluation"),
     'fleet': ('fleet', 'networks computed by several machines together'),
     'key': ('key', 'make the key by which nodes know each other'),
+    'doctor': ('doctor', 'check this machine, its network and the nodes on it, and say the mend'),
     'demo': ('demo', 'robot, server and planner as ROS 2 nodes on a real video'),
     'demo-pipeline': ('demo_pipeline', 'from a plain camera to typed messages and a bag, through '
                                        'a link that is cut'),
@@ -45,7 +46,7 @@ DESCRIPTION = """\
 Share one inference of a deep-learning model between a robot and a server, exactly.
 
 Rows of a value (lines of an image, say) are computed on both sides at once, and the result is
-the unsplit model's.  These commands need no ROS, save for bench and demo."""
+the unsplit model's.  These commands need no ROS, save for bench, doctor and demo."""
 
 EPILOG = """\
 in this order a model becomes known:

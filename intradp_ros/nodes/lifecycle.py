@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+import sys
 import traceback
 from typing import Any
 
@@ -19,6 +20,8 @@ from rclpy.signals import SignalHandlerOptions
 
 from intradp_ros.nodes.ending_signals import EndingSignals
 from intradp_ros.nodes.parameters import declare, Parameter, read
+from intradp_ros.nodes.transport_check import listening_for_profile, tell_profile
+from intradp_ros.nodes.unused_overrides import unused_overrides
 
 LATCHED = QoSProfile(depth=10, durability=DurabilityPolicy.TRANSIENT_LOCAL,
                      reliability=ReliabilityPolicy.RELIABLE)
@@ -119,13 +122,7 @@ class ManagedNode(LifecycleNode):
 def run_node(make: Callable[[], ManagedNode], args: list[str] | None = None) -> None:
     """Create a node, start it if it wants that, and spin until it is told to stop."""
     ending = EndingSignals()  # rclpy's own would end the context before the node can say good-bye
-    rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
-    try:
-        node = make()
-    except (InvalidParameterTypeException, InvalidParameterValueException) as error:
-        rclpy.logging.get_logger('intradp_ros').fatal(f'cannot start: {error}')
-        rclpy.try_shutdown()
-        raise SystemExit(1) from None
+    node = _made(make, args)
     try:
         if node.get_parameter(AUTOSTART.name).value:
             _start(node)
@@ -136,6 +133,24 @@ def run_node(make: Callable[[], ManagedNode], args: list[str] | None = None) -> 
         node.release()
         node.destroy_node()
         rclpy.try_shutdown()
+
+
+def _made(make: Callable[[], ManagedNode], args: list[str] | None) -> ManagedNode:
+    """Create a node, and tell what it was given in vain: a transport's profile, parameters."""
+    with listening_for_profile() as listening:
+        rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
+        try:
+            node = make()
+        except (InvalidParameterTypeException, InvalidParameterValueException) as error:
+            rclpy.logging.get_logger('intradp_ros').fatal(f'cannot start: {error}')
+            rclpy.try_shutdown()
+            raise SystemExit(1) from None
+        tell_profile(node, listening)
+    for text in unused_overrides(sys.argv if args is None else args,
+                                 node.get_fully_qualified_name(),
+                                 [*node.get_parameters_by_prefix('')]):
+        node.get_logger().warning(text)
+    return node
 
 
 def _start(node: ManagedNode) -> None:

@@ -111,20 +111,19 @@ class OffloadNode(ManagedNode):
 
         """
         loaded: dict[str, SharedModel] = {}
-        self._skipped: list[str] = []
+        self._skipped: dict[str, Exception] = {}
         for text in filter(None, texts):
             try:
                 loaded[text] = model = ModelSpec.parse(text).load(axis, device)
             except (ValueError, CaptureError) as error:
-                self._skipped.append(text)
+                self._skipped[text] = error
                 self.get_logger().error(f'skipped model {text}: {error}')
             else:
                 self.info(f'model {text}: {len(model.split.operators)} operators, '
                           f'digest {model.digest[:12]}')
         if not loaded:
-            raise ValueError(f'no model to serve: of {len(texts)} in the parameter models none '
-                             'could be loaded' if texts else
-                             'parameter models is empty: name at least one model')
+            raise ValueError('; '.join(map(str, self._skipped.values()))
+                             or 'parameter models is empty: name at least one model')
         return loaded
 
     def _profiled(self, model: SharedModel) -> tuple[SharedModel, Profile]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 import sys
+from typing import Any
 
 import pytest
 import yaml
@@ -60,6 +61,19 @@ def option(event: ProcessStarted, name: str) -> list[str]:
     return [value for word, value in zip(event.cmd, event.cmd[1:]) if word == name]
 
 
+def nothing_starts(name: str, caplog: pytest.LogCaptureFixture, **arguments: str) -> str:
+    """Run a launch file that must fail before a node starts; return what was logged."""
+    assert start(name, **arguments) == {}
+    return caplog.text
+
+
+def given(event: ProcessStarted) -> dict[str, Any]:
+    """Return the parameters that launch arguments set."""
+    [section] = yaml.safe_load(Path(option(event, '--params-file')[1]).read_text()).values()
+    return {name: value for name, value in section['ros__parameters'].items()
+            if name not in ('autostart', 'use_sim_time')}
+
+
 @pytest.mark.parametrize('name', NODES)
 def test_the_nodes_and_their_namespace(name: str) -> None:
     started = start(name, namespace='robot_1')
@@ -70,9 +84,10 @@ def test_the_nodes_and_their_namespace(name: str) -> None:
 def test_the_transport_names_a_profile_that_exists(transport: str) -> None:
     for event in start('demo', transport=transport).values():
         assert transport_in_use(event.env).name == transport
-        profile = Path(event.env['FASTDDS_DEFAULT_PROFILES_FILE'])
-        assert profile == SHARE / 'config' / f'transport_{transport}.xml'
-        assert profile.is_file()
+        [profile] = [Path(value) for name, value in event.env.items()
+                     if name.endswith('_DEFAULT_PROFILES_FILE')]
+        assert profile.parent == SHARE / 'config' and profile.is_file()
+        assert profile.name.startswith(f'transport_{transport}')
 
 
 def test_each_node_gets_its_own_parameter_file() -> None:
@@ -86,10 +101,44 @@ def test_arguments_reach_the_node() -> None:
                     image_topic='camera/image_raw').values()
     assert option(event, '--log-level') == ['debug']
     assert 'image:=camera/image_raw' in option(event, '-r')
-    [given] = yaml.safe_load(Path(option(event, '--params-file')[1]).read_text()).values()
-    assert given['ros__parameters'] == {'autostart': False, 'use_sim_time': True}
+    [section] = yaml.safe_load(Path(option(event, '--params-file')[1]).read_text()).values()
+    assert section['ros__parameters'] == {'autostart': False, 'use_sim_time': True}
 
 
-def test_an_unknown_transport_is_refused(caplog: pytest.LogCaptureFixture) -> None:
-    assert start('robot', transport='pigeon') == {}
-    assert 'pigeon' in caplog.text
+def test_parameters_can_be_given_as_arguments() -> None:
+    """Model, server and device go to both sides; what is not given stays as the file says."""
+    nodes = start('demo', model='a.b:c 1x3x8x8 uint8', server='lab', mode='offload', device='cpu')
+    assert given(nodes['/inference_node']) == {
+        'model': 'a.b:c 1x3x8x8 uint8', 'server': 'lab', 'mode': 'offload', 'device': 'cpu'}
+    assert given(nodes['/offload_node']) == {
+        'models': ['a.b:c 1x3x8x8 uint8'], 'server': 'lab', 'device': 'cpu'}
+    assert given(nodes['/planner_node']) == {}
+    assert given(start('robot')['/inference_node']) == {}
+
+
+@pytest.mark.parametrize('name', NODES)
+def test_every_argument_has_an_effect(name: str, monkeypatch: pytest.MonkeyPatch,
+                                      caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing but what the nodes take is declared; what is misspelt is warned of."""
+    source = PythonLaunchDescriptionSource(str(SHARE / 'launch' / f'{name}.launch.py'))
+    description = source.get_launch_description(launch.LaunchContext())
+    names = {argument.name for argument in description.get_launch_arguments()}
+    pair = name in ('robot', 'server', 'demo')
+    assert {'namespace', 'transport'} <= names
+    assert names & {'model', 'server', 'device'} == ({'model', 'server', 'device'} if pair
+                                                     else set())
+    assert ('mode' in names) == ('points_topic' in names) == ('inference_node' in NODES[name])
+    assert ('params_file' in names) == (name != 'demo')
+    monkeypatch.setattr(sys, 'argv', ['ros2', 'launch', 'intradp_ros', f'{name}.launch.py'])
+    monkeypatch.setattr(launch.logging.get_logger('intradp_ros'), 'handlers', [caplog.handler])
+    start(name, transprot='udp', colour='red')
+    assert 'no launch argument transprot: is transport meant?' in caplog.text
+    assert 'no launch argument colour; there are namespace' in caplog.text
+
+
+def test_wrong_values_end_the_start(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    assert 'pigeon' in nothing_starts('robot', caplog, transport='pigeon')
+    assert 'sideways' in nothing_starts('robot', caplog, mode='sideways')
+    missing = tmp_path / 'none.yaml'
+    assert f'params_file:={missing}: there is no such file' in nothing_starts(
+        'robot', caplog, params_file=str(missing))

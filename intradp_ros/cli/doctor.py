@@ -1,0 +1,50 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""``intradp doctor``: what on this machine and its network keeps inferences from being shared."""
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+
+from intradp_ros.cli.machine_checks import check_machine
+from intradp_ros.cli.network_checks import check_network, look_around
+from intradp_ros.cli.output import add_json, output, table
+
+DESCRIPTION = """\
+Check this machine and its network: versions, torch and GPU, the kernel's buffers, the middleware
+and its transport profile, multicast, discovery, clocks, and which models robots and servers have.
+What is wrong comes with its mend. Start it in the environment of the nodes (domain, transport)."""
+
+EPILOG = """\
+examples:
+  intradp doctor
+  INTRADP_TRANSPORT=udp intradp doctor --namespace /robot_1 --seconds 10
+  intradp doctor --json
+
+exit status: 0 nothing keeps inferences from being shared, 1 something does (an error)"""
+MARKS = {'ok': '[green]ok[/green]', 'warning': '[yellow]warning[/yellow]',
+         'error': '[red]error[/red]'}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of the subcommand."""
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    parser.add_argument('--namespace', default='/', help='of the nodes (default /)')
+    parser.add_argument('--seconds', type=float, default=3.0,
+                        help='how long to look for nodes (default 3)')
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check everything and return the exit status."""
+    with output(args.json) as out:
+        with out.status('looking around'):
+            findings = [*check_machine(),
+                        *check_network(look_around(args.namespace, args.seconds))]
+        rows = table('intradp doctor', 'check', '', 'found', 'mend', left=4)
+        for finding in findings:
+            rows.add_row(finding.name, MARKS[finding.state], finding.found, finding.mend)
+        out.show(rows)
+        out.result({'findings': [asdict(finding) for finding in findings]})
+    return int(any(finding.state == 'error' for finding in findings))

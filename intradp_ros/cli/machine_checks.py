@@ -1,0 +1,112 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Checks of this machine alone: packages, torch and its devices, limits of the kernel."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from importlib.util import find_spec
+import os
+from pathlib import Path
+import platform
+import re
+
+import torch
+
+from intradp_ros import __version__
+from intradp_ros.cli.finding import ERROR, Finding, OK, WARNING
+from intradp_ros.dds.middleware import (
+    fast_dds_version,
+    library_folders,
+    middleware_problem,
+    USUAL_RMW,
+)
+from intradp_ros.dds.transport_profile import (
+    buffer_problem,
+    transport_in_use,
+    TRANSPORTS,
+    VARIABLE,
+)
+from intradp_ros.split.calls.accelerator import Accelerator, DeviceError
+
+#: The lowest versions that the tests are run with.
+FLOORS: Mapping[str, tuple[int, ...]] = {
+    'torch': (2, 5), 'numpy': (1, 26), 'scipy': (1, 11), 'safetensors': (0, 4)}
+#: What works without, and what is lost then.
+OPTIONAL: Mapping[str, str] = {
+    'zstandard': 'activations and photographs cross the link uncompressed',
+    'lz4': 'a quick encoding for fast links is missing',
+    'numba': 'planning takes minutes in place of seconds'}
+
+
+def check_machine(environment: Mapping[str, str] = os.environ, limits: Path | None = None,
+                  ) -> Iterator[Finding]:
+    """Yield what is found; `limits` is the folder of the kernel's limits."""
+    yield Finding('versions', OK, f'intradp_ros {__version__}, Python {platform.python_version()}')
+    for name, floor in FLOORS.items():
+        yield check_version(name, floor)
+    for name, loss in OPTIONAL.items():
+        if find_spec(name) is None:
+            yield Finding(name, WARNING, f'not installed: {loss}', f'pip install {name}')
+    yield check_accelerator()
+    yield check_middleware(environment)
+    yield check_transport(environment)
+    for transport in TRANSPORTS.values():
+        problem, _, mend = buffer_problem(transport, limits).partition('; run: ')
+        chosen = environment.get(VARIABLE) == transport.name
+        state = (ERROR if transport.needs_buffer and chosen else WARNING) if problem else OK
+        if transport.profile:
+            yield Finding(f'socket buffers for {transport.name}', state,
+                          problem or f'{transport.socket_bytes} bytes are granted', mend)
+
+
+def check_version(name: str, floor: tuple[int, ...]) -> Finding:
+    """Return whether a package is installed in a version that is known to work."""
+    try:
+        version = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return Finding(name, ERROR, 'not installed', f'pip install {name}')
+    wanted = '.'.join(map(str, floor))
+    if tuple(int(n) for n in re.findall(r'\d+', version)[:len(floor)]) < floor:
+        return Finding(name, WARNING, f'{version} is older than {wanted}, the lowest tested',
+                       f"pip install '{name}>={wanted}'")
+    return Finding(name, OK, version)
+
+
+def check_accelerator() -> Finding:
+    """Return which accelerator operators could run on."""
+    device = torch.accelerator.current_accelerator() if hasattr(torch, 'accelerator') else (
+        torch.device('cuda') if torch.cuda.is_available() else None)
+    if device is None:
+        return Finding('accelerator', OK, 'none; operators run on the processor',
+                       'if there is one: install the build of torch for it')
+    try:
+        return Finding('accelerator', OK, Accelerator(device.type).hardware,
+                       f'use it with device:={device.type}')
+    except DeviceError as error:
+        return Finding('accelerator', WARNING, str(error), 'use device:=cpu')
+
+
+def check_middleware(environment: Mapping[str, str]) -> Finding:
+    """Return whether the middleware knows the package's transport profiles."""
+    name = environment.get('RMW_IMPLEMENTATION') or USUAL_RMW
+    version = fast_dds_version(library_folders(environment))
+    if problem := middleware_problem(environment):
+        what, _, mend = problem.rpartition(': ' if 'knows neither' in problem else '; ')
+        return Finding('middleware', WARNING, what, mend)
+    shown = '.'.join(map(str, version)) if version else 'of unknown version'
+    return Finding('middleware', OK, f'{name}, Fast DDS {shown}')
+
+
+def check_transport(environment: Mapping[str, str]) -> Finding:
+    """Return which transport nodes of this environment use."""
+    try:
+        transport = transport_in_use(environment)
+    except ValueError as error:
+        return Finding('transport', ERROR, str(error), f'set {VARIABLE} to one of these')
+    if not transport.profile:
+        return Finding('transport', WARNING, "default: the middleware's own, which loses tensors "
+                       'on a wireless link', 'use the launch files, or set the variables of '
+                       'doc/nodes.md, Transport')
+    return Finding('transport', OK, transport.name)

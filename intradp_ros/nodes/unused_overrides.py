@@ -1,0 +1,91 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Parameters that a node is started with and does not take: names that nobody declared."""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+import re
+from typing import Any
+
+import yaml
+
+#: Declared by rclpy for every node, and for topics whose QoS may be overridden.
+_OTHERS = re.compile(r'use_sim_time|start_type_description_service|qos_overrides\..*')
+
+
+def unused_overrides(arguments: Sequence[str], node: str, declared: Collection[str],
+                     ) -> Iterator[str]:
+    """
+    Yield a warning for each override that has no effect.
+
+    :param arguments: command line of the process.
+    :param node: full name of the node, with its namespace.
+    :param declared: names of its parameters.
+    """
+    for word, value in _options(arguments):
+        if word in ('-p', '--param'):
+            target, _, name = value.partition(':=')[0].rpartition(':')
+            if not target or target == node.rpartition('/')[2]:
+                yield from _unknown([name], f'-p {value}', declared)
+        elif word == '--params-file':
+            yield from _unused_of_file(Path(value), node, declared)
+
+
+def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the options of ROS and their values."""
+    ours = False
+    for word, value in zip(arguments, arguments[1:]):
+        ours = (ours or word == '--ros-args') and word != '--'
+        if ours:
+            yield word, value
+
+
+def _unused_of_file(path: Path, node: str, declared: Collection[str]) -> Iterator[str]:
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError):
+        return  # the middleware has refused it already
+    sections = dict(_sections(content)) if isinstance(content, Mapping) else {}
+    ours = [values for pattern, values in sections.items() if _matches(pattern, node)]
+    if not ours:
+        yield (f'{path} has no parameters for {node}, only for {", ".join(sections) or "nobody"}: '
+               'defaults are in use; name its section /**/NODE or as the node is called')
+    for values in ours:
+        yield from _unknown(_names(values), str(path), declared)
+
+
+def _sections(content: Mapping[str, Any], path: str = '') -> Iterator[tuple[str, Any]]:
+    """Yield whose parameters a file has, and these."""
+    for key, value in content.items():
+        if key == 'ros__parameters':
+            yield path, value
+        elif isinstance(value, Mapping):
+            yield from _sections(value, f'{path}/{str(key).strip("/")}')
+
+
+def _matches(pattern: str, node: str) -> bool:
+    """Return whether a section is for a node: * is any word, ** any number of them."""
+    words = (r'(/[^/]+)*' if word == '**' else '/' + re.escape(word).replace(r'\*', '[^/]+')
+             for word in pattern.split('/')[1:])
+    return re.fullmatch(''.join(words), node) is not None
+
+
+def _names(values: Any, prefix: str = '') -> Iterator[str]:
+    """Yield the names of parameters, those in groups with dots."""
+    for key, value in values.items() if isinstance(values, Mapping) else ():
+        if isinstance(value, Mapping):
+            yield from _names(value, f'{prefix}{key}.')
+        else:
+            yield f'{prefix}{key}'
+
+
+def _unknown(names: Collection[str] | Iterator[str], where: str, declared: Collection[str],
+             ) -> Iterator[str]:
+    for name in names:
+        if name not in declared and not _OTHERS.fullmatch(name):
+            near = get_close_matches(name, declared, 1)
+            meant = f': is {near[0]} meant?' if near else ''
+            yield f'there is no parameter {name}, which {where} sets{meant}'
