@@ -6,8 +6,9 @@ How quick the event simulator is, by tasks and devices.
 
 Frames go through a pipeline with a stage on every device; between stages a
 transfer over the air of one access point, or over a ring.  A task has two
-events, its start and its end.  Seconds are the best of several plays: of
-tasks that are arrays already (`play_arrays`), and of all of `simulate`.
+events, its start and its end.  Seconds are of one processor, the best of
+several plays: of tasks that are arrays already (`play_arrays`), and of all of
+`simulate`.
 """
 from __future__ import annotations
 
@@ -52,12 +53,12 @@ def pipeline(topology: Topology, frames: int) -> TaskGraph:
 
 
 def best(work: Callable[[], object], times: int) -> float:
-    """Return the seconds of the quickest of several calls."""
+    """Return the processor seconds of the quickest of several calls."""
     found = []
     for _ in range(times):
-        start = time.perf_counter()
+        start = time.process_time()
         work()
-        found.append(time.perf_counter() - start)
+        found.append(time.process_time() - start)
     return min(found)
 
 
