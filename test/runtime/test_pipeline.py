@@ -37,7 +37,8 @@ def check(model: SharedModel, frames, answers) -> None:
 
 
 @pytest.mark.parametrize('stages', [
-    'b', 'a,b', 'b,c,d', 'a,b,a,c', 'b+c,d', 'a*2+b,c+d*2,b'])
+    'a,b,a,c', 'a*2+b,c+d*2,b', *(pytest.param(text, marks=pytest.mark.slow)
+                                  for text in ('b', 'a,b', 'b,c,d', 'b+c,d'))])
 def test_every_frame_is_exact_and_in_order(model: SharedModel, stages: str) -> None:
     frames = images(12, SHAPE)
     with fleet(model, stages) as made:
@@ -129,7 +130,7 @@ def keep_asking(model: SharedModel, made, frames, until, seconds: float = 20.0):
     return answers
 
 
-@pytest.mark.parametrize('victim', ['b', 'c'])
+@pytest.mark.parametrize('victim', ['b', pytest.param('c', marks=pytest.mark.slow)])
 def test_a_killed_device_costs_no_frame_and_comes_back(model: SharedModel, victim: str) -> None:
     frames = images(5, SHAPE)
     with fleet(model, 'a,b,c', waiting=1000) as made:

@@ -43,22 +43,33 @@ def check(seen: list[SeenAnswer]) -> None:
     assert sum(s.pipelined for s in seen) > 5
 
 
-def test_no_frame_is_lost_when_a_device_or_the_coordinator_is_killed(tmp_path: Path) -> None:
+def test_no_frame_is_lost_when_a_device_is_killed_and_comes_back(tmp_path: Path) -> None:
     with fleet(tmp_path, 'a,b,c') as run:
         asker = run.asker(interval=0.05, frames=10_000)
         run.wait_for_plan(asker, 'a, b, c')
         run.children['b'].kill()
         run.wait_for_plan(asker, 'a, c')
-        time.sleep(0.5)
         mark = len(asker.output())
         run.start_device('b')
         run.wait_for_plan(asker, 'a, b, c', mark)
-        run.children[COORDINATOR].kill()
+        time.sleep(1.0)
+        seen = run.stop_asking(asker)
+    check(seen)
+    assert len({s.epoch for s in seen if s.pipelined}) >= 2
+    assert seen[-1].pipelined
+
+
+@pytest.mark.slow
+def test_the_plan_goes_on_without_a_coordinator_and_a_new_one_takes_over(tmp_path: Path) -> None:
+    with fleet(tmp_path, 'a,b,c') as run:
+        asker = run.asker(interval=0.05, frames=10_000)
+        run.wait_for_plan(asker, 'a, b, c')
         mark = len(asker.output())
+        run.children[COORDINATOR].kill()
+        time.sleep(2.0)
         run.start_coordinator()
         run.wait_for_plan(asker, 'a, b, c', mark)
         time.sleep(1.0)
         seen = run.stop_asking(asker)
     check(seen)
-    assert len({s.epoch for s in seen if s.pipelined}) >= 3
-    assert seen[-1].pipelined
+    assert all(s.pipelined for s in seen), [s.reason for s in seen if not s.pipelined]
