@@ -19,6 +19,8 @@ from intradp_ros.runtime.model import SharedModel
 from intradp_ros.schedule.stage_plan import StagePlan
 
 TIMEOUT = 300.0
+#: Seconds: a full link is no fault, and who asks for figures does not mend anything.
+SILENCE = 10.0
 
 
 def run_nodes(model: SharedModel, fleet: Fleet, plan: StagePlan, profile: Profile,
@@ -66,5 +68,6 @@ def access_point(fleet: Fleet) -> Network:
 def _ask(fleet: NodeFleet, alone: int, frames: int, under_way: int) -> list[SeenAnswer]:
     fleet.folder.mkdir()
     with running(fleet) as run:
-        asker = run.asker(alone=alone, frames=alone + frames, under_way=under_way)
+        asker = run.asker(alone=alone, frames=alone + frames, under_way=under_way,
+                          silence=SILENCE)
         return run.answers(asker, TIMEOUT)
