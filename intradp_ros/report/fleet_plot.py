@@ -32,7 +32,8 @@ def memory_text(nbytes: float) -> str:
     return '' if math.isinf(nbytes) else f'{nbytes / 1e9:.3g} GB'
 
 
-def draw_fleet(fleet: Fleet, path: Path, title: str) -> None:
+def draw_fleet(fleet: Fleet, path: Path, title: str,
+               notes: Mapping[str, str] | None = None) -> None:
     """
     Write a picture (PNG, or what the suffix of `path` says).
 
@@ -50,8 +51,8 @@ def draw_fleet(fleet: Fleet, path: Path, title: str) -> None:
     axes.margins(0.18)
     axes.set_title(title, color=INK, fontsize=11)
     for network in fleet.networks:
-        _draw_network(axes, network, places)
-    _draw_devices(axes, fleet, places)
+        _draw_network(axes, network, places, notes or {})
+    _draw_devices(axes, fleet, places, notes or {})
     figure.savefig(path)
 
 
@@ -62,7 +63,8 @@ def _edges(network: Network) -> list[tuple[tuple[str, str], tuple[str, str]]]:
     return list(zip(members, [*members[1:], members[0]][:len(members)]))
 
 
-def _draw_network(axes: Axes, network: Network, places: Mapping[tuple[str, str], Place]) -> None:
+def _draw_network(axes: Axes, network: Network, places: Mapping[tuple[str, str], Place],
+                  notes: Mapping[str, str]) -> None:
     for a, b in _edges(network):
         air = network.kind == 'access point' and a[1] not in network.wired
         (xa, ya), (xb, yb) = places[a], places[b]
@@ -76,17 +78,20 @@ def _draw_network(axes: Axes, network: Network, places: Mapping[tuple[str, str],
     if network.kind == 'access point':
         delay = f', {1e3 * network.delay:g} ms' if network.delay else ''
         axes.text(*places['network', network.name],
-                  f'{network.name}\n{rate_text(network.rate)}{delay}\nshared air', fontsize=8,
+                  f'{network.name}\n{rate_text(network.rate)}{delay}\nshared air'
+                  + (f'\n{notes[network.name]}' if network.name in notes else ''), fontsize=8,
                   color=INK, ha='center', va='center', zorder=3,
                   bbox={'boxstyle': 'round,pad=0.5,rounding_size=1', 'facecolor': 'white',
                         'edgecolor': INK, 'linestyle': '--'})
 
 
-def _draw_devices(axes: Axes, fleet: Fleet, places: Mapping[tuple[str, str], Place]) -> None:
+def _draw_devices(axes: Axes, fleet: Fleet, places: Mapping[tuple[str, str], Place],
+                  notes: Mapping[str, str]) -> None:
     sites = list(dict.fromkeys(d.site for d in fleet.topology.devices))
     for device in fleet.topology.devices:
         colour = _SITES[sites.index(device.site) % len(_SITES)]
-        axes.text(*places['device', device.name], _label(device, fleet), fontsize=8, color=INK,
+        label = '\n'.join([_label(device, fleet), *filter(None, [notes.get(device.name)])])
+        axes.text(*places['device', device.name], label, fontsize=8, color=INK,
                   ha='center', va='center', zorder=3, linespacing=1.3,
                   bbox={'boxstyle': 'round,pad=0.5', 'facecolor': colour, 'edgecolor': GRID})
 

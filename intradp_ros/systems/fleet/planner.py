@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -46,8 +45,9 @@ class FleetPlan:
     A placement with its schedule, and what is predicted of it.
 
     `latency` is that of a round, or the longest of a micro-batch where a rate
-    is wanted; `rate` the inferences per second that it could sustain; `joules` (of an inference)
-    and `memory` by device, `carried` bytes (of a micro-batch) by medium.
+    is wanted; `rate` the inferences per second that it could sustain; `joules` (of an inference),
+    `memory` and `busy` seconds (of a micro-batch) by device, `carried` bytes (of a
+    micro-batch) by medium.
     `bound` is below the latency of any order of its transfers.
     """
 
@@ -58,6 +58,7 @@ class FleetPlan:
     rate: float
     joules: Mapping[str, float]
     memory: Mapping[str, float]
+    busy: Mapping[str, float]
     carried: Mapping[str, float]
     bound: float
     score: float
@@ -130,7 +131,7 @@ def judge(costs: FleetCosts, scale: Scale, name: str, placement: Sequence[int],
     names = costs.topology.names
     return FleetPlan(
         name, tuple(int(group) for group in placement), order, order.latency, 1 / period, joules,
-        dict(zip(names, found.memory[0].tolist())),
+        dict(zip(names, found.memory[0].tolist())), dict(zip(names, found.busy[0].tolist())),
         {medium: nbytes / batches for medium, nbytes in order.played.carried.items()},
         order.bound, float(value[0]), not quality.lateness(latency, periods)[0] > 0)
 
@@ -190,16 +191,3 @@ def stage_plan(costs: FleetCosts, placement: Sequence[int]) -> StagePlan:
             Member(name, int(share)) for name, share in zip(costs.topology.names, shares)
             if share)))
     return StagePlan(costs.model.digest, costs.source, costs.samples, tuple(stages))
-
-
-def describe(costs: FleetCosts, plan: FleetPlan) -> dict[str, Any]:
-    """Return a plan as plain data, its figures in seconds, bytes and joules."""
-    shares = [dict(zip(costs.topology.names, costs.groups[group].tolist()))
-              for group in plan.placement]
-    return {
-        'name': plan.name, 'latency': plan.latency, 'rate': plan.rate, 'bound': plan.bound,
-        'meets': plan.meets, 'score': plan.score, 'joules': dict(plan.joules),
-        'memory': dict(plan.memory), 'carried': dict(plan.carried),
-        'discipline': type(plan.order.discipline).__name__.lower(),
-        'nodes': [{'name': node.name, 'samples': {k: v for k, v in share.items() if v}}
-                  for node, share in zip(costs.model.nodes, shares)]}

@@ -78,14 +78,23 @@ def order_transfers(tasks: StageTasks, topology: Topology, tries: int = TRIES) -
         return float(finish.max() + 1e-3 * finish.mean())
 
     fair = worst(arrays.priority, FAIR)
-    chunks = Chunks(max(CHUNK_BYTES, float(arrays.nbytes.max()) / CHUNKS))
+    chunks = chunks_of(tasks.graph)
     best, reached = _search(tasks, topology, arrays, lambda p: worst(p, chunks), tries)
+    for finer in (Chunks(max(CHUNK_BYTES, chunks.nbytes / parts)) for parts in (2, 4)):
+        if (seconds := worst(best, finer)) < reached:
+            chunks, reached = finer, seconds
     chosen: Discipline = chunks if reached < fair else FAIR
     ordered = _with_priorities(tasks, best) if chosen is chunks else tasks
     played = simulate(ordered.graph, topology, chosen)
     shared = simulate(tasks.graph, topology, FAIR) if chosen is chunks else played
     return TransferOrder(ordered, chosen, played, ordered.latencies(played),
                          tasks.latencies(shared), lower_bound(tasks, topology))
+
+
+def chunks_of(graph: TaskGraph) -> Chunks:
+    """Return chunks of the size that orders are searched with."""
+    largest = max((t.nbytes for t in graph.tasks if isinstance(t, TransferTask)), default=0.0)
+    return Chunks(max(CHUNK_BYTES, largest / CHUNKS))
 
 
 def fair_sharing(tasks: StageTasks, topology: Topology) -> TransferOrder:

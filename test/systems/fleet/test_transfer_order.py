@@ -10,13 +10,13 @@ from random_fleets import random_case, random_model, random_topology
 
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Medium, Topology
-from intradp_ros.schedule.event_simulator import Chunks, simulate
+from intradp_ros.schedule.event_simulator import simulate
 from intradp_ros.schedule.task_graph import ComputeTask, TransferTask
 from intradp_ros.systems.fleet.estimate import estimate
 from intradp_ros.systems.fleet.fleet_costs import FleetCosts
 from intradp_ros.systems.fleet.placement_tasks import placement_tasks
 from intradp_ros.systems.fleet.planning_model import Flow, Node, PlanningModel, SOURCE
-from intradp_ros.systems.fleet.transfer_order import fair_sharing, order_transfers
+from intradp_ros.systems.fleet.transfer_order import chunks_of, fair_sharing, order_transfers
 
 
 def quiet(topology):
@@ -106,9 +106,7 @@ def check_against_exact(seeds):
     for seed in seeds:
         tasks, topology = small_graph(seed)
         found = order_transfers(tasks, topology)
-        largest = max(getattr(task, 'nbytes', 0.0) for task in tasks.graph.tasks)
-        chunk = found.discipline.nbytes if isinstance(found.discipline, Chunks) else largest / 8
-        exact = least_makespan(tasks.graph, topology, max(chunk, 6e4), seconds=5)
+        exact = least_makespan(tasks.graph, topology, chunks_of(tasks.graph).nbytes, seconds=5)
         if exact is not None:
             proved += 1
             assert found.latency <= 1.02 * exact + 1e-4, seed

@@ -1,0 +1,204 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""``intradp fleet plan``: plans of a network for a fleet and a target, side by side."""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+import json
+from pathlib import Path
+import time
+from typing import Any
+
+from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.output import add_json, milliseconds, Output, output, size, table
+from intradp_ros.cli.output_paths import result_file, result_picture
+from intradp_ros.cli.profile_arguments import own_profile, read_profile
+from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP
+from intradp_ros.cluster.fleet_file import Fleet, read_fleet
+from intradp_ros.cluster.located_yaml import FleetFileError
+from intradp_ros.core.whole_file import write_whole
+from intradp_ros.report.fleet_plan_plot import draw_schedule
+from intradp_ros.report.fleet_plot import draw_fleet
+from intradp_ros.systems.fleet.captured_model import captured_model
+from intradp_ros.systems.fleet.chains import in_chain_order
+from intradp_ros.systems.fleet.coarsening import coarsen, MOST_NODES, SMALL
+from intradp_ros.systems.fleet.fleet_costs import FleetCosts
+from intradp_ros.systems.fleet.layer_profile import MOST_BYTES, read_layer_profile
+from intradp_ros.systems.fleet.partitioner import KEPT, NothingFits
+from intradp_ros.systems.fleet.plan_text import plan_data, plan_file
+from intradp_ros.systems.fleet.planner import FleetPlan, FleetPlans, plan_fleet
+from intradp_ros.systems.fleet.planning_model import PlanningModel
+from intradp_ros.systems.fleet.quality import parse_quality, Quality
+
+#: What a layer profile's file ends in; anything else is a network.
+LAYERS = '.txt'
+
+DESCRIPTION = f"""\
+Divide a network among the devices of a fleet, so that a target is met with the least energy, and
+show the plan beside those of other planners, all judged by the same simulator.
+
+Latency, rate and joules are modelled: from a profile measured here or read from a file, the
+devices' speeds, and the rates of the fleet file.  The bound is below what any order of transfers
+reaches with the same division.
+
+{MODEL_HELP}
+  graph.txt                a published layer profile (PipeDream's format): planned, not run"""
+
+EPILOG = """\
+examples:
+  intradp fleet plan intradp_ros.lab.zoo.mobilenet_v2:mobilenet_v2 --input 1x3x224x224 \\
+      --dtype uint8 --fleet config/fleet.yaml --qoe latency=200ms,energy=min -o plan.json
+  intradp fleet plan mymodel:make --input 1x3x480x640 --fleet fleet.yaml --source robot1 \\
+      --qoe rate=5Hz --gantt gantt.png --loads loads.png
+  intradp fleet plan vgg16/graph.txt --layer-batch 128 --fleet fleet.yaml --json"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of the verb."""
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    add_model(parser)
+    parser.add_argument('--fleet', type=Path, required=True, metavar='FLEET.yaml',
+                        help='which machines there are (see intradp fleet show)')
+    parser.add_argument('--source', metavar='DEVICE',
+                        help='who has the inputs and takes the results (default: the first)')
+    parser.add_argument('--qoe', type=_quality, default=Quality(), metavar='TARGETS',
+                        help='such as latency=200ms,rate=5Hz,energy=min (default: the fastest)')
+    parser.add_argument('--energy-limit', type=_limit, action='append', default=[],
+                        metavar='DEVICE=JOULES', help='the most that an inference may take of it')
+    parser.add_argument('--profile', type=Path, metavar='FILE',
+                        help='the profile of a device of speed 1, from `intradp profile -o` '
+                             '(default: measured here)')
+    parser.add_argument('--layer-batch', type=int, default=1, metavar='N',
+                        help='samples that a layer profile was measured with at once (default 1)')
+    parser.add_argument('--samples', type=int, default=1, metavar='N',
+                        help='samples of a micro-batch, which replicas divide (default 1)')
+    parser.add_argument('--batches', type=int, default=1, metavar='N',
+                        help='micro-batches that go through the stages together (default 1)')
+    parser.add_argument('--small', type=float, default=SMALL, metavar='SHARE',
+                        help='merge neighbours with less than this of weights and work '
+                             f'(default {SMALL:g})')
+    parser.add_argument('--keep', type=int, default=KEPT, metavar='K',
+                        help=f'placements that are kept of each state (default {KEPT})')
+    parser.add_argument('-o', '--output', type=result_file, metavar='FILE',
+                        help='write the plan here')
+    parser.add_argument('--gantt', type=result_picture, metavar='PNG',
+                        help='draw who computes and sends when')
+    parser.add_argument('--loads', type=result_picture, metavar='PNG',
+                        help='draw the fleet with what the plan takes of it')
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the verb."""
+    with output(args.json) as out:
+        try:
+            costs, fleet = _costs(args, out)
+            begun = time.perf_counter()
+            with out.status('planning'):
+                plans = plan_fleet(costs, args.keep)
+            seconds = time.perf_counter() - begun
+        except (FleetFileError, NothingFits, ValueError) as error:
+            raise CommandError(str(error)) from None
+        _show(costs, plans, seconds, out)
+        _write(args, costs, fleet, plans.best)
+        out.result({'model': costs.model.name, 'nodes': len(costs.model.nodes),
+                    'planning_seconds': seconds, 'best': plan_data(costs, plans.best),
+                    'front': [plan_data(costs, plan) for plan in plans.front],
+                    'others': {name: plan and plan_data(costs, plan)
+                               for name, plan in plans.others.items()}})
+    return 0
+
+
+def _costs(args: argparse.Namespace, out: Output) -> tuple[FleetCosts, Fleet]:
+    fleet = read_fleet(args.fleet)
+    model = coarsen(in_chain_order(_model(args, fleet, out)), args.small, MOST_NODES)
+    quality = replace(args.qoe, energy=dict(args.energy_limit))
+    for name in quality.energy:
+        fleet.topology.device(name)
+    return FleetCosts(model, fleet.topology, args.source or fleet.topology.names[0], quality,
+                      args.samples, args.batches), fleet
+
+
+def _model(args: argparse.Namespace, fleet: Fleet, out: Output) -> PlanningModel:
+    if args.model.endswith(LAYERS):
+        with open(args.model, encoding='utf-8', errors='replace') as stream:
+            return read_layer_profile(stream.read(MOST_BYTES + 1), Path(args.model).stem,
+                                      args.layer_batch)
+    subject = load_subject(args, out)
+    profile = read_profile(args.profile, subject) if args.profile else own_profile(subject, out)
+    own = {name: read_profile(path, subject) for name, path in fleet.profiles.items()}
+    return captured_model(subject.shared.split, profile, own)
+
+
+def _show(costs: FleetCosts, plans: FleetPlans, seconds: float, out: Output) -> None:
+    media = [m.name for m in costs.topology.media if plans.best.carried.get(m.name)]
+    shown = table(f'{costs.model.name}: {len(costs.model.nodes)} nodes on '
+                  f'{len(costs.topology.devices)} devices, planned in {seconds:.2f} s (modelled)',
+                  'planner', 'ms', 'bound', 'per second', 'joules', 'most memory', 'target',
+                  *media)
+    for name, plan in {plans.best.name: plans.best, **plans.others}.items():
+        if plan is None:
+            shown.add_row(name, 'fits nowhere')
+        else:
+            shown.add_row(
+                name, milliseconds(plan.latency), milliseconds(plan.bound), f'{plan.rate:.3g}',
+                f'{sum(plan.joules.values()):.3g}', size(max(plan.memory.values())),
+                'met' if plan.meets else 'missed', *(size(plan.carried[m]) for m in media))
+    out.show(shown, _by_device(costs, plans.best), *_by_stage(costs, plans.best))
+
+
+def _by_device(costs: FleetCosts, plan: FleetPlan) -> Any:
+    shown = table('What the plan takes of each device', 'device', 'ms computing', 'joules',
+                  'memory', 'of')
+    for device in costs.topology.devices:
+        shown.add_row(device.name, milliseconds(plan.busy[device.name]),
+                      f'{plan.joules[device.name]:.3g}' if device.power else 'unknown',
+                      size(plan.memory[device.name]), size(device.memory_bytes))
+    return shown
+
+
+def _by_stage(costs: FleetCosts, plan: FleetPlan) -> Sequence[Any]:
+    shown = table('Stages', 'nodes', 'devices and samples')
+    for stage in plan_data(costs, plan)['stages']:
+        shares = ', '.join(f'{name} {count}' for name, count in stage['samples'].items())
+        ends = f'{stage["first"]:.32} … {stage["last"]:.32}'
+        shown.add_row(f'{ends} ({stage["nodes"]})', shares)
+    return [shown]
+
+
+def _write(args: argparse.Namespace, costs: FleetCosts, fleet: Fleet, plan: FleetPlan) -> None:
+    if args.output:
+        write_whole(args.output, json.dumps(plan_file(costs, plan), indent=1) + '\n')
+    title = f'{costs.model.name}: {milliseconds(plan.latency)} ms (modelled)'
+    if args.gantt:
+        draw_schedule(plan.order.tasks.graph, plan.order.played, costs.topology, args.gantt, title)
+    if args.loads:
+        draw_fleet(fleet, args.loads, title, _loads(costs, plan))
+
+
+def _loads(costs: FleetCosts, plan: FleetPlan) -> Mapping[str, str]:
+    """Return what the plan takes of devices and media, in words, by name."""
+    lasts = plan.order.played.makespan or 1.0
+    played = plan.order.played
+    found = {name: f'computes {busy / lasts:.0%}, holds {size(plan.memory[name])}'
+             for name, busy in played.busy.items()}
+    return found | {medium: f'in use {seconds / lasts:.0%}'
+                    for medium, seconds in played.in_use.items()}
+
+
+def _quality(text: str) -> Quality:
+    try:
+        return parse_quality(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _limit(text: str) -> tuple[str, float]:
+    name, _, joules = text.partition('=')
+    try:
+        return name, float(joules)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'{text!r} is no limit; say robot1=2.5') from None
