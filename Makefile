@@ -24,7 +24,7 @@ SOURCES := $(shell find intradp_ros msg launch config cmake -name __pycache__ -p
 	CMakeLists.txt LICENSE package.xml pyproject.toml setup.py $(wildcard README.md)
 
 # Those that need recordings or root are called by hand (predictors: with TRACES=...).
-BENCHMARKS := $(filter-out costed evolution models prediction predictors recorded replay,$(basename $(notdir $(wildcard bench/*.py))))
+BENCHMARKS := $(filter-out costed evolution models moving prediction predictors recorded replay,$(basename $(notdir $(wildcard bench/*.py))))
 
 # What depends on the release of ROS 2.
 ROS_TESTS := test/dds test/nodes test/system/test_plain_neighbours.py test/system/test_sharing.py
