@@ -171,7 +171,7 @@ def _card(found: Found, args: argparse.Namespace) -> ModelCard:
         head = {'kind': 'detections', 'form': 'xywh', **head}
     if args.score is not None:
         head['score'] = args.score
-    return replace(card, name=args.name or card.name or args.source,
+    return replace(card, name=args.name or card.name or Path(args.source).name,
                    input=replace(card.input, **given), head=replace(card.head, **head),
                    labels=parse_labels(args.labels) or card.labels)
 

@@ -346,7 +346,8 @@ class InferenceNode(ManagedNode):
         tensors = named(outcome.outputs, self._output_names)
         if self._typed and scene:
             self._typed.publish(header, tensors, scene)
-        self._results.publish(result_message(header, inference, tensors))
+        if self._results.get_subscription_count():
+            self._results.publish(result_message(header, inference, tensors))
         picture = self._sensor.shown(next(iter(tensors.values()))) if tensors else None
         if picture is not None:
             picture.header = header

@@ -25,18 +25,18 @@ _KINDS = {'f': PointField.FLOAT32, 'u': PointField.UINT32}
 def labels_image(header: Header, labels: Array, card: ModelCard) -> Image:
     """Return classes (h, w) as mono8; as 16UC1 where there are more, or their count is unknown."""
     narrow = 0 < len(card.labels) < 256 and (not labels.size or labels.max() < 256)
-    return _image(header, labels.astype(np.uint8), 'mono8') if narrow else \
+    return _image(header, labels.astype(np.uint8, copy=False), 'mono8') if narrow else \
         instances_image(header, labels)
 
 
 def instances_image(header: Header, numbers: Array) -> Image:
     """Return numbers of objects (h, w) as 16UC1."""
-    return _image(header, numbers.astype('<u2'), '16UC1')
+    return _image(header, numbers.astype('<u2', copy=False), '16UC1')
 
 
 def depth_image(header: Header, metres: Array) -> Image:
     """Return depth (h, w) as 32FC1."""
-    return _image(header, metres.astype('<f4'), '32FC1')
+    return _image(header, metres.astype('<f4', copy=False), '32FC1')
 
 
 def colour_image(header: Header, rgb: Array) -> Image:
@@ -110,5 +110,5 @@ def _cloud(header: Header, records: Array, *, dense: bool) -> PointCloud2:
 def _data(values: Array) -> array.array[int]:
     """Return bytes as ROS wants them (anything else is copied byte by byte)."""
     data = array.array('B')
-    data.frombytes(np.ascontiguousarray(values).tobytes())
+    data.frombytes(np.ascontiguousarray(values).view(np.uint8).data)
     return data

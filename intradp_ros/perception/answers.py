@@ -35,7 +35,8 @@ class Detections:
         """Return for each pixel the class of its object plus 1, 0 for none; None if not told."""
         if self.instances is None:
             return None
-        found: Array = np.concatenate([[0], self.classes + 1])[self.instances]
+        numbers = np.concatenate([[0], self.classes + 1]).astype(np.uint16)
+        found: Array = numbers.take(self.instances)
         return found
 
 
