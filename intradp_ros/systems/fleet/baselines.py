@@ -69,16 +69,19 @@ def edgeshard(costs: FleetCosts) -> Placement | None:
     first, last = _input_bytes(costs), _output_bytes(costs)
     reached = costs.seconds[0, range(devices), range(devices)] + _moved(costs, first, costs.home)
     came = np.zeros((nodes, devices), dtype=np.int64)
-    room = np.full(devices, costs.model.nodes[0].weight_bytes)
-    held = np.diag(room)  # bytes on each device, by the device of the last node
-    reached = np.where((held > costs.memory_limits).any(axis=1), np.inf, reached)
+    # Weights and working bytes on each device, by the device of the last node.
+    held = np.diag([costs.model.nodes[0].weight_bytes] * devices)
+    works = np.diag([costs.samples * costs.model.nodes[0].working_bytes] * devices)
+    reached = np.where((held + works > costs.memory_limits).any(axis=1), np.inf, reached)
     for k in range(1, nodes):
         step = reached[:, None] + _moving_seconds(costs, crossing[k])
-        full = held[:, :] + costs.model.nodes[k].weight_bytes > costs.memory_limits
-        step = np.where(full, np.inf, step)
+        node = costs.model.nodes[k]
+        working = np.maximum(works, costs.samples * node.working_bytes)
+        step = np.where(held + node.weight_bytes + working > costs.memory_limits, np.inf, step)
         came[k] = np.argmin(step, axis=0)
         reached = step[came[k], range(devices)] + costs.seconds[k, range(devices), range(devices)]
-        held = held[came[k]] + np.diag([costs.model.nodes[k].weight_bytes] * devices)
+        held = held[came[k]] + np.diag([node.weight_bytes] * devices)
+        works = np.maximum(works[came[k]], np.diag([costs.samples * node.working_bytes] * devices))
     end = int(np.argmin(reached + _moving_seconds(costs, last)[:, costs.home]))
     if not math.isfinite(reached[end]):
         return None
@@ -125,8 +128,10 @@ def asteroid(costs: FleetCosts) -> Placement | None:
 
     def stage(a: int, b: int, position: int) -> float:
         device = order[position]
-        weight = sum(node.weight_bytes for node in costs.model.nodes[a:b])
-        if weight > limits[device]:
+        nodes = costs.model.nodes[a:b]
+        held = (sum(node.weight_bytes for node in nodes)
+                + costs.samples * max(node.working_bytes for node in nodes))
+        if held > limits[device]:
             return math.inf
         return float(costs.seconds[a:b, device, device].sum())
 
