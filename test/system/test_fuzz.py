@@ -212,7 +212,7 @@ def bad_control_down(session: int, random: Random) -> SessionControl:
 def bad_image(random: Random) -> Image:
     """Return an image whose numbers do not fit."""
     return changed(rgb_to_image(picture(1, 8, 8)), **random.choice([
-        {'encoding': 'mono16'}, {'encoding': 'x' * 500}, {'height': 2**32 - 1}, {'width': 0},
+        {'encoding': 'mono99'}, {'encoding': 'x' * 500}, {'height': 2**32 - 1}, {'width': 0},
         {'width': 2**32 - 1}, {'step': 1}, {'height': 0}, {'data': array('B', b'12')},
         {'height': 0, 'step': 0, 'data': array('B')}]))
 
@@ -332,7 +332,10 @@ def all_counted(system: System, node: str) -> None:
     def others() -> int:
         return observer.rejected(node) - int(observer.status(node).get(rate, 0))
 
-    observer.wait(lambda: others() >= wanted, f'{wanted} rejections of {node}')
+    try:
+        observer.wait(lambda: others() >= wanted, f'{wanted} rejections of {node}', 20)
+    except AssertionError as error:
+        raise AssertionError(f'{error}: {observer.status(node)}') from None
     assert others() == wanted
     assert int(observer.status(node).get(rate, 0)) >= 0.7 * sent[f'{node} rate']
 
