@@ -30,9 +30,9 @@ from intradp_ros.dds.transport_profile import (
 )
 from intradp_ros.split.calls.accelerator import Accelerator, DeviceError
 
-#: The lowest versions that the tests are run with.
+#: Below these something that is used is missing.
 FLOORS: Mapping[str, tuple[int, ...]] = {
-    'torch': (2, 5), 'numpy': (1, 26), 'scipy': (1, 11), 'safetensors': (0, 4)}
+    'torch': (2, 6), 'numpy': (1, 26), 'scipy': (1, 11), 'safetensors': (0, 4)}
 #: What works without, and what is lost then.
 OPTIONAL: Mapping[str, str] = {
     'zstandard': 'activations and photographs cross the link uncompressed',
@@ -69,7 +69,7 @@ def check_version(name: str, floor: tuple[int, ...]) -> Finding:
         return Finding(name, ERROR, 'not installed', f'pip install {name}')
     wanted = '.'.join(map(str, floor))
     if tuple(int(n) for n in re.findall(r'\d+', version)[:len(floor)]) < floor:
-        return Finding(name, WARNING, f'{version} is older than {wanted}, the lowest tested',
+        return Finding(name, WARNING, f'{version} is older than {wanted}, the lowest that works',
                        f"pip install '{name}>={wanted}'")
     return Finding(name, OK, version)
 

@@ -32,6 +32,7 @@ from intradp_ros.msg import (
 )
 from intradp_ros.msg import ScheduleBook as ScheduleBookMessage
 from intradp_ros.nodes.announcements import AnnouncementCheck, Announcer, MAX_BYTES
+from intradp_ros.nodes.default_model import DEFAULT_MODEL
 from intradp_ros.nodes.device_parameter import DEVICE
 from intradp_ros.nodes.diagnostics import added, crossed, Diagnostics
 from intradp_ros.nodes.key_parameter import KEY_FILE, key_of
@@ -109,7 +110,7 @@ class InferenceNode(ManagedNode):
     """
 
     PARAMETERS = (
-        Parameter('model', 'intradp_ros.lab.zoo.hed:hed 1x3x144x336 uint8',
+        Parameter('model', DEFAULT_MODEL,
                   'The model: "package.module:factory shape dtype" or an archive path.'),
         Parameter('server', 'offload', 'Name of the server to share with.'),
         MODE,

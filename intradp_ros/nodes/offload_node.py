@@ -14,6 +14,7 @@ from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.nodes.announcements import Announcer
+from intradp_ros.nodes.default_model import DEFAULT_MODEL
 from intradp_ros.nodes.device_parameter import DEVICE
 from intradp_ros.nodes.diagnostics import added, crossed, Diagnostics
 from intradp_ros.nodes.key_parameter import KEY_FILE, key_of
@@ -43,7 +44,7 @@ class OffloadNode(ManagedNode):
 
     PARAMETERS = (
         Parameter('server', 'offload', 'Name under which robots find this server.'),
-        Parameter('models', ['intradp_ros.lab.zoo.hed:hed 1x3x144x336 uint8'],
+        Parameter('models', [DEFAULT_MODEL],
                   'Catalogue: "package.module:factory shape dtype" or archive paths.'),
         Parameter('axis', -1, 'Split axis of the input; -1 takes the best one.',
                   -1, 4),

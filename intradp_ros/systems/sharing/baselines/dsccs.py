@@ -57,7 +57,8 @@ class _Network:
 
     def robot_side(self, nodes: int) -> npt.NDArray[np.bool_]:
         """Return which nodes are on the source's side of a minimum cut."""
-        starts, stops = zip(*self.edges)
+        # Indices of 32 bits, which SciPy before 1.13 wants of a graph.
+        starts, stops = np.array(list(self.edges), dtype=np.int32).T
         matrix = csr_array((np.array(list(self.edges.values()), dtype=np.int32),
                             (starts, stops)), (nodes, nodes))
         residual = matrix - maximum_flow(matrix, _SOURCE, _SINK).flow

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 from scipy.optimize import differential_evolution
 
 from intradp_ros.schedule.cost import CostModel, LinkModel
@@ -28,6 +29,9 @@ from intradp_ros.systems.sharing.search.refine import refine
 from intradp_ros.systems.sharing.search.solving import Progress, Stop, Trial
 
 Floats = npt.NDArray[np.float64]
+
+#: What differential evolution calls its generator: another name since SciPy 1.15.
+_RANDOM = 'rng' if tuple(map(int, scipy.__version__.split('.')[:2])) >= (1, 15) else 'seed'
 
 
 def candidate_stops(cost: CostModel, count: int = 6) -> list[int]:
@@ -83,8 +87,9 @@ def loss(trial: Trial, *, stops: Sequence[int] | None = None, seed: int = 0,
 
     result = differential_evolution(
         objective, [(0.0, 1.0)] * (2 * count - 1), vectorized=True, updating='deferred',
-        popsize=population, maxiter=generations, tol=1e-3, rng=np.random.default_rng(seed),
-        polish=False, callback=lambda intermediate_result: trial.over)
+        popsize=population, maxiter=generations, tol=1e-3, polish=False,
+        callback=lambda x, convergence: trial.over,
+        **{_RANDOM: np.random.default_rng(seed)})
     return _decode(stops, result.x)
 
 
