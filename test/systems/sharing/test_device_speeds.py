@@ -95,17 +95,6 @@ def test_without_experience_books_are_taken_at_their_word() -> None:
     assert chosen(choice, 10.0) == HALVES and chosen(choice, 0.3) == local(4)
 
 
-def test_a_rate_that_varies_calls_for_what_loses_less() -> None:
-    """Of two that take the same at the expected rate, the one that needs the link less wins."""
-    steady, varying = (ScheduleChoice(LatencyCalibration()) for _ in range(2))
-    needs, spares = BOOK.entries[3], BOOK.entries[0]
-    assert needs.strategy == spares.strategy == LOSS
-    same = 2.0 / (0.8 - 0.25)  # Mbit/s at which both take 0.8 s
-    for choice, deviation in ((steady, 0.0), (varying, 0.6)):
-        means = [choice._mean(e, 1.02 * same, deviation) for e in (needs, spares)]
-        assert (means[0] < means[1]) == (deviation == 0.0)
-
-
 def test_another_book_means_other_profiles() -> None:
     choice = ScheduleChoice(LatencyCalibration())
     assert chosen(choice, 10.0) == HALVES

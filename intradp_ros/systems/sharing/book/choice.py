@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-import math
 import time
 
 from intradp_ros.schedule.schedule import ROBOT, SERVER
@@ -20,10 +19,6 @@ from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibrat
 _GAIN_A_SECOND, _MOST_GAIN = 0.4, 0.25
 #: The schedule in use is kept unless another is expected to take less than this part of its time.
 KEEPS = 0.97
-#: The rate's deviation that is reckoned with at most, and where its distribution is looked at:
-#: standard deviations of the logarithm with their weights (Gauss-Hermite, three points).
-MOST_SPREAD = 0.6
-_STEPS = ((-math.sqrt(3), 1 / 6), (0.0, 2 / 3), (math.sqrt(3), 1 / 6))
 
 
 class ScheduleChoice:
@@ -77,21 +72,19 @@ class ScheduleChoice:
         """Return the schedule of least expected seconds, at the speeds that devices have now."""
         previous, usual = self._used.get(strategy, -1), strategy == LOSS
         ids = book.different('' if usual and self.experience else strategy)
-        deviation, self._speeds = min(spread(), MOST_SPREAD), self._factors()
-        expected = {i: self._mean(book.entries[i], mbps, deviation) for i in ids}
+        self._speeds = self._factors()
+        expected = {i: self._now(book.entries[i], mbps) for i in ids}
         best = min(expected, key=lambda i: expected[i])
         if previous in expected and expected[best] > KEEPS * expected[previous]:
             best = previous
         self._used[strategy] = best
         alone = next(iter(book.different(LOCAL)), best) if usual else best
-        seconds = self._mean(book.entries[alone], mbps, 0.0)
+        seconds = self._now(book.entries[alone], mbps)
         return best if alone == best or pays(expected[best], seconds, spread) else alone
 
-    def _mean(self, entry: Entry, mbps: float, deviation: float) -> float:
-        """Return the expected seconds if the rate's logarithm deviates from a prediction."""
-        return self.corrected(entry, sum(
-            weight * self._at(entry, mbps * math.exp(deviation * step), self._speeds)
-            for step, weight in _STEPS))
+    def _now(self, entry: Entry, mbps: float) -> float:
+        """Return the expected seconds at a rate."""
+        return self.corrected(entry, self._at(entry, mbps, self._speeds))
 
     @staticmethod
     def _at(entry: Entry, mbps: float, speeds: tuple[float, float]) -> float:
