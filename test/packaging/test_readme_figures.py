@@ -1,0 +1,39 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Every figure of the README has a command that regenerates it."""
+from __future__ import annotations
+
+from pathlib import Path
+import re
+
+from list_figures import README, told
+import pytest
+
+ROOT = README.parent
+TARGETS = set(re.findall(r'^([a-z][\w-]*):', (ROOT / 'Makefile').read_text(), re.MULTILINE))
+
+
+def exists(command: str) -> bool:
+    """Tell whether a make target, a benchmark or a test that is named is there."""
+    if made := re.match(r'make ([\w-]+)', command):
+        return made.group(1) in TARGETS
+    if script := re.match(r'((?:bench|test|tools)/[\w./-]+)', command):
+        return (ROOT / script.group(1)).exists()
+    return command == 'setting' or command.startswith('intradp ')
+
+
+@pytest.mark.parametrize('block', list(told(README.read_text())), ids=lambda b: f'line {b.line}')
+def test_figures_have_a_command(block) -> None:
+    assert block.commands, f'README.md:{block.line} tells {block.figures} and names no command'
+    assert all(map(exists, block.commands)), block.commands
+
+
+def test_a_figure_without_a_command_is_found(tmp_path: Path) -> None:
+    text = ('It took 5 ms.\n\nIt takes 20 to 57 % less. <!-- by: make demo; bench/lean.py -->\n\n'
+            '```\n7 s\n```\n\n| a | 3 MB |\n\n<!-- by: make x -->\n\nNo figures in 2026.\n')
+    first, second, third = told(text)
+    assert (first.commands, first.figures) == ((), ('5 ms',))
+    assert second.commands == ('make demo', 'bench/lean.py')
+    assert (third.line, third.commands) == (9, ('make x',))
+    assert exists('make demo') and not exists('make x') and not exists('bench/no.py')
