@@ -11,12 +11,21 @@ from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.core.shared_key import SharedKey
 
 
+DESCRIPTION = """\
+Write a new random key to a file that only its owner may read.
+
+Copy it to every machine by a way that nobody else sees (scp, say), and name it in the parameter
+`key_file` of every node."""
+
+EPILOG = """\
+examples:
+  intradp key fleet.key
+  ros2 run intradp_ros offload_node --ros-args -p key_file:=$HOME/fleet.key"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.description = (
-        'Write a new random key to a file that only its owner may read. Copy it to every machine '
-        'by a way that nobody else sees (scp, say), and name it in the parameter key_file of '
-        'every node.')
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
     parser.add_argument('file', type=Path, help='the file; it must not exist yet')
 
 
