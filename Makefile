@@ -32,7 +32,7 @@ ROS_TESTS := test/dds test/nodes test/system/test_plain_neighbours.py test/syste
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help build demo demo-pipeline test test-all test-jazzy check lint bench zoo clean distclean
+.PHONY: help build docs demo demo-pipeline test test-all test-jazzy check lint bench zoo clean distclean
 
 help: ## show the targets and the variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ lint: $(STAMPS)/package $(STAMPS)/tools ## only check style, types and imports b
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	cd $(VENV) && $(abspath $(BIN))/lint-imports --config $(CURDIR)/pyproject.toml
+
+docs: $(STAMPS)/tools ## build the documentation as a site, out/site/
+	$(BIN)/mkdocs build
 
 bench: $(STAMPS)/package $(STAMPS)/weights $(STAMPS)/tools ## run the benchmarks, write out/bench/
 	mkdir -p out/bench
