@@ -10,7 +10,6 @@ from pathlib import Path
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.core.shared_key import SharedKey
 
-
 DESCRIPTION = """\
 Write a new random key to a file that only its owner may read.
 
