@@ -11,6 +11,7 @@ TORCH ?= torch==2.13.0
 ROS ?= kilted
 DEMO ?=
 PIPELINE ?=
+FLEET ?=
 TESTS ?=
 TRACES ?=
 ZOO ?=
@@ -32,12 +33,13 @@ ROS_TESTS := test/dds test/nodes test/system/test_plain_neighbours.py test/syste
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help build docs demo demo-pipeline test test-all test-jazzy check lint bench zoo clean distclean
+.PHONY: help build docs demo demo-pipeline demo-fleet test test-all test-jazzy check lint bench zoo clean distclean
 
 help: ## show the targets and the variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo 'Variables: PYTHON=$(PYTHON) VENV=$(VENV) TORCH=$(TORCH)'
 	@echo '           DEMO=options of intradp demo, PIPELINE=of intradp demo-pipeline,'
+	@echo '           FLEET=of intradp demo-fleet,'
 	@echo '           TESTS=options and files for pytest,'
 	@echo '           TRACES=recorded link rates (CSV) for the benchmark of the predictors,'
 	@echo '           ZOO=options of the survey of architectures, such as --help'
@@ -49,6 +51,9 @@ demo: $(STAMPS)/package $(STAMPS)/weights ## share inferences of two real networ
 
 demo-pipeline: $(STAMPS)/package $(STAMPS)/weights $(STAMPS)/tools $(STAMPS)/interfaces ## share a detector and a segmenter from camera to bag, write out/demo-pipeline/
 	$(BIN)/intradp demo-pipeline $(PIPELINE)
+
+demo-fleet: $(STAMPS)/package $(STAMPS)/weights ## compute a network with four devices that share the air, write out/demo-fleet/
+	$(BIN)/intradp demo-fleet $(FLEET)
 
 test: lint check ## set up, check style, types and imports, and run all tests
 

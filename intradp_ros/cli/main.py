@@ -40,6 +40,8 @@ COMMANDS = {
     'demo': ('demo', 'robot, server and planner as ROS 2 nodes on a real video'),
     'demo-pipeline': ('demo_pipeline', 'from a plain camera to typed messages and a bag, through '
                                        'a link that is cut'),
+    'demo-fleet': ('demo_fleet', 'one network over four devices that share the air: plans of '
+                                 'several planners, each run'),
 }
 
 DESCRIPTION = """\

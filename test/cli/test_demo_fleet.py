@@ -1,0 +1,117 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""`intradp demo-fleet`: plans that run as predicted, nothing lost, foreign files left alone."""
+from __future__ import annotations
+
+from dataclasses import replace
+import json
+import math
+from pathlib import Path
+
+import cv2
+import pytest
+import torch
+
+from intradp_ros.cli.fleet_report import fleet_report, Measured, PlanRun, well
+from intradp_ros.lab.fleet.fleet_scene import fleet_scene, FleetScene, TARGET, video_inputs
+from intradp_ros.lab.fleet.streamed_plan import (
+    difference,
+    play,
+    real_answers,
+    unsplit_results,
+)
+from intradp_ros.lab.zoo.mobilenet_v2 import mobilenet_v2
+from intradp_ros.lab.zoo.wheel_files import MissingWheelError
+from intradp_ros.profiling.machine import prepare_process
+from intradp_ros.profiling.measure import measure_profile
+from intradp_ros.runtime.model import share_module
+from intradp_ros.systems.fleet.planner import OURS, plan_fleet, stage_plan
+
+FRAMES = 6
+
+
+@pytest.fixture(scope='module')
+def inputs() -> list[tuple[torch.Tensor, ...]]:
+    try:
+        mobilenet_v2()
+        return video_inputs(FRAMES)
+    except MissingWheelError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope='module')
+def scene(inputs) -> FleetScene:
+    prepare_process(1)
+    model = share_module(mobilenet_v2(), inputs[0])
+    return fleet_scene(model, measure_profile(model.split, inputs[0]), 20.0)
+
+
+@pytest.fixture(scope='module')
+def ran(scene: FleetScene, inputs) -> PlanRun:
+    plan = plan_fleet(scene.costs).best
+    stages = stage_plan(scene.costs, plan.placement)
+    return PlanRun(plan, stages, play(scene, stages, inputs,
+                                      unsplit_results(mobilenet_v2(), inputs), 1, 4),
+                   scene.bound(plan.placement))
+
+
+def report_of(scene: FleetScene, run: PlanRun) -> dict:
+    return fleet_report(Measured(scene, {OURS: run}, {'kept': run}))
+
+
+def test_our_plan_needs_several_devices_and_every_result_is_the_unsplit_models(scene, ran) -> None:
+    assert len(ran.stages.devices) > 1 and ran.played.difference <= 1e-4
+    report = report_of(scene, ran)
+    assert well(report) and report['lost'] == 0
+    assert report['systems'][OURS]['latency_ms'] >= 0.99 * report['bound_ms']
+    assert ran.bound <= (1 + 1e-9) * ran.played.predicted.latency
+    assert ran.played.measured.latency >= 0.99 * ran.bound
+
+
+def test_a_lost_a_wrong_and_no_number_are_not_well(scene, ran) -> None:
+    for played in (replace(ran.played, lost=1), replace(ran.played, difference=math.inf),
+                   replace(ran.played, frames=0)):
+        report = report_of(scene, replace(ran, played=played))
+        assert not well(report) and 'Infinity' not in json.dumps(report)
+
+
+def test_another_models_results_and_no_numbers_are_seen(scene, ran, inputs) -> None:
+    wrong = unsplit_results(mobilenet_v2(), [*inputs[1:], inputs[0]])
+    answers = real_answers(scene, ran.stages, inputs)
+    numbers = [[torch.full_like(x, math.nan) for x in results] for results in wrong]
+    for wanted in (wrong, numbers):
+        assert math.isinf(difference(answers, wanted))
+
+
+def test_late_and_lost_frames_miss_the_target(ran) -> None:
+    played = replace(ran.played, stream=(0.1, 2 * TARGET.latency, math.inf, 0.2))
+    assert played.missed_seconds == 2 / TARGET.rate
+
+
+def test_half_the_air_takes_longer_and_its_bound_is_higher(scene, ran) -> None:
+    crowded = scene.with_air(0.5)
+    assert crowded.topology.medium('air').bytes_per_second == 0.5 * 20e6 / 8
+    assert crowded.bound(ran.plan.placement) > ran.bound
+
+
+@pytest.mark.slow
+def test_the_whole_demo(intradp, inputs, tmp_path: Path) -> None:
+    out = tmp_path / 'out'
+    result = intradp('demo-fleet', '--out', out, '--frames', '12')
+    report = json.loads((out / 'report.json').read_text())
+    assert result.status == 0
+    assert {OURS, 'one device', 'equal split', 'by memory (exo)', 'contention-free'} <= \
+        set(report['systems'])
+    assert report['lost'] == 0 and report['max_rel_diff'] <= 1e-4
+    for row in report['systems'].values():
+        assert row['latency_ms'] >= 0.95 * row['bound_ms'] and row['fps'] > 0
+    assert cv2.imread(str(out / 'gantt.png')).std() > 5
+    assert 'modelled' in (out / 'page.html').read_text()
+
+
+def test_a_folder_with_other_files_is_left_alone(intradp, tmp_path: Path) -> None:
+    (tmp_path / 'report.json').write_text('mine')
+    result = intradp('demo-fleet', '--out', tmp_path)
+    assert result.status == 2 and 'holds files that are not of demo-fleet' in result.err
+    assert (tmp_path / 'report.json').read_text() == 'mine'
