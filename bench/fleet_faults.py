@@ -13,7 +13,7 @@ fault, and what became of all frames.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 import random
@@ -24,7 +24,7 @@ import time
 from intradp_ros.dds.transport_profile import transport_environment
 from intradp_ros.lab.emulation.fleet_network import fleet_network, FleetNetwork
 from intradp_ros.lab.emulation.processes import Child
-from intradp_ros.lab.fleet.asking import SeenAnswer
+from intradp_ros.lab.fleet.fleet_figures import without_pipeline
 from intradp_ros.lab.fleet.node_fleet import COORDINATOR, NodeFleet, running, RunningFleet
 
 MODEL = 'intradp_ros.lab.zoo.mobilenet_v2:mobilenet_v2 1x3x96x96 uint8'
@@ -69,12 +69,6 @@ class Faults:
         mark = len(self.asker.output())
         start()
         self.run.wait_for_plan(self.asker, 'a, b, c', mark)
-
-
-def without_pipeline(seen: Sequence[SeenAnswer], since: float, until: float) -> float:
-    """Return the longest time between two pipelined frames that begins after a fault (s)."""
-    times = [s.asked for s in seen if s.pipelined and since - 0.2 <= s.asked <= until]
-    return max((b - a for a, b in zip(times, times[1:])), default=until - since)
 
 
 def main() -> None:

@@ -6,7 +6,8 @@
 
 Plans of several planners are made side by side and each is run; then the air
 is halved.  Real inferences are compared with the unsplit model's, times are
-those of emulated devices.
+those of emulated devices.  At last the plan runs as real processes over DDS,
+of which one is killed and comes back.
 """
 from __future__ import annotations
 
@@ -31,7 +32,10 @@ from intradp_ros.cli.output import milliseconds, Output, output
 from intradp_ros.cli.output_paths import claim_folder, result_folder
 from intradp_ros.cli.profile_arguments import own_profile
 from intradp_ros.cli.subject import captured
+from intradp_ros.lab.emulation.network import NetworkError
+from intradp_ros.lab.emulation.processes import ChildError
 from intradp_ros.lab.fleet.fleet_scene import AIR, fleet_scene, FleetScene, SIZE, video_inputs
+from intradp_ros.lab.fleet.killed_device import kill_and_return
 from intradp_ros.lab.fleet.streamed_plan import FleetNotReady, Frame, play, unsplit_results
 from intradp_ros.lab.zoo.mobilenet_v2 import mobilenet_v2
 from intradp_ros.lab.zoo.wheel_files import MissingWheelError
@@ -49,7 +53,7 @@ from intradp_ros.systems.fleet.planner import (
     stage_plan,
 )
 
-RESULTS = ('gantt.png', 'page.html', 'report.json')
+RESULTS = ('gantt.png', 'nodes', 'page.html', 'report.json')
 #: Planners beside ours whose plans are run.
 RIVALS = ('one device', 'equal split', 'by memory (exo)', 'Asteroid', 'contention-free')
 #: What is left of the air in a burst of another one.
@@ -82,6 +86,9 @@ def run(args: argparse.Namespace) -> int:
             measured = _measure(args, out)
         except (ValueError, MissingWheelError, FleetNotReady) as error:
             raise CommandError(str(error)) from error
+        except (ChildError, NetworkError) as error:
+            out.show(f'[red]the demo failed:[/red] {error}')
+            return 1
         report = fleet_report(measured)
         write_json(args.out / 'report.json', report)
         write_page(args.out, report)
@@ -114,7 +121,10 @@ def _measure(args: argparse.Namespace, out: Output) -> Measured:
         plans = plan_fleet(scene.costs)
     _draw(scene, plans.best, args.out / 'gantt.png')
     player = Player(scene, inputs, unsplit_results(model, inputs), out)
-    return Measured(scene, _systems(player, plans), _burst(player, plans))
+    systems, burst = _systems(player, plans), _burst(player, plans)
+    with out.status('killing a device of real nodes'):
+        killed = kill_and_return(scene, systems[OURS].stages, args.out / 'nodes')
+    return Measured(scene, systems, burst, killed)
 
 
 def _scene(model: nn.Module, example: Frame, mbit: float, out: Output) -> FleetScene:

@@ -12,6 +12,7 @@ from typing import Any
 
 from intradp_ros.cli.output import milliseconds, Output, table
 from intradp_ros.lab.fleet.fleet_scene import FleetScene, TARGET
+from intradp_ros.lab.fleet.killed_device import KilledDevice
 from intradp_ros.lab.fleet.streamed_plan import PlayedPlan
 from intradp_ros.report.page import render
 from intradp_ros.schedule.stage_plan import StagePlan
@@ -25,6 +26,9 @@ FIGURES = {
         'at the rates of the media, operators that take the seconds of a profile',
     'predicted_ms, predicted_fps, bound_ms': 'modelled, by the event simulator',
     'joules': 'modelled, of an inference, from declared power states',
+    'killed': 'measured: real processes, real inferences over DDS, one of them killed with -9 '
+              'and started again, a frame every 250 ms; recovered_ms is the longest time after it '
+              'without a frame by the fleet',
     'frames, lost, max_rel_diff': 'measured: real inferences in one process, each compared with '
                                   'the unsplit model; lost counts the emulated ones too'}
 
@@ -41,11 +45,12 @@ class PlanRun:
 
 @dataclass(frozen=True)
 class Measured:
-    """What the demo has seen: runs of systems by name, and those with half the air."""
+    """What the demo has seen: runs of systems by name, and those with half the air; the kill."""
 
     scene: FleetScene
     systems: Mapping[str, PlanRun]
     burst: Mapping[str, PlanRun]
+    killed: KilledDevice | None = None
 
 
 def fleet_report(measured: Measured) -> dict[str, Any]:
@@ -61,7 +66,7 @@ def fleet_report(measured: Measured) -> dict[str, Any]:
         'target': {'latency_ms': 1e3 * TARGET.latency, 'fps': TARGET.rate},
         'air_mbps': measured.scene.topology.medium('air').bytes_per_second / 125e3,
         'devices': {d.name: d.speed for d in measured.scene.topology.devices},
-        'figures': FIGURES}
+        'killed': _killed(measured.killed), 'figures': FIGURES}
 
 
 def _system(run: PlanRun) -> dict[str, Any]:
@@ -77,15 +82,30 @@ def _system(run: PlanRun) -> dict[str, Any]:
             for stage in run.stages.stages]}
 
 
+def _killed(killed: KilledDevice | None) -> dict[str, Any] | None:
+    """Return what became of the frames around the kill; None if nothing could be killed."""
+    if killed is None:
+        return None
+    seen = killed.seen
+    return {
+        'device': killed.device, 'frames': len(seen),
+        'lost': sum(not answer.answered for answer in seen),
+        'by_asker': sum(not answer.pipelined for answer in seen),
+        'max_rel_diff': _finite(max((a.difference for a in seen), default=math.inf)),
+        'recovered_ms': 1e3 * killed.recovered, 'half_the_air_s': killed.burst,
+        'network': killed.network}
+
+
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
 def well(report: Mapping[str, Any]) -> bool:
     """Tell whether no frame was lost, and all results are the unsplit model's."""
+    parts = [report] if report['killed'] is None else [report, report['killed']]
     return all(part['frames'] > 0 and part['lost'] == 0 and part['max_rel_diff'] is not None
                and part['max_rel_diff'] <= ROUNDING
-               for part in (report, *([report['killed']] if 'killed' in report else [])))
+               for part in parts)
 
 
 def show_report(report: Mapping[str, Any], out: Output) -> None:
@@ -93,12 +113,25 @@ def show_report(report: Mapping[str, Any], out: Output) -> None:
     target = report['target']
     title = f'target: {target["latency_ms"]:g} ms at {target["fps"]:g} frames a second'
     out.show(_table(f'Plans, {title}', report['systems']),
-             _table('With half the air', report['burst']), _verdict(report))
+             _table('With half the air', report['burst']), verdict(report),
+             killed_text(report['killed']))
 
 
-def _verdict(report: Mapping[str, Any]) -> str:
+def killed_text(killed: Mapping[str, Any] | None) -> str:
+    """Return in words what became of the frames around the kill."""
+    if killed is None:
+        return 'No device was killed: by our plan only the asker computes.'
+    burst = f', then half the air for {killed["half_the_air_s"]:g} s' \
+        if killed['half_the_air_s'] else ''
+    return (f'Real processes, {killed["device"]} killed with -9 and back{burst}: '
+            f'{verdict(killed)}; {killed["by_asker"]} finished by the asker; after the kill at '
+            f'most {killed["recovered_ms"]:.0f} ms without the fleet. {killed["network"]}.')
+
+
+def verdict(report: Mapping[str, Any]) -> str:
+    """Return frames, losses and the largest difference in words."""
     worst = report['max_rel_diff']
-    same = "[red]not the unsplit model's[/red]" if worst is None \
+    same = "not the unsplit model's" if worst is None \
         else f'largest difference {worst:.1e}'
     return f'{report["frames"]} frames, {report["lost"]} lost, {same}'
 
@@ -134,7 +167,8 @@ def write_page(out: Path, report: Mapping[str, Any]) -> None:
                     else 'not all is as it must be.'),
         remarks=[f'Target: {target["latency_ms"]:g} ms at {target["fps"]:g} frames a second.',
                  f'No frame that is alone can take less than {report["bound_ms"]:.0f} ms by our '
-                 'division (modelled).'],
+                 'division (modelled).',
+                 killed_text(report['killed'])],
         measured=[*FIGURES.items(),
                   ('devices', 'robot, robot2, laptop and box behind one access point of '
                               f'{report["air_mbps"]:g} Mbit/s, the box wired; the robot takes '

@@ -14,7 +14,10 @@ import pytest
 import torch
 
 from intradp_ros.cli.fleet_report import fleet_report, Measured, PlanRun, well
+from intradp_ros.lab.fleet.asking import SeenAnswer
+from intradp_ros.lab.fleet.fleet_figures import without_pipeline
 from intradp_ros.lab.fleet.fleet_scene import fleet_scene, FleetScene, TARGET, video_inputs
+from intradp_ros.lab.fleet.killed_device import KilledDevice
 from intradp_ros.lab.fleet.streamed_plan import (
     difference,
     play,
@@ -95,6 +98,22 @@ def test_half_the_air_takes_longer_and_its_bound_is_higher(scene, ran) -> None:
     assert crowded.bound(ran.plan.placement) > ran.bound
 
 
+def test_what_a_kill_costs_is_counted_from_the_last_frame_before_it() -> None:
+    seen = [SeenAnswer(n, 0.25 * n, 0.1, not 4 <= n < 8, True, '', 1, 0.0) for n in range(1, 13)]
+    assert without_pipeline(seen, 0.98, 3.0) == 1.25
+    assert without_pipeline(seen[:6], 0.98, 3.0) == 2.25
+    assert without_pipeline([], 1.0, 3.0) == 2.0
+
+
+def test_a_kill_that_costs_a_frame_or_a_result_is_not_well(scene, ran) -> None:
+    good = SeenAnswer(1, 0.0, 0.1, True, True, '', 1, 0.0)
+    for answer, fine in ((good, True), (replace(good, answered=False), False),
+                         (replace(good, difference=math.inf), False)):
+        killed = KilledDevice('box', (good, answer), 1.0, 'DDS', 0.0)
+        report = fleet_report(Measured(scene, {OURS: ran}, {'kept': ran}, killed))
+        assert well(report) == fine and report['killed']['recovered_ms'] == 1000.0
+
+
 @pytest.mark.slow
 def test_the_whole_demo(intradp, inputs, tmp_path: Path) -> None:
     out = tmp_path / 'out'
@@ -107,6 +126,9 @@ def test_the_whole_demo(intradp, inputs, tmp_path: Path) -> None:
     for row in report['systems'].values():
         assert row['latency_ms'] >= 0.95 * row['bound_ms'] and row['fps'] > 0
     assert cv2.imread(str(out / 'gantt.png')).std() > 5
+    killed = report['killed']
+    assert killed['frames'] > 20 and killed['lost'] == 0 and killed['max_rel_diff'] <= 1e-4
+    assert 0 < killed['recovered_ms'] < 30e3
     assert 'modelled' in (out / 'page.html').read_text()
 
 

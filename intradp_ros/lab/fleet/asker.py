@@ -27,6 +27,7 @@ from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.trees import rebuild_outputs
 from intradp_ros.lab.fleet.asking import Asking, save_answers, SeenAnswer
 from intradp_ros.lab.fleet.device_emulation import emulated_at, read_profile
+from intradp_ros.lab.fleet.fleet_scene import video_inputs
 from intradp_ros.profiling.machine import prepare_process, settle_process
 from intradp_ros.runtime.catalogue import ModelSpec
 from intradp_ros.runtime.model import SharedModel
@@ -34,6 +35,7 @@ from intradp_ros.runtime.pipeline.answer import Answer
 from intradp_ros.runtime.pipeline.fleet_device import FleetDevice
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
 from intradp_ros.runtime.pipeline.pipeline_client import PipelineClient
+from intradp_ros.split.checks.verify import output_error
 
 #: Different inputs, asked for in turn.
 INPUTS = 5
@@ -44,9 +46,7 @@ class Asker:
 
     def __init__(self, asking: Asking, model: SharedModel, real: SharedModel) -> None:
         self.asking, self.model = asking, model
-        values = [real.split.graph.values[v] for v in real.split.graph.inputs]
-        self.inputs = [tuple(ModelSpec('', v.shape, v.dtype).example(seed) for v in values)
-                       for seed in range(INPUTS)]
+        self.inputs = _inputs(real, asking.video)
         self.wanted = [] if asking.profile else [_unsplit(real, x) for x in self.inputs]
         self.asked: dict[int, float] = {}
         self.seen: list[SeenAnswer] = []
@@ -92,6 +92,14 @@ class Asker:
             time.sleep(1e-3)
 
 
+def _inputs(model: SharedModel, video: bool) -> list[tuple[torch.Tensor, ...]]:
+    values = [model.split.graph.values[v] for v in model.split.graph.inputs]
+    if video:
+        return video_inputs(INPUTS, values[0].shape[-1])
+    return [tuple(ModelSpec('', v.shape, v.dtype).example(seed) for v in values)
+            for seed in range(INPUTS)]
+
+
 def _unsplit(model: SharedModel, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     graph = model.split.captured
     with torch.inference_mode():
@@ -103,13 +111,9 @@ def _tensors(outputs: object) -> list[torch.Tensor]:
 
 
 def _difference(outputs: object, wanted: Sequence[torch.Tensor]) -> float:
-    """Return the largest difference in units of each output's spread."""
-    found = 0.0
-    for got, want in zip(_tensors(outputs), wanted, strict=True):
-        a, b = got.double(), want.double()
-        spread = (b.max() - b.min()).item() or 1.0
-        found = max(found, (a - b).abs().max().item() / spread)
-    return found
+    """Return the largest difference in units of each output's spread; infinite for a NaN."""
+    return max(output_error('', got, want).relative
+               for got, want in zip(_tensors(outputs), wanted, strict=True))
 
 
 def main() -> None:

@@ -17,8 +17,8 @@ class Asking:
     How the device `name` asks: so many frames, every `interval` seconds (0: as there is room).
 
     The first `alone` of them are asked for one at a time.  It ends sooner at
-    SIGUSR1.  With a `profile` its own operators are emulated
-    at `speed`, and answers are not compared.
+    SIGUSR1.  Inputs are random, or frames of the `video`.  With a `profile`
+    its own operators are emulated at `speed`, and answers are not compared.
     """
 
     fleet: str
@@ -28,6 +28,7 @@ class Asking:
     frames: int = 30
     interval: float = 0.0
     alone: int = 0
+    video: bool = False
     profile: str = ''
     speed: float = 1.0
     under_way: int = 0

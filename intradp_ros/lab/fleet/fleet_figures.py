@@ -70,6 +70,13 @@ def measured_nodes(seen: Sequence[SeenAnswer], alone: int, under_way: int) -> Pi
                            _fps([s.asked + s.latency for s in seen[alone:]], under_way))
 
 
+def without_pipeline(seen: Sequence[SeenAnswer], since: float, until: float) -> float:
+    """Return the longest time between two pipelined frames that ends after a fault (s)."""
+    times = [s.asked for s in seen if s.pipelined and s.asked <= until]
+    gaps = [b - a for a, b in zip(times, [*times[1:], until]) if b > since]
+    return max(gaps, default=until - since)
+
+
 def _fps(ends: Sequence[float], under_way: int) -> float:
     """
     Return frames per second between the first answer and the last; answers go in order.
