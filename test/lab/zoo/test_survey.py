@@ -16,7 +16,7 @@ from survey.sources import build, SOURCES
 from survey.table import markdown, summary
 import torch
 
-TOOLS = Path(__file__).resolve().parents[2] / 'tools'
+TOOLS = Path(__file__).resolve().parents[3] / 'tools'
 SMALL = 'small | pytorchcv | erfnet.erfnet_cityscapes(in_size=(64, 64)) | 1x3x64x64'
 WRONG = 'wrong | pytorchcv | squeezenet.no_such_network | 1x3x64x64'
 ENDLESS = 'endless | pytorchcv | resnet.resnet152 | 1x3x1600x1600'
