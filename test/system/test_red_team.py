@@ -140,7 +140,7 @@ def test_policies_allow_what_the_nodes_do(scene: Scene) -> None:
             seen = {'publish': graph.get_publisher_names_and_types_by_node(name, '/'),
                     'subscribe': graph.get_subscriber_names_and_types_by_node(name, '/')}
             for way, found in seen.items():
-                assert found
+                assert found or way == 'subscribe', name  # the server's node hears nothing
                 assert {topic for topic, _ in found} <= allowed[way]
 
 
