@@ -74,6 +74,7 @@ class PlannerNode(ManagedNode):
         self._status = Diagnostics(self)
         self._profiles: OrderedDict[tuple[str, str, str], OperatorProfile] = OrderedDict()
         self._keepers: OrderedDict[Customer, BookKeeper] = OrderedDict()
+        self._published: dict[Customer, ScheduleBook] = {}
         self._checks: Worker[OperatorProfile] | None = None
         self._epoch = 0
 
@@ -105,6 +106,7 @@ class PlannerNode(ManagedNode):
         for keeper in self._keepers.values():
             keeper.close()
         self._keepers.clear()
+        self._published.clear()
         self._profiles.clear()
 
     def _hear_profile(self, message: OperatorProfile) -> None:
@@ -123,6 +125,8 @@ class PlannerNode(ManagedNode):
 
     def _take_profile(self, message: OperatorProfile) -> None:
         key = message.role, message.name, message.digest
+        if message.role == 'robot':
+            self._publish_again((message.name, message.digest))
         if self._profiles.get(key) == message:
             return  # a node that was restarted
         self._profiles[key] = message
@@ -156,11 +160,13 @@ class PlannerNode(ManagedNode):
             self._keepers[customer] = BookKeeper(self.info, folder)
             self.info(f'planning for model {robot.digest[:12]} on {s["grid.points"]} bandwidths')
         self._keepers[customer].want(request)
+        self._keepers.move_to_end(customer, last=False)  # whoever comes last has not left
 
     def _make_room(self) -> None:
         """Forget the robot that had its turn the longest time ago, if there are too many."""
         if len(self._keepers) >= MAX_PROFILES:
-            _, oldest = self._keepers.popitem(last=False)
+            customer, oldest = self._keepers.popitem()
+            self._published.pop(customer, None)
             oldest.close()
 
     def _poll(self) -> None:
@@ -178,8 +184,14 @@ class PlannerNode(ManagedNode):
                 self._keepers.move_to_end(customer)
                 self._publish(customer, book)
 
+    def _publish_again(self, customer: Customer) -> None:
+        """Publish a book for a robot that was restarted: later ones displace latched ones."""
+        if book := self._published.get(customer):
+            self._publish(customer, book)
+
     def _publish(self, customer: Customer, book: ScheduleBook) -> None:
         self._epoch += 1
+        self._published[customer] = book
         robot, digest = customer
         self._announcer.announce(self._books, ScheduleBookMessage(
             epoch=self._epoch, digest=digest, robot=robot, book=packed(book.to_json())))
