@@ -174,6 +174,7 @@ class InferenceNode(ManagedNode):
         self._example = example_of(self._sensor, parameters['example'], model)
         profile = profile_model(model, self._example, self.info, example_key(self._example))
         self._connect(model.tuned(profile.tuning), profile)
+        self._book_text = ''
         self._new_books = Worker(self._use_book, self._book_failed, MAX_BOOKS, 'books')
         self.until_cleanup.callback(self._new_books.close)
         books = self._receiver.subscribe(ScheduleBookMessage, BOOK_TOPIC, self._take_book,
@@ -309,11 +310,14 @@ class InferenceNode(ManagedNode):
         self._new_books.put(message.book)
 
     def _use_book(self, text: str) -> None:
-        """Parse a book and compile its schedules, which may take a while."""
+        """Parse a book and compile its schedules, which may take a while; once for each text."""
         assert self.client is not None
+        if text == self._book_text:
+            return
         book = ScheduleBook.from_json(unpacked(text, MAX_BOOK_TEXT))
         check_book(book, self.client.own_seconds)
         self.client.use_book(book)
+        self._book_text = text
         tell_difference(self.client.model, book, self._example, self.get_logger().warning)
 
     def _book_failed(self, error: Exception) -> None:

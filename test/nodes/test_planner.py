@@ -125,10 +125,13 @@ def test_plans_for_the_delay_that_the_robot_measures(bench: Bench) -> None:
     bench.until(lambda: bench.planner._profiles['robot', '', robot.digest].delay == robot.delay)
     robot.delay = 0.02
     bench.profiles.publish(robot)
-    bench.until(lambda: len(bench.books) == 2)
+
+    def delays() -> list[float]:
+        return [Book.from_json(unpacked(b.book, MOST)).delay for b in bench.books]
+
+    bench.until(lambda: delays()[-1] == 0.02)
     assert bench.made() == 1
-    delays = [Book.from_json(unpacked(b.book, MOST)).delay for b in bench.books]
-    assert delays == [ASSUMED_DELAY, 0.02]
+    assert list(dict.fromkeys(delays())) == [ASSUMED_DELAY, 0.02]  # the first one again and again
     robot.delay = float('nan')
     bench.profiles.publish(robot)
     bench.until(lambda: bench.counts() == {'profile': 1})

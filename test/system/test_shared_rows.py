@@ -4,6 +4,7 @@
 """Robot and server as processes over DDS share the rows of every stage, exactly."""
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from node_processes import (
@@ -24,7 +25,7 @@ import torch
 from intradp_ros.msg import ScheduleBook
 from intradp_ros.runtime.model import share_module
 from intradp_ros.schedule.schedule import SIDES
-from intradp_ros.systems.sharing.baselines import LOSS
+from intradp_ros.systems.sharing.baselines import LOSS, OFFLOAD
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.wire.texts import packed
 
@@ -32,11 +33,14 @@ FRAMES = 8
 
 
 def test_rows_of_every_stage_cross_both_ways(tmp_path: Path) -> None:
-    """The book is made by hand: what a planner finds best may leave a network on one side."""
+    """The book is made by hand and names rows what the mode asks for: else one side may do all."""
     module = small_models.dense()
     model = share_module(module, (torch.from_numpy(picture(0)).permute(2, 0, 1)[None],))
-    book = hand_made_book(model, predicted=0.2)
-    schedule = lower(model.split, next(e.partition for e in book.entries if e.strategy == LOSS))
+    book = hand_made_book(model, predicted=0.002)
+    rows = next(e.partition for e in book.entries if e.strategy == LOSS)
+    book = replace(book, entries=tuple(
+        replace(e, partition=rows) if e.strategy == OFFLOAD else e for e in book.entries))
+    schedule = lower(model.split, rows)
     crossing = tuple(sum(model.split.nbytes(t.value, t.region.rows)
                          for t in schedule.between(*sides)) for sides in (SIDES, SIDES[::-1]))
     with own_domain(tmp_path), nodes(tmp_path / 'logs') as running:
@@ -44,15 +48,16 @@ def test_rows_of_every_stage_cross_both_ways(tmp_path: Path) -> None:
         try:
             running.start('offload_node', {'models': [DENSE]})
             running.start('inference_node', {'model': DENSE, **PATIENT})
+            assert observer.set_mode('offload')[0]
             publisher = observer.node.create_publisher(ScheduleBook, 'schedule_book', LATCHED)
             publisher.publish(ScheduleBook(
                 epoch=1, digest=book.digest, book=packed(book.to_json())))
-            observer.infer_until(picture(0), module, lambda s: s.shared and s.strategy == LOSS)
+            observer.infer_until(picture(0), module, lambda s: s.shared and s.strategy == OFFLOAD)
             for seed in range(1, 1 + FRAMES):
                 pixels = picture(seed)
                 result, stats = observer.infer(pixels)
                 assert relative_difference(result, unsplit(module, pixels)) <= 1e-4
-                assert (stats.strategy, stats.shared, stats.recovered) == (LOSS, True, False)
+                assert (stats.strategy, stats.shared, stats.recovered) == (OFFLOAD, True, False)
                 assert (stats.bytes_up, stats.bytes_down) == crossing
                 assert stats.rejected == 0
         finally:
