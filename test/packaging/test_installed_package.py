@@ -60,13 +60,18 @@ def test_the_ament_index_lists_the_package_and_its_messages() -> None:
     assert {f'msg/{path.name}' for path in ROOT.glob('msg/*.msg')} <= set(listed)
 
 
+def contents(root: Path, pattern: str) -> dict[Path, bytes]:
+    """Return what is in the files below a folder that match."""
+    return {path.relative_to(root): path.read_bytes()
+            for path in root.glob(pattern) if path.is_file()}
+
+
 def test_launch_and_parameter_files_are_installed() -> None:
     share = Path(sys.prefix, 'share', 'intradp_ros')
-    for pattern in ('launch/*.py', 'config/*'):
-        sources = {path.relative_to(ROOT): path.read_bytes() for path in ROOT.glob(pattern)}
+    for pattern in ('launch/*.py', 'config/**/*'):
+        sources = contents(ROOT, pattern)
         assert sources
-        assert sources == {path.relative_to(share): path.read_bytes()
-                           for path in share.glob(pattern)}
+        assert sources == contents(share, pattern)
 
 
 def test_all_places_name_the_same_version() -> None:
