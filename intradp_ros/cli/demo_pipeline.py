@@ -290,6 +290,9 @@ def _draw(path: Path, bag: Mapping[str, Mapping[int, Any]]) -> None:
 def _all_well(report: Mapping[str, Any], console: Console) -> bool:
     """Check what the product promises: no frame lost, every message right."""
     well = True
+    for name, row in report['networks'].items():
+        console.print(f'{name}: the server took part in {row["shared"]} frames; in '
+                      f'{row["divided"]} of them both sides computed', highlight=False)
     for name, row in [*report['networks'].items(), ('during the cut', report['link_cut'])]:
         console.print(f'{name}: {row["frames"]} frames, {row["lost"]} lost, {row["equal"]} equal '
                       'to the unsplit model', highlight=False)

@@ -26,6 +26,8 @@ Heard = Mapping[str, Mapping[int, Any]]
 #: How far boxes (pixels) and scores may lie apart, and which share of labels, to be equal: both
 #: sides of a link round float32 sums in orders of their own.
 BOX, SCORE, LABELS = 0.05, 1e-3, 1e-3
+#: Share of the latency that the robot computes at least where an inference counts as divided.
+DIVIDED = 0.05
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,13 @@ def summary(network: Network, seen: Sequence[Seen], stats: Mapping[int, Any]) ->
         **counts(seen), 'type': network.kind, 'median_ms': median('latency_ms'),
         'extra_ms': median('extra_ms'),
         'shared': sum(stats[s.stamp].shared for s in seen if s.stamp in stats),
+        'divided': sum(_divided(stats[s.stamp]) for s in seen if s.stamp in stats),
         'recovered': sum(stats[s.stamp].recovered for s in seen if s.stamp in stats)}
+
+
+def _divided(stats: Any) -> bool:
+    """Return whether both sides computed: the robot not only what joins the results."""
+    return bool(stats.shared and stats.compute_ms > DIVIDED * stats.latency_ms)
 
 
 def counts(seen: Sequence[Seen]) -> dict[str, int]:
