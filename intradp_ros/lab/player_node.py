@@ -141,7 +141,9 @@ class Player(Node):
         self.link = message
 
     def _take_book(self, message: ScheduleBookMessage) -> None:
-        self.books.append(ScheduleBook.from_json(unpacked(message.book, MAX_BOOK_TEXT)))
+        book = ScheduleBook.from_json(unpacked(message.book, MAX_BOOK_TEXT))
+        if book not in self.books:  # one is published again for a robot that comes back
+            self.books.append(book)
 
     def say(self, text: str) -> None:
         """Tell whoever watches."""

@@ -74,7 +74,7 @@ class PlannerNode(ManagedNode):
         self._status = Diagnostics(self)
         self._profiles: OrderedDict[tuple[str, str, str], OperatorProfile] = OrderedDict()
         self._keepers: OrderedDict[Customer, BookKeeper] = OrderedDict()
-        self._published: dict[Customer, ScheduleBook] = {}
+        self._published: dict[Customer, ScheduleBookMessage] = {}
         self._checks: Worker[OperatorProfile] | None = None
         self._epoch = 0
 
@@ -186,15 +186,17 @@ class PlannerNode(ManagedNode):
 
     def _publish_again(self, customer: Customer) -> None:
         """Publish a book for a robot that was restarted: later ones displace latched ones."""
-        if book := self._published.get(customer):
-            self._publish(customer, book)
+        if message := self._published.get(customer):
+            self._announcer.announce(self._books, message)
+            self.info(f'published book {message.epoch} again for model {message.digest[:12]}')
 
     def _publish(self, customer: Customer, book: ScheduleBook) -> None:
         self._epoch += 1
-        self._published[customer] = book
         robot, digest = customer
-        self._announcer.announce(self._books, ScheduleBookMessage(
-            epoch=self._epoch, digest=digest, robot=robot, book=packed(book.to_json())))
+        message = ScheduleBookMessage(epoch=self._epoch, digest=digest, robot=robot,
+                                      book=packed(book.to_json()))
+        self._published[customer] = message
+        self._announcer.announce(self._books, message)
         self.info(f'published book {self._epoch} for model {digest[:12]}')
 
     def _diagnose(self) -> None:

@@ -132,6 +132,7 @@ def test_plans_for_the_delay_that_the_robot_measures(bench: Bench) -> None:
     bench.until(lambda: delays()[-1] == 0.02)
     assert bench.made() == 1
     assert list(dict.fromkeys(delays())) == [ASSUMED_DELAY, 0.02]  # the first one again and again
+    assert list(dict.fromkeys(b.epoch for b in bench.books)) == [1, 2]
     robot.delay = float('nan')
     bench.profiles.publish(robot)
     bench.until(lambda: bench.counts() == {'profile': 1})
