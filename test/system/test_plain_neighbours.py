@@ -45,9 +45,9 @@ class Machines:
             f'intradp_ros.nodes.{name}', parameters=parameters, remappings={'image': 'camera'}),
             self.link.exec_prefix(side), environment=self.environment))
 
-    def neighbour(self, side: str, **environment: str) -> dict[str, int]:
+    def neighbour(self, side: str, images: str = 'raw', **environment: str) -> dict[str, int]:
         """Return how many images of each size the robot answered to a neighbour."""
-        words = [sys.executable, NEIGHBOUR, str(IMAGES), *map(str, SIZES)]
+        words = [sys.executable, NEIGHBOUR, images, str(IMAGES), *map(str, SIZES)]
         neighbour = self.start(Command(f'neighbour-{side}', words, self.link.exec_prefix(side),
                                        environment=environment))
         counts: dict[str, int] = json.loads(
@@ -69,12 +69,14 @@ def machines(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine
         yield Machines(link, start, transport_environment(request.param))
 
 
-def test_plain_cameras_are_heard_and_plain_listeners_get_results(machines: Machines) -> None:
+@pytest.mark.parametrize('images', ['raw', 'compressed'])
+def test_plain_cameras_are_heard_and_plain_listeners_get_results(
+        machines: Machines, images: str) -> None:
     """On the robot's own machine and on another one, from 1 kB to 6 MB."""
-    machines.node('inference_node', 'robot', {'model': DENSE}).wait_for_line(
-        ': active$', TIMEOUT)
+    machines.node('inference_node', 'robot', {
+        'model': DENSE, 'image_transport': images}).wait_for_line(': active$', TIMEOUT)
     for side in ('robot', 'server'):
-        assert machines.neighbour(side) == {str(size): IMAGES for size in SIZES}, side
+        assert machines.neighbour(side, images) == {str(size): IMAGES for size in SIZES}, side
 
 
 @pytest.mark.parametrize('machines', ['udp'], indirect=True)
