@@ -77,10 +77,20 @@ def check_profile(message: OperatorProfile) -> None:
     if profile.digest != message.digest:
         raise ValueError(f'a profile for model {profile.digest} in a message for {message.digest}')
     within('the delay', message.delay, 0.0, MAX_DELAY)
-    graph = graph_from_json(unpacked(message.graph, MAX_MODEL_TEXT))
-    operators = len(split_graph(graph, profile.axis, most_rows=MAX_ROWS).operators)
+    operators = _operators_split(message, profile.axis)
     if operators != len(profile.timings):
         raise ValueError(f'{len(profile.timings)} timings for {operators} operators')
+
+
+def _operators_split(message: OperatorProfile, axis: int) -> int:
+    """Return how many operators the graph of a message has when it is split along an axis."""
+    graph = graph_from_json(unpacked(message.graph, MAX_MODEL_TEXT))
+    try:
+        return len(split_graph(graph, axis, most_rows=MAX_ROWS).operators)
+    except ValueError:
+        raise
+    except Exception as error:  # rules compute with arguments that may be of any type
+        raise ValueError(f'a graph that cannot be split: {error!r}') from error
 
 
 def check_server_profile(message: OperatorProfile, split: SplitGraph) -> None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+import json
 import time
 
 from node_processes import LATCHED
@@ -184,3 +185,17 @@ def test_strange_profiles_displace_the_oldest(bench: Bench) -> None:
         check_profile(message)
         bench.planner._take_profile(message)
     assert len(bench.planner._profiles) == MAX_PROFILES
+
+
+def test_arguments_of_other_types_are_refused() -> None:
+    """Rules compute with the arguments of a graph that arrived, which may be anything."""
+    profile = profiles_of(lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.MaxPool2d(2)))[0]
+    check_profile(profile)
+    graph = json.loads(unpacked(profile.graph, MOST))
+    pool = next(o for o in graph['operators'] if 'max_pool' in json.dumps(o))
+    good = json.dumps(pool)
+    assert '[2, 2]' in good
+    bad = json.dumps(graph).replace(good, good.replace('[2, 2]', '[null, null]'))
+    profile.graph = packed(bad)
+    with pytest.raises(ValueError, match='cannot be split'):
+        check_profile(profile)
