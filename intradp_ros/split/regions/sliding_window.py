@@ -47,10 +47,12 @@ class Window:
         then needs less than what lies between its ends.
         """
         starts = np.arange(self.output_rows) * self.stride - self.before
-        taps = starts[:, None] + self.dilation * np.arange(self.size)
-        real = (taps >= 0) & (taps < self.input_rows)
-        first = np.where(real, taps, self.input_rows).min(axis=1)
-        last = np.where(real, taps + 1, 0).max(axis=1)
+        # In closed form: a graph that arrived may have windows of any size.
+        lowest = np.maximum(0, -(starts // self.dilation))
+        highest = np.minimum(self.size - 1, (self.input_rows - 1 - starts) // self.dilation)
+        real = lowest <= highest
+        first = np.where(real, starts + self.dilation * lowest, self.input_rows)
+        last = np.where(real, starts + self.dilation * highest + 1, 0)
         return RowMap(first, last)
 
     def is_all(self, region: Region) -> bool:
