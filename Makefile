@@ -21,19 +21,24 @@ STAMPS := $(VENV)/stamps
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 
 # Directories too: their time changes when a file is removed.
-SOURCES := $(shell find intradp_ros msg launch config cmake -name __pycache__ -prune -o -print) \
-	CMakeLists.txt LICENSE package.xml pyproject.toml setup.py $(wildcard README.md)
+SOURCES := $(shell find intradp_ros msg srv launch config cmake -name __pycache__ -prune -o -print) \
+	CMakeLists.txt LICENSE package.xml plugin.xml pyproject.toml setup.py $(wildcard README.md)
 
 # Those that need recordings or root are called by hand (predictors: with TRACES=...).
-BENCHMARKS := $(filter-out costed evolution models moving prediction predictors recorded replay,$(basename $(notdir $(wildcard bench/*.py))))
+BENCHMARKS := $(filter-out costed disturbed evolution fuzz_nodes models moving mutants mutation prediction predictors recorded replay synthetic_links,$(basename $(notdir $(wildcard bench/*.py))))
 
 # What depends on the release of ROS 2.
 ROS_TESTS := test/dds test/nodes test/system/test_plain_neighbours.py test/system/test_sharing.py
 
+# What depends on the versions of torch, NumPy, SciPy and the others.
+FLOOR_TESTS := test/core test/wire test/link test/graph test/split test/perception test/profiling \
+	test/runtime test/schedule test/cluster test/report test/systems/sharing test/nodes \
+	test/system/test_sharing.py
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help build docs demo demo-pipeline demo-fleet test test-all test-jazzy check lint bench zoo clean distclean
+.PHONY: help build docs demo demo-pipeline demo-fleet test test-all test-jazzy test-floors check lint bench zoo clean distclean
 
 help: ## show the targets and the variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +71,12 @@ check: $(STAMPS)/package $(STAMPS)/weights $(STAMPS)/tools $(STAMPS)/interfaces 
 test-jazzy: ## the tests of transports, nodes and documents with the wheels of ROS 2 Jazzy
 	$(MAKE) VENV=$(VENV)-jazzy ROS=jazzy TESTS='$(or $(TESTS),$(ROS_TESTS))' check
 
+test-floors: ## the tests with the lowest versions of what is needed, as pyproject.toml states them
+	$(MAKE) VENV=$(VENV)-floors $(VENV)-floors/stamps/environment
+	$(VENV)-floors/bin/python tools/requirements.py --lowest run test > $(VENV)-floors/lowest.txt
+	PIP_CONSTRAINT=$(abspath $(VENV)-floors)/lowest.txt $(MAKE) VENV=$(VENV)-floors TORCH=torch \
+		TESTS='$(or $(TESTS),$(FLOOR_TESTS))' check
+
 lint: $(STAMPS)/package $(STAMPS)/tools ## only check style, types and imports between floors
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -87,8 +98,8 @@ clean: ## remove what was built, keep the environment
 	rm -rf build install log out intradp_ros.egg-info $(STAMPS)/package
 	find . -name __pycache__ -not -path '*/$(VENV)/*' -prune -exec rm -rf {} +
 
-distclean: clean ## remove the environment too
-	rm -rf $(VENV)
+distclean: clean ## remove the environments too
+	rm -rf $(VENV) $(VENV)-jazzy $(VENV)-floors
 
 $(STAMPS)/environment: tools/check_machine.sh
 	sh tools/check_machine.sh $(PYTHON)

@@ -5,10 +5,10 @@
 What faults cost a pipeline: ``python bench/fleet_faults.py --rounds 3`` (Linux, as root).
 
 Device nodes a, b, c over DDS behind one emulated access point; a asks every
-50 ms.  At random moments b or c is killed (and started again), stopped for 3
+50 ms (`--interval`).  At random moments b or c is killed (and started again), stopped for 3
 s, or cut from the link for 1 s, or the coordinator is killed (and started
-again).  Printed: for how long no frame went through the pipeline after each
-fault, and what became of all frames.
+again; a second candidate takes its place meanwhile).  Printed: for how long no
+frame went through the pipeline after each fault, and what became of all frames.
 """
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 import random
 import signal
+import statistics
 import tempfile
 import time
 
@@ -75,20 +76,22 @@ def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--rounds', type=int, default=3)
+    parser.add_argument('--interval', type=float, default=0.05, help='seconds between images')
     parser.add_argument('--seed', type=int, default=0)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, fleet_network(DEVICES, 100.0) as network:
-        environment = {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SUBNET', **transport_environment('udp')}
+        environment = {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SUBNET', **transport_environment('air')}
         fleet = NodeFleet(MODEL, 'a', dict.fromkeys(DEVICES, 1.0), Path(folder), 'a,b,c',
-                          network=network, environment=environment)
-        play(running(fleet), network, args.rounds, random.Random(args.seed))
+                          network=network, environment=environment, standby=1)
+        play(running(fleet), network, args.rounds, random.Random(args.seed),
+             args.interval)
 
 
 def play(fleet: AbstractContextManager[RunningFleet], network: FleetNetwork, rounds: int,
-         chance: random.Random) -> None:
+         chance: random.Random, interval: float) -> None:
     """Run the faults in rounds and print the figures."""
     with fleet as run:
-        asker, found = run.asker(interval=0.05, frames=1 << 20), []
+        asker, found = run.asker(interval=interval, frames=1 << 20), []
         begin = time.monotonic()
         run.wait_for_plan(asker, 'a, b, c')
         faults = Faults(run, network, asker)
@@ -99,9 +102,14 @@ def play(fleet: AbstractContextManager[RunningFleet], network: FleetNetwork, rou
             time.sleep(CALM)
             found.append((fault.__name__, name, at, time.monotonic() - begin))
         seen = run.stop_asking(asker)
+    gaps: dict[str, list[float]] = {}
     for kind, name, at, until in found:
-        print(f'{kind} {name} at {at:.1f} s: {without_pipeline(seen, at, until):.2f} s without '
-              'the pipeline')
+        gap = without_pipeline(seen, at, until)
+        gaps.setdefault(kind, []).append(gap)
+        print(f'{kind} {name} at {at:.1f} s: {gap:.2f} s without the pipeline')
+    for kind, seconds in gaps.items():
+        print(f'{kind}: {len(seconds)} times, median {statistics.median(seconds):.2f} s, '
+              f'longest {max(seconds):.2f} s')
     print(f'{len(seen)} frames, {sum(s.answered for s in seen)} answered, '
           f'{sum(s.pipelined for s in seen)} by the pipeline; largest difference '
           f'{max(s.difference for s in seen):.1e}, longest latency '

@@ -5,8 +5,7 @@
 What a stranger's messages cost: the seal of each chunk, and a million mutated messages.
 
 Real messages (a chunk, a control frame, an acknowledgement, a book, a profile)
-are mutated: bytes changed, cut short, grown, fields of JSON replaced by odd
-numbers.  Each goes through what a node does with it until something is made of
+are mutated (`mutation.py`).  Each goes through what a node does with it until something is made of
 it, in this process, without the middleware.  Counted are those refused and
 taken, and the growth of memory; anything but a refusal ends the benchmark.
 """
@@ -23,11 +22,12 @@ import resource
 import time
 from typing import Any
 
+from mutation import mutated
 from rclpy.serialization import deserialize_message, serialize_message
 import torch
 from torch import nn
 
-from intradp_ros.core.limits import MAX_BOOK_TEXT, MAX_MODEL_TEXT
+from intradp_ros.core.limits import MAX_BOOK_TEXT
 from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.dds.convert import chunk_from_message, control_from_message
 from intradp_ros.dds.sealer import Sealer
@@ -43,8 +43,6 @@ from intradp_ros.wire.frames import MalformedFrameError
 from intradp_ros.wire.texts import packed, unpacked
 
 SIZES = (1_000, 15_000, 60_000, 120_000)
-ODD = ('NaN', 'Infinity', '1e999', '-1', '1e300', '16777216', '2147483648', '4294967296', '[]',
-       'null', '{}', '"x"', '0')
 #: Books and profiles take milliseconds each: one of so many messages.
 SELDOM = 200
 
@@ -81,32 +79,6 @@ def genuine() -> dict[type, Any]:
         OperatorProfile: profile_message('server', model, profile)}
 
 
-def odd_numbers(text: str, random: Random) -> str:
-    """Return a JSON text with an odd value in the place of one of its numbers."""
-    places = [k for k, c in enumerate(text) if c.isdigit() and not text[k - 1].isalnum()]
-    start = random.choice(places)
-    stop = start
-    while stop < len(text) and (text[stop].isalnum() or text[stop] in '.+-'):
-        stop += 1
-    return text[:start] + random.choice(ODD) + text[stop:]
-
-
-def mutated(kind: type, good: Any, whole: bytes, random: Random) -> bytes:
-    """Return the bytes of a message like a good one."""
-    if kind in (ScheduleBook, OperatorProfile) and random.random() < 0.8:
-        field = 'book' if kind is ScheduleBook else random.choice(['graph', 'profile'])
-        text = unpacked(getattr(good, field), MAX_MODEL_TEXT)
-        fields = {name: getattr(good, name) for name in good.get_fields_and_field_types()}
-        fields[field] = packed(odd_numbers(text, random))
-        return bytes(serialize_message(kind(**fields)))
-    data = bytearray(whole)
-    for _ in range(random.randint(1, 6)):
-        data[random.randrange(4, len(data))] = random.choice((0, 1, 127, 128, 255))
-    if random.random() < 0.2:
-        del data[random.randrange(4, len(data)):]
-    return bytes(data)
-
-
 def handlers() -> Mapping[type, Callable[[Any], object]]:
     """Return what a node makes of each type."""
     return {TensorChunk: chunk_from_message, SessionControl: control_from_message,
@@ -124,7 +96,7 @@ def fuzz(count: int, seed: int) -> tuple[Counter[str], float]:
     before = 0.0
     for number in range(count):
         kind = random.choice(seldom if number % SELDOM == 0 else often)
-        data = mutated(kind, good[kind], wholes[kind], random)
+        data = mutated(good[kind], random, wholes[kind])
         ends[f'{kind.__name__} {_end(kind, data, handle[kind], server)}'] += 1
         if number == count // 10:
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

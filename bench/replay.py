@@ -4,7 +4,7 @@
 """
 What guessing the link's rate costs: recorded traces replayed in model time.
 
-For recorded networks and traces: mean and 95th percentile of the latency of
+For recorded networks, and recorded or generated traces: mean and 95th percentile of the latency of
 every system with every predictor, and of our schedules chosen by an oracle
 that knows the rate to come.  Regret is what our mean exceeds the oracle's by.
 """
@@ -21,8 +21,10 @@ from costed import Case, FLOAT32, recorded_cases, SENSOR
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
+from synthetic_links import links
 import torch
 
+from intradp_ros.lab.testbed.recourse_replay import Players
 from intradp_ros.lab.testbed.trace_replay import (
     Air,
     Curves,
@@ -36,6 +38,7 @@ from intradp_ros.link.trace import LinkTrace, read_trace
 from intradp_ros.systems.sharing.baselines import LOSS
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import bandwidth_grid, book_of, Setting
+from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 
 DELAY, OVERHEAD = 2e-3, 0.5e-3
 ORACLE, ANY = 'oracle', '-'
@@ -62,18 +65,21 @@ def planned(case: Case) -> tuple[Setting, ScheduleBook]:
 
 
 def results_of(case: Case, traces: dict[str, LinkTrace], seconds: float | None,
-               period: float) -> Iterator[Result]:
+               period: float, patience: PatiencePolicy | None) -> Iterator[Result]:
     """Replay all traces for one network."""
     setting, book = planned(case)
     curves = Curves(setting, book)
+    players = Players(setting, {k: e.partition for k, e in enumerate(book.entries)})
     for name, trace in traces.items():
         air = Air(trace)
         choosers = {(LOSS, ORACLE): Oracle(curves, air, book)} | {
             (strategy, predictor): Predicting(
-                curves, air, book, make_predictor(predictor), strategy)
+                curves, air, book, make_predictor(predictor), strategy, patience)
             for strategy in book.strategies for predictor in PREDICTORS}
         for (system, predictor), chooser in choosers.items():
-            runs = replay(curves, air, chooser, until=seconds, period=period)
+            runs = replay(curves, air, chooser, until=seconds, period=period,
+                          players=players if patience and system == LOSS and predictor != ORACLE
+                          else None)
             yield Result(case.title, name, system, predictor, *mean_and_p95(runs), len(runs))
 
 
@@ -127,8 +133,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--profiles', type=Path, required=True, help='folder of recordings')
-    parser.add_argument('--traces', type=Path, required=True,
-                        help='folder of CSV files (t_seconds,Mbps)')
+    parser.add_argument('--traces', type=Path, help='folder of CSV files (t_seconds,Mbps)')
+    parser.add_argument('--synthetic', action='store_true',
+                        help='generated links that break in, too')
+    parser.add_argument('--wait', action='store_true',
+                        help='wait for late rows, instead of working on meanwhile')
     parser.add_argument('--nets', nargs='+', default=DEFAULT, help='recordings to take')
     parser.add_argument('--inputs', nargs='+', default=(FLOAT32, SENSOR),
                         choices=(FLOAT32, SENSOR))
@@ -140,10 +149,12 @@ def main() -> None:
     parser.add_argument('--plot', type=Path, help='draw the regrets here')
     args = parser.parse_args()
     torch.set_num_threads(1)
-    traces = {path.stem: read_trace(path) for path in sorted(args.traces.glob('*.csv'))}
+    paths = sorted(args.traces.glob('*.csv')) if args.traces else []
+    traces = {path.stem: read_trace(path) for path in paths} | (links() if args.synthetic else {})
+    patience = None if args.wait else PatiencePolicy()
     console, results = Console(width=max(120, Console().width)), []
     for case in recorded_cases(args.profiles, () if args.full else args.nets, (), args.inputs):
-        results += list(results_of(case, traces, args.seconds, args.period))
+        results += list(results_of(case, traces, args.seconds, args.period, patience))
         console.print(f'{case.title} done')
     show(results, console)
     if args.json:

@@ -17,5 +17,6 @@ from intradp_ros.nodes.launching import (
 def generate_launch_description() -> LaunchDescription:
     """Return the coordinator's arguments and node."""
     return described('coordinator.launch.py', [
-        *common_arguments(), params_file_argument('params_file', 'coordinator.yaml'),
+        *common_arguments(transport='air'),
+        params_file_argument('params_file', 'coordinator.yaml'),
     ], [node('coordinator_node', 'params_file')])

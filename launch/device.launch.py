@@ -19,7 +19,7 @@ from intradp_ros.nodes.launching import (
 def generate_launch_description() -> LaunchDescription:
     """Return the device's arguments and node."""
     return described('device.launch.py', [
-        *common_arguments(),
+        *common_arguments(transport='air'),
         params_file_argument('params_file', 'device.yaml'),
         DeclareLaunchArgument(
             'name', default_value='device',

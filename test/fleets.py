@@ -9,10 +9,12 @@ import math
 
 import torch
 
+from intradp_ros.cluster.coordinator import CoordinatorTimes
 from intradp_ros.cluster.device import Device
+from intradp_ros.cluster.membership import MemberTimes
 from intradp_ros.cluster.topology import behind_access_point, Topology
 from intradp_ros.runtime.model import SharedModel
-from intradp_ros.runtime.pipeline.coordinator import CoordinatorTimes, MakePlan
+from intradp_ros.runtime.pipeline.fleet_coordinator import MakePlan
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
 from intradp_ros.runtime.pipeline.local_fleet import LocalFleet
 from intradp_ros.schedule.stage_cuts import parse_stages, plan_of_cuts, without
@@ -20,7 +22,7 @@ from intradp_ros.schedule.stage_cuts import parse_stages, plan_of_cuts, without
 TIMEOUT = 60.0
 DEVICES = ('a', 'b', 'c', 'd')
 #: For tests of faults: short enough to see them, long enough for a busy machine.
-QUICK = CoordinatorTimes(gone=0.6, probation=0.2, gathering=5.0, rest=0.2)
+QUICK = CoordinatorTimes(MemberTimes(0.1, 0.3, 0.6, 0.2), rest=0.2)
 SHORT = FleetPatience(silence=0.4, late_slack=2.0)
 
 
@@ -48,6 +50,7 @@ def fleet(model: SharedModel, stages: str, *, mbit: float = math.inf, source: st
     topology = cell(mbit)
     made = LocalFleet(topology, source, dict.fromkeys(topology.names, model),
                       planner(model, stages, source), patience=SHORT, times=QUICK,
+                      gathering=5.0,
                       **options)  # type: ignore[arg-type]
     assert made.wait_ready(TIMEOUT), made.client.trouble()
     return made

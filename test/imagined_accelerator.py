@@ -17,14 +17,23 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from torch import library
 from torch.utils import _pytree as pytree
-from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+try:
+    from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+except ImportError:
+    _setup_privateuseone_for_python_backend = None  # type: ignore[assignment]
 
 NAME = 'imagined'
+#: Whether this version of PyTorch lets Python make a device; the lowest that is tested does not.
+IS_THERE = _setup_privateuseone_for_python_backend is not None
+needed = pytest.mark.skipif(not IS_THERE, reason='a PyTorch that lets Python make no device')
 #: Accelerators that tests run on: a real one too, where there is one.
-ACCELERATORS = (NAME, 'cuda') if torch.cuda.is_available() else (NAME,)
+ACCELERATORS = (pytest.param(NAME, marks=needed),
+                *(('cuda',) if torch.cuda.is_available() else ()))
 _HERE, _CPU = torch.device('cpu'), 'cpu'
 _ATEN = torch.ops.aten
 _CROSSING = {_ATEN.copy_.default, _ATEN._to_copy.default, _ATEN.to.device, _ATEN.to.dtype_layout,
@@ -122,12 +131,13 @@ def _synchronize(device: torch.device | None = None) -> None:
     waits.append(time.monotonic())
 
 
-_setup_privateuseone_for_python_backend(NAME, SimpleNamespace(
-    is_available=lambda: True, device_count=lambda: 1, current_device=lambda: 0,
-    get_device_name=lambda device=None: 'an imagined accelerator', synchronize=_synchronize,
-    _is_in_bad_fork=lambda: False, manual_seed_all=lambda seed: None,
-    get_amp_supported_dtype=list))
 _KERNELS = library.Library('aten', 'IMPL')  # they last as long as this object
-for _name, _kernel in (('empty.memory_format', _empty), ('empty_strided', _empty_strided),
-                       ('_copy_from', _copy_from)):
-    _KERNELS.impl(_name, _kernel, 'PrivateUse1')
+if IS_THERE:
+    _setup_privateuseone_for_python_backend(NAME, SimpleNamespace(
+        is_available=lambda: True, device_count=lambda: 1, current_device=lambda: 0,
+        get_device_name=lambda device=None: 'an imagined accelerator', synchronize=_synchronize,
+        _is_in_bad_fork=lambda: False, manual_seed_all=lambda seed: None,
+        get_amp_supported_dtype=list))
+    for _name, _kernel in (('empty.memory_format', _empty), ('empty_strided', _empty_strided),
+                           ('_copy_from', _copy_from)):
+        _KERNELS.impl(_name, _kernel, 'PrivateUse1')

@@ -5,18 +5,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 import time
+from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.outcome import Outcome
+from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.systems.sharing.baselines import CUT, LOCAL, LOSS, OFFLOAD
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.partition.partition import cut, local, offload, Partition, Stage
+from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.pair import in_process_pair, Pair
-from intradp_ros.systems.sharing.session.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.robot import RobotClient
 
 TIMEOUT = 60.0
@@ -72,6 +75,18 @@ def sharing_pair(model: SharedModel, book: ScheduleBook | None = None, *,
     pair.robot.use_book(book or hand_made_book(model))
     assert pair.robot.connection.wait_ready(TIMEOUT)
     return pair
+
+
+def with_kernels(model: SharedModel, wrap: Callable[[Any], Any]) -> SharedModel:
+    """Return the model with every kernel wrapped."""
+    return replace(model, split=with_wrapped_kernels(model.split, wrap))
+
+
+def with_wrapped_kernels(split: SplitGraph, wrap: Callable[[Any], Any]) -> SplitGraph:
+    """Return the graph with every kernel wrapped."""
+    return replace(split, operators=tuple(
+        replace(op, bind=lambda region, parameters, bind=op.bind: wrap(bind(region, parameters)))
+        for op in split.operators))
 
 
 def until(condition: Callable[[], bool]) -> bool:

@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
+import hashlib
 import json
 from random import Random
 import threading
+import time
 from typing import Any
 
 import rclpy
@@ -74,7 +76,7 @@ class Stranger:
         if isinstance(message, SessionControl):
             self.heard[topic, message.kind] = message
         elif not isinstance(message, TensorChunk) or message.inference:
-            self.heard[topic] = message
+            self.heard[topic] = self.heard[topic, getattr(message, 'role', '')] = message
             if topic == DOWN:
                 self.shapes[message.transfer, message.chunk] = message
         self.react(self, topic, message)
@@ -92,7 +94,7 @@ class Stranger:
 
 
 def _name(message: Any) -> bytes:
-    return repr(message).encode()[:4000]
+    return hashlib.sha256(repr(message).encode()).digest()
 
 
 @contextmanager
@@ -158,6 +160,16 @@ def false_controls(stranger: Stranger, topic: str, message: Any) -> None:
         stranger.send(CONTROL_DOWN, frame)
 
 
+def false_news(stranger: Stranger, topic: str, message: Any) -> None:
+    """Tell of vast times, another clock and the greatest load, with every inference."""
+    if topic == UP and message.inference and not message.chunk:
+        for frame in (
+                stranger.control(K.REPORT, events=[['server', 'compute', 'x', 0.0, 1e9]]),
+                stranger.control(K.PONG, robot=time.monotonic(), server=1e15, known=True,
+                                 load=1000.0)):
+            stranger.send(CONTROL_DOWN, frame)
+
+
 def old_frames(stranger: Stranger, topic: str, message: Any) -> None:
     """Say everything once more."""
     if topic in (UP, DOWN, CONTROL_UP, CONTROL_DOWN):
@@ -204,5 +216,5 @@ def false_profiles(stranger: Stranger, topic: str, message: Any) -> None:
 
 
 ATTACKS = {attack.__name__: attack for attack in (
-    false_rows_down, false_rows_up, false_controls, old_frames, impossible_rates, false_books,
-    false_profiles)}
+    false_rows_down, false_rows_up, false_controls, false_news, old_frames, impossible_rates,
+    false_books, false_profiles)}

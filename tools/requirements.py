@@ -4,14 +4,16 @@
 """
 Print requirements that pyproject.toml names, one a line, for `pip install -r`.
 
-Usage: ``requirements.py [--ros DISTRO] NAME...`` where NAME is ``build`` (what builds the
-package), ``run`` (what it needs), an extra or a dependency group.  DISTRO is the release of ROS 2
-whose wheels are wanted, kilted by default.
+Usage: ``requirements.py [--ros DISTRO] [--lowest] NAME...`` where NAME is ``build`` (what builds
+the package), ``run`` (what it needs), an extra or a dependency group.  DISTRO is the release of
+ROS 2 whose wheels are wanted, kilted by default.  With ``--lowest`` those that state a lowest
+version are printed with that very version, for `pip install -c`, and the others are left out.
 """
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+import re
 import sys
 from typing import Any
 
@@ -47,12 +49,21 @@ def of_release(requirement: str, distro: str) -> list[str]:
     return INSTEAD.get(named, [named])
 
 
+def lowest(requirement: str) -> str | None:
+    """Return a requirement of the lowest version that is allowed, None if any is."""
+    stated = re.match(r'([\w.-]+)>=([\w.]+)', requirement)
+    return f'{stated[1]}=={stated[2]}' if stated else None
+
+
 if __name__ == '__main__':
     parser = argparse.ArgumentParser()
     parser.add_argument('--ros', default='kilted')
+    parser.add_argument('--lowest', action='store_true')
     parser.add_argument('names', nargs='+')
     args = parser.parse_args()
     contents = tomllib.loads(PYPROJECT.read_text())
     for name in args.names:
         for requirement in requirements(contents, name):
-            print('\n'.join(of_release(requirement, args.ros)))
+            for named in of_release(requirement, args.ros):
+                if wanted := lowest(named) if args.lowest else named:
+                    print(wanted)

@@ -22,9 +22,10 @@ DESCRIPTION = """\
 Run robot, server and planner for a long time, and let one thing after another go wrong.
 
 Servers and planners are killed, stopped, replaced by one with another model and doubled; caches
-are spoilt; the link is cut and slowed (as root); other programs take the processors.  A camera
-publishes frame after frame and compares every answer with the unsplit model.  The exit status is 1
-if a frame was not answered or an answer was wrong."""
+are spoilt; the link is cut, slowed and loses packets, the cache's disk is full (as root); other
+programs take the processors.  A camera publishes frame after frame and compares every
+answer with the unsplit model.  The exit status is 1 if a frame was not answered or an answer was
+wrong.  Clocks that jump are left out: only the machine's own could be set."""
 
 EPILOG = """\
 examples:
@@ -78,6 +79,8 @@ def _show(out: Output, found: SoakFigures) -> None:
         f'{found.frames} frames, {found.lost} lost, {found.wrong} wrong (difference at most '
         f'{found.max_rel_diff:.1e}), {found.shared} shared, {found.recovered} finished alone, '
         f'longest {found.longest_ms:.0f} ms'), _growth(found))
+    for fault, why in found.left_out.items():
+        out.show(f'Left out: {fault.replace("_", " ")}: {why}')
 
 
 def _growth(found: SoakFigures) -> Any:

@@ -11,11 +11,10 @@ loopback and speed, and the report says so.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 import json
-import os
 from pathlib import Path
 import platform
 import statistics
@@ -27,10 +26,11 @@ import torch
 
 import intradp_ros
 from intradp_ros.cli.output_paths import claim_folder, result_folder
-from intradp_ros.dds.transport_profile import CHOICES, usable_environment
+from intradp_ros.dds.transport_profile import CHOICES
 from intradp_ros.lab.answer_check import exact
-from intradp_ros.lab.emulation import network, slow_device
-from intradp_ros.lab.emulation.processes import Child, ChildError, Command, ros_arguments, starter
+from intradp_ros.lab.emulation import network
+from intradp_ros.lab.emulation.emulated_pair import emulated_pair, EmulatedPair, Side
+from intradp_ros.lab.emulation.processes import Child, ChildError
 from intradp_ros.lab.zoo.video import frames
 from intradp_ros.report import captioned_image as images
 from intradp_ros.report.medians import median_interval, paired_ratio
@@ -48,7 +48,6 @@ PLAYER, PLANNER = 'lab.player_node', 'nodes.planner_node'
 SERVER, ROBOT = 'nodes.offload_node', 'nodes.inference_node'
 SETUP_TIMEOUT = 480.0
 PLAY_TIMEOUT = 600.0
-Starter = Callable[[Command], Child]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,31 +70,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='folder to write to: an empty one, or one of an earlier demo')
 
 
-@dataclass(frozen=True)
-class Side:
-    """Where and how the processes of one side run."""
-
-    prefix: Sequence[str] = ()
-    cores: Sequence[int] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Stage:
-    """What the demo runs on: both sides, the starter, and what is emulated."""
-
-    start: Starter
-    robot: Side
-    server: Side
-    link: str
-
-    def node(self, side: Side, module: str, parameters: Mapping[str, Any]) -> Child:
-        """Start one of the package's executables."""
-        arguments = ros_arguments(f'intradp_ros.{module}', parameters=parameters)
-        return self.start(Command(module.rpartition('.')[2], arguments, side.prefix, side.cores,
-                                  side.environment))
-
-
 def run(args: argparse.Namespace) -> int:
     """Run the demo; return the exit code."""
     console = Console()
@@ -108,10 +82,11 @@ def run(args: argparse.Namespace) -> int:
         return 2
     report: dict[str, Any] = {'versions': _versions(), 'models': {}}
     try:
-        with _stage(args, console) as stage:
-            report['link'] = stage.link
+        with emulated_pair(args.rate, args.transport, args.out / 'logs',
+                           partial(console.print, highlight=False)) as pair:
+            report['link'] = pair.link
             for name in args.models:
-                report['models'][name] = _play(stage, name, args, console)
+                report['models'][name] = _play(pair, name, args, console)
     except (ChildError, network.NetworkError, OSError) as error:
         console.print(f'[red]the demo failed:[/red] {error}', highlight=False)
         return 1
@@ -125,58 +100,26 @@ def _versions() -> dict[str, str]:
             'python': platform.python_version(), 'system': platform.platform()}
 
 
-@contextmanager
-def _stage(args: argparse.Namespace, console: Console) -> Iterator[Stage]:
-    """Set up link and sides; everything has ended when the context is left."""
-    common = {'RMW_IMPLEMENTATION': 'rmw_fastrtps_cpp', **_transport(args.transport, console)}
-    cores = sorted(os.sched_getaffinity(0))
-    first, rest = cores[:1], cores[1:] or cores
-    logs = args.out / 'logs'
-    reason = network.available()
-    if reason:  # LARGE_DATA does not work within this discovery range
-        common |= _transport('udp', console)
-        console.print(f'Link and robot are not emulated: {reason}', highlight=False)
-        common |= {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST',
-                   'ROS_DOMAIN_ID': str(os.getpid() % 100 + 1)}
-        with starter(logs) as start:
-            yield Stage(start, Side((), first, common), Side((), rest, common),
-                        f'loopback, not emulated ({reason})')
-        return
-    slow = slow_device.available()
-    robot = common if slow else {**common, **slow_device.slow_environment()}
-    speed = f'robot at full speed: {slow}' if slow else 'robot slowed to SSE4.1, one thread'
-    with network.shaped_link(args.rate) as link, starter(logs) as start:
-        yield Stage(start, Side(link.exec_prefix('robot'), first, robot),
-                    Side(link.exec_prefix('server'), rest, common),
-                    f'{args.rate:g} Mbit/s each way between network namespaces, {speed}')
-
-
-def _transport(name: str, console: Console) -> dict[str, str]:
-    variables, reason = usable_environment(name)
-    if reason:
-        console.print(f'Transport udp instead of large_data: {reason}', highlight=False)
-    return variables
-
-
-def _play(stage: Stage, name: str, args: argparse.Namespace, console: Console) -> dict[str, Any]:
+def _play(pair: EmulatedPair, name: str, args: argparse.Namespace, console: Console,
+          ) -> dict[str, Any]:
     """Play one model through all modes; return its part of the report."""
     spec, folder = MODELS[name], args.out / name
     console.print(f'[bold]{name}[/bold]: running the unsplit model', highlight=False)
-    everywhere = Side(stage.robot.prefix, (), stage.server.environment)
-    player = stage.node(everywhere, PLAYER, {
+    everywhere = Side(pair.robot.prefix, (), pair.server.environment)
+    player = pair.node(everywhere, PLAYER, {
         'model': spec, 'frames': args.frames, 'kill_after': args.frames // 3,
         'output': str(folder)})
     # Before the nodes start: it must not disturb their profiling.
     player.wait_for_line('^phase waiting for robot and server$', SETUP_TIMEOUT)
     console.print(f'[bold]{name}[/bold]: starting planner, server and robot', highlight=False)
-    server = stage.node(stage.server, SERVER, {'models': [spec]})
-    planner = stage.node(Side(stage.server.prefix, (), stage.server.environment), PLANNER,
+    server = pair.node(pair.server, SERVER, {'models': [spec]})
+    planner = pair.node(Side(pair.server.prefix, (), pair.server.environment), PLANNER,
                          {})
-    robot = stage.node(stage.robot, ROBOT, {
+    robot = pair.node(pair.robot, ROBOT, {
         'model': spec, 'queue_size': 64, 'example': str(_example(spec, folder))})
     children = [server, planner, robot, player]
     try:
-        _watch(stage, spec, children, console)
+        _watch(pair, spec, children, console)
     finally:
         for child in children:
             child.stop()
@@ -191,7 +134,7 @@ def _example(spec: str, folder: Path) -> Path:
     return path
 
 
-def _watch(stage: Stage, spec: str, children: list[Child], console: Console) -> None:
+def _watch(pair: EmulatedPair, spec: str, children: list[Child], console: Console) -> None:
     """Follow the player's phases; kill and restart the server when it says so."""
     player, since = children[-1], 0
     phase = ''
@@ -204,7 +147,7 @@ def _watch(stage: Stage, spec: str, children: list[Child], console: Console) -> 
         if phase == 'kill':
             children[0].kill()
         elif phase == 'restart':
-            children[0] = stage.node(stage.server, SERVER, {'models': [spec]})
+            children[0] = pair.node(pair.server, SERVER, {'models': [spec]})
 
 
 def _evaluate(folder: Path, name: str, out: Path, console: Console) -> dict[str, Any]:

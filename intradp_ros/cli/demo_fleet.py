@@ -109,7 +109,7 @@ class Player:
     def run(self, plan: FleetPlan, name: str) -> PlanRun:
         """Run a plan."""
         with self.out.status(f'running the plan: {name}'):
-            stages = stage_plan(self.scene.costs, plan.placement)
+            stages = stage_plan(self.scene.costs, plan.placement, plan.order)
             return PlanRun(plan, stages, play(self.scene, stages, self.inputs, self.wanted),
                            self.scene.bound(plan.placement))
 
@@ -118,7 +118,7 @@ def _measure(args: argparse.Namespace, out: Output) -> Measured:
     inputs, model = video_inputs(args.frames), mobilenet_v2()
     scene = _scene(model, inputs[0], args.air, out)
     with out.status('planning'):
-        plans = plan_fleet(scene.costs)
+        plans = plan_fleet(scene.costs, compare=True)
     _draw(scene, plans.best, args.out / 'gantt.png')
     player = Player(scene, inputs, unsplit_results(model, inputs), out)
     systems, burst = _systems(player, plans), _burst(player, plans)

@@ -194,7 +194,8 @@ def _play(stage: Stage, args: argparse.Namespace, archives: Mapping[str, str],
     recorder = _recorder(stage, args.out / 'bag')
     recorder.wait_for_line('^listening$', SETUP_TIMEOUT)
     camera = stage.node(stage.plain, 'intradp_ros.lab.camera_node', 'camera_node', parameters={
-        'frames': args.frames, 'rate_hz': args.fps, 'readers': 2})
+        'frames': args.frames, 'rate_hz': args.fps, 'readers': 2,
+        'compressed_lag_s': 0.5 / args.fps})
     away = _outage(stage, camera, server, args.frames, console)
     camera.wait_for_line('^all frames are out$', SETUP_TIMEOUT)
     _wait_for_answers(recorder, args.frames, [server, planner, *robots])
@@ -292,12 +293,18 @@ def _all_well(report: Mapping[str, Any], console: Console) -> bool:
     well = True
     for name, row in report['networks'].items():
         console.print(f'{name}: the server took part in {row["shared"]} frames; in '
-                      f'{row["divided"]} of them both sides computed', highlight=False)
+                      f'{row["divided"]} of them both sides computed, in {row["by_rows"]} rows '
+                      f'of the same operators{_gained(row["gain"])}', highlight=False)
     for name, row in [*report['networks'].items(), ('during the cut', report['link_cut'])]:
         console.print(f'{name}: {row["frames"]} frames, {row["lost"]} lost, {row["equal"]} equal '
                       'to the unsplit model', highlight=False)
         well &= row['frames'] > 0 and not row['lost'] and row['equal'] == row['frames']
     return well
+
+
+def _gained(gain: float | None) -> str:
+    return '' if gain is None else (
+        f'; shared frames took 1/{gain:.2f} of what the robot alone is expected to take')
 
 
 def _write_page(out: Path, report: Mapping[str, Any]) -> None:

@@ -6,20 +6,23 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 import json
 from pathlib import Path
 import time
 from typing import Any
 
 from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.fleet_sharing import shared_seconds, SharedSeconds
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, size, table
 from intradp_ros.cli.output_paths import result_file, result_picture
 from intradp_ros.cli.profile_arguments import own_profile, read_profile
-from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP
+from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.cluster.fleet_file import Fleet, read_fleet
 from intradp_ros.cluster.located_yaml import FleetFileError
 from intradp_ros.core.whole_file import write_whole
+from intradp_ros.profiling.backward import backward_factor
+from intradp_ros.profiling.profile import Profile
 from intradp_ros.report.fleet_plan_plot import draw_schedule
 from intradp_ros.report.fleet_plot import draw_fleet
 from intradp_ros.systems.fleet.captured_model import captured_model
@@ -32,6 +35,7 @@ from intradp_ros.systems.fleet.plan_text import plan_data, plan_file
 from intradp_ros.systems.fleet.planner import FleetPlan, FleetPlans, plan_fleet
 from intradp_ros.systems.fleet.planning_model import PlanningModel
 from intradp_ros.systems.fleet.quality import parse_quality, Quality
+from intradp_ros.systems.fleet.training import BACKWARD, Training, with_backward
 
 #: What a layer profile's file ends in; anything else is a network.
 LAYERS = '.txt'
@@ -45,7 +49,7 @@ devices' speeds, and the rates of the fleet file.  The bound is below what any o
 reaches with the same division.
 
 {MODEL_HELP}
-  graph.txt                a published layer profile (PipeDream's format): planned, not run"""
+  graph.txt                a published layer profile (PipeDream's or DAPPLE's): planned, not run"""
 
 EPILOG = """\
 examples:
@@ -53,7 +57,18 @@ examples:
       --dtype uint8 --fleet config/fleet.yaml --qoe latency=200ms,energy=min -o plan.json
   intradp fleet plan mymodel:make --input 1x3x480x640 --fleet fleet.yaml --source robot1 \\
       --qoe rate=5Hz --gantt gantt.png --loads loads.png
-  intradp fleet plan vgg16/graph.txt --layer-batch 128 --fleet fleet.yaml --json"""
+  intradp fleet plan vgg16/graph.txt --layer-batch 128 --fleet fleet.yaml --json
+  intradp fleet plan vgg16/graph.txt --layer-batch 128 --fleet fleet.yaml --mode training \\
+      --samples 4 --batches 8"""
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """A network with the profiles that it is planned by."""
+
+    subject: Subject
+    profile: Profile
+    own: Mapping[str, Profile]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,10 +88,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              '(default: measured here)')
     parser.add_argument('--layer-batch', type=int, default=1, metavar='N',
                         help='samples that a layer profile was measured with at once (default 1)')
+    parser.add_argument('--layer-edges', action='store_true',
+                        help="a layer's sizes are of its edges, one each (DAPPLE's profiles)")
     parser.add_argument('--samples', type=int, default=1, metavar='N',
                         help='samples of a micro-batch, which replicas divide (default 1)')
     parser.add_argument('--batches', type=int, default=1, metavar='N',
                         help='micro-batches that go through the stages together (default 1)')
+    parser.add_argument('--mode', choices=('inference', 'training'), default='inference',
+                        help='training: rounds forward and backward (1F1B), gradients summed in '
+                             'replica groups; planned, not run')
+    parser.add_argument('--backward', type=float, metavar='FACTOR',
+                        help='backward seconds in forward ones, declared (default: those of the '
+                             'layer profile; of a network measured as a whole)')
+    parser.add_argument('--states', type=float, default=2.0, metavar='N',
+                        help='numbers that the optimizer keeps of each weight (default 2: Adam)')
     parser.add_argument('--small', type=float, default=SMALL, metavar='SHARE',
                         help='merge neighbours with less than this of weights and work '
                              f'(default {SMALL:g})')
@@ -95,42 +120,94 @@ def run(args: argparse.Namespace) -> int:
     """Run the verb."""
     with output(args.json) as out:
         try:
-            costs, fleet = _costs(args, out)
+            costs, fleet, measured = _costs(args, out)
             begun = time.perf_counter()
             with out.status('planning'):
-                plans = plan_fleet(costs, args.keep)
+                plan_fleet(costs, args.keep)
             seconds = time.perf_counter() - begun
+            with out.status('planning as others do'):
+                plans = plan_fleet(costs, args.keep, compare=True)
+            shared = _shared(args, costs, measured, out)
         except (FleetFileError, NothingFits, ValueError) as error:
             raise CommandError(str(error)) from None
         _show(costs, plans, seconds, out)
+        if shared:
+            out.show(_against(plans.best, shared))
         _write(args, costs, fleet, plans.best)
         out.result({'model': costs.model.name, 'nodes': len(costs.model.nodes),
-                    'planning_seconds': seconds, 'best': plan_data(costs, plans.best),
+                    'mode': args.mode,
+                    'planning_seconds': seconds, 'shared': shared and asdict(shared),
+                    'best': plan_data(costs, plans.best),
                     'front': [plan_data(costs, plan) for plan in plans.front],
                     'others': {name: plan and plan_data(costs, plan)
                                for name, plan in plans.others.items()}})
     return 0
 
 
-def _costs(args: argparse.Namespace, out: Output) -> tuple[FleetCosts, Fleet]:
+def _costs(args: argparse.Namespace, out: Output) -> tuple[FleetCosts, Fleet, _Measured | None]:
     fleet = read_fleet(args.fleet)
-    model = coarsen(in_chain_order(_model(args, fleet, out)), args.small, MOST_NODES)
+    found, measured = _model(args, fleet, out)
+    training = Training(args.states) if args.mode == 'training' else None
+    if training:
+        found = _trained(args, found, measured, out)
+    model = coarsen(in_chain_order(found), args.small, MOST_NODES)
     quality = replace(args.qoe, energy=dict(args.energy_limit))
     for name in quality.energy:
         fleet.topology.device(name)
     return FleetCosts(model, fleet.topology, args.source or fleet.topology.names[0], quality,
-                      args.samples, args.batches), fleet
+                      args.samples, args.batches, training=training), fleet, measured
 
 
-def _model(args: argparse.Namespace, fleet: Fleet, out: Output) -> PlanningModel:
+def _trained(args: argparse.Namespace, model: PlanningModel, measured: _Measured | None,
+             out: Output) -> PlanningModel:
+    """Return the model with backward seconds, and say where they come from."""
+    if args.backward is not None:
+        out.show(f'backward passes: {args.backward:g} x forward ones (declared)')
+        return with_backward(model, args.backward)
+    if measured is None:
+        if any(node.backward_seconds for node in model.nodes):
+            out.show('backward passes: as in the layer profile')
+            return model
+        out.show(f'backward passes: {BACKWARD:g} x forward ones (declared)')
+        return with_backward(model)
+    with out.status('running backward'):
+        factor = backward_factor(measured.subject.graph, measured.subject.inputs)
+    if factor is None:
+        out.show(f'the network cannot run backward here; backward passes: {BACKWARD:g} x forward '
+                 'ones (declared)')
+        return with_backward(model)
+    out.show(f'backward passes: {factor:.2f} x forward ones (measured here, of the whole network)')
+    return with_backward(model, factor)
+
+
+def _model(args: argparse.Namespace, fleet: Fleet, out: Output,
+           ) -> tuple[PlanningModel, _Measured | None]:
     if args.model.endswith(LAYERS):
         with open(args.model, encoding='utf-8', errors='replace') as stream:
             return read_layer_profile(stream.read(MOST_BYTES + 1), Path(args.model).stem,
-                                      args.layer_batch)
+                                      args.layer_batch, args.layer_edges), None
     subject = load_subject(args, out)
     profile = read_profile(args.profile, subject) if args.profile else own_profile(subject, out)
     own = {name: read_profile(path, subject) for name, path in fleet.profiles.items()}
-    return captured_model(subject.shared.split, profile, own)
+    return (captured_model(subject.shared.split, profile, own),
+            _Measured(subject, profile, own))
+
+
+def _shared(args: argparse.Namespace, costs: FleetCosts, measured: _Measured | None,
+            out: Output) -> SharedSeconds | None:
+    """Return what sharing rows takes, where that can serve in place of the plan."""
+    if measured is None or costs.samples > 1 or costs.batches > 1 or costs.training:
+        return None
+    return shared_seconds(measured.subject, measured.profile, measured.own, costs.topology,
+                          costs.source, out)
+
+
+def _against(plan: FleetPlan, shared: SharedSeconds) -> str:
+    """Say which of the two is quicker for one inference."""
+    says = (f'rows of every layer on both sides (shared, see intradp plan): '
+            f'{milliseconds(shared.latency)} ms, the plan {milliseconds(plan.latency)} ms')
+    return f'{says}: run these two as robot and server, [bold]shared[/bold]' \
+        if shared.latency < plan.latency else f'{says}: the plan is no slower'
 
 
 def _show(costs: FleetCosts, plans: FleetPlans, seconds: float, out: Output) -> None:

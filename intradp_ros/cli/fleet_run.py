@@ -21,23 +21,26 @@ from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.cluster.fleet_file import Fleet, read_fleet
 from intradp_ros.cluster.located_yaml import FleetFileError
 from intradp_ros.cluster.topology import Topology
+from intradp_ros.dds.transport_profile import find_transport
+from intradp_ros.lab.emulation.device_limits import available as cannot_limit
+from intradp_ros.lab.emulation.device_limits import LimitError
 from intradp_ros.lab.emulation.network import available
-from intradp_ros.lab.fleet.access_point_fleet import run_nodes
 from intradp_ros.lab.fleet.device_emulation import emulated_at
 from intradp_ros.lab.fleet.fleet_figures import (
+    for_payload,
     measured_local,
     PipelineFigures,
     predicted,
     usual_under_way,
 )
+from intradp_ros.lab.fleet.namespace_fleet import run_nodes, TRANSPORT
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.runtime.memory_network import CHUNK_BYTES
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.pipeline.local_fleet import LocalFleet
-from intradp_ros.schedule.event_simulator import Chunks
 from intradp_ros.schedule.stage_cuts import parse_stages, plan_of_cuts
 from intradp_ros.schedule.stage_plan import PlanError, StagePlan
-from intradp_ros.schedule.stage_tasks import seconds_by_speed
+from intradp_ros.schedule.stage_tasks import discipline_of, seconds_by_speed
 from intradp_ros.split.checks.verify import output_error
 
 DESCRIPTION = f"""\
@@ -47,7 +50,9 @@ First real inferences: every answer is compared with the unsplit model's.  Then 
 emulated devices, whose operators take the seconds of this machine's profile divided by their
 speed: latency of a frame that is alone, and frames per second of many, beside what the simulator
 predicts.  All devices are in this process, on a network in memory; with --nodes they are ROS 2
-nodes in processes of their own, in network namespaces behind one access point (Linux, as root).
+nodes in processes of their own, in network namespaces behind one access point or in a ring (Linux,
+as root).  With --limits these have part of this machine each: processor by speed, the memory and
+the rate of the disk that the file names.
 
 Stages are DEVICE, DEVICE*2+DEVICE (the first takes two frames of three), with @N where a stage
 ends before operator N; stages without it are cut in proportion to speed.
@@ -86,7 +91,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--profile', type=Path, metavar='PROFILE.json',
                         help="of a device of speed 1 (default: this machine's, measured)")
     parser.add_argument('--nodes', action='store_true',
-                        help='as ROS 2 nodes over DDS, behind an emulated access point')
+                        help='as ROS 2 nodes over DDS, behind an access point or in a ring')
+    parser.add_argument('--limits', action='store_true',
+                        help="with --nodes: no more processor, memory and disk than is a device's")
     add_json(parser)
 
 
@@ -103,13 +110,16 @@ def run(args: argparse.Namespace) -> int:
         seconds = seconds_by_speed(subject.shared.split, profile, topology)
         plan = _plan(args, subject, topology, source, seconds[source])
         under_way = args.under_way or usual_under_way(plan)
-        expected = predicted(subject.shared.split, plan, seconds, topology, args.alone,
-                             args.frames, under_way, Chunks(CHUNK_BYTES))
+        share = find_transport(TRANSPORT).payload_share if args.nodes else 1.0
+        expected = predicted(
+            subject.shared.split, plan, seconds, for_payload(topology, share), args.alone,
+            args.frames, under_way, discipline_of(plan, CHUNK_BYTES))
         if args.nodes:
             found, differences = _nodes(args, subject, fleet, plan, profile, under_way, out)
         else:
             found, differences = _local(args, subject, topology, plan, profile, under_way, out)
         data = _summary(args, subject, plan, under_way, expected, found, differences)
+        data['payload_share'] = share
         _show(data, plan, out)
         out.result(data)
     return 0 if data['exact'] else 1
@@ -120,6 +130,8 @@ def _check(args: argparse.Namespace) -> None:
         raise CommandError('--frames must be 2 or more, --alone 1 or more, --under-way 0 or more')
     if args.nodes and (problem := available()):
         raise CommandError(f'--nodes: {problem}')
+    if args.limits and (problem := 'goes with --nodes' if not args.nodes else cannot_limit()):
+        raise CommandError(f'--limits: {problem}')
 
 
 def _fleet(path: Path) -> Fleet:
@@ -179,8 +191,9 @@ def _nodes(args: argparse.Namespace, subject: Subject, fleet: Fleet, plan: Stage
     with tempfile.TemporaryDirectory() as folder, out.status('nodes over DDS'):
         try:
             return run_nodes(subject.shared, fleet, plan, profile, Path(folder),
-                             alone=args.alone, frames=args.frames, under_way=under_way)
-        except ValueError as error:
+                             alone=args.alone, frames=args.frames, under_way=under_way,
+                             limited=args.limits)
+        except (LimitError, ValueError) as error:
             raise CommandError(f'--nodes: {error}') from error
 
 
@@ -224,6 +237,8 @@ def _show(data: Mapping[str, Any], plan: StagePlan, out: Output) -> None:
     figures.add_row(f'frames a second, {data["under_way"]} under way', f'{says["fps"]:.2f}',
                     f'{saw["fps"]:.2f}', f'{saw["fps"] / says["fps"] - 1:+.1%}')
     out.show(stages, figures,
-             'predicted by the event simulator; measured on emulated devices',
+             'predicted by the event simulator'
+             + (f', payload having {data["payload_share"]:.0%} of the air' if
+                data['payload_share'] < 1 else '') + '; measured on emulated devices',
              f'real inferences: largest difference {data["max_rel_diff"]:.1e} of the spread'
              if data['exact'] else '[red]Not exact: a difference is beyond rounding[/red]')

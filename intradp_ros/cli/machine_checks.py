@@ -4,7 +4,7 @@
 """Checks of this machine alone: packages, torch and its devices, limits of the kernel."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from importlib.util import find_spec
 import os
@@ -32,12 +32,18 @@ from intradp_ros.split.calls.accelerator import Accelerator, DeviceError
 
 #: Below these something that is used is missing.
 FLOORS: Mapping[str, tuple[int, ...]] = {
-    'torch': (2, 6), 'numpy': (1, 26), 'scipy': (1, 11), 'safetensors': (0, 4)}
+    'torch': (2, 6), 'numpy': (1, 26), 'scipy': (1, 11, 1), 'safetensors': (0, 4)}
+#: Modules that nodes or commands import, rclpy apart.
+NEEDED = ('cv2', 'PIL', 'yaml', 'networkx', 'matplotlib', 'jinja2', 'diagnostic_msgs',
+          'lifecycle_msgs', 'rcl_interfaces', 'sensor_msgs', 'std_msgs')
 #: What works without, and what is lost then.
 OPTIONAL: Mapping[str, str] = {
     'zstandard': 'activations and photographs cross the link uncompressed',
     'lz4': 'a quick encoding for fast links is missing',
-    'numba': 'planning takes minutes in place of seconds'}
+    'numba': 'planning takes minutes in place of seconds',
+    'vision_msgs': 'detections and classes are published as tensors only'}
+#: Modules whose packages have another name on PyPI.
+_PIP: Mapping[str, str] = {'cv2': 'opencv-python-headless', 'PIL': 'pillow', 'yaml': 'pyyaml'}
 
 
 def check_machine(environment: Mapping[str, str] = os.environ, limits: Path | None = None,
@@ -46,9 +52,7 @@ def check_machine(environment: Mapping[str, str] = os.environ, limits: Path | No
     yield Finding('versions', OK, f'intradp_ros {__version__}, Python {platform.python_version()}')
     for name, floor in FLOORS.items():
         yield check_version(name, floor)
-    for name, loss in OPTIONAL.items():
-        if find_spec(name) is None:
-            yield Finding(name, WARNING, f'not installed: {loss}', f'pip install {name}')
+    yield from check_modules()
     yield check_accelerator()
     yield check_middleware(environment)
     yield check_transport(environment)
@@ -72,6 +76,17 @@ def check_version(name: str, floor: tuple[int, ...]) -> Finding:
         return Finding(name, WARNING, f'{version} is older than {wanted}, the lowest that works',
                        f"pip install '{name}>={wanted}'")
     return Finding(name, OK, version)
+
+
+def check_modules(find: Callable[[str], object] = find_spec) -> Iterator[Finding]:
+    """Yield the modules that are not there; `find` looks for one and returns None then."""
+    for name in (*NEEDED, *OPTIONAL):
+        if find(name) is None:
+            state, loss = (WARNING, f': {OPTIONAL[name]}') if name in OPTIONAL else (ERROR, '')
+            ros = name.endswith(('_msgs', '_interfaces'))
+            yield Finding(name, state, f'not installed{loss}',
+                          f'sudo apt-get install ros-$ROS_DISTRO-{name.replace("_", "-")}' if ros
+                          else f'pip install {_PIP.get(name, name)}')
 
 
 def check_accelerator() -> Finding:

@@ -36,6 +36,7 @@ COMMANDS = {
                        "paper's evaluation"),
     'fleet': ('fleet', 'networks computed by several machines together'),
     'key': ('key', 'make the key by which nodes know each other'),
+    'status': ('status', 'tell which robots and servers there are, and how they do'),
     'doctor': ('doctor', 'check this machine, its network and the nodes on it, and say the mend'),
     'demo': ('demo', 'robot, server and planner as ROS 2 nodes on a real video'),
     'demo-pipeline': ('demo_pipeline', 'from a plain camera to typed messages and a bag, through '
@@ -48,7 +49,7 @@ DESCRIPTION = """\
 Share one inference of a deep-learning model between a robot and a server, exactly.
 
 Rows of a value (lines of an image, say) are computed on both sides at once, and the result is
-the unsplit model's.  These commands need no ROS, save for bench, doctor and demo."""
+the unsplit model's.  These commands need no ROS, save for bench, status, doctor and demo."""
 
 EPILOG = """\
 in this order a model becomes known:
@@ -73,8 +74,14 @@ class Ended(KeyboardInterrupt):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
-    arguments = _spelled_out(list(sys.argv[1:] if argv is None else argv))
-    args = _parser(arguments).parse_args(arguments)
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        arguments = _spelled_out(arguments)
+        args = _parser(arguments).parse_args(arguments)
+    except ModuleNotFoundError as error:
+        print(f'intradp: {error}, which the package needs: pip brings what rosdep does not '
+              '(requirements.txt)', file=sys.stderr)
+        return CANNOT
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # MODEL may name a module of the working directory
     try:

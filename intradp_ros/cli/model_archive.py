@@ -14,8 +14,9 @@ import torch
 from torch import nn
 
 from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.found_model import Found
 from intradp_ros.cli.inspect_model import inspection
-from intradp_ros.cli.model_sources import find_model, Found, SOURCES, with_best_boxes
+from intradp_ros.cli.model_sources import find_model, SOURCES, with_best_boxes
 from intradp_ros.cli.output import add_json, Output, output, percent, size
 from intradp_ros.cli.output_paths import result_file
 from intradp_ros.cli.subject import GraphModel, Subject, tensors_of
@@ -131,8 +132,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _add(args: argparse.Namespace, out: Output) -> int:
     with out.status(f'loading {args.source}'):
-        found = find_model(args.source, args.weights)
-        shape = parse_shape(args.input) if args.input else found.shape
+        given = parse_shape(args.input) if args.input else ()
+        found = find_model(args.source, args.weights, given)
+        shape = given or found.shape
         if len(shape) != 4 or shape[:2] != (1, 3):
             raise CommandError('give --input 1x3xHEIGHTxWIDTH: the source does not say it')
         model, card = _finished(found, args)

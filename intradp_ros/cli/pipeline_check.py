@@ -137,11 +137,14 @@ def summary(network: Network, seen: Sequence[Seen], stats: Mapping[int, Any]) ->
         values = [getattr(stats[s.stamp], name) for s in seen if s.stamp in stats]
         return statistics.median(values) if values else None
 
+    gains = [heard.alone_ms / heard.latency_ms for s in seen if s.stamp in stats
+             and (heard := stats[s.stamp]).shared and heard.alone_ms > 0]
     return {
         **counts(seen), 'type': network.kind, 'median_ms': median('latency_ms'),
-        'extra_ms': median('extra_ms'),
+        'extra_ms': median('extra_ms'), 'gain': statistics.median(gains) if gains else None,
         'shared': sum(stats[s.stamp].shared for s in seen if s.stamp in stats),
         'divided': sum(_divided(stats[s.stamp]) for s in seen if s.stamp in stats),
+        'by_rows': sum(stats[s.stamp].by_rows for s in seen if s.stamp in stats),
         'recovered': sum(stats[s.stamp].recovered for s in seen if s.stamp in stats)}
 
 

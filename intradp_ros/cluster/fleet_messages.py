@@ -34,6 +34,8 @@ class Heartbeat:
     of its processor in use, `free_memory` bytes, `battery` the share that is
     left (None: no battery).  `term` is the highest that it has heard of;
     `held` are the plans that it could run, `committed` the one that it does.
+    `answers` are the latencies (s) of what it asked for and got since the last
+    heartbeat, infinite without results.
     """
 
     device: str
@@ -46,6 +48,7 @@ class Heartbeat:
     term: int = 0
     committed: PlanId = NO_PLAN
     held: frozenset[PlanId] = frozenset()
+    answers: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,21 @@ MAX_CONTAINERS = 1 << 17
 #: Characters of the body of a control frame, by its kind; of others `MAX_BODY`.
 MAX_BODY = 1 << 12
 MAX_BODIES: Mapping[str, int] = {'HELLO': 1 << 14, 'WELCOME': 1 << 14, 'BOOK': 1 << 20,
-                                 'REPORT': 1 << 20}
+                                 'REPORT': 1 << 20, 'PREPARE': 1 << 18,
+                                 'HEARTBEAT': 1 << 14}
 #: Bytes of a message as it is serialised, beside those of its longest text or data.
 MESSAGE_MARGIN = 1 << 14
-#: Operators of a graph, and rows of all its values together, along the longest dimension of each.
+#: Operators of a graph; rows of all its values together, along the longest dimension of each, and
+#: once for every value that they are computed from.
 MAX_OPERATORS, MAX_ROWS = 1 << 15, 1 << 22
+#: Weights of rows that an interpolation combines; one that has more is not split.
+MAX_TAPS = 1 << 22
 #: Elements of one value, and its dimensions.
 MAX_ELEMENTS, MAX_DIMENSIONS = 1 << 31, 16
+#: Bytes of one weight that is fetched from another device.
+MAX_BLOB = 1 << 36
+#: Devices of a fleet that another has a channel to: each takes two threads and a MB.
+MAX_PEERS = 64
 #: Seconds above which a time is none (11 days), and one way of a link.
 MAX_SECONDS, MAX_DELAY = 1e6, 10.0
 #: Mbit/s, and bytes per second, that no link carries.

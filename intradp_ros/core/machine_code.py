@@ -9,7 +9,7 @@ cache folder; where it can write nowhere every process compiles anew.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 import hashlib
 import inspect
@@ -20,12 +20,14 @@ Modules = tuple[ModuleType, ...]
 
 
 def machine_code(modules: Modules, entries: Sequence[Callable[..., Any]], inline: bool = True,
-                 ) -> tuple[Callable[..., Any], ...] | None:
+                 allocates: bool = True) -> tuple[Callable[..., Any], ...] | None:
     """
     Return functions that call those of some modules, compiled on their first call.
 
     None where numba is not installed: the functions themselves do the same.
-    `inline` makes small functions quicker, and compiling slower.
+    `inline` makes small functions quicker, and compiling slower.  Functions
+    that make no arrays are quicker if they say so: those that they are given
+    are then not counted each time that one is named.
     """
     try:
         from numba import njit
@@ -33,7 +35,8 @@ def machine_code(modules: Modules, entries: Sequence[Callable[..., Any]], inline
         return None
     _let_be_called(modules, inline)
     digest = hashlib.sha256(''.join(map(inspect.getsource, modules)).encode()).hexdigest()[:12]
-    return tuple(_compiled(njit, entry, digest) for entry in entries)
+    options = {'error_model': 'numpy', 'no_cfunc_wrapper': True, '_nrt': allocates}
+    return tuple(_compiled(njit, entry, digest, options) for entry in entries)
 
 
 @cache
@@ -46,7 +49,8 @@ def _let_be_called(modules: Modules, inline: bool) -> None:
                 register_jitable(error_model='numpy', forceinline=inline)(item)
 
 
-def _compiled(njit: Callable[..., Any], function: Any, digest: str) -> Any:
+def _compiled(njit: Callable[..., Any], function: Any, digest: str, options: Mapping[str, Any],
+              ) -> Any:
     """
     Compile a function on its first call, with all that it calls.
 
@@ -58,7 +62,6 @@ def _compiled(njit: Callable[..., Any], function: Any, digest: str) -> Any:
     """
     twin = FunctionType(function.__code__, function.__globals__, function.__name__)
     twin.__qualname__ = f'{function.__name__}_{digest}'
-    options = {'error_model': 'numpy', 'no_cfunc_wrapper': True}
     try:
         return njit(cache=True, **options)(twin)
     except RuntimeError:  # no folder that could be written to

@@ -7,15 +7,16 @@ The channel between robot and server over DDS.
 Below the server's name there are three topics for each direction: chunks,
 acknowledgements of chunks, and control frames (`<name>/chunks_up` and so on;
 "up" is what the robot publishes).  Every chunk that arrives is acknowledged
-at once, with the rate at which chunks arrive; the sender keeps no more under
-way than a window that follows that rate.  So publishing does not block, and
-what has become useless is dropped while it still waits.
+at once, with the rate at which chunks arrive; the sender keeps no more of a
+session under way than a window that follows that rate.  So publishing does not
+block, a slow robot holds up no other, and what has become useless is dropped
+while it still waits.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 import re
-import secrets
 import threading
 import time
 import traceback
@@ -34,7 +35,7 @@ from intradp_ros.dds.convert import (
     control_to_message,
 )
 from intradp_ros.dds.endpoint import Arrival, Endpoint
-from intradp_ros.dds.paths import InboundPath, OutboundPath, Outgoing
+from intradp_ros.dds.paths import InboundPath, OutboundPath, Outgoing, SharedAir
 from intradp_ros.dds.qos import ack_qos, chunk_qos, control_qos
 from intradp_ros.dds.sealer import Sealer
 from intradp_ros.dds.speakers import Speakers
@@ -47,6 +48,7 @@ from intradp_ros.runtime.channel import LinkReport
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError
 from intradp_ros.wire.quoting import quoted
 from intradp_ros.wire.rejections import Rejections
+from intradp_ros.wire.replay_window import first_number
 
 #: What each side publishes, and what it subscribes to.
 DIRECTIONS: Mapping[str, tuple[str, str]] = {'robot': ('up', 'down'), 'server': ('down', 'up')}
@@ -80,14 +82,15 @@ class DdsChannel:
     for; by default it is what `transport_environment` put into the
     environment.  Chunks have `chunk_bytes`, and more on fast links
     (`link/chunk_size.py`).  With a `key` everything is sealed, and nothing is
-    taken that is not (`sealer.py`).  Call `close` from any thread but the handler's.
+    taken that is not (`sealer.py`).  With an `air` its chunks take turns with
+    those of other channels of the same sender.  Call `close` from any thread but the handler's.
     """
 
     def __init__(
         self, context: Context, name: str = 'offload', side: str = 'robot', *,
         namespace: str = '', chunk_bytes: int = LEAST_CHUNK_BYTES,
         transport: Transport | None = None, parameter_overrides: Sequence[Parameter[Any]] = (),
-        key: SharedKey | None = None,
+        key: SharedKey | None = None, air: SharedAir | None = None,
     ) -> None:
         if side not in DIRECTIONS:
             raise ValueError(f'a side is one of {", ".join(DIRECTIONS)}, got {side!r}')
@@ -98,7 +101,7 @@ class DdsChannel:
         self._inbound = InboundPath()
         self._side, self._sealer, self._speakers = side, Sealer(key, *DIRECTIONS[side]), Speakers()
         self._knows: Callable[[int], bool] = lambda session: True
-        self._controls = secrets.randbits(48)
+        self._controls = first_number()
         self.foreign = 0
         self._handler: Callable[[Frame], None] | None = None
         self._closed = False
@@ -109,9 +112,10 @@ class DdsChannel:
                 self._context, re.sub(r'\W+', '_', f'{name}_{side}_channel').strip('_'),
                 namespace=namespace, undecodable=self._undecodable, failed=self._failed,
                 parameter_overrides=parameter_overrides)
-        self._outbound = OutboundPath(SendWindow(
-            chunk_bytes, most_chunk_bytes=self._transport.chunk_bytes,
-            max_bytes=self._transport.window_bytes, late=self._transport.late))
+        self._outbound = OutboundPath(partial(
+            SendWindow, chunk_bytes, most_chunk_bytes=self._transport.chunk_bytes,
+            max_bytes=self._transport.window_bytes, late=self._transport.late), air,
+            (lambda: self.peers > 0) if air else (lambda: True))
         self._open_topics(name, *DIRECTIONS[side])
         if problem := buffer_problem(self._transport):
             self._endpoint.node.get_logger().warning(problem)
@@ -120,9 +124,9 @@ class DdsChannel:
                                         daemon=True)
         self._sender.start()
 
-    def send(self, frame: Chunk | Control) -> None:
-        """Queue one frame."""
-        self._outbound.put(frame)
+    def send(self, frame: Chunk | Control, urgency: float = 0.0) -> None:
+        """Queue one frame; chunks of smaller urgency numbers leave first."""
+        self._outbound.put(frame, urgency)
 
     def abandon(self, session: int, inference: int) -> None:
         """Drop chunks of a session's inference that still wait in the queue."""
@@ -146,12 +150,17 @@ class DdsChannel:
         sent, (rate, age) = self._outbound.measured(), self._inbound.measured(time.monotonic_ns())
         return LinkReport(
             send_rate=sent.rate, receive_rate=rate, round_trip=sent.round_trip, age=sent.age,
-            receive_age=age, bytes_sent=sent.nbytes, bytes_received=self._inbound.nbytes)
+            receive_age=age, bytes_sent=sent.nbytes, bytes_received=self._inbound.nbytes,
+            acknowledged=sent.acknowledged)
 
     @property
     def chunk_bytes(self) -> int:
         """Bytes of a chunk, as the link is now."""
         return self._outbound.chunk_bytes()
+
+    def chunk_bytes_of(self, session: int) -> int:
+        """Return the bytes of a chunk of a session, as the way to its robot is now."""
+        return self._outbound.chunk_bytes(session)
 
     @property
     def waiting(self) -> int:
@@ -202,6 +211,7 @@ class DdsChannel:
                 self._publish(outgoing)
             except Exception as error:  # one frame that cannot be sent must not end the thread
                 if not self._context.ok():
+                    self._outbound.close()
                     return
                 self._reject('unsendable', f'cannot send a {type(outgoing.frame).__name__}: '
                              f'{quoted(error)}')
@@ -233,7 +243,7 @@ class DdsChannel:
         if not self._knows(message.session):
             return
         self._check(message, arrival)
-        self._outbound.acknowledged(message.sequence, message.rate)
+        self._outbound.acknowledged(message.session, message.sequence, message.rate)
 
     def _on_control(self, message: SessionControl, arrival: Arrival) -> None:
         if message.kind in _FIRST or self._is_known(message.session):

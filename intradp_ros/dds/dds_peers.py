@@ -5,25 +5,33 @@
 The channels of a fleet over DDS: topics of their own for each pair of devices.
 
 So each pair has its own window, rate and histories, a slow peer holds up
-nobody, and access rules by topic can say who may speak to whom.
+nobody, and access rules by topic can say who may speak to whom.  Chunks to
+all peers leave in one order, the most urgent first.
 """
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+import math
 import re
 import threading
+import time
 from typing import Any
 
 from rclpy.context import Context
 from rclpy.parameter import Parameter
 
+from intradp_ros.core.limits import MAX_PEERS
+from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.dds.dds_channel import DdsChannel
+from intradp_ros.dds.paths import SharedAir
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 from intradp_ros.runtime.channel import LinkReport
 from intradp_ros.runtime.peer_channel import PeerHandler
 from intradp_ros.wire.frames import Frame
 
+#: Seconds of silence after which a channel makes room for another.
+SILENT = 2.0
 _NAME = re.compile(r'[A-Za-z_]\w*', re.ASCII)
 
 
@@ -41,22 +49,29 @@ class DdsPeers:
 
     The topics of two devices lie below `<fleet>/<first>/<second>`, names in
     order; the first sends ``up``.  A channel is made by `open`, or by the
-    first frame to a peer.  For the rest see `DdsChannel`.
+    first frame to a peer; there are at most `MAX_PEERS`, whoever names how many
+    devices: one whose device is silent makes room for another.  With a `key`
+    each pair has a key of its own that is derived from it.  For the rest see
+    `DdsChannel`.
 
     Raises
     ------
     ValueError
-        If a name cannot be part of a topic's.
+        If a name cannot be part of a topic's; by what makes a channel, if
+        there are as many as may be, and none of their devices is silent.
 
     """
 
     def __init__(self, context: Context, fleet: str, name: str, *, namespace: str = '',
                  chunk_bytes: int = LEAST_CHUNK_BYTES,
-                 parameter_overrides: Sequence[Parameter[Any]] = ()) -> None:
+                 parameter_overrides: Sequence[Parameter[Any]] = (),
+                 key: SharedKey | None = None) -> None:
         self._name, self._fleet = check_name(name), check_name(fleet)
         self._make = partial(DdsChannel, context, namespace=namespace, chunk_bytes=chunk_bytes,
-                             parameter_overrides=parameter_overrides)
+                             parameter_overrides=parameter_overrides, air=SharedAir())
+        self._key = key
         self._channels: dict[str, DdsChannel] = {}
+        self._heard: dict[str, float] = {}
         self._handler: PeerHandler | None = None
         self._closed = False
         self._lock = threading.Lock()
@@ -77,10 +92,10 @@ class DdsPeers:
             if peer != self._name:
                 self._channel(peer)
 
-    def send(self, peer: str, frame: Frame) -> None:
-        """Queue one frame."""
+    def send(self, peer: str, frame: Frame, urgency: float = 0.0) -> None:
+        """Queue one frame; of chunks to all peers the smallest urgency number leaves first."""
         if not self._closed:
-            self._channel(peer).send(frame)
+            self._channel(peer).send(frame, urgency)
 
     def abandon(self, session: int, inference: int) -> None:
         """Drop chunks of a session's inference that still wait, to any peer."""
@@ -112,24 +127,41 @@ class DdsPeers:
             channel.close()
 
     def _channel(self, peer: str) -> DdsChannel:
-        found = self._channels.get(peer)
+        found, silent = self._channels.get(peer), None
         if found is None:
             with self._lock:
                 if peer not in self._channels:
+                    check_name(peer)
+                    silent = self._make_room()
                     self._channels[peer] = self._open(peer)
                 found = self._channels[peer]
+        if silent:
+            silent.close()  # not with the lock: its threads may wait for it
         return found
+
+    def _make_room(self) -> DdsChannel | None:
+        """Take out the channel to the device that is silent for the longest time, if need be."""
+        if len(self._channels) < MAX_PEERS:
+            return None
+        silent = min(self._channels, key=lambda peer: self._heard.get(peer, -math.inf))
+        if time.monotonic() - self._heard.get(silent, -math.inf) < SILENT:
+            raise ValueError(f'{MAX_PEERS} devices speak with {self._name} already, the most that '
+                             'it has channels to')
+        self._heard.pop(silent, None)
+        return self._channels.pop(silent)
 
     def _open(self, peer: str) -> DdsChannel:
         if self._closed:
             raise ValueError('the channels of this device are closed')
         first, second = sorted((self._name, check_name(peer)))
-        channel = self._make(f'{self._fleet}/{first}/{second}',
-                             'robot' if first == self._name else 'server')
+        name = f'{self._fleet}/{first}/{second}'
+        channel = self._make(name, 'robot' if first == self._name else 'server',
+                             key=self._key and SharedKey(self._key.derived(f'fleet {name}')))
         channel.listen(partial(self._take, peer))
         return channel
 
     def _take(self, peer: str, frame: Frame) -> None:
+        self._heard[peer] = time.monotonic()
         handler = self._handler
         if handler is not None:
             handler(peer, frame)

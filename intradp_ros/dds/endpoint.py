@@ -79,9 +79,11 @@ class Endpoint:
         parameter_overrides: Sequence[Parameter[Any]] = (),
     ) -> None:
         # Arguments of the process that rename "the" node would give all nodes the same name.
+        # Nobody spins the node, so that it could not answer as a service either.
         self.node = Node(
             node_name, context=context, namespace=namespace, use_global_arguments=False,
-            start_parameter_services=False, parameter_overrides=list(parameter_overrides))
+            start_parameter_services=False, parameter_overrides=[
+                Parameter('start_type_description_service', value=False), *parameter_overrides])
         self._context = context
         self._undecodable = undecodable
         self._failed = failed

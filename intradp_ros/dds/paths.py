@@ -5,20 +5,25 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
-import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
 import threading
 import time
 
+from intradp_ros.link.departures import Departure, next_departure
 from intradp_ros.link.rate import ReceiverRate
 from intradp_ros.link.send_window import SendWindow
 from intradp_ros.wire.frames import Chunk, Control, Frame
 from intradp_ros.wire.queue import FrameQueue, payload_bytes
+from intradp_ros.wire.replay_window import first_number
 
-#: Sessions whose rate is estimated at a time; more come only of restarts, or of strangers.
-MAX_SESSIONS = 8
+#: Sessions that have a window and a rate of their own; of more, the one that sent or came least
+#: lately is forgotten.
+MAX_SESSIONS = 64
 #: Seconds for which a measurement is told to the sender.
 NEW = 0.1
+#: A peer that acknowledged nothing for so many seconds more than usual holds back no other.
+STILL = 0.02
 #: While chunks wait for the window, silence of the other side is looked for this often.
 _EXPIRY_PERIOD = 0.05
 
@@ -37,7 +42,8 @@ class Sent:
     What is known of the way out.
 
     `rate` is the last that the other side reported, `age` seconds ago;
-    `lost` counts chunks that were not acknowledged in time.
+    `lost` counts chunks that were not acknowledged in time; one was
+    `acknowledged` so many seconds ago.
     """
 
     rate: float
@@ -45,26 +51,94 @@ class Sent:
     round_trip: float
     nbytes: int
     lost: int
+    acknowledged: float = float('inf')
+
+
+@dataclass
+class _Way:
+    """What leaves of one session; `sequence` is that of its last chunk."""
+
+    window: SendWindow
+    sequence: int = field(default_factory=first_number)
+    rated: float = float('-inf')
+
+
+class SharedAir:
+    """
+    The ways out of one sender to several peers, which leave one after another (`departures.py`).
+
+    All of them share its lock.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._paths: dict[OutboundPath, int] = {}  # with the number of each one's last launch
+        self._launches = 0
+
+    def join(self, path: OutboundPath) -> None:
+        """Let a way out take part, with the lock held."""
+        self._paths[path] = 0
+
+    def leave(self, path: OutboundPath) -> None:
+        """Let it take part no more."""
+        self._paths.pop(path, None)
+        self.wake()
+
+    def launched(self, path: OutboundPath) -> None:
+        """Hear that a chunk was launched."""
+        self._launches += 1
+        if path in self._paths:
+            self._paths[path] = self._launches
+        self.wake()
+
+    def is_next(self, path: OutboundPath) -> bool:
+        """Tell whether it is a way's turn; if not, wake the one whose turn it is."""
+        return self._wake_next() is path
+
+    def wake(self) -> None:
+        """Let the way whose turn it is go on."""
+        self._wake_next()
+
+    def _wake_next(self) -> OutboundPath | None:
+        now, paths = time.monotonic(), tuple(self._paths)
+        in_flight = sum(path.in_flight(now) for path in paths)
+        found = next_departure([departure for number, path in enumerate(paths)
+                                if (departure := path.departure(number, self._paths[path], now))],
+                               in_flight)
+        if found is None:
+            return None
+        paths[found.peer].wake()
+        return paths[found.peer]
 
 
 class OutboundPath:
-    """Frames on their way out: put in by anyone, taken by the thread that publishes them."""
+    """
+    Frames on their way out: put in by anyone, taken by the thread that publishes them.
 
-    def __init__(self, window: SendWindow) -> None:
-        self._window = window
+    Each session has a window of its own, made by `window`: who is slow holds
+    up nobody else.  Sessions with room in their window take turns.  With an
+    `air` it is one of several ways out that take turns.  Chunks wait while
+    nobody listens: what is published then is lost.
+    """
+
+    def __init__(self, window: Callable[[], SendWindow], air: SharedAir | None = None,
+                 listened: Callable[[], bool] = lambda: True) -> None:
+        self._new_window = window
+        self._ways: OrderedDict[int, _Way] = OrderedDict()  # the one that sent last at the end
         self._queue = FrameQueue()
-        # From a random number, for several senders may share a topic of acknowledgements.
-        self._sequence = secrets.randbits(48)
         self._nbytes = 0
-        self._rated = float('-inf')
         self._closed = False
-        self._changed = threading.Condition()
+        self._air, self._listened = air, listened
+        self._changed = threading.Condition(air.lock if air else None)
+        if air:
+            with air.lock:
+                air.join(self)
 
-    def put(self, frame: Frame) -> None:
-        """Queue a frame; ignored once closed."""
+    def put(self, frame: Frame, urgency: float = 0.0) -> None:
+        """Queue a frame, of chunks the one of the smallest number first; ignored once closed."""
         with self._changed:
             if not self._closed:
-                self._queue.put(frame)
+                self._queue.put(frame, urgency)
                 self._changed.notify()
 
     def abandon(self, session: int, inference: int) -> None:
@@ -81,29 +155,58 @@ class OutboundPath:
                     return Outgoing(self._queue.pop())
                 if self._closed:
                     return None
-                if isinstance(frame, Chunk) and self._admits(frame):
-                    return self._launch()
+                admitted = self._admitted()
+                if admitted and (self._air is None or self._air.is_next(self)):
+                    return self._launch(admitted.session)
                 self._changed.wait(None if frame is None else _EXPIRY_PERIOD)
 
-    def acknowledged(self, sequence: int, rate: float) -> None:
+    def acknowledged(self, session: int, sequence: int, rate: float) -> None:
         """Take an acknowledgement, with the rate its sender measures (0.0 if unknown)."""
         now = time.monotonic()
         with self._changed:
-            if self._window.acknowledged(sequence, rate, now):
+            way = self._ways.get(session)
+            if way and way.window.acknowledged(sequence, rate, now):
                 if rate > 0.0:
-                    self._rated = now
+                    way.rated = now
+                if self._air:
+                    self._air.wake()
                 self._changed.notify()
 
     def close(self) -> None:
         """Make `take` return None as soon as it has returned the waiting control frames."""
         with self._changed:
             self._closed = True
+            if self._air:
+                self._air.leave(self)
             self._changed.notify()
 
-    def chunk_bytes(self) -> int:
-        """Return how many bytes a chunk should have now."""
+    def wake(self) -> None:
+        """Let the thread that takes look again; with the lock held, as the next two."""
+        self._changed.notify()
+
+    def in_flight(self, now: float) -> int:
+        """Return the bytes that are under way, of all sessions."""
+        for way in self._ways.values():
+            way.window.expire(now)
+        return sum(way.window.in_flight for way in self._ways.values())
+
+    def departure(self, peer: int, launched: int, now: float) -> Departure | None:
+        """Return the chunk that leaves next on this way, and whether its window takes it."""
+        admitted = self._admitted()
+        chunk = admitted or next(self._queue.heads(), None)
+        if chunk is None:
+            return None
+        way = self._ways.get(chunk.session)
+        return Departure(peer, self._queue.urgency(chunk.session), payload_bytes(chunk),
+                         way.window.in_flight if way else 0,
+                         way.window.limit(now) if way else 0, launched,
+                         fits=admitted is not None, moves=way is not None and _moves(way, now))
+
+    def chunk_bytes(self, session: int | None = None) -> int:
+        """Return how many bytes a chunk of a session, or of the last one, should have now."""
         with self._changed:
-            return self._window.chunk_bytes
+            way = self._last if session is None else self._ways.get(session)
+            return (way.window if way else self._new_window()).chunk_bytes
 
     @property
     def waiting(self) -> int:
@@ -111,24 +214,55 @@ class OutboundPath:
         return self._queue.waiting
 
     def measured(self) -> Sent:
-        """Return what is known now."""
+        """Return what is known now: of the session that sent last, but bytes and lost of all."""
         now = time.monotonic()
         with self._changed:
-            self._window.expire(now)
-            return Sent(self._window.last_rate, now - self._rated, self._window.round_trip(now),
-                        self._nbytes, self._window.lost)
+            for way in self._ways.values():
+                way.window.expire(now)
+            lost = sum(way.window.lost for way in self._ways.values())
+            last = self._last
+            if last is None:
+                return Sent(0.0, float('inf'), 0.0, self._nbytes, lost)
+            return Sent(last.window.last_rate, now - last.rated, last.window.round_trip(now),
+                        self._nbytes, lost, last.window.age(now))
+
+    @property
+    def _last(self) -> _Way | None:
+        return next(reversed(self._ways.values()), None)
+
+    def _admitted(self) -> Chunk | None:
+        """Return the first chunk of the session whose turn it is of those with room."""
+        admitted = next(filter(self._admits, self._queue.heads()), None)
+        return admitted if admitted and self._listened() else None
 
     def _admits(self, chunk: Chunk) -> bool:
+        way = self._ways.get(chunk.session)
+        if way is None:
+            return True
         now = time.monotonic()
-        self._window.expire(now)
-        return self._window.fits(payload_bytes(chunk), now)
+        way.window.expire(now)
+        return way.window.fits(payload_bytes(chunk), now)
 
-    def _launch(self) -> Outgoing:
-        frame = self._queue.pop()
-        self._sequence += 1
-        self._window.sent(self._sequence, payload_bytes(frame), time.monotonic())
+    def _launch(self, session: int) -> Outgoing:
+        frame = self._queue.pop_chunk(session)
+        way = self._ways.get(session) or _Way(self._new_window())
+        self._ways[session] = way
+        self._ways.move_to_end(session)
+        if len(self._ways) > MAX_SESSIONS:
+            self._ways.popitem(last=False)
+        way.sequence += 1
+        way.window.sent(way.sequence, payload_bytes(frame), time.monotonic())
         self._nbytes += payload_bytes(frame)
-        return Outgoing(frame, self._sequence)
+        if self._air:
+            self._air.launched(self)
+        return Outgoing(frame, way.sequence)
+
+
+def _moves(way: _Way, now: float) -> bool:
+    """Tell whether what is under way was waited for no longer than twice a full window takes."""
+    rate = way.window.rate(now)
+    usual = way.window.limit(now) / rate if rate > 0 else 0.0
+    return way.window.silence(now) < 2 * usual + STILL
 
 
 class InboundPath:

@@ -55,6 +55,8 @@ class Transport:
     is a burst of packets, over TCP it only saves work.  `window_bytes` is how
     many may be under way at most, and `late` makes that more on fast links
     (see `SendWindow`): what is too much for UDP is repeated in vain.
+    `payload_share` is what tensors get of a link's rate beside headers,
+    acknowledgements and repetitions (`intradp bench transport`, 20 to 100 Mbit/s).
     """
 
     name: str
@@ -67,18 +69,21 @@ class Transport:
     late: float = 0.0
     builtin: str = ''
     profile_2: str = ''
+    payload_share: float = 1.0
 
 
 TRANSPORTS: Mapping[str, Transport] = {
     transport.name: transport for transport in (
         Transport('udp', 'transport_udp.xml', True, _MOST_SOCKET_BYTES, False,
-                  profile_2='transport_udp_fastdds2.xml'),
+                  profile_2='transport_udp_fastdds2.xml', payload_share=0.86),
         Transport('large_data', 'transport_large_data.xml', False, 2_097_152, True,
                   MAX_CHUNK_BYTES, window_bytes=1_500_000, late=20e-3,
                   builtin='LARGE_DATA?max_msg_size=256KB&sockets_size=2MB&non_blocking=false'
                           '&tcp_negotiation_timeout=50',
-                  profile_2='transport_large_data.xml'),
-        Transport('default', '', True, 0, False))
+                  profile_2='transport_large_data.xml', payload_share=0.94),
+        Transport('default', '', True, 0, False),
+        Transport('air', 'transport_air.xml', True, _MOST_SOCKET_BYTES, False,
+                  profile_2='transport_air_fastdds2.xml', payload_share=0.86))
 }
 #: Leaves the choice to `usable_environment`.
 AUTO = 'auto'

@@ -11,6 +11,7 @@ same at every call.  They are computed, and the program is exported anew.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+import inspect
 from typing import Any
 
 import torch
@@ -28,7 +29,9 @@ def settle_numbers(program: ExportedProgram) -> fx.GraphModule | None:
     """
     if not any(node.target in _READS for node in program.graph.nodes):
         return None
-    module: fx.GraphModule = program.module(check_guards=False)
+    # Older releases of torch add no guards, and know no such argument.
+    guards = 'check_guards' in inspect.signature(program.module).parameters
+    module: fx.GraphModule = program.module(**({'check_guards': False} if guards else {}))
     numbers = _numbers(module)
     for node, number in numbers.items():
         node.replace_all_uses_with(number)

@@ -47,7 +47,7 @@ def run_graph(graph: OperatorGraph, inputs: Sequence[torch.Tensor]) -> list[Any]
         for operator, free in zip(graph.operators, freed):
             function = callee(graph, operator)
             args, kwargs = map_refs(operator.args, fetch), map_refs(operator.kwargs, fetch)
-            values.update(_named_results(operator, function(*args, **kwargs)))
+            values.update(named_results(operator, function(*args, **kwargs)))
             for value in free:
                 del values[value]
         return list(map_refs(graph.outputs, fetch))
@@ -96,7 +96,7 @@ def _produced(operator: Operator) -> Iterable[int]:
     return (value for value in operator.outputs if value is not None)
 
 
-def _named_results(operator: Operator, result: Any) -> dict[int, torch.Tensor]:
+def named_results(operator: Operator, result: Any) -> dict[int, torch.Tensor]:
     """Pair an operator's result, a tensor or several, with the ids of its values."""
     results = result if isinstance(result, (list, tuple)) else (result,)
     return {value: item for value, item in zip(operator.outputs, results) if value is not None}

@@ -30,7 +30,7 @@ from intradp_ros.graph.checks import check_graph
 from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.reference_evaluation import describe
-from intradp_ros.graph.structure import describe_parameter, graph_of, Json, structure_of
+from intradp_ros.graph.structure import graph_of, Json, structure_of
 
 LARGEST_JSON = 256 * 2**20
 """Bytes of structure above which an archive is refused."""
@@ -66,11 +66,7 @@ def graph_from_json(
         If the text does not describe a valid graph, or other parameters than those given.
 
     """
-    try:
-        graph = graph_of(_parse(text))
-        check_graph(graph)
-    except RecursionError as error:
-        raise GraphFormatError('graph is nested too deep') from error
+    graph = graph_of_document(parse_document(text))
     return graph if parameters is None else _with_parameters(graph, parameters)
 
 
@@ -148,7 +144,7 @@ def load_notes(path: str | os.PathLike[str]) -> str:
 
 def digest(graph: OperatorGraph) -> str:
     """
-    Return the SHA-256 (hex) of structure and parameters.
+    Return the SHA-256 (hex) of structure and parameters: of the text of the graph's manifest.
 
     Two graphs with the same digest compute the same.  It does not depend on
     the graph's name, on memory formats, on the machine or the process.
@@ -159,22 +155,53 @@ def digest(graph: OperatorGraph) -> str:
         If the graph cannot be serialised, or holds no parameter data.
 
     """
+    return hashlib.sha256(manifest_text(graph).encode()).hexdigest()
+
+
+def manifest_text(graph: OperatorGraph) -> str:
+    """
+    Return the structure as JSON with the SHA-256 of each parameter's bytes, always the same text.
+
+    Who knows its digest can check any parameter by itself (`graph/manifest.py`).
+
+    Raises
+    ------
+    GraphFormatError
+        If the graph cannot be serialised, or holds no parameter data.
+
+    """
     _check_data(graph)
-    sha = hashlib.sha256(_dump({**structure_of(graph), 'name': '', 'method': ''}).encode())
-    for name, tensor in sorted(graph.parameters.items()):
-        sha.update(_dump(describe_parameter(name, tensor)).encode())
-        plain = tensor.detach().cpu().contiguous().reshape(-1)
-        sha.update(plain.view(torch.uint8).numpy().data)
-    return sha.hexdigest()
+    return _dump({
+        'graph': {**structure_of(graph), 'name': '', 'method': ''},
+        'weights': {name: hashlib.sha256(flat_bytes(tensor).cpu().numpy().data).hexdigest()
+                    for name, tensor in graph.parameters.items()}})
+
+
+def flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor's elements as bytes in row-major order, without a copy if it can be."""
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+
+
+def graph_of_document(document: Any) -> OperatorGraph:
+    """Return the graph without data that a parsed document describes; GraphFormatError if none."""
+    try:
+        graph = graph_of(document)
+        check_graph(graph)
+    except RecursionError as error:
+        raise GraphFormatError('graph is nested too deep') from error
+    return graph
 
 
 def _dump(document: Json) -> str:
     return json.dumps(document, sort_keys=True, separators=(',', ':'), allow_nan=False)
 
 
-def _parse(text: str) -> Any:
+def parse_document(text: str) -> Any:
+    """Return what a JSON text says; GraphFormatError if it is none, or an ambiguous one."""
     try:
         return json.loads(text, parse_constant=_refuse, object_pairs_hook=_unique)
+    except RecursionError as error:
+        raise GraphFormatError('graph is nested too deep') from error
     except ValueError as error:
         raise GraphFormatError(f'graph is no JSON: {error}') from error
 

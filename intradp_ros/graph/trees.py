@@ -151,11 +151,13 @@ def _check_node(node: Any) -> int:
 
 
 def _has_text(tree: Tree) -> bool:
+    """Tell whether a structure comes back from its text: an enumerated key may not."""
     try:
-        check_tree(pytree.treespec_dumps(tree))
+        text = pytree.treespec_dumps(tree)
+        check_tree(text)
+        return bool(pytree.treespec_loads(text) == tree)
     except (NotImplementedError, TypeError, GraphFormatError):
         return False
-    return True
 
 
 def _plain(nested: Any) -> Any:

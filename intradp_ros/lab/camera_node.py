@@ -25,7 +25,12 @@ QUALITY = 90
 
 
 class Camera(Node):
-    """Publishes `image` and `image/compressed`, both with the same header."""
+    """
+    Publishes `image` and `image/compressed`, both with the same header.
+
+    The compressed one may follow after a lag, as from cameras that take time
+    to compress.
+    """
 
     def __init__(self) -> None:
         super().__init__('camera_node')
@@ -33,6 +38,7 @@ class Camera(Node):
         self.rate: float = self.declare_parameter('rate_hz', 3.0).value
         self.every: int = self.declare_parameter('every', 4).value
         self.readers: int = self.declare_parameter('readers', 1).value
+        self.lag: float = self.declare_parameter('compressed_lag_s', 0.0).value
         self.raw = self.create_publisher(Image, 'image', 10)
         self.jpeg = self.create_publisher(CompressedImage, 'image/compressed', 10)
 
@@ -46,24 +52,30 @@ class Camera(Node):
         """Publish all frames, each when its time has come."""
         due = time.monotonic()
         for number, rgb in enumerate(frames(self.count, every=self.every)):
-            while (left := due - time.monotonic()) > 0:
-                rclpy.spin_once(self, timeout_sec=left)
+            raw, jpeg = self._messages(rgb)
+            self._wait_until(due)
+            raw.header.stamp = self.get_clock().now().to_msg()
+            jpeg.header = raw.header
+            self.raw.publish(raw)
+            self._wait_until(due + self.lag)
+            self.jpeg.publish(jpeg)
             due += 1 / self.rate
-            self._publish(rgb)
             print(f'frame {number}', flush=True)
 
-    def _publish(self, rgb: Picture) -> None:
+    def _wait_until(self, due: float) -> None:
+        while (left := due - time.monotonic()) > 0:
+            rclpy.spin_once(self, timeout_sec=left)
+
+    @staticmethod
+    def _messages(rgb: Picture) -> tuple[Image, CompressedImage]:
         raw = Image(height=rgb.shape[0], width=rgb.shape[1], encoding='rgb8',
                     step=3 * rgb.shape[1])
         raw.data = array.array('B', rgb.tobytes())
         jpeg = CompressedImage(format='rgb8; jpeg compressed bgr8')
         jpeg.data = array.array('B', cv2.imencode(
             '.jpg', rgb[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, QUALITY])[1].tobytes())
-        raw.header.stamp = self.get_clock().now().to_msg()
         raw.header.frame_id = 'camera'
-        jpeg.header = raw.header
-        self.raw.publish(raw)
-        self.jpeg.publish(jpeg)
+        return raw, jpeg
 
 
 def main(args: list[str] | None = None) -> None:

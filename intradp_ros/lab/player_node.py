@@ -8,8 +8,8 @@ The next frame is published when the result of the one before is there, so
 that latencies are those of single inferences.  Every frame is played in all
 modes in turn, in an order that changes from frame to frame, so that a machine
 that changes is not taken for a mode that differs.  What was seen is written
-as JSON; lines that begin with ``phase`` on standard output tell a program that
-watches where the run is.
+as JSON; lines that begin with ``phase`` and ``frame`` on standard output tell a
+program that watches where the run is.
 """
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ class Player(Node):
 
     def _note(self, phase: Phase, index: int, stats: InferenceStats) -> None:
         phase.frame.append(index)
-        phase.by_rows.append(self._by_rows(stats))
+        phase.by_rows.append(stats.by_rows)
         phase.shared += stats.shared
         phase.recovered += stats.recovered
         phase.latency_ms.append(stats.latency_ms)
@@ -216,19 +216,13 @@ class Player(Node):
         phase.energy_j.append(stats.energy_j)
         phase.rate_mbps.append(self.link.predicted_rate * 8e-6)
 
-    def _by_rows(self, stats: InferenceStats) -> bool:
-        """Tell whether both sides took part in the same operators, by the book's schedule."""
-        entries = self.books[-1].entries if self.books else ()
-        if not stats.shared or not 0 <= stats.schedule < len(entries):
-            return False
-        entry = entries[stats.schedule]
-        return bool(entry.strategy == stats.strategy) and entry.partition.by_rows
-
     def run_modes(self, modes: Sequence[str]) -> dict[str, Phase]:
         """Play every frame in all modes, after a few that do not count."""
         phases = {mode: Phase() for mode in modes}
         self.say(f'{", ".join(modes)} in turn')
         for index in range(-WARM_UP, len(self.pictures)):
+            if index >= 0:
+                print(f'frame {index}', flush=True)
             for mode in rotated(modes, index):
                 self.set_mode(mode)
                 self.play(max(index, 0), phases[mode] if index >= 0 else Phase())

@@ -161,6 +161,11 @@ class SendWindow:
         """Return the seconds since the last acknowledgement; inf before the first."""
         return now - self._last_ack
 
+    def silence(self, now: float) -> float:
+        """Return for how long (s) chunks in flight have waited for an acknowledgement of any."""
+        oldest = next(iter(self._flight.values())).sent if self._flight else now
+        return now - max(self._last_ack, oldest)
+
     def _measure_delay(self, flying: _Flying, now: float) -> None:
         rate = self.rate(now)
         own = flying.nbytes / rate if rate > 0.0 else 0.0

@@ -21,18 +21,20 @@ from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.msg import DeviceState, InferenceResult
 from intradp_ros.nodes.device_parameter import DEVICE
 from intradp_ros.nodes.diagnostics import added, crossed, Diagnostics
+from intradp_ros.nodes.key_parameter import KEY_FILE, key_of
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.receiving import Receiver
 from intradp_ros.nodes.result_messages import result_message
 from intradp_ros.nodes.sensor_inputs import Camera
+from intradp_ros.nodes.weight_parameters import WEIGHT_PARAMETERS, weight_policy
 from intradp_ros.perception.card import InputCard
 from intradp_ros.perception.heads.named_outputs import named
 from intradp_ros.profiling.machine import prepare_process, settle_process
 from intradp_ros.runtime.catalogue import ModelSpec
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.pipeline.answer import Answer
-from intradp_ros.runtime.pipeline.fleet_device import FleetDevice
+from intradp_ros.runtime.pipeline.fleet_device import Condition, FleetDevice
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
 from intradp_ros.runtime.pipeline.pipeline_client import PipelineClient
 from intradp_ros.split.calls.accelerator import open_device
@@ -55,10 +57,13 @@ class DeviceNode(ManagedNode):
 
     PARAMETERS: tuple[Parameter, ...] = (
         FLEET,
+        KEY_FILE,
         Parameter('device_name', 'device', 'Name of this machine, unique in its fleet.'),
         Parameter('coordinators', ['coordinator'], 'Names of the coordinators to listen to.'),
         Parameter('models', ['intradp_ros.lab.zoo.mobilenet_v2:mobilenet_v2 1x3x224x224 uint8'],
-                  'Catalogue: "package.module:factory shape dtype" or archive paths.'),
+                  'Catalogue: "package.module:factory shape dtype" or archive paths. May be empty '
+                  'where weights are fetched.'),
+        *WEIGHT_PARAMETERS,
         Parameter('memory_mb', 0.0, 'Memory that plans may use, in 1e6 bytes; 0 for no limit.',
                   0.0, 1e7),
         Parameter('speed', 1.0, 'How many times as fast as the profile plans are made with.',
@@ -89,9 +94,13 @@ class DeviceNode(ManagedNode):
         """Load the catalogue, and say what this machine offers."""
         prepare_process(parameters['threads'])
         self._settings = parameters
+        self._key = key_of(parameters, self.warn)
         models = [self.load(text) for text in parameters['models'] if text]
-        if not models:
-            raise ValueError('parameter models is empty: name at least one model')
+        self._weights = weight_policy(parameters, self._key is not None,
+                                      open_device(parameters[DEVICE.name]))
+        if not models and (parameters['asks'] or self._weights.store is None):
+            raise ValueError('parameter models is empty: name at least one model, or let a device '
+                             'that does not ask fetch what it needs (parameters fetch, key_file)')
         self._models = {model.digest: model for model in models}
         self._states = self.publish_on(
             DeviceState, f'{parameters[FLEET.name]}/{DEVICES_TOPIC}', LATCHED)
@@ -112,14 +121,22 @@ class DeviceNode(ManagedNode):
         settle_process()
         given = self._settings
         channel = DdsPeers(self.context, given[FLEET.name], given['device_name'],
-                           namespace=self.get_namespace(), chunk_bytes=given['chunk_bytes'])
+                           namespace=self.get_namespace(), chunk_bytes=given['chunk_bytes'],
+                           key=self._key)
         self.until_deactivated.callback(channel.close)
-        channel.open(name for name in given['coordinators'] if name)
-        self.device = FleetDevice(channel, self._models, self.info, self._tell_state)
+        self.device = FleetDevice(
+            channel, self._models, self.info, self._tell_state,
+            coordinators=filter(None, given['coordinators']), condition=self._condition,
+            weights=self._weights)
         self.until_deactivated.callback(self._stop, self.device)
         if given['asks']:
             self._ask(self.device, next(iter(self._models.values())))
         self._tell_state()
+
+    def _condition(self) -> Condition:
+        battery = battery_level()
+        return Condition(self._settings['memory_mb'] * 1e6,
+                         None if math.isnan(battery) else battery)
 
     def _ask(self, device: FleetDevice, model: SharedModel) -> None:
         """Ask the fleet for an inference of every image."""
@@ -163,7 +180,7 @@ class DeviceNode(ManagedNode):
         device, given = self.device, self._settings
         if device is None:
             return
-        plan = device.worker.committed
+        plan = device.committed
         message = DeviceState(
             name=given['device_name'], models=list(self._models), speed=given['speed'],
             memory_bytes=given['memory_mb'] * 1e6, threads=given['threads'],
@@ -180,9 +197,11 @@ class DeviceNode(ManagedNode):
         worker, client = device.worker, device.client
         trouble = client.trouble() if client else ''
         values: Mapping[str, Any] = {
-            'plan': f'{worker.committed.term:#x}.{worker.committed.epoch}',
+            'plan': f'{device.committed.term:#x}.{device.committed.epoch}',
             'inferences': worker.finished, **crossed(worker.sent, worker.received),
-            **(client.counts() if client else {}), 'trouble': trouble}
+            **(client.counts() if client else {}), 'trouble': trouble,
+            'weight_bytes_served': device.weights.served,
+            'authenticated': self._key is not None}
         rejected = added(worker.rejections.by_cause(), self._receiver.rejections.by_cause(),
                          *device.channel.rejected().values())
         self._diagnostics.publish(self._status.status(

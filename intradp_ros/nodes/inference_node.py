@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 import time
@@ -35,9 +36,11 @@ from intradp_ros.nodes.announcements import AnnouncementCheck, Announcer, MAX_BY
 from intradp_ros.nodes.default_model import DEFAULT_MODEL
 from intradp_ros.nodes.device_parameter import DEVICE
 from intradp_ros.nodes.diagnostics import added, crossed, Diagnostics
+from intradp_ros.nodes.intake import INTAKE, intake_for
 from intradp_ros.nodes.key_parameter import KEY_FILE, key_of
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.lossy_parameter import allowed, LOSSY_PARAMETER, tell_difference
+from intradp_ros.nodes.monitoring import Monitor, MONITORING
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.perception import (
     card_of,
@@ -55,16 +58,7 @@ from intradp_ros.nodes.profile_publisher import (
 from intradp_ros.nodes.receiving import Receiver
 from intradp_ros.nodes.result_messages import result_message, stats_message, timeline_message
 from intradp_ros.nodes.robot_silence import RobotSilence
-from intradp_ros.nodes.sensor_inputs import (
-    Camera,
-    camera_for,
-    example_of,
-    Lidar,
-    lidar_for,
-    Scene,
-    Sensor,
-    UNUSABLE,
-)
+from intradp_ros.nodes.sensor_inputs import Camera, Scene, Sensor, UNUSABLE
 from intradp_ros.nodes.silence import network_of, SilenceWatch
 from intradp_ros.nodes.typed_results import TypedResults
 from intradp_ros.perception.card import ModelCard
@@ -75,6 +69,7 @@ from intradp_ros.profiling.drift import BEYOND_BOOKS, DriftMeter
 from intradp_ros.profiling.machine import prepare_process, settle_process
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.runtime.catalogue import ModelSpec
+from intradp_ros.runtime.channel import Channel
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.outcome import Outcome
 from intradp_ros.runtime.worker_thread import Worker
@@ -82,9 +77,10 @@ from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.systems.sharing.baselines import CUT, LOCAL, LOSS, OFFLOAD
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
+from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.acceptance import check_book
-from intradp_ros.systems.sharing.session.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.robot import RobotClient
+from intradp_ros.systems.sharing.session.stream import InferenceStream, MAX_INFLIGHT
 from intradp_ros.systems.sharing.session.watch import DelayWatch, DriftWatch
 from intradp_ros.wire.frames import Stamp
 from intradp_ros.wire.texts import unpacked
@@ -94,6 +90,8 @@ MODE = Parameter('mode', 'shared', 'How inferences run; may be changed at any ti
                  choices=tuple(MODES), read_only=False)
 DEADLINE = Parameter('deadline_ms', 0.0, 'Finish alone after this time; 0 for no deadline. May be '
                      'changed at any time.', 0.0, 60000.0, read_only=False)
+#: Seconds between two requests for a book that does not come.
+ASK_AGAIN = 10.0
 #: Books that may wait while one is compiled, the newest; inferences go on meanwhile.
 MAX_BOOKS = 1
 _CHANGEABLE = QoSOverridingOptions.with_default_policies()
@@ -114,8 +112,7 @@ class InferenceNode(ManagedNode):
                   'The model: "package.module:factory shape dtype" or an archive path.'),
         Parameter('server', 'offload', 'Name of the server to share with.'),
         MODE,
-        Parameter('sensor', Camera.topic, 'What the model sees: images, or grids of the cells '
-                  'that have points.', choices=(Camera.topic, Lidar.topic)),
+        *INTAKE,
         Parameter('axis', -1, 'Split axis of the input; -1 takes the best one.', -1, 4),
         Parameter('predictor', 'ewma', 'How the bandwidth is predicted.',
                   choices=tuple(PREDICTORS)),
@@ -127,13 +124,10 @@ class InferenceNode(ManagedNode):
         Parameter('example', '', 'A file like what the sensor gives (an image; an array of points '
                   'of NumPy, .npy), by which encodings are chosen; empty for noise, which no '
                   'lossless encoding makes smaller.'),
-        Parameter('voxels.axes', 'xyz', "The cloud's axes that the last three dimensions of the "
-                  'input of a model of grids go along.'),
-        Parameter('voxels.origin_m', [0.0, -25.6, -2.0],
-                  "The lowest corner of the grid in the cloud's frame: x, y, z."),
-        Parameter('voxels.size_m', 0.2, 'The edge of a cell.', 1e-3, 100.0),
         *PERCEPTION,
         Parameter('queue_size', 1, 'Messages of the sensor that may wait.', 1, 1000),
+        Parameter('max_inflight', 1, 'Inferences under way at a time: 1 for the least latency, '
+                  'more for frames per second.', 1, MAX_INFLIGHT),
         DEVICE,
         KEY_FILE,
         Parameter('threads', 1, 'CPU threads for operators.', 1, 256),
@@ -142,11 +136,13 @@ class InferenceNode(ManagedNode):
                   MAX_CHUNK_BYTES),
         Parameter('max_allowed_processing_time_ms', 1000.0,
                   'Diagnostics warn when an inference takes longer.', 0.0, 60000.0),
+        *MONITORING,
     )
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__('inference_node', **kwargs)
         self.client: RobotClient | None = None
+        self._stream: InferenceStream | None = None
         self._receiver = Receiver(self)
         self._status = Diagnostics(self)
         self._worker: Worker[Any] | None = None
@@ -155,7 +151,9 @@ class InferenceNode(ManagedNode):
         self._last_ms: float | None = None
         self._silence = SilenceWatch()
         self._missing: list[str] = []
-        self._seen = float('-inf')
+        self._seen: dict[int, float] = {}
+        self._asked = float('-inf')
+        self._published: ProfilePublisher | None = None
         self.add_on_set_parameters_callback(self._change)
 
     def setup(self, parameters: dict[str, Any]) -> None:
@@ -168,10 +166,14 @@ class InferenceNode(ManagedNode):
             parameters['axis'] if parameters['axis'] >= 0 else None,
             open_device(parameters[DEVICE.name]))
         card = card_of(parameters)
-        self._sensor = _sensor(parameters, model, card)
+        self._intake = intake_for(model, parameters, (card or ModelCard()).input,
+                                  region_of(parameters['roi']))
+        self._together = self._intake.together()
+        self._sensor = self._intake.sensor
         self._open_topics(self._sensor)
+        self._monitor = Monitor(self, parameters)
         self._typed = self._open_typed(model, card)
-        self._example = example_of(self._sensor, parameters['example'], model)
+        self._example = self._intake.example(parameters['example'], model)
         profile = profile_model(model, self._example, self.info, example_key(self._example))
         self._connect(model.tuned(profile.tuning), profile)
         self._book_text = ''
@@ -187,11 +189,11 @@ class InferenceNode(ManagedNode):
         settle_process()
         self._worker = Worker(self._process, self._failed, self._settings['queue_size'])
         self.until_deactivated.callback(self._stop, self._worker)
-        sensor = self._sensor
-        taken = self._receiver.subscribe(
-            sensor.kind, self._source(sensor), self._take_input, qos_profile_sensor_data,
-            sensor.topic, qos_overriding_options=_CHANGEABLE)
-        self.until_deactivated.callback(self.destroy_subscription, taken)
+        for number, source in enumerate(self._sources()):
+            taken = self._receiver.subscribe(
+                self._sensor.kind, source, partial(self._take_input, number),
+                qos_profile_sensor_data, self._sensor.topic, qos_overriding_options=_CHANGEABLE)
+            self.until_deactivated.callback(self.destroy_subscription, taken)
         self.call_every(0.5, self._report_link, self.until_deactivated)
         self.call_every(1.0, self._look_out, self.until_deactivated)
         self.info(self._described())
@@ -202,30 +204,52 @@ class InferenceNode(ManagedNode):
         given = self._settings
         return (f'model {given["model"]} (digest {self.client.model.digest[:12]}), '
                 f'server {given["server"]}, mode {self._mode}, device {given[DEVICE.name]}, from '
-                f'{self.resolve_topic_name(self._source(self._sensor))}, {network_of(self)}')
+                f'{", ".join(map(self.resolve_topic_name, self._sources()))}, '
+                f'{network_of(self)}')
 
-    def _take_input(self, message: Any) -> None:
-        self._seen = time.monotonic()
-        if self._worker is not None:
-            self._worker.put(message)
+    def _take_input(self, number: int, message: Any) -> None:
+        self._seen[number] = time.monotonic()
+        messages = self._together.take(number, _seconds(message.header.stamp), message) \
+            if self._intake.cameras else (message,)
+        if self._worker is not None and messages:
+            self._worker.put(messages)
 
     def _look_out(self) -> None:
         """Tell what should be there and is not."""
         assert self.client is not None
         now, given = time.monotonic(), self._settings
-        silence = RobotSilence(self, given['model'], given['server'], self._source(self._sensor))
+        sources = self._sources()
+        seen = [self._seen.get(number, float('-inf')) for number in range(len(sources))]
+        silent = min(range(len(sources)), key=lambda number: seen[number])
+        silence = RobotSilence(self, given['model'], given['server'], sources[silent])
         self._missing = []
+        if MODES[self._mode] != LOCAL and self.client.connection.book is None:
+            self._ask_for_book(now)
         for awaited in silence.awaited(
                 self.client.connection, self._channel.peers,
-                sharing=MODES[self._mode] != LOCAL, seen=now - self._seen < 1.0):
+                sharing=MODES[self._mode] != LOCAL, seen=now - seen[silent] < 1.0):
             overdue, text = self._silence.look(awaited, now)
             if overdue:
                 self._missing.append(awaited.absent)
             if text:
                 (self.get_logger().warning if overdue else self.info)(text)
 
+    def _ask_for_book(self, now: float) -> None:
+        """
+        Publish the profile again where no book comes.
+
+        A reader keeps a few messages of all latched writers together: those of
+        many robots, or of a stranger, displace a profile or a book before a
+        node that has just started takes it.
+        """
+        if self._published and now - self._asked > ASK_AGAIN:
+            self._asked = now
+            self._published.again()
+
     def _stop(self, worker: Worker[Any]) -> None:
         worker.close()
+        if self._stream is not None:
+            self._stream.wait()
         self._dropped += worker.dropped
         self._worker = None
 
@@ -242,20 +266,24 @@ class InferenceNode(ManagedNode):
         self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', reliable)
         self._profiles = self.publish_on(OperatorProfile, PROFILE_TOPIC, LATCHED)
 
-    def _open_typed(self, model: SharedModel, card: ModelCard | None) -> TypedResults | None:
-        """Open the topics of what the card says that the outputs mean; None without such."""
+    def _open_typed(self, model: SharedModel, card: ModelCard | None) -> list[TypedResults]:
+        """Open the topics of what the card says that the outputs mean, for each camera."""
         self._output_names = card.outputs if card else ()
         if not isinstance(self._sensor, Camera):
-            return None
+            return []
         warn_of_input(self._sensor, card, self.get_logger().warning)
-        like = first_answer(self._sensor, card, model) if card else None
-        return TypedResults(self, card, like) if card and like else None
+        if self._intake.cameras and not self._intake.batched:
+            return []  # what an output says of which camera nobody knows
+        like = first_answer(self._sensor, card, model, self._intake) if card else None
+        return [TypedResults(self, card, like, name)
+                for name in self._intake.cameras or ('',)] if card and like else []
 
-    def _source(self, sensor: Sensor) -> str:
-        """Return the topic of a sensor; of compressed images as image_transport names it."""
+    def _sources(self) -> list[str]:
+        """Return the sensor's topics; of compressed images as image_transport names them."""
+        sensor, topics = self._sensor, self._intake.topics
         if isinstance(sensor, Camera) and sensor.compressed:
-            return f'{self.resolve_topic_name(sensor.topic)}/compressed'
-        return sensor.topic
+            return [f'{self.resolve_topic_name(topic)}/compressed' for topic in topics]
+        return [*topics]
 
     def _connect(self, model: SharedModel, profile: Profile) -> None:
         """Open the channel to the server, and begin to look for it."""
@@ -265,18 +293,25 @@ class InferenceNode(ManagedNode):
                              key=self._key)
         self.until_cleanup.callback(channel.close)
         self._channel = channel
-        published = ProfilePublisher(self._profiles, 'robot', model, profile, self.info,
-                                     self.get_fully_qualified_name(), Announcer(self._key))
-        self.client = RobotClient(
-            model, channel, make_predictor(given['predictor']), self.info,
-            patience=PatiencePolicy(silence=given['server_timeout_ms'] / 1e3,
-                                    deadline=given['deadline_ms'] / 1e3),
-            power=profile.power, lossy=allowed(given),
-            watch=DriftWatch(model.split, profile, published.drifted,
-                             DriftMeter(step=BEYOND_BOOKS)),
-            delay_watch=DelayWatch(published.delayed), experience=LatencyCalibration())
-        channel.only(self.client.connection.session.__eq__)
-        self.until_cleanup.callback(self.client.close)
+        self._asked = time.monotonic()
+        self._published = published = ProfilePublisher(
+            self._profiles, 'robot', model, profile, self.info, self.get_fully_qualified_name(),
+            Announcer(self._key))
+        watch = DriftWatch(model.split, profile, published.drifted, DriftMeter(step=BEYOND_BOOKS))
+        delay_watch = DelayWatch(published.delayed)
+
+        def client(way: Channel) -> RobotClient:
+            return RobotClient(
+                model, way, make_predictor(given['predictor']), self.info,
+                patience=PatiencePolicy(silence=given['server_timeout_ms'] / 1e3,
+                                        deadline=given['deadline_ms'] / 1e3),
+                power=profile.power, lossy=allowed(given), watch=watch, delay_watch=delay_watch,
+                experience=LatencyCalibration())
+
+        self._stream = InferenceStream(channel, given['max_inflight'], client)
+        self.client = self._stream.clients[0]
+        channel.only(self._stream.numbers.__contains__)
+        self.until_cleanup.callback(self._stream.close)
         self.client.meter = open_meter()
         self.call_every(DELAY_PATIENCE, partial(self._begin, published), self.until_cleanup)
 
@@ -295,9 +330,9 @@ class InferenceNode(ManagedNode):
                 except ValueError as error:
                     return SetParametersResult(successful=False, reason=str(error))
                 self._mode = parameter.value
-            elif parameter.name == DEADLINE.name and self.client is not None:
-                self.client.patience = replace(self.client.patience,
-                                               deadline=parameter.value / 1e3)
+            elif parameter.name == DEADLINE.name and self._stream is not None:
+                for client in self._stream.clients:
+                    client.patience = replace(client.patience, deadline=parameter.value / 1e3)
         return SetParametersResult(successful=True)
 
     def _take_book(self, message: ScheduleBookMessage) -> None:
@@ -311,12 +346,12 @@ class InferenceNode(ManagedNode):
 
     def _use_book(self, text: str) -> None:
         """Parse a book and compile its schedules, which may take a while; once for each text."""
-        assert self.client is not None
+        assert self.client is not None and self._stream is not None
         if text == self._book_text:
             return
         book = ScheduleBook.from_json(unpacked(text, MAX_BOOK_TEXT))
         check_book(book, self.client.own_seconds)
-        self.client.use_book(book)
+        self._stream.use_book(book)
         self._book_text = text
         tell_difference(self.client.model, book, self._example, self.get_logger().warning)
 
@@ -326,15 +361,30 @@ class InferenceNode(ManagedNode):
         else:
             self._receiver.reject('handler', f'{type(error).__name__}: {error}')
 
-    def _process(self, message: Any) -> None:
-        assert self.client is not None
+    def _process(self, messages: Sequence[Any]) -> None:
+        """Begin the inference of an input, and wait until another may begin."""
+        assert self._stream is not None
         began = time.monotonic()
-        header = message.header
-        stamp = _stamp(header)
-        taken = self._sensor.take(message)
-        outcome = self.client.infer((taken.tensor,), strategy=MODES[self._mode], stamp=stamp)
+        inputs, scenes = self._intake.inputs(messages)
+        headers = [message.header for message in messages]
+        self._stream.submit(inputs, partial(self._deliver, headers, began, scenes),
+                            strategy=MODES[self._mode], stamp=_stamp(headers[0]))
+        self._stream.wait_for_room()
+
+    def _deliver(self, headers: Sequence[Header], began: float, scenes: Sequence[Scene],
+                 future: Future[Outcome]) -> None:
+        """Publish what an inference gave; called in the order of inputs."""
+        try:
+            self._tell(headers, began, scenes, future.result())
+        except Exception as error:  # noqa: B902 - those behind it are to be delivered
+            self._failed(error)
+
+    def _tell(self, headers: Sequence[Header], began: float, scenes: Sequence[Scene],
+              outcome: Outcome) -> None:
+        header = headers[0]
         self._last_ms = outcome.stats.latency * 1e3
-        self._publish(header, outcome, taken.scene)
+        self._monitor.inferred(outcome.stats)
+        self._publish(headers, outcome, scenes)
         extra = time.monotonic() - began - outcome.stats.latency
         self._stats.publish(stats_message(
             header, outcome.stats, sum(self._rejected().values()), max(0.0, extra)))
@@ -345,12 +395,13 @@ class InferenceNode(ManagedNode):
         else:
             self._receiver.reject('inference', f'{type(error).__name__}: {error}')
 
-    def _publish(self, header: Header, outcome: Outcome, scene: Scene | None) -> None:
-        assert self.client is not None
-        inference = outcome.stats.inference
+    def _publish(self, headers: Sequence[Header], outcome: Outcome, scenes: Sequence[Scene],
+                 ) -> None:
+        assert self._stream is not None
+        inference, header = outcome.stats.inference, headers[0]
         tensors = named(outcome.outputs, self._output_names)
-        if self._typed and scene:
-            self._typed.publish(header, tensors, scene)
+        for number, (typed, own, scene) in enumerate(zip(self._typed, headers, scenes)):
+            typed.publish(own, self._intake.part(tensors, number), scene)
         if self._results.get_subscription_count():
             self._results.publish(result_message(header, inference, tensors))
         picture = self._sensor.shown(next(iter(tensors.values()))) if tensors else None
@@ -358,15 +409,16 @@ class InferenceNode(ManagedNode):
             picture.header = header
             self._pictures.publish(picture)
         if self._timelines.get_subscription_count():
-            events = self.client.timeline(outcome)
+            events = self._stream.timeline(outcome)
             self._timelines.publish(timeline_message(header, inference, events))
 
     def _rejected(self) -> Mapping[str, int]:
         """Count what was rejected on the way from sensor and server, by cause."""
-        assert self.client is not None
+        assert self.client is not None and self._stream is not None
         overtaken = {'overtaken': n} if (n := self._new_books.dropped) else {}
         return added(overtaken, self._receiver.rejections.by_cause(),
-                     self.client.rejections.by_cause(), self.client.channel.rejected)
+                     *(client.rejections.by_cause() for client in self._stream.clients),
+                     self.client.channel.rejected)
 
     def _report_link(self) -> None:
         assert self.client is not None
@@ -377,9 +429,10 @@ class InferenceNode(ManagedNode):
             age=report.age, connected=self.client.connection.alive)
         message.header.stamp = self.get_clock().now().to_msg()
         self._links.publish(message)
+        self._monitor.look(self.client.connection, message.predicted_rate)
 
     def _diagnose(self) -> None:
-        assert self.client is not None
+        assert self.client is not None and self._stream is not None
         connection = self.client.connection
         allowed = self._settings['max_allowed_processing_time_ms']
         in_range = self._last_ms is None or self._last_ms <= allowed
@@ -389,9 +442,11 @@ class InferenceNode(ManagedNode):
             'processing_time_ms': 'n/a' if self._last_ms is None else f'{self._last_ms:.1f}',
             'is_processing_time_ms_in_expected_range': in_range,
             **crossed(self.client.sent, self.client.received),
-            **_power(self.client.meter),
-            'refusal': connection.refusal, 'mode': self._mode, 'inputs_dropped': dropped,
-            'frames_of_other_sessions': self.client.foreign + self._channel.foreign,
+            **_power(self.client.meter), **self._monitor.counts,
+            'refusal': connection.refusal, 'server_load': f'{connection.load:.2f}',
+            'mode': self._mode, 'inputs_dropped': dropped,
+            'inputs_unmatched': self._together.unmatched,
+            'frames_of_other_sessions': self._stream.foreign + self._channel.foreign,
             'servers_of_this_name': len(connection.servers),
             'authenticated': self._key is not None}, self._rejected(),
             well=in_range and not self._missing and len(connection.servers) < 2))
@@ -403,13 +458,9 @@ def _stamp(header: Header) -> Stamp:
                  header.frame_id[:MAX_FRAME_ID])
 
 
-def _sensor(parameters: Mapping[str, Any], model: SharedModel, card: ModelCard | None) -> Sensor:
-    """Return what a model sees, by card and parameters; ValueError if the model cannot."""
-    if parameters['sensor'] == Camera.topic:
-        return camera_for(model, (card or ModelCard()).input, region_of(parameters['roi']),
-                          compressed=parameters['image_transport'] == 'compressed')
-    return lidar_for(model, *(parameters[f'voxels.{name}'] for name in (
-        'axes', 'origin_m', 'size_m')))
+def _seconds(stamp: Any) -> float:
+    """Return a stamp in seconds."""
+    return float(stamp.sec + stamp.nanosec * 1e-9)
 
 
 def _power(meter: EnergyMeter | None) -> dict[str, str]:

@@ -56,7 +56,7 @@ from intradp_ros.systems.sharing.book.book_keeper import BookKeeper
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 from intradp_ros.systems.sharing.book.plan_from_profiles import PlanRequest
 from intradp_ros.systems.sharing.book.plan_process import PlanningError
-from intradp_ros.systems.sharing.session.patience import PatiencePolicy
+from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.watch import DelayWatch, DriftWatch
 from intradp_ros.wire.codecs.names import LOSSY

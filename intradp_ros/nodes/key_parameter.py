@@ -12,12 +12,13 @@ from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.nodes.parameters import Parameter
 
 KEY_FILE = Parameter(
-    'key_file', '', 'File with the key that robots, servers and planners share (make one by '
-    '"intradp key FILE"); empty: whoever is on the ROS domain may speak as any of them.')
+    'key_file', '', 'File with the key that robots, servers, planners and devices of a fleet '
+    'share (make one by "intradp key FILE"); empty: whoever is on the ROS domain may speak as any '
+    'of them.')
 WITHOUT = (
-    'no key_file: whoever is on this ROS domain may pose as robot, server or planner, stop the '
-    'sharing, and (by forging datagrams) falsify results; make a key by "intradp key FILE" and '
-    'give all nodes the same, or keep strangers off the domain (doc/security.md)')
+    'no key_file: whoever is on this ROS domain may pose as robot, server, planner or device, '
+    'stop the sharing, and (by forging datagrams) falsify results; make a key by "intradp key '
+    'FILE" and give all nodes the same, or keep strangers off the domain (doc/security.md)')
 
 
 def open_key(path: str, warn: Callable[[str], None]) -> SharedKey | None:

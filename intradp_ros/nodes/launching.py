@@ -42,7 +42,7 @@ def share(*path: str) -> PathJoinSubstitution:
     return PathJoinSubstitution([FindPackageShare(PACKAGE), *path])
 
 
-def common_arguments() -> list[DeclareLaunchArgument]:
+def common_arguments(transport: str = 'udp') -> list[DeclareLaunchArgument]:
     """Return the declarations of the arguments that every launch file takes."""
     return [
         DeclareLaunchArgument(
@@ -60,9 +60,10 @@ def common_arguments() -> list[DeclareLaunchArgument]:
             description='Configure and activate the nodes at once; false leaves that to a '
                         'lifecycle manager.'),
         DeclareLaunchArgument(
-            'transport', default_value='udp', choices=list(TRANSPORTS),
+            'transport', default_value=transport, choices=list(TRANSPORTS),
             description='How Fast DDS carries tensors, the same on robot and server: udp is '
-                        'robust to loss and outages, large_data (TCP) is more efficient, '
+                        'robust to loss and outages, air is udp with less talk for a fleet that '
+                        'shares an access point, large_data (TCP) is more efficient, '
                         'default leaves the choice to Fast DDS.'),
     ]
 

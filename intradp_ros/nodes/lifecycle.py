@@ -11,6 +11,7 @@ import traceback
 from typing import Any
 
 import rclpy
+from rclpy.clock import Clock, ClockType  # type: ignore[attr-defined]  # as in all releases
 from rclpy.exceptions import InvalidParameterTypeException, InvalidParameterValueException
 from rclpy.executors import ExternalShutdownException
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
@@ -18,6 +19,7 @@ from rclpy.publisher import Publisher
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.signals import SignalHandlerOptions
 
+from intradp_ros.nodes.bond import Bond, bond_messages, BOND_PERIOD, MISSING
 from intradp_ros.nodes.ending_signals import EndingSignals
 from intradp_ros.nodes.parameters import declare, Parameter, read
 from intradp_ros.nodes.transport_check import listening_for_profile, tell_profile
@@ -45,7 +47,7 @@ class ManagedNode(LifecycleNode):
     def __init__(self, name: str, **kwargs: Any) -> None:
         super().__init__(name, **kwargs)
         self.until_cleanup, self.until_deactivated = ExitStack(), ExitStack()
-        declare(self, (*self.PARAMETERS, AUTOSTART))
+        declare(self, (*self.PARAMETERS, AUTOSTART, BOND_PERIOD))
 
     def setup(self, parameters: dict[str, Any]) -> None:
         """Acquire everything that the node needs."""
@@ -69,7 +71,7 @@ class ManagedNode(LifecycleNode):
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Run `start`; stay inactive where it raises."""
-        if not self._done('activate', self.start):
+        if not self._done('activate', self._start_bonded):
             self.until_deactivated.close()
             return TransitionCallbackReturn.FAILURE
         return super().on_activate(state)
@@ -105,8 +107,25 @@ class ManagedNode(LifecycleNode):
         return publisher
 
     def call_every(self, seconds: float, function: Callable[[], None], stack: ExitStack) -> None:
-        """Call a function regularly until `stack` is closed."""
-        stack.callback(self.destroy_timer, self.create_timer(seconds, function))
+        """
+        Call a function regularly until `stack` is closed.
+
+        By the real time: a simulation that is paused must not silence a node.
+        """
+        stack.callback(self.destroy_timer, self.create_timer(
+            seconds, function, clock=Clock(clock_type=ClockType.STEADY_TIME)))
+
+    def _start_bonded(self) -> None:
+        """Run `start`, and say to a lifecycle manager that the node lives."""
+        self.start()
+        period = self.get_parameter(BOND_PERIOD.name).value
+        if self.get_parameter(AUTOSTART.name).value or not period:
+            return  # nobody manages it, or not by a bond
+        messages = bond_messages()
+        if messages is None:
+            self.warn(MISSING)
+        else:
+            Bond(self, messages, period)
 
     def _done(self, name: str, step: Callable[[], None]) -> bool:
         try:
@@ -138,19 +157,26 @@ def run_node(make: Callable[[], ManagedNode], args: list[str] | None = None) -> 
 def _made(make: Callable[[], ManagedNode], args: list[str] | None) -> ManagedNode:
     """Create a node, and tell what it was given in vain: a transport's profile, parameters."""
     with listening_for_profile() as listening:
-        rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
+        try:
+            rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
+        except RuntimeError as error:  # arguments or a parameter file that cannot be read
+            raise _cannot_start(error) from None
         try:
             node = make()
         except (InvalidParameterTypeException, InvalidParameterValueException) as error:
-            rclpy.logging.get_logger('intradp_ros').fatal(f'cannot start: {error}')
             rclpy.try_shutdown()
-            raise SystemExit(1) from None
+            raise _cannot_start(error) from None
         tell_profile(node, listening)
     for text in unused_overrides(sys.argv if args is None else args,
                                  node.get_fully_qualified_name(),
                                  [*node.get_parameters_by_prefix('')]):
         node.get_logger().warning(text)
     return node
+
+
+def _cannot_start(error: Exception) -> SystemExit:
+    rclpy.logging.get_logger('intradp_ros').fatal(f'cannot start: {" ".join(str(error).split())}')
+    return SystemExit(1)
 
 
 def _start(node: ManagedNode) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 from diagnostic_msgs.msg import DiagnosticArray
 
 from intradp_ros.dds.dds_channel import DdsChannel
+from intradp_ros.dds.paths import MAX_SESSIONS
 from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.msg import OperatorProfile
-from intradp_ros.nodes.announcements import Announcer
+from intradp_ros.nodes.announcements import Announcer, MAX_BYTES
 from intradp_ros.nodes.default_model import DEFAULT_MODEL
 from intradp_ros.nodes.device_parameter import DEVICE
 from intradp_ros.nodes.diagnostics import added, crossed, Diagnostics
@@ -21,14 +22,17 @@ from intradp_ros.nodes.key_parameter import KEY_FILE, key_of
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.profile_publisher import profile_model, PROFILE_TOPIC, ProfilePublisher
+from intradp_ros.nodes.receiving import Receiver
 from intradp_ros.nodes.silence import network_of
 from intradp_ros.profiling.drift import BEYOND_BOOKS, DriftMeter
-from intradp_ros.profiling.machine import prepare_process, settle_process
+from intradp_ros.profiling.machine import available_cores, prepare_process, settle_process
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.runtime.catalogue import example_inputs, ModelSpec
 from intradp_ros.runtime.model import SharedModel
+from intradp_ros.runtime.processor import Processor
 from intradp_ros.split.calls.accelerator import open_device
-from intradp_ros.split.calls.device import Device
+from intradp_ros.split.calls.device import Device, HOST
+from intradp_ros.systems.sharing.session.leases import USUAL_SESSIONS
 from intradp_ros.systems.sharing.session.server import OffloadServer
 from intradp_ros.systems.sharing.session.watch import DriftWatch
 
@@ -54,12 +58,16 @@ class OffloadNode(ManagedNode):
         Parameter('chunk_bytes', LEAST_CHUNK_BYTES,
                   'Least payload bytes of a chunk; fast links get larger ones.', 1024,
                   MAX_CHUNK_BYTES),
+        Parameter('max_sessions', USUAL_SESSIONS,
+                  'Robots served at a time; another one is told that there is no room.',
+                  1, MAX_SESSIONS),
     )
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__('offload_node', **kwargs)
         self.server: OffloadServer | None = None
         self._status = Diagnostics(self)
+        self._receiver = Receiver(self)
 
     def setup(self, parameters: dict[str, Any]) -> None:
         """Load and profile the catalogue."""
@@ -68,18 +76,24 @@ class OffloadNode(ManagedNode):
         self._key = key_of(parameters, self.warn)
         axis = parameters['axis'] if parameters['axis'] >= 0 else None
         device = open_device(parameters[DEVICE.name])
+        self._lanes = lanes_of(device, parameters['threads'])
         catalogue = self._catalogue(parameters['models'], axis, device)
         self._names = {model.digest: text for text, model in catalogue.items()}
         models = [self._profiled(model) for model in catalogue.values()]
         self._models = {model.digest: model for model, _ in models}
         profiles = self.publish_on(OperatorProfile, PROFILE_TOPIC, LATCHED)
         self._watches, announcer = {}, Announcer(self._key)
+        self._published: list[ProfilePublisher] = []
         for model, profile in models:
             published = ProfilePublisher(profiles, 'server', model, profile, self.info,
                                          self.get_fully_qualified_name(), announcer)
             published.begin()
+            self._published.append(published)
             self._watches[model.digest] = DriftWatch(model.split, profile, published.drifted,
                                                    DriftMeter(step=BEYOND_BOOKS))
+        heard = self._receiver.subscribe(OperatorProfile, PROFILE_TOPIC, self._hear_profile,
+                                         LATCHED, 'profile', MAX_BYTES[OperatorProfile])
+        self.until_cleanup.callback(self.destroy_subscription, heard)
         self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
         self.call_every(1.0, self._diagnose, self.until_cleanup)
 
@@ -89,11 +103,18 @@ class OffloadNode(ManagedNode):
         channel = DdsChannel(self.context, self._settings['server'], 'server',
                              namespace=self.get_namespace(),
                              chunk_bytes=self._settings['chunk_bytes'], key=self._key)
-        self.server = OffloadServer(channel, self._models, self.info, self._watches, self._names)
+        self.server = OffloadServer(channel, self._models, self.info, self._watches, self._names,
+                                    processor=Processor(self._lanes),
+                                    max_sessions=self._settings['max_sessions'])
         channel.only(self.server.sessions.__contains__)
         self.until_deactivated.callback(self._stop, self.server)
         self.info(f'serves {"; ".join(self._names.values())} as {self._settings["server"]}, '
                   f'device {self._settings[DEVICE.name]}, {network_of(self)}')
+
+    def _hear_profile(self, message: OperatorProfile) -> None:
+        """See whether another speaks in this node's name."""
+        for published in self._published:
+            published.hear(message)
 
     def _stop(self, server: OffloadServer) -> None:
         """End all sessions; robots go on alone."""
@@ -132,17 +153,26 @@ class OffloadNode(ManagedNode):
         return model.tuned(profile.tuning), profile
 
     def _diagnose(self) -> None:
+        for published in self._published:
+            published.insist()
         server = self.server
         if server is None:
             self._diagnostics.publish(self._status.status('inactive', {}, {}))
             return
-        rejected = added(server.rejections.by_cause(), server.channel.rejected)
+        rejected = added(server.rejections.by_cause(), server.channel.rejected,
+                         self._receiver.rejections.by_cause())
         message = '; '.join(['serving', *(f'skipped model {text}' for text in self._skipped)])
         self._diagnostics.publish(self._status.status(message, {
-            'sessions': len(server.sessions), 'models': len(server.models),
+            'sessions': len(server.sessions), 'max_sessions': server.max_sessions,
+            'sessions_computing': f'{server.processor.load:.2f}', 'models': len(server.models),
             'authenticated': self._key is not None,
             **crossed(server.sent, server.received)}, rejected,
             well=not self._skipped))
+
+
+def lanes_of(device: Device, threads: int) -> int:
+    """Return how many inferences a device computes at a time without taking turns."""
+    return max(1, available_cores() // threads) if device is HOST else 1
 
 
 def main(args: list[str] | None = None) -> None:

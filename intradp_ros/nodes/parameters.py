@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
+from rclpy.exceptions import ParameterUninitializedException
 from rclpy.node import Node
 
 
@@ -56,6 +57,15 @@ def declare(node: Node, parameters: Sequence[Parameter]) -> None:
         node.declare_parameter(parameter.name, parameter.default, parameter.descriptor())
 
 
+def _value(node: Node, parameter: Parameter) -> Any:
+    try:
+        return node.get_parameter(parameter.name).value
+    except ParameterUninitializedException:  # what an empty list in a file comes to
+        if isinstance(parameter.default, list):
+            return []
+        raise
+
+
 def read(node: Node, parameters: Sequence[Parameter]) -> dict[str, Any]:
     """
     Return all values by name.
@@ -66,7 +76,7 @@ def read(node: Node, parameters: Sequence[Parameter]) -> dict[str, Any]:
         If a value is not among its choices.
 
     """
-    values = {p.name: node.get_parameter(p.name).value for p in parameters}
+    values = {p.name: _value(node, p) for p in parameters}
     for parameter in parameters:
         parameter.check_choice(values[parameter.name])
     return values

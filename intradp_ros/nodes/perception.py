@@ -12,6 +12,7 @@ import torch
 
 from intradp_ros.graph.operator_graph import ParameterRef, ValueRef
 from intradp_ros.graph.trees import rebuild_outputs
+from intradp_ros.nodes.intake import Intake
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.sensor_inputs import Camera
 from intradp_ros.perception.answers import Answer
@@ -85,9 +86,12 @@ def warn_of_input(camera: Camera, card: ModelCard | None, warn: Callable[[str], 
              'normalises inside (intradp model add)')
 
 
-def first_answer(camera: Camera, card: ModelCard, model: SharedModel) -> Answer | None:
+def first_answer(camera: Camera, card: ModelCard, model: SharedModel, intake: Intake,
+                 ) -> Answer | None:
     """
     Return what outputs of zeros say: shows beforehand that the head fits the model.
+
+    Where there are several cameras, of the first.
 
     Raises
     ------
@@ -105,7 +109,7 @@ def first_answer(camera: Camera, card: ModelCard, model: SharedModel) -> Answer 
             return torch.zeros(value.shape, dtype=value.dtype)
         return graph.parameters[output.name].cpu() if isinstance(output, ParameterRef) else output
 
-    outputs = named(rebuild_outputs(graph, [empty(output) for output in graph.outputs]),
-                    card.outputs)
+    outputs = intake.part(named(rebuild_outputs(
+        graph, [empty(output) for output in graph.outputs]), card.outputs), 0)
     height, width = camera.shape[-2:]
     return decode(outputs, card.head, place((height, width), (height, width), 'stretch'))

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What a node sees that looks around for some seconds; a process, for ``intradp doctor``.
+What a node sees that looks around for some seconds; a process, for two commands of ``intradp``.
 
 ``python -m intradp_ros.nodes.probe NAMESPACE SECONDS`` prints one line of JSON:
 its own announcement as heard, those of others, the nodes, the profiles that
-robots and servers publish, and how far the clocks of stamps are from this one.
+robots and servers publish, what nodes say of themselves (diagnostics), and how far the
+clocks of their stamps are from this one.
 """
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ import sys
 import time
 from typing import Any
 
-from diagnostic_msgs.msg import DiagnosticArray
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 import rclpy
 from rclpy.node import Node
 from rclpy.utilities import get_rmw_implementation_identifier
@@ -27,6 +28,8 @@ from intradp_ros.nodes.lifecycle import LATCHED
 from intradp_ros.nodes.profile_publisher import PROFILE_TOPIC
 
 _MOST = 256
+#: Letters of a value, and values of a node, that are kept.
+_LONGEST, _VALUES = 500, 200
 
 
 class Probe:
@@ -36,6 +39,7 @@ class Probe:
         self.node = Node('intradp_doctor', namespace=namespace, start_parameter_services=False)
         self.profiles: set[tuple[str, str, str]] = set()
         self.offsets: dict[str, float] = {}
+        self.status: dict[str, Any] = {}
         self.node.create_subscription(OperatorProfile, PROFILE_TOPIC, self._profile, LATCHED)
         self.node.create_subscription(DiagnosticArray, 'diagnostics', self._stamped, 10)
 
@@ -54,6 +58,13 @@ class Probe:
         for status in message.status[:1]:
             if len(self.offsets) < _MOST:
                 self.offsets[status.name] = stamp - time.time()
+        for status in message.status:
+            if status.name in self.status or len(self.status) < _MOST:
+                self.status[status.name[:_LONGEST]] = {
+                    'well': status.level == DiagnosticStatus.OK,
+                    'message': status.message[:_LONGEST],
+                    'values': {value.key[:_LONGEST]: value.value[:_LONGEST]
+                               for value in status.values[:_VALUES]}}
 
 
 def main() -> None:
@@ -75,7 +86,8 @@ def main() -> None:
         'nodes': sorted(f'{space.rstrip("/")}/{name}' for name, space
                         in probe.node.get_node_names_and_namespaces()
                         if name != probe.node.get_name())[:_MOST],
-        'profiles': sorted(probe.profiles), 'clock_offsets': probe.offsets}), flush=True)
+        'profiles': sorted(probe.profiles), 'clock_offsets': probe.offsets,
+        'status': probe.status}), flush=True)
     probe.node.destroy_node()
     rclpy.try_shutdown()
 

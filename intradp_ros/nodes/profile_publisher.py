@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+import math
 import threading
 import time
 from typing import Any
@@ -111,6 +112,10 @@ def check_server_profile(message: OperatorProfile, split: SplitGraph) -> None:
                          f'{profile.digest} split along axis {profile.axis}, not of ours')
 
 
+#: Seconds between two words against another that speaks in a side's name.
+INSIST = 2.0
+
+
 class ProfilePublisher:
     """
     Publishes a side's profile, and again when device or link have changed.
@@ -126,10 +131,17 @@ class ProfilePublisher:
         self._announcer = announcer or Announcer()
         self._message = profile_message(role, model, profile, name)
         self._lock, self._begun = threading.Lock(), False
+        self._said: set[str] = set()
+        self._insisted, self._contradicted = -math.inf, False
 
     def begin(self) -> None:
         """Publish, if that was not done yet."""
         if not self._begun:
+            self._publish()
+
+    def again(self) -> None:
+        """Publish once more, if that was begun: others may have displaced it on the way."""
+        if self._begun:
             self._publish()
 
     def drifted(self, profile: Profile) -> None:
@@ -146,10 +158,37 @@ class ProfilePublisher:
             return
         self._publish(delay=seconds)
 
+    def hear(self, message: OperatorProfile) -> None:
+        """
+        Take what anybody publishes; `insist` says it again if another speaks in this side's name.
+
+        Raises
+        ------
+        ValueError
+            If another does: a planner takes the last word, unless there is a key.
+
+        """
+        own = self._message
+        if (message.role, message.name, message.digest) != (own.role, own.name, own.digest) \
+                or message.profile in self._said:
+            return
+        self._contradicted = True
+        self.insist()
+        raise ValueError(f'another publishes a profile in the name of {own.name}: are there two '
+                         'nodes of this name, or strangers on the domain? Set key_file')
+
+    def insist(self) -> None:
+        """Say it again where another spoke in this side's name, once in `INSIST` seconds."""
+        now = time.monotonic()
+        if self._contradicted and now - self._insisted > INSIST:
+            self._insisted, self._contradicted = now, False
+            self.again()
+
     def _publish(self, **changes: Any) -> None:
         with self._lock:
             for name, value in changes.items():
                 setattr(self._message, name, value)
+            self._said.add(self._message.profile)
             self._announcer.announce(self._publisher, self._message)
             self._begun = True
 

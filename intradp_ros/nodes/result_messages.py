@@ -35,8 +35,9 @@ def stats_message(header: Header, stats: InferenceStats, rejected: int, extra: f
     """
     return InferenceStatsMessage(
         header=header, inference=stats.inference, strategy=stats.strategy,
-        schedule=stats.schedule, shared=stats.shared, recovered=stats.recovered,
-        latency_ms=stats.latency * 1e3, predicted_ms=stats.predicted * 1e3,
+        schedule=stats.schedule, shared=stats.shared, by_rows=stats.by_rows,
+        recovered=stats.recovered, latency_ms=stats.latency * 1e3,
+        predicted_ms=stats.predicted * 1e3, alone_ms=stats.alone * 1e3,
         compute_ms=stats.compute * 1e3, waiting_ms=stats.waiting * 1e3,
         bytes_up=stats.bytes_up, bytes_down=stats.bytes_down, energy_j=stats.energy,
         extra_ms=extra * 1e3,

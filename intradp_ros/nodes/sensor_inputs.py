@@ -34,7 +34,6 @@ from intradp_ros.nodes.points import (
 )
 from intradp_ros.perception.card import CardError, InputCard
 from intradp_ros.perception.view import fitted, Region, View
-from intradp_ros.runtime.catalogue import example_inputs
 from intradp_ros.runtime.model import SharedModel
 
 #: What is raised for messages and files that cannot be used.
@@ -159,25 +158,24 @@ class Lidar:
 
 
 def camera_for(model: SharedModel, card: InputCard, region: Region | None = None, *,
-               compressed: bool = False) -> Camera:
+               compressed: bool = False, count: int = 1) -> Camera:
     """
     Return the camera whose images a model takes, in the way that its card says.
+
+    :param count: how many such cameras there are: their images are one batch,
+        or an input each.
 
     Raises
     ------
     ValueError
-        If the model's input is not one image, or not as the card says.
+        If the model's input is not one image of each, or not as the card says.
 
     """
-    shape, dtype = _only_input(model)
-    if len(shape) != 4 or shape[:2] != (1, 3):
-        raise ValueError(
-            f'the model takes {shape}; an image goes into 1 x 3 x height x width (batch 1, RGB); '
-            'for a grid of cells from a point cloud, set sensor to points')
+    shape, dtype = _image_input(model, count)
     if (card.mean or card.deviation) and not dtype.is_floating_point:
         raise CardError(f'the card normalises, the model takes {dtype}: a model of whole numbers '
                         'normalises inside; leave mean and deviation out of the card')
-    return Camera(shape, dtype, card, region, compressed)
+    return Camera((1, *shape[1:]), dtype, card, region, compressed)
 
 
 def lidar_for(model: SharedModel, axes: str, origin: Sequence[float], cell: float) -> Lidar:
@@ -200,14 +198,31 @@ def lidar_for(model: SharedModel, axes: str, origin: Sequence[float], cell: floa
     return Lidar(shape, dtype, Grid((first, second, third), axes, (x, y, z), cell))
 
 
+def _image_input(model: SharedModel, count: int) -> tuple[tuple[int, ...], torch.dtype]:
+    """Return shape and dtype of the input that images of so many cameras go into."""
+    graph = model.split.graph
+    values = [graph.values[value] for value in graph.inputs]
+    kinds = {(value.shape, value.dtype) for value in values}
+    if len(values) == count > 1 and len(kinds) == 1:
+        shape, dtype, batch = values[0].shape, values[0].dtype, 1
+    else:
+        (shape, dtype), batch = _only_input(model), count
+    if len(shape) == 4 and shape[:2] == (batch, 3):
+        return shape, dtype
+    if count > 1:
+        raise ValueError(
+            f'the model takes {" and ".join(str(value.shape) for value in values)}; images of '
+            f'{count} cameras go into {count} x 3 x height x width, or {count} inputs of 1 x 3 x '
+            'height x width')
+    raise ValueError(
+        f'the model takes {shape}; an image goes into 1 x 3 x height x width (batch 1, RGB); '
+        'for a batch of several cameras set cameras; for a grid of cells from a point cloud, set '
+        'sensor to points')
+
+
 def _only_input(model: SharedModel) -> tuple[tuple[int, ...], torch.dtype]:
     graph = model.split.graph
     if len(graph.inputs) != 1:
         raise ValueError(f'the model takes {len(graph.inputs)} inputs; this node feeds one')
     value = graph.values[graph.inputs[0]]
     return value.shape, value.dtype
-
-
-def example_of(sensor: Sensor, path: str, model: SharedModel) -> tuple[torch.Tensor, ...]:
-    """Return example inputs: what a file holds, or noise if none is named."""
-    return (sensor.example(path),) if path else example_inputs(model)

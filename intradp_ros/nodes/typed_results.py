@@ -37,19 +37,21 @@ class TypedResults:
     picture of the answer, on ``~/debug_image``.
     """
 
-    def __init__(self, node: ManagedNode, card: ModelCard, like: Answer) -> None:
-        """Open the topics of answers of the kind of `like`."""
+    def __init__(self, node: ManagedNode, card: ModelCard, like: Answer, camera: str = '',
+                 ) -> None:
+        """Open the topics of answers of the kind of `like`, below the camera's name if given."""
         self._node, self._card, self._camera = node, card, CameraInfo()
+        self._above = f'{camera}/' if camera else ''
         self._vision = vision_messages()
         self._topics = topics_of(like, card, self._vision, lambda: self._camera)
-        self._publishers = {name: self._open(topic.kind, name)
+        self._publishers = {name: self._open(topic.kind, f'{self._above}{name}')
                             for name, topic in self._topics.items()}
-        self._pictures = self._open(Image, DEBUG_IMAGE)
+        self._pictures = self._open(Image, DEBUG_IMAGE.replace('~/', f'~/{self._above}'))
         if self._vision is None and isinstance(like, (Classes, Detections)):
             node.get_logger().warning(MISSING)
         if self._vision and card.labels and 'labels' in self._topics:
             first = int(isinstance(like, Detections))  # 0 is no object; of a map, a class
-            self._open(self._vision.LabelInfo, 'label_info', LATCHED).publish(
+            self._open(self._vision.LabelInfo, f'{self._above}label_info', LATCHED).publish(
                 label_info_message(self._vision, Header(), card, first))
         if isinstance(like, Depth):
             self._listen_to_camera()
@@ -79,7 +81,7 @@ class TypedResults:
 
     def _listen_to_camera(self) -> None:
         subscription = self._node.create_subscription(
-            CameraInfo, CAMERA_INFO, self._take_camera, qos_profile_sensor_data,
+            CameraInfo, f'{self._above}{CAMERA_INFO}', self._take_camera, qos_profile_sensor_data,
             qos_overriding_options=_CHANGEABLE)
         self._node.until_cleanup.callback(self._node.destroy_subscription, subscription)
 

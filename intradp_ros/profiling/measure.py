@@ -4,7 +4,7 @@
 """Timing every operator at several region heights on this machine's own hardware."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 import logging
@@ -165,8 +165,8 @@ def look_between(split: SplitGraph, bound: Sequence[BoundOperator], parts: Seque
     """
     gaps = [list(zip([0, *(p.rows for p in of_one)], (p.rows for p in of_one)))
             for of_one in parts]
-    middles = [_middles([*of_one, (op.local.rows - 2, op.local.rows)])
-               for op, of_one in zip(bound, gaps)]
+    middles = [_middles([*of_one, (op.local.rows - 2, op.local.rows)], {p.rows for p in own})
+               for op, of_one, own in zip(bound, gaps, parts)]
     for _ in range(LOOKS):
         if not any(middles):
             return
@@ -174,8 +174,9 @@ def look_between(split: SplitGraph, bound: Sequence[BoundOperator], parts: Seque
         middles = list(map(_middles, gaps))
 
 
-def _middles(gaps: Iterable[tuple[int, int]]) -> list[int]:
-    return sorted({(low + high) // 2 for low, high in gaps if low >= 0 and high - low > 1})
+def _middles(gaps: Iterable[tuple[int, int]], known: Collection[int] = ()) -> list[int]:
+    return sorted({(low + high) // 2 for low, high in gaps if low >= 0 and high - low > 1}
+                  .difference(known))
 
 
 def _look(split: SplitGraph, bound: Sequence[BoundOperator], parts: Sequence[list[Part]],

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
+from intradp_ros.report.legend_place import outside
 from intradp_ros.report.palette import colours, GREY, GRID, INK, STRATEGIES
 
 Curve = Sequence[tuple[float, float]]
@@ -98,7 +99,7 @@ def book_figure(curves: Mapping[str, Curve], title: str,
     axes.set_title(title, fontsize=12, fontweight='bold', color=INK)
     axes.set_xlabel('bandwidth (Mbit/s)')
     axes.set_ylabel('predicted latency (ms)')
-    figure.legend(loc='outside lower center', ncols=min(len(curves), 5), frameon=False)
+    figure.legend(loc=outside('lower center'), ncols=min(len(curves), 5), frameon=False)
     return figure
 
 

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from intradp_ros.report.book_plot import MARKERS
+from intradp_ros.report.legend_place import outside
 from intradp_ros.report.palette import colours, GRID, INK, STRATEGIES
 
 Point = tuple[float, float]
@@ -63,5 +64,5 @@ def draw_front(front: Sequence[Point], systems: Mapping[str, Point], path: Path,
     axes.set_title(title, fontsize=12, fontweight='bold', color=INK)
     axes.set_xlabel('predicted latency (ms)')
     axes.set_ylabel("robot's energy (J, modelled)")
-    figure.legend(loc='outside lower center', ncols=min(len(systems) + 1, 5), frameon=False)
+    figure.legend(loc=outside('lower center'), ncols=min(len(systems) + 1, 5), frameon=False)
     figure.savefig(path)

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from intradp_ros.report.book_plot import MARKERS
+from intradp_ros.report.legend_place import outside
 from intradp_ros.report.palette import colours, GRID, INK, STRATEGIES
 from intradp_ros.report.statements import OURS
 
@@ -43,7 +44,7 @@ def overview_figure(panels: Mapping[str, Rows], quantity: str) -> Figure:
     _decorate(grid[0][0], names)
     handles = {label: handle for axes in grid[0]
                for handle, label in zip(*axes.get_legend_handles_labels())}
-    figure.legend(handles.values(), handles.keys(), loc='outside lower center',
+    figure.legend(handles.values(), handles.keys(), loc=outside('lower center'),
                   ncols=min(len(handles), 5), frameon=False, fontsize=9)
     return figure
 

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.text import Text
 
+from intradp_ros.report.legend_place import outside
 from intradp_ros.report.palette import colours, GREY, GRID, INK, ink_on, LANES, PURPLE, SKY
 from intradp_ros.report.spans import both, Interval, length, SpanLike, tracks, union
 
@@ -160,7 +161,7 @@ def timeline_figure(spans: Sequence[SpanLike], title: str) -> Figure:
     axes.set_title(title, pad=22, fontsize=12, fontweight='bold', color=INK)
     axes.annotate(totals(spans), (0.5, 1), xytext=(0, 6), xycoords='axes fraction',
                   textcoords='offset points', ha='center', fontsize=9, color=INK)
-    figure.legend(handles=_legend(spans, lanes, overlap), loc='outside lower center', ncols=4,
+    figure.legend(handles=_legend(spans, lanes, overlap), loc=outside('lower center'), ncols=4,
                   frameon=False, fontsize=8)
     figure.draw_without_rendering()  # decides how much room the names have
     bars.fit()

@@ -10,6 +10,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from intradp_ros.report.book_plot import Curve
+from intradp_ros.report.legend_place import outside
 from intradp_ros.report.palette import colours, DARK_GREY, GRID, STRATEGIES
 from intradp_ros.report.statements import OURS
 
@@ -39,7 +40,7 @@ def trace_figure(rate: Curve, latencies: Mapping[str, Curve], title: str) -> Fig
     below.set_ylabel('latency of an inference, ms')
     below.set_xlabel('seconds from the beginning of the trace')
     below.set_ylim(bottom=0)
-    figure.legend(loc='outside lower center', ncols=len(latencies), frameon=False, fontsize=9)
+    figure.legend(loc=outside('lower center'), ncols=len(latencies), frameon=False, fontsize=9)
     for axes in (above, below):
         axes.grid(color=GRID, linewidth=0.8)
         axes.set_axisbelow(True)

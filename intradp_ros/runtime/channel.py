@@ -20,7 +20,7 @@ class LinkReport:
     last time `age` ago; `receive_rate` is measured here, the last time
     `receive_age` ago.  Both are rates of tensor data while the link is busy.
     `round_trip` is the smallest of the last seconds, without the time that a
-    chunk's own bytes take.
+    chunk's own bytes take.  The other side `acknowledged` a chunk so many seconds ago.
     """
 
     send_rate: float = 0.0
@@ -30,6 +30,7 @@ class LinkReport:
     receive_age: float = float('inf')
     bytes_sent: int = 0
     bytes_received: int = 0
+    acknowledged: float = float('inf')
 
 
 class Channel(Protocol):
@@ -45,6 +46,9 @@ class Channel(Protocol):
     @property
     def chunk_bytes(self) -> int:
         """Bytes of a chunk, as the link is now."""
+
+    def chunk_bytes_of(self, session: int) -> int:
+        """Return the bytes of a chunk of a session, as the way to its robot is now."""
 
     @property
     def waiting(self) -> int:

@@ -11,10 +11,14 @@ from typing import Any
 import torch
 
 from intradp_ros.runtime.mailbox import InferenceAbandonedError, Mailbox
+from intradp_ros.runtime.processor import Turns
 from intradp_ros.runtime.timeline import Recorder
 from intradp_ros.schedule.program import Await, Cut, Emit, Gather, Program, Run
 from intradp_ros.split.calls.device import Device
 from intradp_ros.split.calls.variants import in_layout
+
+#: Names the time in which the processor computed for others, among what was waited for.
+OTHERS = 'others'
 
 SendTransfer = Callable[[int, torch.Tensor], None]
 Slots = list[Any]
@@ -25,12 +29,13 @@ class Execution:
     One run of a program.
 
     The slots stay readable after a failure, so that whoever finishes the
-    inference can start from what was already computed.
+    inference can start from what was already computed.  With `turns` it
+    shares the processor with others: it takes one for each operator.
     """
 
     def __init__(self, program: Program, recorder: Recorder, mailbox: Mailbox | None = None,
-                 send: SendTransfer | None = None) -> None:
-        self.program, self.recorder = program, recorder
+                 send: SendTransfer | None = None, turns: Turns | None = None) -> None:
+        self.program, self.recorder, self.turns = program, recorder, turns
         self.mailbox = mailbox or Mailbox(_nobody)
         self.send = send or _nowhere
         self.slots: Slots = [None] * program.slots
@@ -77,6 +82,24 @@ class Execution:
             return ended
         finally:
             self.recorder.close(time.monotonic())
+            if self.turns:
+                self.turns.rest()
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can compute or send something, or has ended, with the rows that came."""
+        for instruction in self.program.instructions[self._at:]:
+            if isinstance(instruction, Await):
+                if not self.mailbox.holds(instruction.transfer):
+                    return False
+            elif not isinstance(instruction, Gather):
+                return True
+        return True
+
+    @property
+    def pending(self) -> set[int]:
+        """Transfers that the program has not taken yet."""
+        return {i.transfer for i in self.program.instructions[self._at:] if isinstance(i, Await)}
 
     def outputs(self) -> dict[int, torch.Tensor]:
         """Return the output values of a program that has ended."""
@@ -89,6 +112,8 @@ class Execution:
         device, instructions = self.program.device, self.program.instructions
         while self._at < len(instructions):
             instruction = instructions[self._at]
+            if self.turns and isinstance(instruction, (Run, Gather)):
+                self._take_turn(self.turns)
             if isinstance(instruction, Run):
                 result = instruction.kernel([slots[i] for i in instruction.arguments])
                 _store(slots, instruction.results, result)
@@ -109,6 +134,11 @@ class Execution:
                 raise InferenceAbandonedError(mailbox.failure)
         return True
 
+    def _take_turn(self, turns: Turns) -> None:
+        waited = turns.take()
+        if waited:
+            self.recorder.waited(OTHERS, *waited)
+
     def _emit(self, instruction: Emit) -> None:
         device, rows = self.program.device, self.slots[instruction.slot]
         if device.runs_ahead:  # copying is no time of its operators
@@ -122,6 +152,8 @@ class Execution:
         device = self.program.device
         device.finish()
         start = time.monotonic()
+        if self.turns:
+            self.turns.rest()
         try:
             tensor, arrived = self.mailbox.take(instruction.transfer)
             rows = device.take(tensor)

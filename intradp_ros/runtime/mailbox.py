@@ -55,6 +55,30 @@ class Mailbox:
         with self._changed:
             return {transfer: tensor for transfer, (tensor, _) in self._arrived.items()}
 
+    def wait(self, transfer: int, late: Callable[[float], str | None]) -> str | None:
+        """
+        Wait until a transfer is there or late; return why it is late, None if it is there.
+
+        `late` is called like `patience`, with the seconds waited so far.
+
+        Raises
+        ------
+        InferenceAbandonedError
+            If the inference failed, or patience ran out.
+
+        """
+        start = time.monotonic()
+        with self._changed:
+            while transfer not in self._arrived:
+                waited = time.monotonic() - start
+                reason = self._failure or self._patience(waited)
+                if reason:
+                    raise InferenceAbandonedError(reason)
+                if why := late(waited):
+                    return why
+                self._changed.wait(0.01)
+        return None
+
     @property
     def failure(self) -> str | None:
         """Why the program must stop, if it must."""
@@ -70,11 +94,5 @@ class Mailbox:
             If the inference failed, or patience ran out.
 
         """
-        start = time.monotonic()
-        with self._changed:
-            while transfer not in self._arrived:
-                reason = self._failure or self._patience(time.monotonic() - start)
-                if reason:
-                    raise InferenceAbandonedError(reason)
-                self._changed.wait(0.01)
-            return self._arrived.pop(transfer)
+        self.wait(transfer, lambda waited: None)
+        return self._arrived.pop(transfer)

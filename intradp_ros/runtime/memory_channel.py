@@ -169,6 +169,10 @@ class MemoryChannel:
         self._closed = False
         self.rejected: Mapping[str, int] = {}  # frames need no decoding here
 
+    def chunk_bytes_of(self, session: int) -> int:
+        """Return the bytes of a chunk: all sessions use the one link."""
+        return self.chunk_bytes
+
     @property
     def waiting(self) -> int:
         """Bytes of chunks that wait to be sent."""

@@ -7,7 +7,8 @@ A fleet's network in memory: media with rates and delays, shared by all who send
 Chunks go through the media of their path one after another, as the topology
 says; a path that names a medium twice takes its time twice.  A medium serves
 chunks in order of their arrival, and no sender has more than a window of
-them under way on each path, so that those who send at once get equal parts.
+them under way (`link/departures.py`), so that those who send at once get
+equal parts.  Of its own chunks a sender launches the most urgent first.
 Control frames take the delay of the path and none of its rate.
 """
 from __future__ import annotations
@@ -17,11 +18,13 @@ from dataclasses import dataclass, field
 import heapq
 from itertools import count
 import logging
+import math
 import queue
 import threading
 import time
 
 from intradp_ros.cluster.topology import Medium, Topology
+from intradp_ros.link.departures import Departure, next_departure
 from intradp_ros.link.rate import ReceiverRate
 from intradp_ros.runtime.channel import LinkReport
 from intradp_ros.runtime.peer_channel import PeerHandler
@@ -64,7 +67,9 @@ class _Way:
     filled: float = 0.0  # when the queue was last filled from empty
     in_flight: int = 0
     sent: int = 0
+    launched: int = 0  # the sender's launches when it launched last
     received: int = 0
+    landed: float = -math.inf  # when a chunk was there last
 
 
 class MemoryNetwork:
@@ -88,7 +93,7 @@ class MemoryNetwork:
         self._channels = {name: MemoryPeerChannel(self, name) for name in topology.names}
         self._down: set[str] = set()
         self._events: list[tuple[float, int, Callable[[float], None]]] = []
-        self._numbers = count()
+        self._numbers, self._launches = count(), count(1)
         self._closed = False
         self._wake = threading.Condition()
         self._thread = threading.Thread(target=self._run, name='memory-network', daemon=True)
@@ -133,7 +138,7 @@ class MemoryNetwork:
         for channel in self._channels.values():
             channel.close()
 
-    def send(self, source: str, target: str, frame: Frame) -> None:
+    def send(self, source: str, target: str, frame: Frame, urgency: float = 0.0) -> None:
         """Queue a frame; ValueError where no path leads."""
         way = self._ways.get((source, target))
         if way is None:
@@ -144,8 +149,8 @@ class MemoryNetwork:
                 self._at(now + way.delay, lambda _: self._arrive(way, frame))
             else:
                 way.filled = way.filled if len(way.queue) else now
-                way.queue.put(frame)
-                self._launch(way, now)
+                way.queue.put(frame, urgency)
+                self._launch(source, now)
             self._wake.notify()
 
     def abandon(self, source: str, session: int, inference: int) -> None:
@@ -162,16 +167,22 @@ class MemoryNetwork:
         return LinkReport(
             send_rate=out.rate.rate(now), receive_rate=back.rate.rate(now),
             round_trip=out.delay + back.delay, age=out.rate.age(now),
-            receive_age=back.rate.age(now), bytes_sent=out.sent, bytes_received=back.received)
+            receive_age=back.rate.age(now), bytes_sent=out.sent, bytes_received=back.received,
+            acknowledged=time.monotonic() - out.landed)
 
     def _at(self, when: float, event: Callable[[float], None]) -> None:
         heapq.heappush(self._events, (when, next(self._numbers), event))
 
-    def _launch(self, way: _Way, now: float) -> None:
-        while len(way.queue) and way.in_flight < way.window:
+    def _launch(self, source: str, now: float) -> None:
+        ways = [way for way in self._ways.values() if way.source == source]
+        while found := next_departure(
+                [_departure(number, way) for number, way in enumerate(ways) if len(way.queue)],
+                sum(way.in_flight for way in ways)):
+            way = ways[found.peer]
             frame, queued = way.queue.pop(), way.filled
             way.in_flight += 1
             way.sent += payload_bytes(frame)
+            way.launched = next(self._launches)
             self._hop(way, frame, queued, 0, now)
 
     def _hop(self, way: _Way, frame: Frame, queued: float, hop: int, now: float) -> None:
@@ -185,10 +196,11 @@ class MemoryNetwork:
     def _land(self, way: _Way, frame: Frame, queued: float, now: float) -> None:
         way.in_flight -= 1
         nbytes = payload_bytes(frame)
-        way.received += nbytes
-        way.rate.arrived(int(now * 1e9), nbytes, int(queued * 1e9))
+        if not self._down.intersection((way.source, way.target)):
+            way.received, way.landed = way.received + nbytes, now
+            way.rate.arrived(int(now * 1e9), nbytes, int(queued * 1e9))
         self._arrive(way, frame)
-        self._launch(way, now)
+        self._launch(way.source, now)
 
     def _arrive(self, way: _Way, frame: Frame) -> None:
         if not self._down.intersection((way.source, way.target)):
@@ -204,6 +216,14 @@ class MemoryNetwork:
                 wait = self._events[0][0] - time.monotonic() if self._events else None
                 if wait is None or wait > 0:
                     self._wake.wait(wait)
+
+
+def _departure(number: int, way: _Way) -> Departure:
+    """Return what waits first on a way; a window counts chunks here."""
+    head = next(way.queue.heads())
+    return Departure(number, way.queue.urgency(head.session), 1, way.in_flight, way.window,
+                     way.launched, fits=way.in_flight < way.window,
+                     air=way.stations[0].medium.name if way.stations else '')
 
 
 class MemoryPeerChannel:
@@ -225,10 +245,10 @@ class MemoryPeerChannel:
     def open(self, peers: Iterable[str]) -> None:
         """Do nothing: all ways are there."""
 
-    def send(self, peer: str, frame: Frame) -> None:
-        """Queue one frame."""
+    def send(self, peer: str, frame: Frame, urgency: float = 0.0) -> None:
+        """Queue one frame; of chunks to all peers the smallest urgency number leaves first."""
         if not self._closed:
-            self._network.send(self._name, peer, frame)
+            self._network.send(self._name, peer, frame, urgency)
 
     def abandon(self, session: int, inference: int) -> None:
         """Drop chunks of a session's inference that still wait, to any peer."""

@@ -17,12 +17,14 @@ class InferenceStats:
     """
     One inference in figures; seconds, bytes and joules.
 
-    `shared` says that the server took part in the result, `recovered` that
-    the robot finished what the server owed (and `reason` why).  `predicted`
-    is what was expected beforehand: the book's prediction, corrected by what
-    the schedule took lately.  Energy is
-    the robot's: `energy` modelled from its power states, `drawn` what its
-    sensor saw of all that ran on it meanwhile, None where it has none.
+    `shared` says that the server took part in the result, `by_rows` that both
+    sides computed rows of the same operators besides, `recovered` that the
+    robot finished what the server owed (and `reason` why).  `predicted` is
+    what was expected beforehand: the book's prediction, corrected by what the
+    schedule took lately; `alone` what the robot by itself is expected to
+    take, 0 if nothing is known.  Energy is the robot's: `energy` modelled from
+    its power states, `drawn` what its sensor saw of all that ran on it
+    meanwhile, None where it has none.
     """
 
     inference: int
@@ -39,6 +41,8 @@ class InferenceStats:
     bytes_down: int
     energy: float
     drawn: float | None = None
+    by_rows: bool = False
+    alone: float = 0.0
 
 
 @dataclass(frozen=True)

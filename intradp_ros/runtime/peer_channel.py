@@ -18,8 +18,9 @@ class PeerChannel(Protocol):
     One device's non-blocking ways to all others of its fleet, each by the other's name.
 
     A way has its own queue, window, rate and rejections: a slow peer never
-    holds up another.  Frames to one peer keep their order, save that control
-    frames overtake chunks.  Frames may be lost; they are never altered.
+    holds up another.  Of the chunks that wait for any peer with room the one of the
+    smallest urgency number leaves first; equals to one peer keep their order,
+    peers take turns.  Control frames overtake chunks.  Frames may be lost; they are never altered.
     `listen` names the function that is called with the sender's name and
     every frame; it must return quickly, and may be called by several threads.
     """
@@ -31,7 +32,7 @@ class PeerChannel(Protocol):
     def open(self, peers: Iterable[str]) -> None:
         """Make ready the ways to some devices, which may take a moment."""
 
-    def send(self, peer: str, frame: Frame) -> None:
+    def send(self, peer: str, frame: Frame, urgency: float = 0.0) -> None:
         """Queue one frame."""
 
     def abandon(self, session: int, inference: int) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from intradp_ros.runtime.interpreter import Execution
+from intradp_ros.runtime.interpreter import Execution, SendTransfer
 from intradp_ros.runtime.timeline import Recorder
 from intradp_ros.schedule.program import compile_steps
-from intradp_ros.schedule.schedule import Compute, ROBOT
+from intradp_ros.schedule.schedule import Compute, ROBOT, Schedule, Send, Transfer
 from intradp_ros.schedule.tiling import missing_piece
 from intradp_ros.split.local_operator import Parameters, SplitGraph
 from intradp_ros.split.regions.region import EMPTY, Region
@@ -19,14 +19,17 @@ from intradp_ros.split.regions.region import EMPTY, Region
 Held = Sequence[tuple[int, Region, torch.Tensor]]
 
 
-def missing_steps(split: SplitGraph, held: Mapping[int, Sequence[Region]]) -> list[Compute]:
+def missing_steps(split: SplitGraph, held: Mapping[int, Sequence[Region]],
+                  wanted: Mapping[int, Region] | None = None) -> list[Compute]:
     """
-    Return the compute steps that lead from held rows to all outputs.
+    Return the compute steps that lead from held rows to wanted ones, by default all outputs.
 
     Rows that are held are not computed again, as far as one region of each
     operator allows.
     """
-    demand: dict[int, Region] = {v: split.whole(v) for v in split.graph.output_values}
+    demand = {v: split.whole(v) for v in split.graph.output_values}
+    if wanted is not None:
+        demand = dict(wanted)
     steps: list[Compute] = []
     for op in reversed(split.operators):
         region = EMPTY
@@ -66,13 +69,30 @@ def held_pieces(execution: Execution) -> list[tuple[int, Region, torch.Tensor]]:
 
 def finish_alone(split: SplitGraph, held: Held, parameters: Parameters) -> dict[int, torch.Tensor]:
     """Compute all outputs from held rows; `held` must include the graph's inputs."""
+    return recovery(split, held, parameters).run({})
+
+
+def recovery(split: SplitGraph, held: Held, parameters: Parameters) -> Execution:
+    """Return the execution that leads from held rows to all outputs, ready to run."""
     regions: dict[int, list[Region]] = {}
     for value, region, _ in held:
         regions.setdefault(value, []).append(region)
     steps = missing_steps(split, regions)
     program = compile_steps(split, steps, parameters, [(v, r) for v, r, _ in held],
                             split.graph.output_values)
-    execution = Execution(program, Recorder(ROBOT))
+    return _started(Execution(program, Recorder(ROBOT)), split, held)
+
+
+def rows_for(split: SplitGraph, held: Held, steps: Sequence[Compute], schedule: Schedule,
+             wanted: Sequence[Transfer], send: SendTransfer) -> Execution:
+    """Return the execution that sends the rows of transfers, ready to run; it keeps all rows."""
+    program = compile_steps(split, [*steps, *(Send(t.id) for t in wanted)],
+                            split.graph.parameters, [(v, r) for v, r, _ in held], (),
+                            transfers=schedule.transfers, keeps=True)
+    return _started(Execution(program, Recorder(ROBOT), send=send), split, held)
+
+
+def _started(execution: Execution, split: SplitGraph, held: Held) -> Execution:
     for slot, (_, _, tensor) in enumerate(held):
         execution.slots[slot] = split.device.take(tensor)
-    return execution.run({})
+    return execution

@@ -124,8 +124,8 @@ class Sender:
         for chunk in split(
                 tensor, session=way.session, epoch=self.epoch, inference=self.inference,
                 schedule=self.schedule_id, transfer=index, value=transfer.value,
-                region=transfer.region, chunk_bytes=way.channel.chunk_bytes, stamp=self.stamp,
-                encoding=encoding, server=way.server):
+                region=transfer.region, chunk_bytes=way.channel.chunk_bytes_of(way.session),
+                stamp=self.stamp, encoding=encoding, server=way.server):
             if self._stopped:
                 return
             self.nbytes += way.traffic.count(chunk)

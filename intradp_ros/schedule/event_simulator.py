@@ -24,6 +24,7 @@ from intradp_ros.core.machine_code import machine_code
 from intradp_ros.schedule.event_kernels import flows, lines, loop, state
 from intradp_ros.schedule.event_kernels.state import Report
 from intradp_ros.schedule.task_arrays import (
+    Changes,
     Floats,
     Holdings,
     holdings,
@@ -78,7 +79,7 @@ class Simulation:
     seconds computing, seconds `sending` and `receiving`, `peak_memory` in
     bytes, and `joules`, modelled from its power states (only where these are
     known).  By medium: the `carried` bytes, each time they cross it, and how
-    long these keep it busy at its full rate (`in_use`).
+    long these keep it busy at its full (first) rate (`in_use`).
     """
 
     start: Floats
@@ -93,18 +94,22 @@ class Simulation:
     joules: Mapping[str, float]
 
 
-def simulate(graph: TaskGraph, topology: Topology, discipline: Discipline = FAIR) -> Simulation:
+def simulate(graph: TaskGraph, topology: Topology, discipline: Discipline = FAIR,
+             changes: Changes | None = None) -> Simulation:
     """
-    Play a task graph.
+    Play a task graph; `changes` are rates of media that change meanwhile.
 
     Raises
     ------
     ValueError
         If the graph names a device that is not there, two that nothing
-        joins, or a disk of a device that has none.
+        joins, or a disk of a device that has none; or rates change where
+        they are shared fairly.
 
     """
-    arrays = task_arrays(graph, topology)
+    if changes and not isinstance(discipline, Chunks):
+        raise ValueError('rates may change only where media serve chunks')
+    arrays = task_arrays(graph, topology, changes)
     report = play_arrays(arrays, discipline)
     names = topology.names
     makespan = float(report.finish.max(initial=0.0))

@@ -123,16 +123,18 @@ def compile_program(split: SplitGraph, schedule: Schedule, device: str,
     return compiler.finish(split.graph.output_values if delivers else ())
 
 
-def compile_steps(split: SplitGraph, steps: Iterable[Compute], parameters: Parameters,
-                  held: Sequence[tuple[int, Region]], outputs: Sequence[int]) -> Program:
+def compile_steps(split: SplitGraph, steps: Iterable[Step], parameters: Parameters,
+                  held: Sequence[tuple[int, Region]], outputs: Sequence[int], *,
+                  transfers: Sequence[Transfer] = (), keeps: bool = False) -> Program:
     """
-    Compile compute steps that start from pieces already held.
+    Compile steps that start from pieces already held.
 
-    Slot `i` of the program takes piece `i` of `held` at the start.
+    Slot `i` of the program takes piece `i` of `held` at the start.  A program
+    that `keeps` frees nothing.
     """
-    compiler = _Compiler(split, (), parameters, held)
+    compiler = _Compiler(split, transfers, parameters, held)
     compiler.steps(steps)
-    return compiler.finish(outputs)
+    return compiler.finish(outputs, keeps)
 
 
 class _Compiler:
@@ -222,9 +224,10 @@ class _Compiler:
                              f'{[tuple(p.region) for p in pieces]} do not tile them')
         return [(pieces[i].slot, self.split.dims[value] or 0, 0, 1) for i in chain]
 
-    def finish(self, outputs: Sequence[int]) -> Program:
+    def finish(self, outputs: Sequence[int], keeps: bool = False) -> Program:
         slots = {v: self.rows(v, self.split.whole(v)) for v in outputs}
-        instructions = _free_after_last_use(self.instructions, keep=set(slots.values()))
+        kept = set(range(self.slots)) if keeps else set(slots.values())
+        instructions = _free_after_last_use(self.instructions, kept)
         self.overwrite(instructions)
         return Program(tuple(instructions), self.slots, self.inputs, slots, tuple(self.pieces),
                        self.split.device)

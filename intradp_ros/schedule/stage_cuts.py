@@ -98,6 +98,7 @@ def plan_without(plan: StagePlan, left: frozenset[str]) -> StagePlan:
     Return a plan for the devices that are left: the same stages, and the source for lost ones.
 
     What the lost devices of a stage took, those that are left share as they shared before.
+    Transfers go in the order of inferences.
     """
     if left.issuperset(plan.devices):
         return plan

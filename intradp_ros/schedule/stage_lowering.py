@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.schedule.schedule import Compute, Receive, Schedule, Send, Step, Transfer
-from intradp_ros.schedule.stage_plan import StagePlan
+from intradp_ros.schedule.stage_plan import PlanError, StagePlan
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.split.regions.region import Region
 
@@ -27,8 +27,21 @@ def lower_stages(split: SplitGraph, plan: StagePlan) -> tuple[Schedule, ...]:
     Every device of the plan and its source have a program in each schedule;
     it is empty where a route leaves the device out.  The source's program
     starts from the graph's inputs and ends with its outputs.
+
+    Raises
+    ------
+    PlanError
+        If the plan orders a transfer that it does not have.
+
     """
-    return tuple(_lower(split, plan, route) for route in plan.routes())
+    schedules = tuple(_lower(split, plan, route) for route in plan.routes())
+    unknown = set(plan.leads) - {(t.value, t.source, t.target)
+                                 for schedule in schedules for t in schedule.transfers}
+    if unknown:
+        value, source, target = min(unknown)
+        raise PlanError(f'the plan orders a transfer of value {value} from {source} to {target}, '
+                        'which it does not have')
+    return schedules
 
 
 def _lower(split: SplitGraph, plan: StagePlan, route: Sequence[str]) -> Schedule:

@@ -6,19 +6,23 @@ Plans of a pipeline: which device runs which operators, for which samples.
 
 A model's operators are divided into stages.  A stage runs on one device, or
 on several (a replica group), which divide the samples of a micro-batch among
-them.  One sample is one inference of the captured graph.
+them.  One sample is one inference of the captured graph.  A plan says too in which
+order transfers leave their senders.
 """
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+import math
 from typing import Any
 
 from intradp_ros.graph.operator_graph import OperatorGraph
 
-FORMAT, VERSION = 'intradp_ros.stage_plan', 1
+FORMAT, VERSION = 'intradp_ros.stage_plan', 2
 #: More would make plans of untrusted origin expensive to check and to compile.
-MAX_SAMPLES, MAX_STAGES, MAX_MEMBERS = 256, 256, 64
+MAX_SAMPLES, MAX_STAGES, MAX_MEMBERS, MAX_TURNS = 256, 256, 64, 1 << 14
+#: Inferences that a transfer may be ahead of its own, or behind.
+MAX_LEAD = 1e6
 
 
 class PlanError(ValueError):
@@ -49,6 +53,21 @@ class Stage:
         raise PlanError(f'the stage has no device for {sample + 1} samples more')
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """
+    By how many inferences a transfer is ahead of its turn.
+
+    The transfer is that of a value (by index in the graph) from device to
+    device.  That of inference k has the urgency k - lead; the smallest goes first.
+    """
+
+    value: int
+    source: str
+    target: str
+    lead: float
+
+
 @dataclass(frozen=True)
 class StagePlan:
     """
@@ -56,13 +75,15 @@ class StagePlan:
 
     `digest` is the model's; `source` is the device that has the inputs and
     takes the outputs; `samples` is the size of a micro-batch, of which each
-    stage's shares are the parts.
+    stage's shares are the parts.  `order` has the transfers that do not go in
+    the order of inferences, the oldest first; None: transfers take turns.
     """
 
     digest: str
     source: str
     samples: int
     stages: tuple[Stage, ...]
+    order: tuple[Turn, ...] | None = ()
 
     def check(self, graph: OperatorGraph, devices: Sequence[str]) -> None:
         """
@@ -83,6 +104,11 @@ class StagePlan:
             raise PlanError(f'a plan places each of the {len(graph.operators)} operators once; '
                             f'this one places {len(set(placed))} of them, {len(placed)} in sum')
         _check_order(self, graph)
+
+    @property
+    def leads(self) -> dict[tuple[int, str, str], float]:
+        """How far transfers are ahead, by value, source and target; of others it is 0."""
+        return {(t.value, t.source, t.target): t.lead for t in self.order or ()}
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -119,7 +145,8 @@ class StagePlan:
                             f'{VERSION}: make the plan again')
         try:
             plan = cls(_text(data['digest']), _text(data['source']), _count(data['samples']),
-                       tuple(_stage(item) for item in _items(data['stages'], MAX_STAGES)))
+                       tuple(_stage(item) for item in _items(data['stages'], MAX_STAGES)),
+                       _order(data['order']))
         except (KeyError, TypeError) as error:
             raise PlanError(f'the plan lacks or misspells {error}') from None
         _check_sizes(plan)
@@ -132,10 +159,23 @@ def _stage(item: Any) -> Stage:
     return Stage(tuple(_count(k, 0) for k in _items(item['operators'], 1 << 20)), members)
 
 
-def _items(data: Any, most: int) -> Sequence[Any]:
-    if not isinstance(data, list | tuple) or not 0 < len(data) <= most:
-        raise PlanError(f'a plan has lists of 1 to {most} entries')
+def _order(items: Any) -> tuple[Turn, ...] | None:
+    if items is None:
+        return None
+    return tuple(Turn(_count(t['value'], 0), _text(t['source']), _text(t['target']),
+                      _lead(t['lead'])) for t in _items(items, MAX_TURNS, 0))
+
+
+def _items(data: Any, most: int, least: int = 1) -> Sequence[Any]:
+    if not isinstance(data, list | tuple) or not least <= len(data) <= most:
+        raise PlanError(f'a plan has lists of {least} to {most} entries')
     return data
+
+
+def _lead(data: Any) -> float:
+    if type(data) not in (int, float) or not math.isfinite(data) or abs(data) > MAX_LEAD:
+        raise PlanError(f'leads in a plan are numbers of at most {MAX_LEAD:g}, got {data!r:.40}')
+    return float(data)
 
 
 def _text(data: Any) -> str:
@@ -161,6 +201,8 @@ def _check_sizes(plan: StagePlan) -> None:
             raise PlanError(f'stage {number} names a device twice, or one without samples')
         if sum(m.samples for m in stage.members) != plan.samples:
             raise PlanError(f'the samples of stage {number} must add up to {plan.samples}')
+    if len(plan.leads) != len(plan.order or ()):
+        raise PlanError('the order of a plan names a transfer twice')
 
 
 def _check_order(plan: StagePlan, graph: OperatorGraph) -> None:

@@ -19,7 +19,7 @@ import math
 from intradp_ros.cluster.topology import Topology
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.schedule.cost import CostModel
-from intradp_ros.schedule.event_simulator import Simulation
+from intradp_ros.schedule.event_simulator import Chunks, Discipline, FAIR, Simulation
 from intradp_ros.schedule.schedule import Compute, Receive, Schedule, Send, Step
 from intradp_ros.schedule.stage_lowering import lower_stages
 from intradp_ros.schedule.stage_plan import PlanError, StagePlan
@@ -75,6 +75,11 @@ def seconds_by_speed(split: SplitGraph, profile: Profile, topology: Topology,
     return {name: tuple(s / speeds[name] for s in found) for name, found in seconds.items()}
 
 
+def discipline_of(plan: StagePlan, chunk_bytes: float) -> Discipline:
+    """Return how media serve the transfers of a plan: in its order, or all at once."""
+    return FAIR if plan.order is None else Chunks(chunk_bytes)
+
+
 def stage_tasks(split: SplitGraph, plan: StagePlan, seconds: DeviceSeconds, topology: Topology,
                 frames: int = 1, interval: float = 0.0, under_way: int | None = None,
                 ) -> StageTasks:
@@ -98,7 +103,7 @@ def stage_tasks(split: SplitGraph, plan: StagePlan, seconds: DeviceSeconds, topo
     plan.check(split.graph, topology.names)
     _check_seconds(split, plan, seconds)
     schedules = dict(zip(plan.routes(), lower_stages(split, plan)))
-    made = {route: _Frame(split, schedule, plan.source, seconds, topology)
+    made = {route: _Frame(split, schedule, plan, seconds, topology)
             for route, schedule in schedules.items()}
     patterns = [made[plan.route(k)] for k in range(plan.samples)]
     period = _period(patterns, topology, interval, under_way)
@@ -141,9 +146,10 @@ class _Frame:
     The first task is the frame's arrival, the last its end.
     """
 
-    def __init__(self, split: SplitGraph, schedule: Schedule, source: str,
+    def __init__(self, split: SplitGraph, schedule: Schedule, plan: StagePlan,
                  seconds: DeviceSeconds, topology: Topology) -> None:
         self._split, self._schedule, self._seconds = split, schedule, seconds
+        source, self._leads = plan.source, plan.leads
         self.tasks: list[Task] = [TransferTask(source, source, 0.0, name='arrival')]
         self._parts: dict[int, _Part] = {}
         self._open: dict[str, int] = {}
@@ -195,7 +201,8 @@ class _Frame:
         self._users[t.source, t.value].append(len(self.tasks))
         self.tasks.append(TransferTask(
             t.source, t.target, float(self._split.nbytes(t.value, t.region.rows)),
-            (self._home[t.source, t.value],), self._split.graph.values[t.value].name))
+            (self._home[t.source, t.value],), self._split.graph.values[t.value].name,
+            -self._leads.get((t.value, t.source, t.target), 0.0)))
 
     def _finish(self, source: str) -> None:
         last = len(self.tasks)
@@ -306,7 +313,7 @@ def _repeat(patterns: Sequence[_Frame], frames: int, interval: float, period: fl
             after = (place[frame - under_way, last[frame - under_way]],)
         until = tuple(place[frame, k] for k in task.until)
         if isinstance(task, TransferTask):
-            task = replace(task, priority=float(frame))
+            task = replace(task, priority=frame + task.priority)
         tasks.append(replace(task, after=after, until=until))
     arrivals = tuple(place[frame, 0] for frame in range(frames))
     release = {arrival: frame * interval for frame, arrival in enumerate(arrivals)}

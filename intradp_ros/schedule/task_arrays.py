@@ -4,8 +4,9 @@
 """Task graphs as named arrays, which the event kernels take."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, chain
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +27,9 @@ class TaskArrays(NamedTuple):
     `seconds`, or the `nbytes` to move over a `route` with `priority`, `lead`
     and `lag`, from a `source` to a `target` (-1: from a disk); how many tasks
     it waits for, and which wait for it (`after[after_at[k]:after_at[k + 1]]`).
-    By device: its tasks in order.  By route: its media in order.
+    By device: its tasks in order.  By route: its media in order.  By medium:
+    its `rate` at first, and the times at which it changes to another
+    (``change_at``, only where media serve chunks).
     """
 
     device: Ints
@@ -48,6 +51,13 @@ class TaskArrays(NamedTuple):
     hop: Ints
     rate: Floats
     delay: Floats
+    change_at: Ints
+    change: Floats
+    changed: Floats
+
+
+#: By medium, times in seconds and the bytes per second from each of them on, ascending.
+Changes = Mapping[str, Sequence[tuple[float, float]]]
 
 
 class Holdings(NamedTuple):
@@ -65,15 +75,16 @@ class Holdings(NamedTuple):
     until: Ints
 
 
-def task_arrays(graph: TaskGraph, topology: Topology) -> TaskArrays:
+def task_arrays(graph: TaskGraph, topology: Topology, changes: Changes | None = None,
+                ) -> TaskArrays:
     """
-    Return a graph as arrays.
+    Return a graph as arrays, on media whose rates may change while it is played.
 
     Raises
     ------
     ValueError
         If it names a device that is not there, two that nothing joins, or a
-        disk of a device that has none.
+        disk of a device that has none; or a rate is not above 0.
 
     """
     devices = {name: index for index, name in enumerate(topology.names)}
@@ -92,6 +103,7 @@ def task_arrays(graph: TaskGraph, topology: Topology) -> TaskArrays:
             turns[int(number)].append(index)
     release = np.zeros(len(rows))
     release[list(graph.release)] = list(graph.release.values())
+    change_at, change, changed = _changes(topology, changes or {})
     return TaskArrays(
         _ints(device), _floats(seconds), _floats(nbytes), _floats(priority), _floats(lead),
         _floats(lag), release, _ints(route), _ints(source), _ints(target),
@@ -99,7 +111,20 @@ def task_arrays(graph: TaskGraph, topology: Topology) -> TaskArrays:
         *_ragged(followers), *_ragged(turns),
         *_ragged([[media[name] for name in path] for path in routes]),
         _floats(medium.bytes_per_second for medium in topology.media),
-        _floats(medium.delay for medium in topology.media))
+        _floats(medium.delay for medium in topology.media), change_at, change, changed)
+
+
+def _changes(topology: Topology, changes: Changes) -> tuple[Ints, Floats, Floats]:
+    steps = [list(changes.get(medium.name, ())) for medium in topology.media]
+    for name in changes:
+        topology.medium(name)
+    for times in steps:
+        late = any(b < a for (a, _), (b, _) in zip(times, times[1:]))
+        if late or not all(0 < rate < math.inf and 0 <= time < math.inf for time, rate in times):
+            raise ValueError('rates must be above 0, and their times ascend from 0')
+    flat = [step for times in steps for step in times]
+    return (_ints(accumulate(map(len, steps), initial=0)), _floats(time for time, _ in flat),
+            _floats(rate for _, rate in flat))
 
 
 def _row(task: Task, topology: Topology, devices: dict[str, int], routes: dict[Path, int],

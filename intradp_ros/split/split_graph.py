@@ -37,9 +37,16 @@ class _Tracks:
 
     def put(self, value: int, dim: int | None, rows: int) -> None:
         self.dims[value], self.rows[value] = dim, rows
-        self.most_rows -= rows
-        if self.most_rows < 0:
+
+    def check(self, rows: int) -> None:
+        """Check that tables of so many rows may be made; ValueError if they are too many."""
+        if rows > self.most_rows:
             raise ValueError('its values have too many rows')
+
+    def spend(self, rows: int) -> None:
+        """Count the rows of tables; ValueError if they are too many."""
+        self.check(rows)
+        self.most_rows -= rows
 
 
 def split_graph(graph: OperatorGraph, axis: int | None = None,
@@ -61,7 +68,8 @@ def split_graph(graph: OperatorGraph, axis: int | None = None,
     ------
     ValueError
         If `axis` is no dimension of the leading input, or has just one row;
-        if values have more than `most_rows` rows together.
+        if values have more than `most_rows` rows together, each counted once for every
+        value that it is computed from.
 
     """
     if axis is not None:
@@ -111,6 +119,7 @@ def _follow_axis(graph: OperatorGraph, axis: int, most_rows: float) -> SplitGrap
         dim = matching_dim(own, shape, axis)
         if dim is not None:
             tracks.put(value, dim, own[dim])
+            tracks.spend(own[dim])
     operators = tuple(_localise(graph, operator, tracks) for operator in graph.operators)
     return SplitGraph(graph, axis, tuple(tracks.dims), tuple(tracks.rows), operators,
                       frozenset(tracks.folded))
@@ -118,7 +127,11 @@ def _follow_axis(graph: OperatorGraph, axis: int, most_rows: float) -> SplitGrap
 
 def _localise(graph: OperatorGraph, operator: Operator, tracks: _Tracks) -> LocalOperator:
     site = Site(graph, operator, tracks.dims, tracks.rows)
+    longest = max((max(graph.values[v].shape, default=1) for v in operator.outputs
+                   if v is not None), default=1)
+    tracks.check(longest * len(operator.inputs))
     split = _local_split(site) or split_whole(site)
+    tracks.spend(split.rows * len(operator.inputs))
     for value in operator.outputs:
         if value is not None:
             tracks.put(value, split.dim, split.rows)

@@ -28,6 +28,12 @@ class ControlKind(IntEnum):
     READY = 13
     COMMIT = 14
     ABORT = 15
+    COMMITTED = 16
+    HEARTBEAT = 17
+    CLAIM = 18
+    RESIGN = 19
+    FETCH = 20
+    HELD = 21
 
 
 @dataclass(frozen=True, slots=True)

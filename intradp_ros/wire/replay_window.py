@@ -4,6 +4,9 @@
 """Which numbers of a sender were seen: a message that comes again is no news."""
 from __future__ import annotations
 
+import secrets
+import time
+
 #: Numbers below the highest that may still come: messages overtake each other.
 WINDOW = 1024
 _SEEN = (1 << WINDOW) - 1
@@ -33,3 +36,13 @@ class ReplayWindow:
             return False
         self._seen |= 1 << -ahead
         return True
+
+
+def first_number() -> int:
+    """
+    Return where a sender begins to count: above all that it said when it ran before.
+
+    That is so if its clock goes on; the lowest 20 bits are random, as several
+    senders may begin together.
+    """
+    return time.time_ns() >> 20 << 20 | secrets.randbits(20)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from intradp_ros.cli.finding import ERROR, Finding, OK, WARNING
-from intradp_ros.cli.machine_checks import check_machine, check_version
+from intradp_ros.cli.machine_checks import check_machine, check_modules, check_version
 from intradp_ros.cli.network_checks import check_network
 from intradp_ros.dds.transport_profile import transport_environment
 
@@ -70,6 +70,15 @@ def test_limits_and_versions_of_a_machine(tmp_path: Path) -> None:
     assert 'unset it' in findings['middleware'].mend
     assert check_version('numpy', (999,)).state == WARNING
     assert check_version('no-such-package', (1,)).state == ERROR
+
+
+def test_what_is_not_installed_comes_with_its_mend() -> None:
+    assert not list(check_modules(lambda name: name))
+    findings = {f.name: f for f in check_modules(lambda name: None)}
+    assert findings['cv2'] == Finding('cv2', ERROR, 'not installed',
+                                      'pip install opencv-python-headless')
+    assert findings['sensor_msgs'].mend.endswith('ros-$ROS_DISTRO-sensor-msgs')
+    assert findings['vision_msgs'].state == findings['lz4'].state == WARNING
 
 
 def test_this_machine(tmp_path: Path) -> None:

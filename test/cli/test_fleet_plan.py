@@ -66,6 +66,19 @@ def test_a_network_is_planned_and_its_plan_can_be_read_again(files, capsys):
     assert found.source == 'robot'
 
 
+def test_the_plan_of_two_devices_is_compared_with_sharing_rows(files, capsys):
+    (files / 'pair.yaml').write_text(
+        'devices: {robot: {memory: 1 GB, speed: 0.05}, box: {memory: 1 GB}}\n'
+        'networks: {wifi: {access point: 100 Mbit/s, devices: [robot, box], wired: [box]}}\n')
+    assert main(['fleet', 'plan', 'small_models:dense', '--input', '1x3x64x96', '--dtype', 'uint8',
+                 '--fleet', str(files / 'pair.yaml'), '--json']) == 0
+    found = json.loads(capsys.readouterr().out)
+    shared = found['shared']
+    assert 0 < shared['bound'] <= shared['latency'] * (1 + 1e-9)
+    alone = found['others']['one device']['latency']
+    assert shared['latency'] <= 1.05 * alone, 'sharing may leave all to one side'
+
+
 @pytest.mark.parametrize('options, message', [
     (('--source', 'moon'), "no device 'moon'"),
     (('--energy-limit', 'moon=3'), "no device 'moon'"),
@@ -86,3 +99,26 @@ def test_a_target_that_is_none_is_refused(files, capsys):
     with pytest.raises(SystemExit):
         plan(files, '--qoe', 'comfort=max')
     assert 'latency=200ms' in capsys.readouterr().err
+
+
+def test_training_takes_more_memory_and_time_and_says_where_backward_seconds_come_from(
+        files, capsys):
+    found = {}
+    for mode in ('inference', 'training'):
+        (files / 'graph.txt').write_text(layers(megabytes=1))
+        assert plan(files, '--mode', mode, '--batches', '4', '--samples', '2', '--json') == 0
+        out = capsys.readouterr()
+        found[mode] = json.loads(out.out)
+        assert found[mode]['mode'] == mode
+    best, plain = found['training']['best'], found['inference']['best']
+    assert best['latency'] > 2 * plain['latency']  # all of it, and twice of it back
+    assert sum(best['memory'].values()) > 3 * sum(plain['memory'].values())
+    assert plan(files, '--mode', 'training', '--batches', '4') == 0
+    assert '2 x forward ones (declared)' in ' '.join(capsys.readouterr().out.split())
+
+
+def test_a_plan_of_training_has_the_prediction_only(files, capsys):
+    (files / 'graph.txt').write_text(layers(megabytes=1))
+    assert plan(files, '--mode', 'training', '--backward', '1.5', '-o',
+                str(files / 'plan.json')) == 0
+    assert list(json.loads((files / 'plan.json').read_text())) == ['predicted']

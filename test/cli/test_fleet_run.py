@@ -7,9 +7,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from node_processes import own_domain
 import pytest
 
 from intradp_ros.cli.main import main
+from intradp_ros.lab.emulation.device_limits import available as cannot_limit
+from intradp_ros.lab.emulation.network import available
 
 FLEET = """\
 devices:
@@ -46,8 +49,35 @@ def test_answers_are_exact_and_predicted_beside_measured(
     (('--stages', 'robot,nobody'), "'nobody' is not in the fleet"),
     (('--stages', 'robot@1,box@1,server'), 'a stage of them empty'),
     (('--stages', 'robot,box', '--frames', '1'), '--frames must be 2 or more'),
+    (('--stages', 'robot,box', '--limits'), '--limits: goes with --nodes'),
     (('--plan', 'plan.json'), 'plan.json')])
 def test_what_cannot_be_run_is_refused(fleet: str, words: tuple[str, ...], message: str,
                                        capsys: pytest.CaptureFixture[str]) -> None:
     assert main(['fleet', 'run', *MODEL, '--fleet', fleet, *words]) == 2
     assert message in capsys.readouterr().err
+
+
+RING = """\
+devices:
+  robot: {memory: 2 GB, speed: 1, disk: 50 MB/s}
+  box: {memory: 2 GB, speed: 1}
+  server: {memory: 2 GB, speed: 1}
+  laptop: {memory: 2 GB, speed: 1}
+networks:
+  cables: {ring: 40 Mbit/s, devices: [robot, box, server, laptop]}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(available() is not None, reason=str(available()))
+@pytest.mark.skipif(cannot_limit() is not None, reason=str(cannot_limit()))
+def test_nodes_in_a_ring_with_limits_are_exact(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / 'ring.yaml'
+    path.write_text(RING)
+    with own_domain(tmp_path):
+        status = main(['fleet', 'run', *MODEL, '--fleet', str(path), '--stages',
+                       'robot,server,laptop', '--frames', '10', '--nodes', '--limits', '--json'])
+    data = json.loads(capsys.readouterr().out)
+    assert status == 0 and data['exact'] and data['max_rel_diff'] < 1e-4
+    assert data['carried'] == 'DDS'

@@ -42,7 +42,7 @@ def test_help_names_all_commands_and_does_not_wait_for_torch():
 
 
 #: Commands that are about no model of the user's.
-NO_MODEL = ('demo', 'demo-pipeline', 'doctor', 'key')
+NO_MODEL = ('demo', 'demo-pipeline', 'doctor', 'key', 'status')
 
 
 @pytest.mark.parametrize('command', [name for name in COMMANDS if not name.startswith('demo')])
@@ -138,3 +138,11 @@ def test_a_signal_ends_a_command_in_order(tmp_path, number, status, said):
     assert command.returncode == status
     assert errors.strip().splitlines()[-1] == f'intradp inspect: {said}'
     assert 'Traceback' not in errors
+
+
+def test_a_package_that_is_not_installed_is_named() -> None:
+    program = ('import sys; sys.modules["rich"] = None; from intradp_ros.cli.main import main; '
+               'sys.exit(main(["doctor"]))')
+    done = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True)
+    assert done.returncode == 2 and 'Traceback' not in done.stderr
+    assert 'rich' in done.stderr and 'requirements.txt' in done.stderr

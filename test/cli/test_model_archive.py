@@ -4,7 +4,9 @@
 """`intradp model`: models of many kinds become archives that compute the same."""
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -33,6 +35,12 @@ def network(seed: int = 0) -> nn.Module:
 def normalised(pixels: torch.Tensor) -> torch.Tensor:
     mean, deviation = (torch.tensor(x).view(1, 3, 1, 1) for x in (MEAN, DEVIATION))
     return (pixels / 255 - mean) / deviation
+
+
+def transformers() -> Any:
+    """Return the library, which must be imported after torchvision."""
+    torchvision()
+    return pytest.importorskip('transformers')
 
 
 def card_of(path: Path) -> ModelCard:
@@ -122,9 +130,122 @@ def test_a_checkpoint_of_ultralytics(intradp, tmp_path: Path) -> None:
     assert (card.head.kind, card.head.form, card.input.fit) == ('detections', 'xywh', 'letterbox')
 
 
+@pytest.mark.parametrize(('kind', 'settings', 'head'), [
+    ('ResNetForImageClassification',
+     {'embedding_size': 8, 'hidden_sizes': [8, 16], 'depths': [1, 1]}, 'classification'),
+    ('SegformerForSemanticSegmentation',
+     {'hidden_sizes': [8, 8, 16, 16], 'depths': [1] * 4, 'num_attention_heads': [1] * 4,
+      'decoder_hidden_size': 16}, 'segmentation'),
+    ('YolosForObjectDetection',
+     {'hidden_size': 16, 'intermediate_size': 16, 'num_hidden_layers': 1,
+      'num_attention_heads': 2, 'num_detection_tokens': 5, 'image_size': [64, 96]},
+     'detections')])
+def test_a_folder_of_transformers(intradp, tmp_path: Path, kind: str, settings: dict[str, Any],
+                                  head: str) -> None:
+    """Mean, deviation, size and names come with it; only what the head reads is computed."""
+    library = transformers()
+    model_class = getattr(library, kind)
+    torch.manual_seed(3)
+    model = model_class(model_class.config_class(
+        **settings, id2label={0: 'street', 1: 'tree'}, label2id={'street': 0, 'tree': 1})).eval()
+    folder, out = tmp_path / 'saved', tmp_path / 'a.graph'
+    model.save_pretrained(folder)
+    (folder / 'preprocessor_config.json').write_text(json.dumps({
+        'do_normalize': True, 'image_mean': MEAN, 'image_std': DEVIATION,
+        'size': {'height': 64, 'width': 96}}))
+    result = intradp('model', 'add', str(folder), '--out', str(out), '--json')
+    assert result.status == 0, result.err
+    assert result.json['input'] == '1x3x64x96 uint8' and result.json['difference'] < 1e-4
+    card = card_of(out)
+    assert (card.head.kind, card.labels) == (head, ('street', 'tree'))
+    pixels = torch.randint(0, 256, (1, 3, 64, 96), dtype=torch.uint8)
+    with torch.inference_mode():
+        told = model(pixel_values=normalised(pixels))
+    got = run_graph(load_graph(out), (pixels,))
+    wanted = [told.logits, told.pred_boxes] if head == 'detections' else [told.logits]
+    assert len(got) == len(wanted)
+    for ours, theirs in zip(got, wanted):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(('files', 'says'), [
+    ({'config.json': '['}, 'config.json'), ({'config.json': '[1]'}, 'no JSON object'),
+    ({'config.json': '{}'}, 'must name one class'),
+    ({'config.json': '{"architectures": ["A"], "auto_map": {"AutoModel": "evil.Net"}}'},
+     'code of its own'),
+    ({'config.json': '{"architectures": ["NoSuchNet"]}'}, 'no NoSuchNet'),
+    ({'config.json': '{"architectures": ["ResNetModel"]}', 'pytorch_model.bin': 'x'},
+     r'no *.safetensors')])
+def test_folders_that_cannot_be_are_refused(intradp, tmp_path: Path, files: dict[str, str],
+                                            says: str) -> None:
+    transformers()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    result = intradp('model', 'add', str(tmp_path), '--out', str(tmp_path / 'a.graph'))
+    assert result.status == 2 and says in ' '.join(result.err.split())
+
+
+@pytest.mark.parametrize(('name', 'head'), [
+    ('shufflenet_v2_x0_5', 'classification'), ('lraspp_mobilenet_v3_large', 'segmentation')])
+def test_an_architecture_of_torchvision(intradp, tmp_path: Path, name: str, head: str) -> None:
+    models = torchvision().models
+    torch.manual_seed(7)
+    options = {'weights_backbone': None} if head == 'segmentation' else {}
+    model = models.get_model(name, weights=None, **options).eval()
+    weights, out = tmp_path / 'w.safetensors', tmp_path / 'a.graph'
+    save_model(model, str(weights))
+    result = intradp('model', 'add', f'torchvision:{name}', '--weights', str(weights), '--input',
+                     '1x3x64x96', '--out', str(out))
+    assert result.status == 0, result.err
+    pixels = torch.randint(0, 256, (1, 3, 64, 96), dtype=torch.uint8)
+    with torch.inference_mode():
+        wanted = model(normalised(pixels))
+    (got,) = run_graph(load_graph(out), (pixels,))
+    torch.testing.assert_close(got, wanted['out'] if head == 'segmentation' else wanted,
+                               rtol=1e-3, atol=1e-4)
+    card = card_of(out)
+    assert card.head.kind == head and 'person' in card.labels or 'goldfish' in card.labels
+
+
+def onnx_file(path: Path, model: nn.Sequential, *, other: str = '') -> Path:
+    """Write convolution, ReLU (or the operator `other`) and convolution of a network as ONNX."""
+    onnx = pytest.importorskip('onnx')
+    first, last = model[0], model[-1]
+    made, floats = onnx.helper, onnx.TensorProto.FLOAT
+    tensors = {'w0': first.weight, 'b0': first.bias, 'w1': last.weight, 'b1': last.bias}
+    graph = made.make_graph(
+        [made.make_node('Conv', ['x', 'w0', 'b0'], ['c'], kernel_shape=[3, 3],
+                        pads=[1, 1, 1, 1]),
+         made.make_node(other or 'Relu', ['c'], ['r']),
+         made.make_node('Conv', ['r', 'w1', 'b1'], ['y'], kernel_shape=[1, 1])], 'net',
+        [made.make_tensor_value_info('x', floats, [1, 3, 24, 32])],
+        [made.make_tensor_value_info('y', floats, [1, 5, 24, 32])],
+        [onnx.numpy_helper.from_array(t.detach().numpy(), n) for n, t in tensors.items()])
+    onnx.save(made.make_model(graph, opset_imports=[made.make_opsetid('', 17)], ir_version=8),
+              str(path))
+    return path
+
+
+def test_onnx_becomes_an_archive(intradp, tmp_path: Path) -> None:
+    torchvision()
+    pytest.importorskip('onnx2torch')
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 5, 1)).eval()
+    out = tmp_path / 'a.graph'
+    result = intradp('model', 'add', str(onnx_file(tmp_path / 'm.onnx', model)), '--input',
+                     '1x3x24x32', *NORMALISED, '--head', 'segmentation', '--out', str(out))
+    assert result.status == 0, result.err
+    pixels = torch.randint(0, 256, (1, 3, 24, 32), dtype=torch.uint8)
+    (got,) = run_graph(load_graph(out), (pixels,))
+    torch.testing.assert_close(got, model(normalised(pixels)), rtol=1e-4, atol=1e-4)
+    strange = onnx_file(tmp_path / 'strange.onnx', model, other='Det')
+    refused = intradp('model', 'add', str(strange), '--input', '1x3x24x32')
+    assert refused.status == 2 and 'cannot convert' in refused.err and 'Det' in refused.err
+
+
 @pytest.mark.parametrize(('source', 'options', 'says'), [
     ('none.ts', [], 'cannot load'), ('none.h5', [], 'names no model'),
-    ('timm:no_such_net', [], 'no_such_net'),
+    ('timm:no_such_net', [], 'no_such_net'), ('torchvision:no_such_net', [], 'no_such_net'),
     ('example_models:dense', [], 'give --input'),
     ('example_models:nothing', ['--input', '1x3x8x8'], 'nothing'),
     ('example_models:dense', ['--input', '1x3x24x16', '--head', 'classification'], 'dimensions'),

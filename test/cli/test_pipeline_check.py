@@ -60,7 +60,7 @@ def test_a_bag_is_compared_message_by_message(tmp_path: Path,
             answers(number, serialize_message(message))
         figures(number, serialize_message(InferenceStats(
             header=header(number), latency_ms=10.0 + number, extra_ms=1.0, shared=number < 2,
-            compute_ms=0.1 if number == 0 else 5.0)))
+            by_rows=number == 1, alone_ms=22.0, compute_ms=0.1 if number == 0 else 5.0)))
     bag.close()
     heard = read_bag(tmp_path / 'bag')
     seen = check(FINDER, heard)
@@ -69,7 +69,8 @@ def test_a_bag_is_compared_message_by_message(tmp_path: Path,
     assert counts(seen) == {'frames': 4, 'lost': 1, 'equal': 1}
     row = summary(FINDER, seen, heard['/finder/stats'])
     assert (row['median_ms'], row['extra_ms']) == (11.5, 1.0)
-    assert (row['shared'], row['divided']) == (2, 1)
+    assert (row['shared'], row['divided'], row['by_rows']) == (2, 1, 1)
+    assert row['gain'] == pytest.approx((22 / 10 + 22 / 11) / 2)  # of the shared ones
     assert row['type'] == FINDER.kind
 
 

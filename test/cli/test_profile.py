@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 
-from imagined_accelerator import NAME
+from imagined_accelerator import NAME, needed
 import pytest
 
 from intradp_ros.cli.profile_arguments import imagined
@@ -31,6 +31,7 @@ def test_a_repeat_is_not_measured_again_unless_asked_for(intradp):
     assert intradp(*MODEL, '--json', '--fresh').json != first
 
 
+@needed
 def test_an_accelerator_has_a_profile_of_its_own(intradp):
     own = intradp(*MODEL, '--json').json
     there = intradp(*MODEL, '--device', NAME, '--json').json

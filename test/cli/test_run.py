@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import cv2
-from imagined_accelerator import NAME
+from imagined_accelerator import NAME, needed
 import numpy as np
 
 PNG = b'\x89PNG'
@@ -26,6 +26,7 @@ def test_all_modes_give_the_unsplit_result(intradp, tmp_path):
     assert (tmp_path / 'timeline.png').read_bytes().startswith(PNG)
 
 
+@needed
 def test_both_sides_on_an_accelerator(intradp):
     result = intradp('run', 'example_models:dense', '--input', '1x3x96x64', '--mbps', 200,
                      '--frames', 2, '--device', NAME, '--json')

@@ -4,7 +4,7 @@
 """`intradp verify`: what is exact passes, what is not fails, what proves nothing is mended."""
 from __future__ import annotations
 
-from imagined_accelerator import kernels, NAME
+from imagined_accelerator import kernels, NAME, needed
 import pytest
 import torch
 
@@ -27,6 +27,7 @@ def test_an_exact_model_passes_in_both_precisions(intradp, model):
                                        for parts in (2, 3, 7) for seed in (0, 1)}
 
 
+@needed
 def test_an_accelerator_is_held_against_the_processor(intradp):
     kernels.clear()
     result = intradp('verify', 'example_models:dense', '--input', SHAPE, '--seeds', 1, '--device',

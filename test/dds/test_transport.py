@@ -59,7 +59,7 @@ def limits(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize('name', ['udp', 'large_data'])
+@pytest.mark.parametrize('name', ['udp', 'large_data', 'air'])
 def test_fast_dds_accepts_the_profile(name: str, domain: int) -> None:
     """It reports no element it does not know, and announces the profile's property."""
     environment = {**os.environ, **transport_environment(name, environment={})}

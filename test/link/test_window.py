@@ -224,3 +224,14 @@ def test_impossible_settings_are_refused() -> None:
     """The error names the values."""
     with pytest.raises(ValueError, match='got 0, 2.0, 200'):
         SendWindow(0)
+
+
+def test_silence_counts_from_the_oldest_chunk_in_flight_or_the_last_acknowledgement() -> None:
+    """A way that had nothing to send was not silent."""
+    window = SendWindow(CHUNK)
+    assert window.silence(5.0) == 0.0
+    window.sent(1, CHUNK, 10.0)
+    window.sent(2, CHUNK, 11.0)
+    assert window.silence(12.0) == 2.0
+    window.acknowledged(1, 1e6, 12.0)
+    assert window.silence(12.5) == 0.5

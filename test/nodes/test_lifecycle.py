@@ -11,7 +11,7 @@ import threading
 import time
 from typing import Any
 
-from imagined_accelerator import NAME
+from imagined_accelerator import NAME, needed
 from node_processes import DENSE, Observer, picture, relative_difference, SCENE, unsplit
 import pytest
 import rclpy
@@ -148,7 +148,8 @@ def test_the_deadline_may_change(context: rclpy.Context) -> None:
 @pytest.mark.parametrize(('kind', 'other'), [
     *((kind, {}) for kind in GOOD),
     (InferenceNode, {'model': SCENE, 'sensor': 'points'}),
-    (InferenceNode, {'device': NAME}), (OffloadNode, {'device': NAME})])
+    pytest.param(InferenceNode, {'device': NAME}, marks=needed),
+    pytest.param(OffloadNode, {'device': NAME}, marks=needed)])
 def test_all_transitions_twice(context: rclpy.Context, kind: type[ManagedNode],
                                other: dict[str, str]) -> None:
     """Cleaning up leaves no thread and no topic, and the node can begin anew."""
@@ -207,3 +208,15 @@ def test_an_inactive_robot_publishes_no_results(context: rclpy.Context) -> None:
             observer.wait(lambda: observer.status('inference_node'), 'diagnostics')
         assert set(observer.results) == answered
         assert not answered & set(ignored)
+
+
+@pytest.mark.parametrize('kind', GOOD)
+def test_a_simulation_that_stands_still_silences_no_node(context: rclpy.Context,
+                                                         kind: type[ManagedNode]) -> None:
+    """With use_sim_time and no /clock, or a paused one, diagnostics go on by the real time."""
+    with closing(Observer()) as observer, made(
+            kind, context, use_sim_time=True, **GOOD[kind]) as node:
+        assert node.trigger_configure() == SUCCESS
+        with spinning(node, context):
+            assert node.trigger_activate() == SUCCESS
+            observer.wait(lambda: observer.status(node.get_name()), 'diagnostics', TIMEOUT)

@@ -1,12 +1,13 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Plain `colcon build`, with and without symlinks, gives a package that works."""
+"""`colcon build`, with and without symlinks, gives a package that works; `colcon test` runs."""
 from __future__ import annotations
 
 import json
 import os
 from pathlib import Path
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ('CMakeLists.txt', 'LICENSE', 'cmake', 'config', 'intradp_ros', 'launch', 'msg',
-           'package.xml', 'pyproject.toml', 'setup.py')
+           'package.xml', 'plugin.xml', 'pyproject.toml', 'setup.py', 'test', 'tools')
 EXECUTABLES = ('bin/intradp', *(f'lib/intradp_ros/{path.stem}'
                                 for path in sorted(ROOT.glob('intradp_ros/nodes/*_node.py'))))
 
@@ -39,6 +40,16 @@ print(json.dumps({
     'graph': intradp_ros.graph.operator_graph.__file__,
     'version': intradp_ros.__version__,
 }))
+"""
+
+# Laid beside the tests of a room: fails unless what colcon installed is imported.
+IMPORTS = """
+from pathlib import Path
+import intradp_ros
+
+
+def test_what_is_imported():
+    assert Path({prefix!r}) in Path(intradp_ros.__file__).parents
 """
 
 
@@ -121,3 +132,23 @@ def test_executables_are_installed(workspace: Workspace, name: str) -> None:
 
 def test_the_command_line_starts(workspace: Workspace) -> None:
     assert 'usage' in in_workspace(workspace, 'intradp', '--help').lower()
+
+
+def colcon_tested(workspace: Workspace, room: str, prefix: Path) -> tuple[int, str]:
+    """Run `colcon test` for a room, and a test that is laid beside it; return what came out."""
+    planted = workspace.path / 'src' / 'intradp_ros' / 'test' / room / 'test_planted.py'
+    planted.write_text(IMPORTS.format(prefix=str(prefix)))
+    run('colcon', 'test', '--ctest-args', '--tests-regex', f'^{room}$', cwd=workspace.path)
+    done = subprocess.run(['colcon', 'test-result', '--verbose'], cwd=workspace.path, text=True,
+                          env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    planted.unlink()
+    return done.returncode, done.stdout
+
+
+def test_the_rooms_are_tests_of_colcon(workspace: Workspace) -> None:
+    """They test what the workspace has installed, and colcon tells when one fails."""
+    status, told = colcon_tested(workspace, 'power', workspace.prefix)
+    count = int(re.search(r'(\d+) tests?, 0 errors, 0 failures', told)[1])  # type: ignore[index]
+    assert status == 0 and count > 5, told
+    status, told = colcon_tested(workspace, 'power', workspace.path / 'elsewhere')
+    assert status == 1 and 'test_what_is_imported' in told, told

@@ -4,40 +4,40 @@
 """The policy files for SROS2 are of the form that its schema asks for, and name every channel."""
 from __future__ import annotations
 
-from pathlib import Path
 from xml.etree import ElementTree
 
+from policies import FOLDER, names_of, profiles
 import pytest
 
-FOLDER = Path(__file__).parents[2] / 'config' / 'security'
-NODES = {'offload_node': 'offload_server_channel', 'inference_node': 'offload_robot_channel',
-         'planner_node': None}
+CHANNELS = {
+    'offload_node': ('offload_server_channel',), 'inference_node': ('offload_robot_channel',),
+    'planner_node': (), 'player_node': (),
+    'device_node': ('fleet_coordinator_device_server_channel', 'fleet_device_robot_robot_channel'),
+    'coordinator_node': ('fleet_coordinator_device_robot_channel',
+                         'fleet_coordinator_robot_robot_channel')}
 
 
-@pytest.mark.parametrize('node', NODES)
+@pytest.mark.parametrize('node', CHANNELS)
 def test_a_policy_for_every_node(node: str) -> None:
     root = ElementTree.parse(FOLDER / f'{node}.policy.xml').getroot()
     assert (root.tag, root.get('version')) == ('policy', '0.2.0')
     (enclave,) = root.iter('enclave')
     assert enclave.get('path') == f'/intradp/{node}'
-    profiles = {p.get('node'): p for p in root.iter('profile')}
-    assert set(profiles) == {node, NODES[node]} - {None}
-    for profile in profiles.values():
+    assert set(profiles(node)) == {node, *CHANNELS[node]}
+    for profile in profiles(node).values():
         for group in profile:
             assert group.tag in ('topics', 'services') and len(group)
             assert list(group.attrib.values()) == ['ALLOW'] and len(
                 {item.text for item in group}) == len(group)
 
 
-def topics(node: str, profile: str, way: str) -> set[str | None]:
-    root = ElementTree.parse(FOLDER / f'{node}.policy.xml').getroot()
-    return {topic.text for p in root.iter('profile') if p.get('node') == profile
-            for group in p.iter('topics') if group.get(way) for topic in group}
-
-
-def test_what_one_side_says_the_other_may_hear() -> None:
-    robot, server = (('inference_node', 'offload_robot_channel'),
-                     ('offload_node', 'offload_server_channel'))
+@pytest.mark.parametrize(('one', 'other'), [
+    (('inference_node', 'offload_robot_channel'), ('offload_node', 'offload_server_channel')),
+    (('coordinator_node', 'fleet_coordinator_device_robot_channel'),
+     ('device_node', 'fleet_coordinator_device_server_channel'))])
+def test_what_one_side_says_the_other_may_hear(
+        one: tuple[str, str], other: tuple[str, str]) -> None:
     own = {'/rosout', '/parameter_events'}
-    assert topics(*robot, 'publish') - own == topics(*server, 'subscribe')
-    assert topics(*server, 'publish') - own == topics(*robot, 'subscribe')
+    for says, hears in ((one, other), (other, one)):
+        assert names_of(profiles(says[0])[says[1]], 'topics', 'publish') - own \
+            == names_of(profiles(hears[0])[hears[1]], 'topics', 'subscribe')

@@ -69,6 +69,22 @@ def test_heights_are_added_at_a_cliff() -> None:
     assert slow and all(row in SLOW for row in slow)
 
 
+@pytest.mark.parametrize('rows', [2, 3, 5])
+def test_no_height_comes_twice(rows: int) -> None:
+    """Else the profile is refused by all that hear it: nothing is ever planned."""
+    shared = share_module(nn.Conv2d(4, 4, 1).eval(), (torch.randn(1, 4, rows, 64),), 2)
+    with torch.inference_mode():
+        bound = bind_whole(shared.split)
+        parts = [parts_of(shared.split, bound[0].local, False, heights(rows))]
+        known = [part.rows for part in parts[0]]
+        for number, part in enumerate(parts[0]):
+            part.samples.append(0.1 + number % 2)  # far from any line, so that looks are kept
+        inputs = [torch.randn(1, 4, rows, 64)]
+        look_between(shared.split, bound, parts, inputs)
+    found = [part.rows for part in parts[0]]
+    assert found == sorted(set(found)) and {*known} <= {*found}
+
+
 def test_a_profile_has_typical_times_and_the_shortest() -> None:
     shared = share_module(nn.Sequential(nn.Conv2d(4, 4, 3), nn.ReLU()).eval(), (SOURCE,))
     profile = measure_profile(shared.split, [SOURCE], budget=0.1)

@@ -108,3 +108,27 @@ def test_impossible_networks_are_refused() -> None:
     with pytest.raises(ValueError, match='no path leads'):
         network.channel('a').send('x', chunk(0))
     network.close()
+
+
+def test_urgent_chunks_of_all_peers_leave_first() -> None:
+    network = MemoryNetwork(behind_access_point(devices('abc'), 1e6), NBYTES)
+    came: list[int] = []
+    done = threading.Event()
+
+    def take(peer: str, frame: Frame) -> None:
+        assert isinstance(frame, Chunk)
+        came.append(frame.inference)
+        if len(came) == 60:
+            done.set()
+
+    for name in 'bc':
+        network.channel(name).listen(take)
+    for number in range(30):  # the air is full of the first ones before any urgent one is there
+        network.channel('a').send('b', chunk(number, 1), 1.0)
+    for number in range(30):
+        network.channel('a').send('c', chunk(number, 2), 0.0)
+    assert done.wait(TIMEOUT)
+    network.close()
+    window = came.index(2)
+    assert window < 20 and 1 not in came[window + 8:window + 20]
+    assert came[-10:] == [1] * 10

@@ -7,7 +7,7 @@ from __future__ import annotations
 import queue
 import time
 
-from fleets import fleet, images, TIMEOUT
+from fleets import fleet, images, planner, QUICK, SHORT, TIMEOUT
 import pytest
 from sharing import assert_equal
 from small_models import seeded, UNet
@@ -15,6 +15,7 @@ import torch
 
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_ros.wire.frames import Control, ControlKind
 
 SHAPE = (1, 3, 32, 48)
 
@@ -163,6 +164,36 @@ def test_a_device_that_is_cut_off_shortly_keeps_its_plan(model: SharedModel) -> 
         assert back[-1].pipelined
 
 
+def test_a_device_that_takes_chunks_is_not_silent_though_its_pongs_are_lost(
+        model: SharedModel) -> None:
+    """As where a link is so full that small messages wait long."""
+    frames = images(3, SHAPE)
+    with fleet(model, 'a,b,c', waiting=1000) as made:
+        device = made.devices['b']
+        take = device.handle
+        made.network.channel('b').listen(lambda peer, frame: None if isinstance(
+            frame, Control) and frame.kind is ControlKind.PING else take(peer, frame))
+        end = time.monotonic() + 4 * SHORT.silence
+        answers = keep_asking(model, made, frames, lambda got: time.monotonic() > end)
+    assert not [a.reason for a in answers if 'silent' in a.reason]
+
+
+def test_another_candidate_takes_over_from_a_coordinator_that_is_gone(model: SharedModel) -> None:
+    frames = images(3, SHAPE)
+    with fleet(model, 'a,b', waiting=1000, standby=1) as made:
+        first, gone = made.client.plan, made.coordinator
+        assert gone.leads and not made.standby[0].leads
+        made.network.cut(gone.channel.name)
+        answers = keep_asking(model, made, frames, lambda got: got and got[-1].plan > first)
+        assert made.standby[0].leads and made.client.plan.term > first.term
+        assert all(a.pipelined for a in answers)
+        made.network.restore(gone.channel.name)
+        back = keep_asking(model, made, frames,
+                           lambda got: got and got[-1].plan.term > answers[-1].plan.term)
+        assert gone.leads and not made.standby[0].leads, 'the better candidate coordinates again'
+        assert all(a.pipelined for a in back)
+
+
 def test_a_coordinator_that_starts_anew_takes_over(model: SharedModel) -> None:
     frames = images(3, SHAPE)
     with fleet(model, 'a,b', waiting=1000) as made:
@@ -170,9 +201,31 @@ def test_a_coordinator_that_starts_anew_takes_over(model: SharedModel) -> None:
         made.coordinator.close()
         assert all(a.pipelined for a in made.run([(frame,) for frame in frames]))
         made.coordinator = type(made.coordinator)(
-            made.network.join('second'), made.coordinator.make_plan, print,
-            times=made.coordinator.times)
+            made.coordinator.channel, made.coordinator.make_plan, print, times=QUICK)
         made.coordinator.expect('abcd')
         answers = keep_asking(model, made, frames, lambda got: got and got[-1].plan > first)
         assert made.client.plan.term > first.term
         assert all(a.pipelined for a in answers)
+
+
+def test_a_plan_before_the_one_in_use_is_let_go_when_nothing_of_it_is_under_way(
+        model: SharedModel) -> None:
+    with fleet(model, 'a,b') as made:
+        first = made.client.plan
+        made.coordinator.propose(planner(model, 'b,a')(frozenset('abcd')))
+        keep_asking(model, made, images(1, SHAPE), lambda got: got and got[-1].plan > first)
+        workers = [made.devices[name].worker for name in 'ab']
+        end = time.monotonic() + TIMEOUT
+        while any(worker.held != (made.client.plan,) for worker in workers):
+            assert time.monotonic() < end, [worker.held for worker in workers]
+            time.sleep(0.01)
+
+
+def test_a_device_takes_orders_of_its_coordinators_only(model: SharedModel) -> None:
+    with fleet(model, 'a,b') as made:
+        device, term = made.devices['b'], made.client.plan.term + 1
+        device.handle('c', Control(ControlKind.PREPARE, term, 1, 0,
+                                   {'plan': made.coordinator.plan.to_json()}))
+        assert device.worker.rejections.by_cause() == {'epoch': 1}
+        assert made.run([(images(1, SHAPE)[0],)])[0].pipelined
+        assert device.committed == made.client.plan

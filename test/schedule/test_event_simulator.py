@@ -213,3 +213,36 @@ def test_is_the_same_without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
         event_simulator._player.cache_clear()
         np.testing.assert_array_equal(quick.finish, plain.finish)
         assert quick.peak_memory == plain.peak_memory
+
+
+def test_a_rate_that_changes_holds_from_its_time_on():
+    devices = [Device('a'), Device('b')]
+    topology = behind_access_point(devices, 100.0, 0.0, ['b'], 1e9)
+    graph = TaskGraph((TransferTask('a', 'b', 1000.0), TransferTask('a', 'b', 400.0)))
+    changes = {'air': [(2.0, 50.0), (6.0, 400.0), (100.0, 1.0)]}
+    played = simulate(graph, topology, Chunks(), changes)
+    # 200 bytes in 2 s, 200 in 4 s, 600 in 1.5 s; then 400 in 1 s.
+    assert played.finish.tolist() == pytest.approx([7.5, 8.5], abs=1e-5)
+    assert played.in_use['air'] == pytest.approx(14.0)
+
+
+@pytest.mark.parametrize('seed', range(8))
+def test_a_rate_that_changes_to_itself_changes_nothing(seed):
+    rng = random.Random(seed)
+    topology = random_topology(rng, lambda most: rng.uniform(0.1, most))
+    graph = random_tasks(rng, topology, lambda most: rng.uniform(0.1, most))
+    same = {medium.name: [(t, medium.bytes_per_second) for t in (0.0, 0.3, 0.9, 4.0)]
+            for medium in topology.media}
+    plain, changed = (simulate(graph, topology, Chunks(0.3), changes) for changes in (None, same))
+    assert changed.finish.tolist() == pytest.approx(plain.finish.tolist())
+
+
+def test_rates_that_cannot_be_are_told():
+    topology = behind_access_point([Device('a'), Device('b')], 100.0)
+    graph = TaskGraph((TransferTask('a', 'b', 1.0),))
+    with pytest.raises(ValueError, match='ascend'):
+        simulate(graph, topology, Chunks(), {'air': [(2.0, 1.0), (1.0, 1.0)]})
+    with pytest.raises(ValueError, match='above 0'):
+        simulate(graph, topology, Chunks(), {'air': [(2.0, 0.0)]})
+    with pytest.raises(ValueError, match='serve chunks'):
+        simulate(graph, topology, FAIR, {'air': [(2.0, 5.0)]})

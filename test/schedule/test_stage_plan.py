@@ -14,15 +14,20 @@ from sharing import assert_equal, SOURCE
 from small_models import seeded, UNet
 import torch
 
+from intradp_ros.cluster.device import Device
+from intradp_ros.cluster.topology import behind_access_point
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.runtime.interpreter import Execution
 from intradp_ros.runtime.mailbox import Mailbox
 from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_ros.runtime.pipeline.stage_programs import compile_stages, reordered
 from intradp_ros.runtime.timeline import Recorder
 from intradp_ros.schedule.program import compile_program
 from intradp_ros.schedule.schedule import Schedule
 from intradp_ros.schedule.stage_lowering import lower_stages
-from intradp_ros.schedule.stage_plan import Member, PlanError, Stage, StagePlan
+from intradp_ros.schedule.stage_plan import Member, PlanError, Stage, StagePlan, Turn
+from intradp_ros.schedule.stage_tasks import stage_tasks
+from intradp_ros.schedule.task_graph import TransferTask
 
 DEVICES = ('a', 'b', 'c', 'd')
 
@@ -100,11 +105,54 @@ def test_plans_survive_json(model: SharedModel) -> None:
     assert StagePlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
 
 
+def turn(**changes: object) -> dict[str, object]:
+    return {'value': 0, 'source': 'a', 'target': 'b', 'lead': 1.5, **changes}
+
+
+@pytest.mark.parametrize('order', [None, (), 'leads'])
+def test_orders_survive_json_and_rank_what_the_simulator_plays(model: SharedModel, order) -> None:
+    plan = random_plan(model, random.Random(3))
+    schedules = lower_stages(model.split, plan)
+    kinds = sorted({(t.value, t.source, t.target) for s in schedules for t in s.transfers})
+    if order == 'leads':
+        order = tuple(Turn(*kind, 0.5 + k) for k, kind in enumerate(kinds))
+    plan = replace(plan, order=order)
+    assert StagePlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+    seconds = {name: [1e-3] * len(model.split.operators) for name in DEVICES}
+    tasks = stage_tasks(model.split, plan, seconds, behind_access_point(
+        [Device(name) for name in DEVICES], 1e6), frames=3)
+    leads = {(model.split.graph.values[t.value].name, t.source, t.target): t.lead
+             for t in order or ()}
+    moved = [(t.name, t.source, t.target, t.priority) for t in tasks.graph.tasks
+             if isinstance(t, TransferTask) and t.source != t.target]
+    assert moved and {p + leads.get((n, s, t), 0.0) for n, s, t, p in moved} <= {0.0, 1.0, 2.0}
+    programs = compile_stages(model, plan, plan.source)
+    for route in programs.routes:
+        for k, t in enumerate(route.schedule.transfers):
+            lead = plan.leads.get((t.value, t.source, t.target), 0.0)
+            assert route.urgency(7, k) == (0.0 if order is None else 7 - lead)
+    again = reordered(model, programs, replace(plan, order=()))
+    assert again is not None and again.plan.order == ()
+    assert reordered(model, programs, random_plan(model, random.Random(4))) is None
+
+
+def test_an_order_of_what_does_not_cross_is_refused(model: SharedModel) -> None:
+    plan = random_plan(model, random.Random(1))
+    with pytest.raises(PlanError, match='which it does not have'):
+        lower_stages(model.split, replace(plan, order=(Turn(0, 'a', 'nobody', 1.0),)))
+
+
 @pytest.mark.parametrize('spoil, message', [
     (lambda d: d.update(format='other'), 'not a plan'), (lambda d: d.update(version=9), 'again'),
     (lambda d: d.update(samples=True), 'whole numbers'), (lambda d: d.pop('source'), 'source'),
     (lambda d: d.update(samples=10 ** 9), '1 to 256 samples'),
     (lambda d: d.update(stages=[]), 'lists of 1 to'), (lambda d: d.update(stages=3), 'lists of'),
+    (lambda d: d.pop('order'), 'order'), (lambda d: d.update(order=5), 'lists of 0 to'),
+    (lambda d: d.update(order=[turn(lead=float('nan'))]), 'leads in a plan'),
+    (lambda d: d.update(order=[turn(lead=1e9)]), 'leads in a plan'),
+    (lambda d: d.update(order=[turn(lead=True)]), 'leads in a plan'),
+    (lambda d: d.update(order=[turn(value=-1)]), 'whole numbers'),
+    (lambda d: d.update(order=[turn(), turn(lead=2)]), 'names a transfer twice'),
     (lambda d: d['stages'][0].update(operators=[1, 0]), 'ascending'),
     (lambda d: d['stages'][0].update(operators=[-1]), 'whole numbers'),
     (lambda d: d['stages'][0]['members'][0].update(device='x' * 999), 'texts of 1 to 256'),

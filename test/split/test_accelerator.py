@@ -4,7 +4,7 @@
 """Split graphs on an accelerator: what is placed there, and that results are the unsplit ones."""
 from __future__ import annotations
 
-from imagined_accelerator import ACCELERATORS, NAME
+from imagined_accelerator import ACCELERATORS, NAME, needed
 import pytest
 from small_models import classes, dense
 import torch
@@ -17,6 +17,7 @@ from intradp_ros.split.calls.on_device import split_for
 from intradp_ros.split.checks.verify import verify
 
 
+@needed
 def test_the_imagined_accelerator_is_as_strict_as_a_real_one() -> None:
     """It has memory of its own, takes nothing from the host's, and numbers come back unchanged."""
     here = torch.rand(2, 3, 8, 8)
@@ -58,6 +59,7 @@ def test_a_split_graph_on_an_accelerator_is_exact(network: type[nn.Module], devi
         assert all(e.exact for e in verify(split, (x,), parts).outputs)
 
 
+@needed
 def test_devices_by_name() -> None:
     """A missing one is told with what to do about it."""
     assert open_device('cpu') is HOST

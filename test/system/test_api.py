@@ -12,7 +12,7 @@ import threading
 import time
 import warnings
 
-from imagined_accelerator import NAME
+from imagined_accelerator import NAME, needed
 from node_processes import Nodes, nodes, own_domain, TIMEOUT
 import pytest
 from sharing import assert_equal, ENDLESS
@@ -67,6 +67,15 @@ def test_without_a_server(running: Nodes, model: torch.nn.Module) -> None:
     assert not [t for t in threading.enumerate() if t.name.startswith(('intradp', 'nobody'))]
 
 
+@pytest.mark.parametrize('wrong', [
+    {'server': 'two words'}, {'server': ''}, {'server': '../offload'}, {'namespace': 'robot 1'},
+    {'namespace': 'a//b'}, {'lossy': 'int2'}, {'predictor': 'oracle'}, {'key_file': '/no/file'}])
+def test_what_is_impossible_is_refused_where_it_is_written(wrong: dict[str, str]) -> None:
+    """Not in the first call of the user's model."""
+    with pytest.raises(ValueError):
+        IntraDP(**wrong)  # type: ignore[arg-type]
+
+
 def test_three_lines_with_a_server(running: Nodes, model: torch.nn.Module) -> None:
     """Results are those of the model; once ready, the server takes part in calls."""
     running.start('offload_node', {'models': [UNET]})
@@ -84,6 +93,7 @@ def test_three_lines_with_a_server(running: Nodes, model: torch.nn.Module) -> No
     assert model(source(1)).requires_grad
 
 
+@needed
 def test_a_model_on_an_accelerator(running: Nodes, model: torch.nn.Module) -> None:
     """It is shared from there, and results are where the model's own would be."""
     own, idp = small_models.unet(), IntraDP(server='offload', patience=ENDLESS)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from node_processes import DENSE, own_domain, PATIENT, QUICK_PLANNER, TIMEOUT
 
-from intradp_ros.cli.demo import PLANNER, PLAYER, ROBOT, SERVER, Side, Stage
+from intradp_ros.cli.demo import PLANNER, PLAYER, ROBOT, SERVER
+from intradp_ros.lab.emulation.emulated_pair import EmulatedPair, Side
 from intradp_ros.lab.emulation.processes import starter
 
 FRAMES = 6
@@ -17,16 +18,16 @@ FRAMES = 6
 
 def test_every_frame_is_played_in_every_mode(tmp_path: Path) -> None:
     with own_domain(tmp_path), starter(tmp_path / 'logs') as start:
-        stage = Stage(start, Side(), Side(), 'loopback')
-        player = stage.node(Side(), PLAYER, {
+        pair = EmulatedPair(start, Side(), Side(), 'loopback')
+        player = pair.node(Side(), PLAYER, {
             'model': DENSE, 'frames': FRAMES, 'kill_after': 2, 'output': str(tmp_path)})
-        server = stage.node(Side(), SERVER, {'models': [DENSE]})
-        stage.node(Side(), PLANNER, QUICK_PLANNER)
-        stage.node(Side(), ROBOT, {'model': DENSE, **PATIENT})
+        server = pair.node(Side(), SERVER, {'models': [DENSE]})
+        pair.node(Side(), PLANNER, QUICK_PLANNER)
+        pair.node(Side(), ROBOT, {'model': DENSE, **PATIENT})
         player.wait_for_line('^phase kill$', 2 * TIMEOUT)
         server.kill()
         player.wait_for_line('^phase restart$', TIMEOUT)
-        stage.node(Side(), SERVER, {'models': [DENSE]})
+        pair.node(Side(), SERVER, {'models': [DENSE]})
         player.wait_for_line('^phase done$', TIMEOUT)
     seen = json.loads((tmp_path / 'player.json').read_text())
     assert list(seen['modes']) == ['local', 'offload', 'cut', 'shared'] and seen['books'] == 1

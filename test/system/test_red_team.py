@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+import json
 from pathlib import Path
 import signal
 import time
-from xml.etree import ElementTree
 
 from node_processes import (
     DENSE,
@@ -24,16 +24,18 @@ from node_processes import (
     TIMEOUT,
     unsplit,
 )
+from policies import check_policy
 import pytest
 import small_models
-from stranger import ATTACKS, Stranger, strangers_node
+from stranger import ATTACKS, changed, PROFILE, Stranger, strangers_node
 from torch import nn
 
+from intradp_ros.core.limits import MAX_MODEL_TEXT
 from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.lab.emulation.processes import Child
+from intradp_ros.wire.texts import packed, unpacked
 
 FRAMES = 8
-POLICIES = Path(__file__).parents[2] / 'config' / 'security'
 #: A machine that others keep busy too.
 BACK_AFTER = 10.0
 
@@ -75,18 +77,28 @@ def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         observer.close()
 
 
-def topics_of(profile: ElementTree.Element, way: str, node: str) -> set[str]:
-    """Return the full names of what a policy allows a node of the root namespace."""
-    names = {topic.text or '' for group in profile.iter('topics') if group.get(way)
-             for topic in group}
-    whole = {name.replace('~', f'/{node}') for name in names}
-    return {name if name.startswith('/') else f'/{name}' for name in whole}
-
-
 def resident_mb(pid: int) -> float:
     """Return the memory that a process takes."""
     status = Path(f'/proc/{pid}/status').read_text()
     return int(status.split('VmRSS:')[1].split()[0]) / 1024
+
+
+def test_a_profile_in_the_servers_name_is_noticed(scene: Scene) -> None:
+    """Slow, so that nothing would ever be shared: the server says its own again, and warns."""
+    heard = scene.stranger.heard
+    good = heard[PROFILE, 'server']
+    slow = {**json.loads(unpacked(good.profile, MAX_MODEL_TEXT)), 'scale': 1e3}
+    forged = changed(good, profile=packed(json.dumps(slow)), sequence=good.sequence + 1)
+    scene.stranger.send(PROFILE, forged)
+    scene.children['offload_node'].wait_for_line(
+        'WARN.*rejected.*another publishes a profile in the name of /offload_node', TIMEOUT)
+    scene.observer.wait(
+        lambda: int(scene.observer.status('offload_node').get('rejected_profile', 0)) >= 1,
+        'the count')
+    scene.observer.wait(lambda: heard[PROFILE, 'server'].sequence > forged.sequence,
+                        'the profile again')
+    said = json.loads(unpacked(heard[PROFILE, 'server'].profile, MAX_MODEL_TEXT))
+    assert said['scale'] < 100  # it may have drifted meanwhile
 
 
 @pytest.mark.parametrize('name', ATTACKS)
@@ -127,21 +139,9 @@ def test_what_went_on_is_told(scene: Scene) -> None:
 
 
 def test_policies_allow_what_the_nodes_do(scene: Scene) -> None:
-    """Every topic that the graph shows of a node is in its policy for SROS2."""
-    channels = {'offload_node': 'offload_server_channel',
-                'inference_node': 'offload_robot_channel'}
+    """Every topic and service that the graph shows of a node is in its policy for SROS2."""
     for node in scene.children:
-        policy = ElementTree.parse(POLICIES / f'{node}.policy.xml').getroot()
-        for profile in policy.iter('profile'):
-            name = profile.get('node', '')
-            assert name in (node, channels.get(node))
-            allowed = {way: topics_of(profile, way, name) for way in ('publish', 'subscribe')}
-            graph = scene.observer.node
-            seen = {'publish': graph.get_publisher_names_and_types_by_node(name, '/'),
-                    'subscribe': graph.get_subscriber_names_and_types_by_node(name, '/')}
-            for way, found in seen.items():
-                assert found or way == 'subscribe', name  # the server's node hears nothing
-                assert {topic for topic, _ in found} <= allowed[way]
+        check_policy(node, scene.observer.node)
 
 
 @pytest.mark.slow

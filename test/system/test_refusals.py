@@ -5,6 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -116,3 +119,14 @@ def test_impossible_parameters_end_the_process(
     planner = running.start('planner_node', parameters, ready=says)
     assert planner.wait(TIMEOUT) == 1
     assert 'Traceback' not in planner.output()
+
+
+def test_a_parameter_file_that_cannot_be_read_ends_the_process(tmp_path: Path) -> None:
+    """With one line, too, where ROS itself reads it and refuses."""
+    file = tmp_path / 'robot.yaml'
+    file.write_text('inference_node: {mode: local}\n')  # nothing below ros__parameters
+    done = subprocess.run(
+        [sys.executable, '-m', 'intradp_ros.nodes.planner_node', '--ros-args', '--params-file',
+         str(file)], cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT)
+    assert done.returncode == 1 and 'Traceback' not in done.stderr
+    assert 'cannot start' in done.stderr and str(file) in done.stderr

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+import signal
+import time
 
 from node_processes import (
     DENSE,
@@ -30,10 +32,15 @@ from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.wire.texts import packed
 
 FRAMES = 8
+STOPS = 0.2, 0.35, 0.5  # seconds for which the server stands still in an inference
 
 
 def test_rows_of_every_stage_cross_both_ways(tmp_path: Path) -> None:
-    """The book is made by hand and names rows what the mode asks for: else one side may do all."""
+    """
+    The book is made by hand and names rows what the mode asks for: else one side may do all.
+
+    A server that stands still for a moment costs no frame, and takes part again.
+    """
     module = small_models.dense()
     model = share_module(module, (torch.from_numpy(picture(0)).permute(2, 0, 1)[None],))
     book = hand_made_book(model, predicted=0.002)
@@ -46,7 +53,7 @@ def test_rows_of_every_stage_cross_both_ways(tmp_path: Path) -> None:
     with own_domain(tmp_path), nodes(tmp_path / 'logs') as running:
         observer = Observer()
         try:
-            running.start('offload_node', {'models': [DENSE]})
+            server = running.start('offload_node', {'models': [DENSE]})
             running.start('inference_node', {'model': DENSE, **PATIENT})
             assert observer.set_mode('offload')[0]
             publisher = observer.node.create_publisher(ScheduleBook, 'schedule_book', LATCHED)
@@ -60,5 +67,13 @@ def test_rows_of_every_stage_cross_both_ways(tmp_path: Path) -> None:
                 assert (stats.strategy, stats.shared, stats.recovered) == (OFFLOAD, True, False)
                 assert (stats.bytes_up, stats.bytes_down) == crossing
                 assert stats.rejected == 0
+            for seconds in STOPS:
+                server.signal(signal.SIGSTOP)
+                number = observer.publish(pixels)
+                time.sleep(seconds)
+                server.signal(signal.SIGCONT)
+                assert relative_difference(
+                    observer.answer(number)[0], unsplit(module, pixels)) <= 1e-4
+                observer.infer_until(pixels, module, lambda s: s.shared)
         finally:
             observer.close()

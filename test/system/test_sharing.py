@@ -12,6 +12,7 @@ import threading
 
 from node_processes import (
     DENSE,
+    LATCHED,
     Nodes,
     nodes,
     Observer,
@@ -29,7 +30,7 @@ import small_models
 from torch import nn
 
 from intradp_ros.lab.emulation.processes import Child
-from intradp_ros.msg import TensorChunk
+from intradp_ros.msg import InferenceResult, InferenceStats, SharingEvent, TensorChunk
 from intradp_ros.power.power_sensors import find_sensor
 
 
@@ -117,13 +118,29 @@ def test_images_of_other_sizes_and_encodings(system: System) -> None:
 
 
 def test_the_server_is_killed_in_mid_inference(system: System) -> None:
-    """The frame under way arrives, exact; so do those after it; a new server is used again."""
+    """
+    The frame under way arrives, exact; so do those after it; a new server is used again.
+
+    Whoever watches is told when it went, and when it was back.
+    """
     assert system.shares()
+    events: list[SharingEvent] = []
+    watch = system.observer.node.create_subscription(
+        SharingEvent, 'inference_node/events', events.append, LATCHED)
+    before = int(system.observer.status('inference_node')['outages'])
     kill_in_mid_inference(system)
     stats = system.observer.infer(picture(4))[1]
-    assert not stats.shared
+    assert not stats.shared and stats.alone_ms > 0
     system.start_server()
     assert system.shares()
+    system.observer.wait(lambda: {'outage', 'return', 'session'} <= {
+        e.kind for e in events}, 'the events')
+    system.observer.node.destroy_subscription(watch)
+    went = next(e for e in events if e.kind == 'outage')
+    back = next(e for e in events if e.kind == 'return' and e.inference > went.inference)
+    assert back.seconds > 0
+    system.observer.wait(lambda: int(
+        system.observer.status('inference_node')['outages']) == before + 1, 'the count')
 
 
 def kill_in_mid_inference(system: System) -> None:
@@ -166,6 +183,28 @@ def test_planner_and_robot_are_restarted(system: System) -> None:
     system.planner = system.nodes.start('planner_node', QUICK_PLANNER)
     system.planner.wait_for_line('published book 1', 60)
     assert system.shares()
+
+
+def test_several_frames_under_way(system: System) -> None:
+    """With three under way a burst of frames is answered exactly, in order, by the server."""
+    system.robot.kill()
+    system.robot = system.nodes.start('inference_node', {
+        'model': DENSE, 'max_inflight': 3, 'queue_size': 20, **PATIENT})
+    assert system.shares()
+    system.observer.wait(lambda: int(
+        system.observer.status('offload_node').get('sessions', 0)) >= 3, 'three sessions')
+    system.observer.results.clear()
+    numbers, answers = list[int](), list[tuple[InferenceResult, InferenceStats]]()
+    for burst in range(0, 12, 4):  # what a subscription of sensors keeps
+        numbers += [system.observer.publish(picture(seed)) for seed in range(burst, burst + 4)]
+        answers += [system.observer.answer(number) for number in numbers[burst:]]
+    assert list(system.observer.results) == numbers
+    for seed, (result, stats) in enumerate(answers):
+        assert relative_difference(result, unsplit(system.model, picture(seed))) <= 1e-4
+        assert stats.rejected == 0
+    counted = [stats.inference for _, stats in answers]
+    assert counted == list(range(counted[0], counted[0] + 12))
+    assert sum(stats.shared for _, stats in answers) >= 6
 
 
 def test_all_end_in_order(system: System) -> None:

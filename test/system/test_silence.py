@@ -8,6 +8,8 @@ from pathlib import Path
 
 from node_processes import DENSE, nodes, Observer, own_domain, picture, TIMEOUT
 
+from intradp_ros.msg import OperatorProfile
+
 
 def test_what_is_missing_is_told_by_name(tmp_path: Path) -> None:
     """First everything, then less and less; diagnostics name it as long as it lasts."""
@@ -32,6 +34,11 @@ def test_what_is_missing_is_told_by_name(tmp_path: Path) -> None:
                 f'WARN.*no schedule book for model {DENSE} for 5 s: looked on /schedule_book '
                 '.*where nobody publishes; start planner_node', TIMEOUT)
             assert observer.infer(picture(0))[1].strategy == 'local'
+            profiles: list[OperatorProfile] = []
+            observer.node.create_subscription(  # not latched: hears only what is said from now on
+                OperatorProfile, 'operator_profiles', profiles.append, 10)
+            observer.wait(lambda: [p.role for p in profiles].count('robot') == 2,
+                          'the robot to ask for a book again and again')
             observer.wait(lambda: 'skipped model nowhere' in observer.diagnostics[
                 '/offload_node'][0], "the server's diagnostics")
         finally:

@@ -16,7 +16,7 @@ import torch
 
 from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES
 from intradp_ros.split.regions.region import Region
-from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
+from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler, TAMPERED
 from intradp_ros.wire.cutting import chunk_count, chunk_size, CODEC_NONE, split
 from intradp_ros.wire.frames import Chunk, MalformedFrameError, Stamp
 
@@ -148,6 +148,53 @@ def test_dropped_and_displaced_inferences_stay_closed() -> None:
             pile.add(parts[closed][1])
     result = pile.add(parts[3][1])
     assert result is not None and torch.equal(result, tensor)
+
+
+def test_what_is_over_stays_closed_where_there_is_room_again() -> None:
+    """Each for its own reason: one was displaced, one was dropped."""
+    tensor = torch.rand(4)
+    parts = {n: cut(tensor, 8, inference=n) for n in (1, 2, 3)}
+    pile = Reassembler(lambda chunk: expecting(tensor), max_inferences=2)
+    for number in (1, 2, 3):
+        pile.add(parts[number][0])
+    pile.drop(3)
+    assert pile.open_inferences == (2,)
+    for closed in (1, 3):
+        with pytest.raises(MalformedFrameError, match='is over'):
+            pile.add(parts[closed][1])
+
+
+@pytest.mark.parametrize('byte', [0, 255])
+def test_other_bytes_in_the_place_of_known_ones_are_told(byte: int) -> None:
+    """Whichever of them are larger; the same ones again are just that."""
+    tensor = torch.full((4, 4), 1.0)
+    first, _ = cut(tensor, 32)
+    pile = Reassembler(lambda chunk: expecting(tensor))
+    pile.add(first)
+    for data, cause in ((bytes([byte]) * 32, TAMPERED), (bytes(first.data), 'repeated')):
+        with pytest.raises(MalformedFrameError) as error:
+            pile.add(replace(first, data=data))
+        assert error.value.cause == cause
+
+
+def test_inferences_older_than_all_that_are_open_displace_none() -> None:
+    tensor = torch.rand(4)
+    pile = Reassembler(lambda chunk: expecting(tensor), max_inferences=2)
+    for number in (5, 6):
+        pile.add(cut(tensor, 8, inference=number)[0])
+    with pytest.raises(MalformedFrameError, match='is over'):
+        pile.add(cut(tensor, 8, inference=3)[0])
+    assert pile.open_inferences == (5, 6)
+
+
+def test_the_largest_chunk_is_cut() -> None:
+    [chunk] = cut(torch.zeros(MAX_CHUNK_BYTES // 4), MAX_CHUNK_BYTES)
+    assert len(chunk.data) == MAX_CHUNK_BYTES
+
+
+def test_a_reassembler_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match='max_inferences'):
+        Reassembler(lambda chunk: expecting(torch.zeros(1)), max_inferences=0)
 
 
 def mutate(chunk: Chunk, random: Random) -> Chunk:

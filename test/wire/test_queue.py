@@ -11,6 +11,7 @@ from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Chunk, Control, ControlKind
 from intradp_ros.wire.queue import FrameQueue, payload_bytes
+from intradp_ros.wire.quoting import MAX_QUOTED, quoted
 from intradp_ros.wire.rejections import MAX_CAUSES, Rejections
 
 
@@ -33,6 +34,20 @@ def test_control_overtakes_chunks_and_each_keeps_its_order() -> None:
     assert queue.next() is None
     with pytest.raises(IndexError):
         queue.pop()
+
+
+def test_the_most_urgent_chunk_leaves_first() -> None:
+    """Equals keep their order; what was abandoned in between changes nothing."""
+    queue = FrameQueue()
+    early, late, middle, gone = (chunks_of(number) for number in (1, 2, 3, 4))
+    for urgency, chunks in ((2.0, late), (0.5, gone), (1.0, early), (1.5, middle)):
+        for chunk in chunks:
+            queue.put(chunk, urgency)
+    assert queue.urgency(1) == 0.5
+    queue.abandon(1, 4)
+    assert queue.urgency(1) == 1.0
+    assert [queue.pop() for _ in range(len(queue))] == [*early, *middle, *late]
+    assert queue.waiting == 0
 
 
 def test_abandoning_takes_only_that_inference() -> None:
@@ -68,3 +83,15 @@ def test_causes_without_end_do_not_fill_memory() -> None:
         rejections.count(str(number), now=0.0)
     assert rejections.total == 1000
     assert len(rejections.by_cause()) == MAX_CAUSES + 1
+
+
+def test_kinds_have_numbers_of_their_own() -> None:
+    """Two names of one number would be one kind."""
+    assert len(ControlKind) == len(ControlKind.__members__)
+
+
+def test_what_a_stranger_wrote_is_logged_on_one_line_in_ascii() -> None:
+    assert quoted('all of it') == 'all of it'
+    assert quoted('two\nlines, \u00e9') == r'two\nlines, \xe9'
+    assert quoted('x' * MAX_QUOTED) == 'x' * MAX_QUOTED
+    assert quoted('x' * (MAX_QUOTED + 1)) == 'x' * MAX_QUOTED + ' ...'

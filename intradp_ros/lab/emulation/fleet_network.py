@@ -6,8 +6,7 @@ A fleet on one machine: a network namespace for each device, behind one access p
 
 All stations share the air: what one sends passes the one token bucket on its
 way to the access point, and again on the way to another station; a wired
-device has a port of its own.  CPU quotas and memory limits are those of
-control groups, where the system has them.
+device has a port of its own.  `device_limits.py` limits what devices compute and hold.
 """
 from __future__ import annotations
 
@@ -37,6 +36,11 @@ class FleetNetwork:
 
     namespaces: Mapping[str, str]
     ports: Mapping[str, str]
+
+    @property
+    def discovery(self) -> dict[str, str]:
+        """Return the variables by which ROS nodes find each other."""
+        return {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SUBNET'}
 
     def exec_prefix(self, device: str) -> list[str]:
         """Return the words to put before a command to run it on a device."""

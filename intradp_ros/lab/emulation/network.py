@@ -106,6 +106,21 @@ class ShapedLink:
         if not self.settings.has_access_point:
             _bring_up(self.namespaces, 'server')  # a device that was down has lost its routes
 
+    def lose(self, loss: float) -> None:
+        """
+        Drop this part of the packets that arrive at each side from now on (0: none), at random.
+
+        The kernel's packet filter does it (``nft``); `LinkSettings.loss` needs ``tc`` only, but
+        a process that carries every packet.
+        """
+        of_thousand = round(1e3 * loss)
+        rule = ('table inet loss { chain arriving { type filter hook input priority 0; '
+                f'iifname {DEVICE} numgen random mod 1000 < {of_thousand} drop; }}; }}'
+                if of_thousand else '')
+        for side in SIDES:
+            run(*self.exec_prefix(side), 'nft', '-f', '-',
+                given=f'table inet loss; delete table inet loss; {rule}\n')
+
     def _far(self) -> tuple[str, ...]:
         if self.settings.has_access_point:
             return self.namespaces[ACCESS_POINT], 'link', 'set', 'server'

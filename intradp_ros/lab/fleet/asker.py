@@ -35,6 +35,7 @@ from intradp_ros.runtime.pipeline.answer import Answer
 from intradp_ros.runtime.pipeline.fleet_device import FleetDevice
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
 from intradp_ros.runtime.pipeline.pipeline_client import PipelineClient
+from intradp_ros.runtime.pipeline.weight_exchange import WeightPolicy
 from intradp_ros.split.checks.verify import output_error
 
 #: Different inputs, asked for in turn.
@@ -68,14 +69,16 @@ class Asker:
     def ask_all(self, client: PipelineClient) -> None:
         """Ask as told, and wait for all answers."""
         asking, begin, number = self.asking, time.monotonic(), 0
+        since = begin
         while number < asking.frames and not self.stopping.is_set():
             number += 1
-            self._wait_for_room(client, begin + (number - 1) * asking.interval)
+            self._wait_for_room(client, since + (number - 1 - asking.alone) * asking.interval)
             with self._changed:  # the answer may come before the number is known
                 now = time.monotonic()
                 self.asked[client.ask(self.inputs[number % INPUTS])] = now - begin
             if number <= asking.alone:
                 self._wait_for(number)
+                since = time.monotonic() + asking.interval
         self._wait_for(number)
 
     def _wait_for(self, number: int) -> None:
@@ -129,11 +132,12 @@ def main() -> None:
     settle_process()
     with standalone_context() as context:
         channel = DdsPeers(context, asking.fleet, asking.name)
-        device = FleetDevice(channel, {model.digest: model}, lambda text: print(text, flush=True))
+        device = FleetDevice(channel, {model.digest: model}, lambda text: print(text, flush=True),
+                             coordinators=asking.coordinators,
+                             weights=WeightPolicy(serves=asking.serves))
         client = device.client = PipelineClient(
             channel, device.worker, model, asker.answered, under_way=asking.under_way,
             waiting=1 << 16, patience=FleetPatience(silence=asking.silence))
-        channel.open(['coordinator'])
         try:
             _wait_for_plan(client, asking.patience)
             print('asking', flush=True)

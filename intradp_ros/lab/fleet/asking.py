@@ -16,9 +16,10 @@ class Asking:
     """
     How the device `name` asks: so many frames, every `interval` seconds (0: as there is room).
 
-    The first `alone` of them are asked for one at a time.  It ends sooner at
+    The first `alone` of them are asked for one at a time, without the interval.  It ends sooner at
     SIGUSR1.  Inputs are random, or frames of the `video`.  With a `profile`
     its own operators are emulated at `speed`, and answers are not compared.
+    One that `serves` hands its weights to who asks for them.
     """
 
     fleet: str
@@ -34,6 +35,8 @@ class Asking:
     under_way: int = 0
     silence: float = 0.6
     patience: float = 60.0
+    coordinators: tuple[str, ...] = ('coordinator',)
+    serves: bool = False
 
     def to_json(self) -> str:
         """Return it as text."""

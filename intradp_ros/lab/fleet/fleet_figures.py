@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 import statistics
 import time
@@ -24,7 +24,7 @@ from intradp_ros.split.local_operator import SplitGraph
 
 @dataclass(frozen=True)
 class PipelineFigures:
-    """Mean seconds of a frame that is alone in the pipeline, and frames per second of many."""
+    """Median seconds of a frame alone in the pipeline, and frames per second of many."""
 
     latency: float
     fps: float
@@ -46,6 +46,13 @@ def predicted(split: SplitGraph, plan: StagePlan, seconds: Mapping[str, Sequence
         many.latencies(simulate(many.graph, topology, discipline)), under_way))
 
 
+def for_payload(topology: Topology, share: float) -> Topology:
+    """Return a topology whose media have the share of their rates that payload gets."""
+    return Topology(topology.devices, tuple(
+        replace(m, bytes_per_second=m.bytes_per_second * share) for m in topology.media),
+        topology.paths)
+
+
 def measured_local(fleet: LocalFleet, inputs: Sequence[Sequence[torch.Tensor]], alone: int,
                    under_way: int) -> tuple[PipelineFigures, list[Answer]]:
     """Ask for inferences one at a time, `alone` of them, and then for the others together."""
@@ -60,13 +67,13 @@ def measured_local(fleet: LocalFleet, inputs: Sequence[Sequence[torch.Tensor]], 
         fleet.client.ask(frame)
     many = fleet.answers(len(asked))
     ends = [at + answer.latency for at, answer in zip(asked, many)]
-    return PipelineFigures(statistics.mean(a.latency for a in answers), _fps(ends, under_way)), \
+    return PipelineFigures(statistics.median(a.latency for a in answers), _fps(ends, under_way)), \
         answers + many
 
 
 def measured_nodes(seen: Sequence[SeenAnswer], alone: int, under_way: int) -> PipelineFigures:
     """Return the figures of what an asker saw, which asked for the first `alone` one at a time."""
-    return PipelineFigures(statistics.mean(s.latency for s in seen[:alone]),
+    return PipelineFigures(statistics.median(s.latency for s in seen[:alone]),
                            _fps([s.asked + s.latency for s in seen[alone:]], under_way))
 
 

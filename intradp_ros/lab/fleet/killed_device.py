@@ -98,10 +98,10 @@ def _network(scene: FleetScene) -> Iterator[tuple[FleetNetwork | None, Mapping[s
     """Set up the access point; where that needs root and there is none, use the loopback."""
     if available():
         yield None, {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST',
-                     'ROS_DOMAIN_ID': str(os.getpid() % 100 + 1), **transport_environment('udp')}
+                     'ROS_DOMAIN_ID': str(os.getpid() % 100 + 1), **transport_environment('air')}
         return
     with fleet_network(scene.topology.names, _mbit(scene), WIRED) as network:
-        yield network, {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SUBNET', **transport_environment('udp')}
+        yield network, {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SUBNET', **transport_environment('air')}
 
 
 def _kill(run: RunningFleet, asker: Child, plan: StagePlan, victim: str) -> None:

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 import secrets
 import signal
+from typing import Any
 
+from intradp_ros.lab.emulation.device_limits import LimitedDevices
 from intradp_ros.lab.emulation.fleet_network import FleetNetwork
 from intradp_ros.lab.emulation.processes import (
     Child,
@@ -19,6 +21,7 @@ from intradp_ros.lab.emulation.processes import (
     ros_arguments,
     starter,
 )
+from intradp_ros.lab.emulation.ring_network import RingNetwork
 from intradp_ros.lab.fleet.asking import Asking, load_answers, SeenAnswer
 
 COORDINATOR = 'coordinator'
@@ -30,10 +33,13 @@ class NodeFleet:
     """
     What runs where: `speeds` by device, the `source` among them asks.
 
-    The coordinator makes plans of `stages`, or takes that of a file, `plan`.
+    The coordinator makes plans of `stages`, or takes that of a file, `plan`; `standby`
+    others may take its place.  With a target, `qoe`, it plans itself, for the fleet of
+    `fleet_file` and by the profile `measured`.
 
+    `parameters` are further ones of some devices' nodes, `modules` other executables of theirs.
     With a `profile` (a file) operators are emulated.  Without a `network`
-    all run on this machine's own.
+    all run on this machine's own; devices in `groups` are limited in what they may have.
     """
 
     model: str
@@ -43,43 +49,64 @@ class NodeFleet:
     stages: str = ''
     plan: str = ''
     profile: str = ''
-    network: FleetNetwork | None = None
+    network: FleetNetwork | RingNetwork | None = None
+    groups: LimitedDevices | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    standby: int = 0
+    qoe: str = ''
+    fleet_file: str = ''
+    measured: str = ''
+    parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    modules: Mapping[str, str] = field(default_factory=dict)
     name: str = field(default_factory=lambda: f'fleet_{secrets.token_hex(4)}')
 
     def device_command(self, device: str) -> Command:
         """Return how a device's node starts."""
         given = {'fleet': self.name, 'device_name': device, 'models': [self.model],
-                 'speed': self.speeds[device]}
+                 'speed': self.speeds[device], 'coordinators': list(self.coordinators),
+                 **self.parameters.get(device, {})}
         if self.profile:
             given['profile'] = self.profile
         module = 'intradp_ros.lab.fleet.emulated_device_node' if self.profile \
             else 'intradp_ros.nodes.device_node'
         return self._command(device, device, ros_arguments(
-            module, node=device, parameters=given))
+            self.modules.get(device, module), node=device, parameters=given), limited=True)
 
-    def coordinator_command(self) -> Command:
-        """Return how the coordinator's node starts; it lives beside the source."""
-        return self._command(COORDINATOR, self.source, ros_arguments(
-            'intradp_ros.nodes.coordinator_node', parameters={
-                'fleet': self.name, 'model': self.model, 'source': self.source,
-                'stages': self.stages, 'plan': self.plan, 'devices': list(self.speeds)}))
+    @property
+    def coordinators(self) -> dict[str, int]:
+        """The candidates with their priorities, the first the best."""
+        names = (COORDINATOR, *(f'{COORDINATOR}{k}' for k in range(1, self.standby + 1)))
+        return {name: len(names) - k for k, name in enumerate(names)}
 
-    def asker_command(self, **options: float) -> Command:
+    def coordinator_command(self, name: str = COORDINATOR) -> Command:
+        """Return how a coordinator's node starts; it lives beside the source."""
+        others = [f'{other}={priority}' for other, priority in self.coordinators.items()
+                  if other != name]
+        return self._command(name, self.source, ros_arguments(
+            'intradp_ros.nodes.coordinator_node', node=name, parameters={
+                'fleet': self.name, 'coordinator_name': name, 'model': self.model,
+                'source': self.source, 'stages': self.stages, 'plan': self.plan,
+                'qoe': self.qoe, 'fleet_file': self.fleet_file, 'profile': self.measured,
+                'devices': list(self.speeds), 'candidates': others or [''],
+                'priority': self.coordinators[name]}))
+
+    def asker_command(self, **options: Any) -> Command:
         """Return how the asker starts."""
         asking = replace(Asking(
             self.name, self.source, self.model, str(self.output), profile=self.profile,
-            speed=self.speeds[self.source]), **options)  # type: ignore[arg-type]
+            speed=self.speeds[self.source], coordinators=tuple(self.coordinators)), **options)
         return self._command('asker', self.source, module_arguments(
-            'intradp_ros.lab.fleet.asker', asking.to_json()))
+            'intradp_ros.lab.fleet.asker', asking.to_json()), limited=True)
 
     @property
     def output(self) -> Path:
         """Where the asker writes what it saw."""
         return self.folder / 'answers.json'
 
-    def _command(self, name: str, device: str, words: Sequence[str]) -> Command:
-        prefix = self.network.exec_prefix(device) if self.network else ()
+    def _command(self, name: str, device: str, words: Sequence[str], limited: bool = False,
+                 ) -> Command:
+        groups = self.groups.exec_prefix(device) if self.groups and limited else []
+        prefix = [*groups, *(self.network.exec_prefix(device) if self.network else ())]
         return Command(name, words, prefix, environment=self.environment)
 
 
@@ -96,7 +123,8 @@ class RunningFleet:
         for device in self.fleet.speeds:
             if device != self.fleet.source:
                 self.start_device(device)
-        self.start_coordinator()
+        for name in self.fleet.coordinators:
+            self.start_coordinator(name)
         for child in self.children.values():
             child.wait_for_line('active', START_TIMEOUT)
 
@@ -104,11 +132,11 @@ class RunningFleet:
         """Start a device's node, perhaps again."""
         self.children[device] = self.start(self.fleet.device_command(device))
 
-    def start_coordinator(self) -> None:
-        """Start the coordinator's node, perhaps again."""
-        self.children[COORDINATOR] = self.start(self.fleet.coordinator_command())
+    def start_coordinator(self, name: str = COORDINATOR) -> None:
+        """Start a coordinator's node, perhaps again."""
+        self.children[name] = self.start(self.fleet.coordinator_command(name))
 
-    def asker(self, **options: float) -> Child:
+    def asker(self, **options: Any) -> Child:
         """Start asking, and wait until a plan is in use; options are those of `Asking`."""
         child = self.start(self.fleet.asker_command(**options))
         child.wait_for_line('^asking', START_TIMEOUT)

@@ -14,6 +14,8 @@ import time
 import torch
 from torch.utils import _pytree as pytree
 
+from intradp_ros.cluster.coordinator import CoordinatorTimes
+from intradp_ros.cluster.membership import MemberTimes
 from intradp_ros.lab.fleet.device_emulation import emulated_at
 from intradp_ros.lab.fleet.fleet_figures import (
     measured_local,
@@ -25,11 +27,10 @@ from intradp_ros.lab.fleet.fleet_scene import FleetScene, TARGET
 from intradp_ros.runtime.memory_network import CHUNK_BYTES
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.pipeline.answer import Answer
-from intradp_ros.runtime.pipeline.coordinator import CoordinatorTimes
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
 from intradp_ros.runtime.pipeline.local_fleet import LocalFleet
-from intradp_ros.schedule.event_simulator import Chunks
 from intradp_ros.schedule.stage_plan import StagePlan
+from intradp_ros.schedule.stage_tasks import discipline_of
 from intradp_ros.split.checks.verify import output_error
 
 Frame = tuple[torch.Tensor, ...]
@@ -107,7 +108,7 @@ def play(scene: FleetScene, plan: StagePlan, inputs: Sequence[Frame],
     lost = asked - sum(answer.outputs is not None for answer in every)
     return PlayedPlan(
         predicted(scene.model.split, plan, scene.seconds, scene.topology, alone, together,
-                  under_way, Chunks(CHUNK_BYTES)),
+                  under_way, discipline_of(plan, CHUNK_BYTES)),
         measured, _latencies(stream, len(inputs)), difference(real, wanted), asked, lost,
         sum(not answer.pipelined for answer in every))
 
@@ -162,7 +163,7 @@ def _ready(scene: FleetScene, plan: StagePlan, models: Mapping[str, SharedModel]
     fleet = LocalFleet(
         scene.topology, plan.source, models, lambda alive: plan if needed <= alive else None,
         waiting=waiting + 1, patience=FleetPatience(silence=SILENCE),
-        times=CoordinatorTimes(gone=SILENCE))
+        times=CoordinatorTimes(MemberTimes(suspect=SILENCE / 2, gone=SILENCE)))
     if fleet.wait_ready(TIMEOUT):
         return fleet
     trouble = fleet.client.trouble()

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+import shutil
 import signal
 
 from intradp_ros.lab.emulation.processes import Child
 from intradp_ros.lab.soak.site import OTHER_SHAPE, ROBOT, SERVER, Site
+from intradp_ros.lab.soak.small_disk import filled
 
 Fault = Callable[[Site], AbstractContextManager[None]]
 _SLOW = 0.1  # of the link's rate
+_LOSS = 0.05
 
 
 @contextmanager
@@ -72,6 +75,17 @@ def link_slow(site: Site) -> Iterator[None]:
 
 
 @contextmanager
+def link_lossy(site: Site) -> Iterator[None]:
+    """Lose one packet in twenty, each way."""
+    assert site.link
+    site.link.lose(_LOSS)
+    try:
+        yield
+    finally:
+        site.link.lose(0.0)
+
+
+@contextmanager
 def robot_loaded(site: Site) -> Iterator[None]:
     """Let another program compute beside the robot."""
     with _loaded(site, ROBOT):
@@ -95,6 +109,19 @@ def caches_corrupt(site: Site) -> Iterator[None]:
     site.planner.kill()
     site.server, site.planner = site.start_server(), site.start_planner()
     yield
+
+
+@contextmanager
+def disk_full(site: Site) -> Iterator[None]:
+    """Leave no room for the cache, and start server and planner again, who would write it."""
+    for path in site.cache.rglob('*'):
+        if path.is_file():
+            path.unlink()
+    with filled(site.cache):
+        site.server.kill()
+        site.planner.kill()
+        site.server, site.planner = site.start_server(), site.start_planner()
+        yield
 
 
 @contextmanager
@@ -133,13 +160,30 @@ def _loaded(site: Site, side: str) -> Iterator[None]:
         load.kill()
 
 
-_OF_THE_LINK: tuple[Fault, ...] = (link_cut, link_slow)
 _OF_PROCESSES: tuple[Fault, ...] = (
     server_killed, server_stopped, planner_killed, planner_stopped, robot_loaded, server_loaded,
     caches_corrupt, another_model, two_of_a_name)
 
 
 def faults_of(site: Site) -> Mapping[str, Fault]:
-    """Return the faults that can be made here, by name; those of the link need one."""
-    faults = (*_OF_PROCESSES, *(_OF_THE_LINK if site.link else ()))
+    """Return the faults that can be made here, by name; `left_out` tells of the others."""
+    possible = {link_cut: site.link, link_slow: site.link, link_lossy: _can_lose(site),
+                disk_full: site.own_disk}
+    faults = (*_OF_PROCESSES, *(fault for fault, can in possible.items() if can))
     return {fault.__name__: fault for fault in faults}
+
+
+def left_out(site: Site) -> Mapping[str, str]:
+    """Return the faults that cannot be made here, with why and the mend."""
+    missing = {}
+    if not site.link:
+        missing['link_cut, link_slow, link_lossy'] = 'there is no emulated link; run as root'
+    elif not _can_lose(site):
+        missing['link_lossy'] = "the command 'nft' is missing; install it: apt install nftables"
+    if not site.own_disk:
+        missing['disk_full'] = 'the cache has no disk of its own; run as root'
+    return missing
+
+
+def _can_lose(site: Site) -> bool:
+    return site.link is not None and shutil.which('nft') is not None

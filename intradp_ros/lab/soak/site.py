@@ -24,6 +24,7 @@ from intradp_ros.lab.emulation.processes import (
     ros_arguments,
     starter,
 )
+from intradp_ros.lab.soak.small_disk import small_disk
 from intradp_ros.lab.zoo.dense import depth
 
 SHAPE = (1, 3, 192, 256)
@@ -32,6 +33,7 @@ ROBOT, SERVER, PLANNER = 'robot', 'server', 'planner'
 #: Planned in seconds, since planners are started again and again.
 _GRID = {'grid.points': 4, 'grid.low_mbps': 2.0, 'grid.high_mbps': 200.0}
 START_TIMEOUT = 300.0
+_CACHE_MB = 32
 
 
 @dataclass
@@ -39,6 +41,7 @@ class Site:
     """
     Robot, server, planner and camera, and the link between them (None: loopback).
 
+    `own_disk` tells whether the cache has one, which can be filled.
     `server` and `planner` are started again after faults; `robot` and
     `camera` never are, so that what they hold can be followed all along.
     """
@@ -47,6 +50,7 @@ class Site:
     link: ShapedLink | None
     mbps: float
     folder: Path
+    own_disk: bool = False
     robot: Child = field(init=False)
     camera: Child = field(init=False)
     server: Child = field(init=False)
@@ -81,8 +85,9 @@ class Site:
 
     def start_load(self, side: str) -> Child:
         """Start a process that computes without end on a side."""
-        child: Child = self.start(Command(f'load on {side}', [
-            *module_arguments('intradp_ros.lab.soak.load')], self._prefix(side)))
+        child: Child = self.start(Command(
+            f'load on {side}', module_arguments('intradp_ros.lab.emulation.other_work'),
+            self._prefix(side)))
         return child
 
     def nodes(self) -> Mapping[str, Child]:
@@ -124,11 +129,11 @@ def open_site(out: Path, mbps: float) -> Iterator[Site]:
     folder = out.resolve()
     os.environ['INTRADP_CACHE'] = str(folder / 'cache')
     write_models(folder)
-    with starter(out / 'logs') as start:
+    with small_disk(folder / 'cache', _CACHE_MB) as own_disk, starter(out / 'logs') as start:
         if available():
             os.environ |= {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST',
                            'ROS_DOMAIN_ID': str(os.getpid() % 100 + 1)}
-            yield Site(start, None, mbps, folder)
+            yield Site(start, None, mbps, folder, own_disk)
         else:
             with shaped_link(mbps) as link:
-                yield Site(start, link, mbps, folder)
+                yield Site(start, link, mbps, folder, own_disk)

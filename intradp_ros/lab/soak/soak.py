@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 import time
 
-from intradp_ros.lab.soak.faults import Fault, faults_of
+from intradp_ros.lab.soak.faults import Fault, faults_of, left_out
 from intradp_ros.lab.soak.frame_row import FrameRow, LOST
 from intradp_ros.lab.soak.held import Growth, growth, Held, held
 from intradp_ros.lab.soak.site import open_site, ROBOT, Site
@@ -48,6 +48,7 @@ class SoakRecord:
     """What was done and seen."""
 
     linked: bool
+    left_out: Mapping[str, str] = field(default_factory=dict)
     happened: list[Happened] = field(default_factory=list)
     samples: dict[str, list[Held]] = field(default_factory=dict)
     rows: list[FrameRow] = field(default_factory=list)
@@ -65,7 +66,7 @@ def run_soak(plan: SoakPlan, out: Path, say: Say = lambda text: None) -> SoakRec
     """
     random, report = Random(plan.seed), out / 'camera.json'
     with open_site(out, plan.mbps) as site:
-        record = SoakRecord(site.link is not None)
+        record = SoakRecord(site.link is not None, left_out(site))
         site.start_camera(plan.seconds, report)
         end = time.monotonic() + plan.seconds
         faults = faults_of(site)
@@ -122,6 +123,7 @@ class SoakFigures:
     recovered: int
     longest_ms: float
     faults: Mapping[str, FaultFigures]
+    left_out: Mapping[str, str]
     robot: Growth | None
 
     @property
@@ -142,7 +144,7 @@ def figures(record: SoakRecord) -> SoakFigures:
         _longest(answered),
         {kind: _of_kind([e for e in record.happened if e.name == kind], record.rows)
          for kind in kinds},
-        growth(record.samples.get(ROBOT, ())))
+        record.left_out, growth(record.samples.get(ROBOT, ())))
 
 
 def _of_kind(times: Sequence[Happened], rows: Sequence[FrameRow]) -> FaultFigures:

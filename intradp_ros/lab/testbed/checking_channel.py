@@ -74,6 +74,10 @@ class CheckingChannel:
         """Bytes of a chunk, as the link is now."""
         return self._channel.chunk_bytes
 
+    def chunk_bytes_of(self, session: int) -> int:
+        """Return the bytes of a chunk of a session."""
+        return self._channel.chunk_bytes_of(session)
+
     @property
     def waiting(self) -> int:
         """Bytes of chunks that wait to be sent."""

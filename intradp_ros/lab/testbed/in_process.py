@@ -28,7 +28,7 @@ from intradp_ros.link.trace import LinkTrace
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.runtime.memory_channel import memory_pair, MemoryChannel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.session.patience import PatiencePolicy
+from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.server import OffloadServer
 

@@ -19,7 +19,7 @@ from intradp_ros.report.result_tables import write_json
 from intradp_ros.report.statements import OURS
 from intradp_ros.schedule.schedule import ROBOT
 from intradp_ros.systems.sharing.baselines import LOSS
-from intradp_ros.systems.sharing.session.patience import PatiencePolicy
+from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 
 #: Seconds of link before, between and after outages; more for a robot that takes long.
 BETWEEN, FRAMES_BETWEEN = 3.0, 10

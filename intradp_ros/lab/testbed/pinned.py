@@ -33,7 +33,7 @@ from intradp_ros.runtime.outcome import Outcome
 from intradp_ros.runtime.timeline import Event, total
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
-from intradp_ros.systems.sharing.session.patience import PatiencePolicy
+from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.robot import RobotClient
 
 #: Lanes of a timeline with the kinds of events that are added up.

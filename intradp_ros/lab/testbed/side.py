@@ -24,7 +24,7 @@ from intradp_ros.link.predictor import make_predictor
 from intradp_ros.profiling.machine import prepare_process, settle_process
 from intradp_ros.runtime.channel import Channel
 from intradp_ros.runtime.model import SharedModel
-from intradp_ros.systems.sharing.session.patience import PatiencePolicy
+from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.server import OffloadServer
 

@@ -8,25 +8,32 @@ Inferences follow one another, without a pause or at regular times.  Each is giv
 the trace while it lasts.  A system knows of the rate only what the robot
 knows: the mean of an inference in which something was sent, once that is
 over, and probes where nothing was sent for long.
+
+Where rows are late the robot works on by itself, as `runtime/recourse.py` does: with `players`
+(`recourse_replay.py`) just so, step by step and with the rate of every moment.  Without, it has
+nothing of the result when it begins and meets nobody, which is the worst case.
 """
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+import math
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from intradp_ros.lab.testbed.recourse_replay import Players
 from intradp_ros.link.predictor import RatePredictor
 from intradp_ros.link.rate import TELLING_BYTES
 from intradp_ros.link.trace import LinkTrace
-from intradp_ros.systems.sharing.baselines import LOSS
+from intradp_ros.systems.sharing.baselines import LOCAL, LOSS
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.choice import ScheduleChoice
 from intradp_ros.systems.sharing.book.make_book import Setting
 from intradp_ros.systems.sharing.judge.judge import Judge
-from intradp_ros.systems.sharing.session.connection import PROBE_AFTER
+from intradp_ros.systems.sharing.policy.patience import believable, PatiencePolicy
+from intradp_ros.systems.sharing.session.probe import PROBE_AFTER
 
 Floats = npt.NDArray[np.float64]
 #: Rates (Mbit/s) at which schedules are judged; in between, latencies are interpolated.
@@ -36,7 +43,11 @@ _ROUNDS, _SETTLED = 8, 1e-4
 
 
 class Curves:
-    """Seconds that each schedule of a book takes, over the link's rate."""
+    """
+    Seconds that each schedule of a book takes, over the link's rate.
+
+    `alone` are those of the robot by itself, infinite if the book does not say.
+    """
 
     def __init__(self, setting: Setting, book: ScheduleBook) -> None:
         numbers = {p: k for k, p in enumerate(dict.fromkeys(e.partition for e in book.entries))}
@@ -44,7 +55,26 @@ class Curves:
             Judge(setting.cost, setting.link(float(mbps))) for mbps in RATES)]
         self._logs = np.log(np.array([[p.latency for p in row] for row in played]))
         self._telling = [max(p.bytes_up, p.bytes_down) >= TELLING_BYTES for p in played[-1]]
+        self._crosses = [p.bytes_up + p.bytes_down > 0 for p in played[-1]]
         self._number = [numbers[e.partition] for e in book.entries]
+        alone = [k for k, entry in enumerate(book.entries) if entry.strategy == LOCAL][:1]
+        self.alone = float(self.seconds(alone, RATES[:1])[0]) if alone else math.inf
+
+    def latest(self, schedule: int, mbps: float, patience: PatiencePolicy) -> float:
+        """
+        Return the seconds after which the robot has the result of a schedule by itself.
+
+        The schedule was chosen for a rate (Mbit/s), and is late by then.
+        """
+        if not self._crosses[self._number[schedule]]:
+            return math.inf
+        return self.late(schedule, mbps, patience) + self.alone
+
+    def late(self, schedule: int, mbps: float, patience: PatiencePolicy) -> float:
+        """Return the seconds after which a schedule that was chosen for a rate is late."""
+        expected = float(self.seconds([schedule], np.array([max(mbps, 1e-3)]))[0])
+        predicted = believable(expected, self.alone, faster=True)
+        return predicted + patience.margin(predicted, self.alone)
 
     def seconds(self, schedules: Sequence[int], mbps: Floats) -> Floats:
         """Return what schedules take, each at its rate."""
@@ -74,6 +104,12 @@ class Air:
         found: Floats = (self._until(start + seconds) - self._until(np.array(start))) / seconds
         return found
 
+    def carried_by(self, start: float, mbit: float) -> float:
+        """Return when so many Mbit are across that began to cross at `start`."""
+        times, rest = divmod(float(self._until(np.array(start))) + mbit, self._carried[-1])
+        found = times * self.duration + np.interp(rest, self._carried, self._times)
+        return max(start, float(found))
+
     def _until(self, when: Floats) -> Floats:
         times, rest = np.divmod(when, self.duration)
         found: Floats = times * self._carried[-1] + np.interp(rest, self._times, self._carried)
@@ -96,6 +132,12 @@ class Chooser(Protocol):
     def choose(self, now: float) -> int:
         """Return a schedule id."""
 
+    def latest(self, schedule: int) -> float:
+        """Return the seconds after which the robot has the result by itself."""
+
+    def late(self, schedule: int) -> float:
+        """Return the seconds after which a robot that waits works by itself."""
+
     def learn(self, run: Run) -> None:
         """Hear of an inference that has ended."""
 
@@ -113,7 +155,7 @@ def run_of(curves: Curves, air: Air, start: float, schedules: Sequence[int],
 
 
 def replay(curves: Curves, air: Air, chooser: Chooser, *, until: float | None = None,
-           period: float = 0.0) -> list[Run]:
+           period: float = 0.0, players: Players | None = None) -> list[Run]:
     """
     Run inferences until the trace has ended, or `until` seconds went by.
 
@@ -123,7 +165,12 @@ def replay(curves: Curves, air: Air, chooser: Chooser, *, until: float | None = 
     now, runs = 0.0, []
     while now < (air.duration if until is None else until):
         schedule = chooser.choose(now)
-        seconds, rates = run_of(curves, air, now, [schedule])
+        if players:
+            seconds = np.array([players[schedule].seconds(air, now, chooser.late(schedule))])
+        else:
+            seconds, _ = run_of(curves, air, now, [schedule])
+            seconds = np.minimum(seconds, chooser.latest(schedule))
+        rates = air.mean(now, seconds)
         runs.append(Run(now, float(seconds[0]), float(rates[0]), schedule))
         now += max(runs[-1].seconds, period)
         chooser.learn(runs[-1])
@@ -146,16 +193,30 @@ class Oracle:
         seconds, _ = run_of(self._curves, self._air, now, self._schedules)
         return self._schedules[int(np.argmin(seconds))]
 
+    def latest(self, schedule: int) -> float:
+        """Return that it never takes the recourse: it knows better."""
+        return math.inf
+
+    def late(self, schedule: int) -> float:
+        """Return that it never does anything by itself."""
+        return math.inf
+
     def learn(self, run: Run) -> None:
         """Hear nothing new."""
 
 
 class Predicting:
-    """Takes the book's schedule for the rate that a predictor expects, as the robot does."""
+    """
+    Takes the book's schedule for the rate that a predictor expects, as the robot does.
+
+    Without `patience` it waits for rows however late they are.
+    """
 
     def __init__(self, curves: Curves, air: Air, book: ScheduleBook, predictor: RatePredictor,
-                 strategy: str = LOSS) -> None:
+                 strategy: str = LOSS, patience: PatiencePolicy | None = PatiencePolicy(),
+                 ) -> None:
         self._curves, self._air, self._book = curves, air, book
+        self._patience, self._mbps = patience, 0.0
         self._predictor, self._strategy = predictor, strategy
         self._choice = ScheduleChoice()
         self._measured = -PROBE_AFTER
@@ -163,11 +224,23 @@ class Predicting:
     def choose(self, now: float) -> int:
         """Return the schedule for the expected rate."""
         self._probe(now)
-        mbps = self._predictor.predict(now) / _MBPS
-        schedule = self._choice.choose(0, self._book, mbps, self._strategy,
+        self._mbps = self._predictor.predict(now) / _MBPS
+        schedule = self._choice.choose(0, self._book, self._mbps, self._strategy,
                                        self._predictor.spread)
         assert schedule is not None
         return schedule
+
+    def latest(self, schedule: int) -> float:
+        """Return the seconds after which the robot has the result by itself."""
+        if self._patience is None:
+            return math.inf
+        return self._curves.latest(schedule, self._mbps, self._patience)
+
+    def late(self, schedule: int) -> float:
+        """Return the seconds after which a robot that waits works by itself."""
+        if self._patience is None:
+            return math.inf
+        return self._curves.late(schedule, self._mbps, self._patience)
 
     def _probe(self, now: float) -> None:
         """Measure the rate now and then while no inference does."""

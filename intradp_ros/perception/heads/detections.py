@@ -77,7 +77,7 @@ def _points(outputs: Outputs, kept: Array, view: View) -> Array | None:
     points = read(outputs, 'points', 3)
     if points.shape[1] % 3:
         raise HeadError(f'key points are x, y and sureness, three each; got {points.shape[1]}')
-    found = points[kept].reshape(len(kept), -1, 3).astype(np.float64)
+    found = points[kept].reshape(len(kept), points.shape[1] // 3, 3).astype(np.float64)
     found[..., :2] = view.points_back(found[..., :2])
     return found
 

@@ -63,6 +63,7 @@ class InterleavedExecutor:
     """
 
     def __init__(self, name: str) -> None:
+        self.busy = 0.0  # seconds of turns since the start
         self._runs: list[Run] = []
         self._calls: list[Callable[[], None]] = []
         self._closed = False
@@ -98,7 +99,9 @@ class InterleavedExecutor:
     def _work(self) -> None:
         with torch.inference_mode():
             while (turn := self._next()) is not None:
+                start = time.monotonic()
                 turn()
+                self.busy += time.monotonic() - start
 
     def _next(self) -> Callable[[], None] | None:
         with self._changed:

@@ -12,16 +12,18 @@ from types import TracebackType
 
 import torch
 
+from intradp_ros.cluster.coordinator import CoordinatorTimes
 from intradp_ros.cluster.plan_id import NO_PLAN
 from intradp_ros.cluster.topology import Topology
 from intradp_ros.runtime.memory_network import MemoryNetwork
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.pipeline.answer import Answer
-from intradp_ros.runtime.pipeline.coordinator import Coordinator, CoordinatorTimes, MakePlan
+from intradp_ros.runtime.pipeline.fleet_coordinator import FleetCoordinator, MakePlan
 from intradp_ros.runtime.pipeline.fleet_device import FleetDevice
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
 from intradp_ros.runtime.pipeline.pipeline_client import PipelineClient
 from intradp_ros.runtime.pipeline.stage_worker import Log
+from intradp_ros.runtime.pipeline.weight_exchange import WeightPolicy
 
 COORDINATOR = 'coordinator'
 _POLL = 0.005
@@ -36,34 +38,49 @@ class LocalFleet:
     topology, source :
         The network in memory; the device that has inputs and takes results.
     models :
-        Each device's own copy of the model.
+        Each device's own copy of the model; a device without one fetches it, if it may.
     make_plan :
         The plan for the devices that are there.
-    under_way, waiting, patience, times, log :
-        As for `PipelineClient` and `Coordinator`.
+    under_way, waiting, patience, times, gathering, log :
+        As for `PipelineClient` and `FleetCoordinator`.
+    weights :
+        What devices may fetch and hand out; nothing where nothing is said.
+    standby :
+        Further candidates, which coordinate where the first one is gone.
 
     """
 
     def __init__(self, topology: Topology, source: str, models: Mapping[str, SharedModel],
                  make_plan: MakePlan, *, under_way: int = 0, waiting: int = 64,
                  patience: FleetPatience = FleetPatience(),
-                 times: CoordinatorTimes = CoordinatorTimes(),
+                 times: CoordinatorTimes = CoordinatorTimes(), gathering: float = 3.0,
+                 weights: Mapping[str, WeightPolicy] | None = None, standby: int = 0,
                  log: Log = lambda text: None) -> None:
         self.network = MemoryNetwork(topology)
-        self._models, self._log = models, log
+        self._models, self._log, self._times = models, log, times
+        self._weights = weights or {}
         self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        self._candidates = {COORDINATOR: 1, **{f'{COORDINATOR}{k}': 0
+                                               for k in range(1, standby + 1)}}
+        channels = [self.network.join(name) for name in self._candidates]
+        self.coordinator, *self.standby = (FleetCoordinator(
+            channel, make_plan, log, times=times, gathering=gathering,
+            candidates={n: p for n, p in self._candidates.items() if n != channel.name},
+            priority=self._candidates[channel.name]) for channel in channels)
         self.devices = {name: self._device(name) for name in topology.names}
         asker = self.devices[source]
         self.client = PipelineClient(
             asker.channel, asker.worker, models[source], self._answers.put,
             under_way=under_way, waiting=waiting, patience=patience)
         asker.client = self.client
-        self.coordinator = Coordinator(self.network.join(COORDINATOR), make_plan, log, times=times)
-        self.coordinator.expect(topology.names)
+        for coordinator in (self.coordinator, *self.standby):
+            coordinator.expect(topology.names)
 
     def _device(self, name: str) -> FleetDevice:
-        model = self._models[name]
-        return FleetDevice(self.network.channel(name), {model.digest: model}, self._log)
+        models = {model.digest: model for model in (self._models.get(name),) if model}
+        return FleetDevice(self.network.channel(name), models, self._log,
+                           coordinators=self._candidates, heartbeat=self._times.members.heartbeat,
+                           weights=self._weights.get(name, WeightPolicy()))
 
     def __enter__(self) -> LocalFleet:
         """Use as a context that closes all."""
@@ -72,7 +89,8 @@ class LocalFleet:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
         """Close all."""
-        self.coordinator.close()
+        for coordinator in (self.coordinator, *self.standby):
+            coordinator.close()
         for device in self.devices.values():
             device.close()
         self.network.close()

@@ -39,6 +39,8 @@ from intradp_ros.wire.frames import Control, ControlKind, Stamp
 TICK = 0.02
 #: Latencies of the last inferences, by which others are late.
 _REMEMBERED = 16
+#: Latencies that may wait to be told to the coordinator.
+_UNTOLD = 64
 
 
 @dataclass
@@ -96,6 +98,7 @@ class PipelineClient:
         self._peers: dict[str, _Peer] = {}
         self._trusted = True
         self._latencies: deque[float] = deque(maxlen=_REMEMBERED)
+        self._untold: deque[float] = deque(maxlen=_UNTOLD)
         self._came = 0, -math.inf  # the newest inference that came back, and when one did last
         self._pinged = -math.inf
         self._answers = SerialExecutor(f'answers-{channel.name}')
@@ -109,10 +112,24 @@ class PipelineClient:
         """The plan that inferences go by now."""
         return self._plan
 
+    @property
+    def oldest(self) -> PlanId:
+        """The oldest plan that an inference under way goes by, else the one in use."""
+        with self._lock:
+            return min((f.plan for f in self._flights.values() if f.plan != NO_PLAN),
+                       default=self._plan)
+
     def counts(self) -> Mapping[str, int]:
         """Return how many requests are in each state."""
         with self._lock:
             return self._queue.counts()
+
+    def new_latencies(self) -> tuple[float, ...]:
+        """Return the seconds of the answers since the last call, infinite without results."""
+        with self._lock:
+            told = tuple(self._untold)
+            self._untold.clear()
+        return told
 
     def trouble(self) -> str:
         """Return why no route can be used now; '' if one can."""
@@ -206,6 +223,7 @@ class PipelineClient:
         for request in self._queue.deliver():
             flight = self._flights.pop(request.number)
             answer = flight.answer or self._unanswered(flight)
+            self._untold.append(math.inf if answer.outputs is None else answer.latency)
             self._answers.put(partial(self._answered, answer))
 
     def _may_begin(self) -> bool:
@@ -229,8 +247,10 @@ class PipelineClient:
             peer = self._peers.get(name)
             if not program or peer is None:
                 continue
-            if now - peer.heard > self.patience.silence:
-                return f'{name} is silent for {now - peer.heard:.1f} s'
+            # Who acknowledges chunks is there, however long a PONG waits in a full link.
+            silence = min(now - peer.heard, self.channel.report(name).acknowledged)
+            if silence > self.patience.silence:
+                return f'{name} is silent for {silence:.1f} s'
             if plan not in peer.held:
                 return f'{name} does not hold the plan'
         return ''
@@ -330,8 +350,9 @@ class PipelineClient:
                 self._go_on()
 
     def _ping(self) -> None:
+        body = {'oldest': list(self.oldest)}
         for name in tuple(self._peers):
-            self.channel.send(name, Control(ControlKind.PING, *self._plan))
+            self.channel.send(name, Control(ControlKind.PING, *self._plan, 0, body))
 
     def _look(self, now: float) -> None:
         """Give up what is late, or goes through a device that is silent."""

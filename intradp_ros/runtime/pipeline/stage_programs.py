@@ -4,7 +4,7 @@
 """What a device holds of a plan of stages: a program for each route, and the weights they read."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.sending import describe_transfers, expected_transfer
@@ -18,12 +18,21 @@ from intradp_ros.wire.chunking import ExpectedTransfer
 
 @dataclass(frozen=True)
 class Route:
-    """A route's schedule, the device's program for it, and the names of the transfers."""
+    """
+    A route's schedule, the device's program for it, and the names of the transfers.
+
+    `leads` says how many inferences each transfer is ahead of its turn; None: all take turns.
+    """
 
     schedule: Schedule
     program: Program
     names: tuple[str, ...]
     expected: tuple[ExpectedTransfer | None, ...]
+    leads: tuple[float, ...] | None = None
+
+    def urgency(self, inference: int, transfer: int) -> float:
+        """Return the number by which chunks of a transfer leave, the smallest first."""
+        return 0.0 if self.leads is None else inference - self.leads[transfer]
 
     @property
     def computes(self) -> bool:
@@ -63,18 +72,59 @@ def compile_stages(model: SharedModel, plan: StagePlan, device: str) -> StagePro
     """
     if plan.digest != model.digest:
         raise PlanError(f'the plan is for model {plan.digest[:12]}, not for {model.digest[:12]}')
-    plan.check(model.split.graph, (plan.source, *plan.devices))
-    needed = _needed(model, plan, device)
+    needed = _weights(model, weights_read(model, plan, device))
     routes = tuple(_route(model, schedule, device, needed, device == plan.source)
                    for schedule in lower_stages(model.split, plan))
-    return StagePrograms(plan, device, routes, sum(t.nbytes for t in needed.values()))
+    return StagePrograms(plan, device, _ordered(routes, plan),
+                         sum(t.nbytes for t in needed.values()))
 
 
-def _needed(model: SharedModel, plan: StagePlan, device: str) -> Parameters:
+def reordered(model: SharedModel, programs: StagePrograms, plan: StagePlan,
+              ) -> StagePrograms | None:
+    """
+    Return the programs of a plan that differs in the order of transfers only, else None.
+
+    Raises
+    ------
+    PlanError
+        If the order is none of this plan's transfers.
+
+    """
+    if replace(programs.plan, order=plan.order) != plan:
+        return None
+    lower_stages(model.split, plan)
+    return replace(programs, plan=plan, routes=_ordered(programs.routes, plan))
+
+
+def _ordered(routes: tuple[Route, ...], plan: StagePlan) -> tuple[Route, ...]:
+    leads = plan.leads
+    return tuple(replace(route, leads=None if plan.order is None else tuple(
+        leads.get((t.value, t.source, t.target), 0.0) for t in route.schedule.transfers))
+        for route in routes)
+
+
+def weights_read(model: SharedModel, plan: StagePlan, device: str) -> frozenset[str]:
+    """
+    Return the names of the weights that a device's stages read.
+
+    Raises
+    ------
+    PlanError
+        If the plan does not fit the model.
+
+    """
+    plan.check(model.split.graph, (plan.source, *plan.devices))
     operators = model.split.graph.operators
-    names = {name for stage in plan.stages if any(m.device == device for m in stage.members)
-             for index in stage.operators for name in operators[index].parameters}
-    return {name: model.parameters[name] for name in sorted(names)}
+    return frozenset(
+        name for stage in plan.stages if any(m.device == device for m in stage.members)
+        for index in stage.operators for name in operators[index].parameters)
+
+
+def _weights(model: SharedModel, names: frozenset[str]) -> Parameters:
+    found = {name: model.parameters[name] for name in sorted(names)}
+    if missing := [name for name, tensor in found.items() if tensor.is_meta]:
+        raise PlanError(f'the weights {", ".join(missing[:3])} are not there')
+    return found
 
 
 def _route(model: SharedModel, schedule: Schedule, device: str, parameters: Parameters,

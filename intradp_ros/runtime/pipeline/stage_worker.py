@@ -10,7 +10,7 @@ former epoch reaches an inference of the present one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 import threading
@@ -18,7 +18,7 @@ import time
 
 import torch
 
-from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
+from intradp_ros.cluster.plan_id import PlanId
 from intradp_ros.runtime.arrivals import Arrivals
 from intradp_ros.runtime.mailbox import InferenceAbandonedError, Mailbox
 from intradp_ros.runtime.model import SharedModel
@@ -28,7 +28,12 @@ from intradp_ros.runtime.pipeline.interleaved_executor import (
     Outputs,
     Run,
 )
-from intradp_ros.runtime.pipeline.stage_programs import compile_stages, Route, StagePrograms
+from intradp_ros.runtime.pipeline.stage_programs import (
+    compile_stages,
+    reordered,
+    Route,
+    StagePrograms,
+)
 from intradp_ros.runtime.timeline import Event
 from intradp_ros.runtime.traffic import Traffic
 from intradp_ros.schedule.stage_plan import PlanError, StagePlan
@@ -42,8 +47,6 @@ Log = Callable[[str], None]
 Finished = Callable[[Run, Outputs | None, Exception | None, tuple[Event, ...]], None]
 #: Inferences of a plan that a device may have begun; an asker has fewer under way.
 MAX_OPEN = 64
-#: Plans that a device holds at once: the one in use, and the one that comes.
-MAX_PLANS = 2
 
 
 @dataclass
@@ -82,7 +85,6 @@ class StageWorker:
         self.executor = InterleavedExecutor(f'stages-{self.device}')
         self.rejections = Rejections()
         self.sent, self.received = Traffic(), Traffic()
-        self.committed = NO_PLAN
         self.finished = 0
         self._held: dict[PlanId, _Held] = {}
         self._opening = threading.Lock()  # frames of several peers come on several threads
@@ -96,50 +98,39 @@ class StageWorker:
         """Return a plan that is held; KeyError otherwise."""
         return self._held[plan].programs
 
-    def prepare(self, id_: PlanId, plan: StagePlan) -> StagePrograms:
+    def compile(self, plan: StagePlan, model: SharedModel | None = None,  # noqa: A003
+                ) -> StagePrograms:
         """
-        Compile a plan's stages, beside the plan in use; any other that was prepared goes.
+        Compile a plan's stages for this device; nothing is held yet.
+
+        `model` is one that has the weights of these stages at least; by
+        default it is that of the catalogue.
 
         Raises
         ------
         PlanError
-            If the plan is older than the one in use, of a model that is not
-            in the catalogue, or does not fit it.
+            If the plan is of a model that is not in the catalogue, or does
+            not fit it.
 
         """
-        if id_ <= self.committed:
-            raise PlanError(f'plan {id_} is not newer than {self.committed}, which is in use')
-        if plan.digest not in self.models:
+        if model is None and plan.digest not in self.models:
             have = ', '.join(digest[:12] for digest in self.models) or 'none'
             raise PlanError(f'{self.device} has no model {quoted(plan.digest[:12])}, it has '
                             f'{have}: load the same model, weights and input shape everywhere')
-        programs = compile_stages(self.models[plan.digest], plan, self.device)
-        for other in [held for held in self._held if held != self.committed]:
-            self._forget(other, 'another plan was prepared')
-        held = _Held(id_, programs, Reassembler(partial(self._expected, id_), MAX_OPEN))
-        self._held[id_] = held
-        return programs
+        model = model or self.models[plan.digest]
+        for held in tuple(self._held.values()):
+            if again := reordered(model, held.programs, plan):
+                return again
+        return compile_stages(model, plan, self.device)
 
-    def commit(self, id_: PlanId) -> None:
-        """
-        Use a plan from now on; inferences of the last one may end, those of others do not.
+    def hold(self, id_: PlanId, programs: StagePrograms) -> None:
+        """Take inferences of a plan from now on."""
+        self._held[id_] = _Held(id_, programs, Reassembler(partial(self._expected, id_), MAX_OPEN))
 
-        Raises
-        ------
-        PlanError
-            If it was not prepared, or is older than the one in use.
-
-        """
-        if id_ not in self._held or id_ < self.committed:
-            raise PlanError(f'plan {id_} was not prepared or is over; held are {self.held}')
-        last, self.committed = self.committed, id_
-        for other in [held for held in self._held if held not in (id_, last)]:
-            self._forget(other, 'the plan is over')
-
-    def abort(self, id_: PlanId) -> None:
-        """Forget a plan that was prepared and not committed."""
-        if id_ in self._held and id_ != self.committed:
-            self._forget(id_, 'the plan was given up')
+    def keep(self, ids: Collection[PlanId]) -> None:
+        """Forget all plans but these, with what is under way of them."""
+        for id_ in [held for held in self._held if held not in ids]:
+            self._forget(id_, 'the plan is over')
 
     def begin(self, id_: PlanId, inference: int, inputs: Mapping[int, torch.Tensor],
               finished: Finished, *, route: int, stamp: Stamp = Stamp()) -> None:
@@ -239,7 +230,7 @@ class StageWorker:
                 transfer=index, value=transfer.value, region=transfer.region,
                 chunk_bytes=self.channel.chunk_bytes(transfer.target), stamp=stamp):
             self.sent.count(chunk)
-            self.channel.send(transfer.target, chunk)
+            self.channel.send(transfer.target, chunk, route.urgency(inference, index))
 
     def _done(self, held: _Held, finished: Finished | None, run: Run, outputs: Outputs | None,
               error: Exception | None) -> None:

@@ -79,9 +79,31 @@ def _serve(t: TaskArrays, s: Progress, q: Lines, report: Report, medium: int, sl
         receive_begins(t, s, task, now)
     q.sent[slot] += 1
     q.serves[medium] = slot
-    heappush(s.events, (now + size / t.rate[medium], CHUNK, medium))
+    heappush(s.events, (_carried(t, medium, size, now), CHUNK, medium))
     if q.arrived[slot] > q.sent[slot]:
         _line_up(t, q, slot)
+
+
+def _carried(t: TaskArrays, medium: int, size: float, now: float) -> float:
+    """Return when a medium has carried so many bytes, at rates that may change meanwhile."""
+    first, last = t.change_at[medium], t.change_at[medium + 1]
+    rate = t.rate[medium]
+    if first == last:
+        return now + size / rate  # type: ignore[no-any-return]
+    low, high = first, last  # the first change after now
+    while low < high:
+        middle = (low + high) // 2
+        if t.change[middle] <= now:
+            low = middle + 1
+        else:
+            high = middle
+    if low > first:
+        rate = t.changed[low - 1]
+    while low < last and now + size / rate > t.change[low]:
+        size -= rate * (t.change[low] - now)
+        now, rate = t.change[low], t.changed[low]
+        low += 1
+    return now + max(0.0, size) / rate  # type: ignore[no-any-return]
 
 
 def pass_on(t: TaskArrays, s: Progress, q: Lines, report: Report, medium: int, now: float,

@@ -34,7 +34,8 @@ def split_for(graph: OperatorGraph, axis: int | None, device: Device) -> SplitGr
 def _moved(graph: OperatorGraph, device: Accelerator) -> OperatorGraph:
     """Return a graph with its parameters on a device, and operators that make tensors there."""
     return replace(
-        graph, parameters={name: device.take(t) for name, t in graph.parameters.items()},
+        graph, parameters={name: t if t.is_meta else device.take(t)
+                           for name, t in graph.parameters.items()},
         operators=tuple(_making_on(device.where, graph, op) for op in graph.operators))
 
 

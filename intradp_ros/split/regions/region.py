@@ -73,13 +73,13 @@ class RowMap:
     tables ascend, as they mostly do, that is read off the region's two ends.
     """
 
-    __slots__ = ('first', 'last', '_ends', '_hulls')
+    __slots__ = ('first', 'last', '_ascending', '_ends', '_hulls')
 
     def __init__(self, first: npt.ArrayLike, last: npt.ArrayLike) -> None:
         self.first: Ints = np.asarray(first, dtype=np.int64)
         self.last: Ints = np.asarray(last, dtype=np.int64)
-        ascending = (np.diff(self.first) >= 0).all() and (np.diff(self.last) >= 0).all()
-        self._ends = (self.first.tolist(), self.last.tolist()) if ascending else None
+        self._ascending = _ascends(self.first) and _ascends(self.last)
+        self._ends: tuple[list[int], list[int]] | None = None  # made when they are asked for
         self._hulls: tuple[Ints, Ints] | None = None
 
     @classmethod
@@ -95,7 +95,7 @@ class RowMap:
     @classmethod
     def whole(cls, rows: int, input_rows: int) -> RowMap:
         """Every row needs the whole input."""
-        return cls(np.zeros(rows), np.full(rows, input_rows))
+        return cls(np.zeros(rows, dtype=np.int64), np.full(rows, input_rows, dtype=np.int64))
 
     @classmethod
     def copies(cls, source: Ints, input_rows: int) -> RowMap:
@@ -107,7 +107,8 @@ class RowMap:
         """Return the input rows that `region` of the output needs."""
         if not region:
             return EMPTY
-        if self._ends:
+        if self._ascending:
+            self._ends = self._ends or (self.first.tolist(), self.last.tolist())
             start, stop = self._ends[0][region.start], self._ends[1][region.stop - 1]
         else:
             rows = slice(*region)
@@ -120,7 +121,7 @@ class RowMap:
 
         No region may be empty; its need is, where its start is not below its stop.
         """
-        if self._ends:
+        if self._ascending:
             return self.first[starts], self.last[stops - 1]
         if self._hulls is None:
             self._hulls = _doubled(self.first, np.minimum), _doubled(self.last, np.maximum)
@@ -130,6 +131,10 @@ class RowMap:
         first, last = self._hulls
         return (np.minimum(first[level, starts], first[level, second]),
                 np.maximum(last[level, starts], last[level, second]))
+
+
+def _ascends(rows: Ints) -> bool:
+    return bool((rows[1:] >= rows[:-1]).all())
 
 
 def _doubled(rows: Ints, merge: np.ufunc) -> Ints:

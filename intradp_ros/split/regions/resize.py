@@ -49,6 +49,12 @@ class Resize:
             return (input_rows - 1) / max(1, rows - 1)
         return 1 / self.scale if self.scale else input_rows / rows
 
+    def gives(self, rows: int, input_rows: int) -> bool:
+        """Tell whether the call makes that many rows of the input's."""
+        sizes, scale = self.call.argument('output_size'), self.scale
+        made = sizes[self.axis] if sizes is not None else int(input_rows * (scale or 0.0))
+        return bool(made == rows)
+
     def positions(self, input_rows: int, rows: int) -> torch.Tensor:
         """Return the positions of output rows among the input rows, to within a row."""
         row = torch.arange(rows, dtype=torch.float64)

@@ -15,6 +15,7 @@ from intradp_ros.split.calls.site import follow, normal_dim, per_dim, Rule, Site
 from intradp_ros.split.local_operator import Kernel, Kind, Parameters
 from intradp_ros.split.regions.region import Region, RowMap
 from intradp_ros.split.regions.sliding_window import Window
+from intradp_ros.split.regions.spread import Spread
 
 _HEIGHT, _COLUMNS = 2, 2
 
@@ -55,13 +56,15 @@ class _Blocks:
     wide: int
 
     @classmethod
-    def of(cls, site: Site, height: int, width: int) -> _Blocks:
-        """Read the settings of a call for an image of a size."""
+    def of(cls, site: Site, height: int, width: int, columns: int) -> _Blocks | None:
+        """Read the settings of a call for an image of a size; None if it has other columns."""
         (size, across), (stride, step), (before, beside), (dilation, spread) = (
             per_dim(site.call.argument(name), 2)
             for name in ('kernel_size', 'stride', 'padding', 'dilation'))
         high = (height + 2 * before - dilation * (size - 1) - 1) // stride + 1
         wide = (width + 2 * beside - spread * (across - 1) - 1) // step + 1
+        if wide < 1 or high * wide != columns:
+            return None
         return cls(Window(size, stride, before, dilation, height, high), wide)
 
     def rows(self, columns: Region) -> Region:
@@ -77,8 +80,12 @@ def split_into_columns(site: Site) -> Split | None:
     operand, dim = lead
     if dim != _HEIGHT:
         return follow(site, Kind.BLOCK, 0) if dim == 0 else None
-    blocks = _Blocks.of(site, *site.shape(operand)[2:])
-    rows, by_row = site.output_shape[_COLUMNS], blocks.window.row_map
+    rows = site.output_shape[_COLUMNS]
+    height, width = site.shape(operand)[2:]
+    blocks = _Blocks.of(site, height, width, rows)
+    if blocks is None:
+        return None
+    by_row = blocks.window.row_map
     place = np.arange(rows) // blocks.wide
     row_map = RowMap(by_row.first[place], by_row.last[place])
     beside = per_dim(site.call.argument('padding'), 2)[1]
@@ -107,7 +114,9 @@ def split_from_columns(site: Site) -> Split | None:
     if dim != _COLUMNS:
         return follow(site, Kind.BLOCK, 0) if dim == 0 else None
     rows, width = site.output_shape[2:]
-    blocks = _Blocks.of(site, rows, width)
+    blocks = _Blocks.of(site, rows, width, site.shape(operand)[_COLUMNS])
+    if blocks is None:
+        return None
     row_map = _columns_over(blocks, rows)
     beside = per_dim(site.call.argument('padding'), 2)[1]
 
@@ -130,14 +139,9 @@ def split_from_columns(site: Site) -> Split | None:
 def _columns_over(blocks: _Blocks, rows: int) -> RowMap:
     """Return the columns of the windows that touch each row of the image."""
     window = blocks.window
-    taps = (np.arange(window.output_rows)[:, None] * window.stride - window.before
-            + np.arange(window.size) * window.dilation)
-    first, last = np.full(rows, window.output_rows), np.zeros(rows, dtype=np.int64)
-    for place, touched in enumerate(taps):
-        real = touched[(touched >= 0) & (touched < rows)]
-        first[real] = np.minimum(first[real], place)
-        last[real] = np.maximum(last[real], place + 1)
-    return RowMap(first * blocks.wide, last * blocks.wide)
+    places = Spread(window.size, window.stride, window.before, window.dilation,
+                    window.output_rows, rows).row_map
+    return RowMap(places.first * blocks.wide, places.last * blocks.wide)
 
 
 def _shifted(kernel: Kernel, before: int, after: int) -> Kernel:

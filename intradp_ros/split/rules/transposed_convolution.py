@@ -4,67 +4,13 @@
 """Transposed convolution in 1 to 3 dimensions."""
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-
-import numpy as np
-
 from intradp_ros.split.calls.kernels import cropped, padded, unread
 from intradp_ros.split.calls.site import follow, per_dim, Rule, Site, Split
 from intradp_ros.split.local_operator import Kernel, Kind, Parameters
-from intradp_ros.split.regions.region import Region, RowMap
+from intradp_ros.split.regions.region import Region
+from intradp_ros.split.regions.spread import Spread
 
 _BATCH = -2
-
-
-@dataclass(frozen=True)
-class Spread:
-    """
-    How input rows spread over output rows along the split dimension.
-
-    Input row `i` adds to output rows ``i * stride - before + k * dilation``
-    for k in 0..size-1.
-    """
-
-    size: int
-    stride: int
-    before: int
-    dilation: int
-    input_rows: int
-    output_rows: int
-
-    @cached_property
-    def row_map(self) -> RowMap:
-        """Rows that add to a region, from the first to the last."""
-        taps = np.arange(self.output_rows)[:, None] + self.before \
-            - self.dilation * np.arange(self.size)
-        rows = taps // self.stride
-        real = (taps % self.stride == 0) & (rows >= 0) & (rows < self.input_rows)
-        first = np.where(real, rows, self.input_rows).min(axis=1)
-        last = np.where(real, rows + 1, 0).max(axis=1)
-        return RowMap(first, last)
-
-    def reached(self, rows: Region) -> Region:
-        """Return the output rows, from first to last, that input rows add to."""
-        start = rows.start * self.stride - self.before
-        last = (rows.stop - 1) * self.stride - self.before + self.dilation * (self.size - 1)
-        return Region(start, last + 1)
-
-    def extended(self, region: Region) -> Region:
-        """
-        Return input rows, some of them perhaps not handed over, that reach all of `region`.
-
-        Those beyond the handed ones stand for zeros: a row that adds to the
-        region is always handed over.
-        """
-        handed = self.row_map(region)
-        if not handed:
-            first = (region.start + self.before) // self.stride
-            handed = Region(first, first + 1)
-        reached = self.reached(handed)
-        above = max(0, -((region.start - reached.start) // self.stride))
-        below = max(0, -((reached.stop - region.stop) // self.stride))
-        return Region(handed.start - above, handed.stop + below)
 
 
 def split_transposed(site: Site) -> Split | None:

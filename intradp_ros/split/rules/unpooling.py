@@ -18,8 +18,8 @@ from intradp_ros.split.local_operator import Kernel, Kind, Parameters
 from intradp_ros.split.regions.aligned import aligned_split
 from intradp_ros.split.regions.flat_index import recounted, Rows
 from intradp_ros.split.regions.region import Region
+from intradp_ros.split.regions.spread import Spread
 from intradp_ros.split.rules.pooling import pooling_window
-from intradp_ros.split.rules.transposed_convolution import Spread
 
 
 def split_unpool(site: Site, spatial: int) -> Split | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from intradp_ros.core.limits import MAX_TAPS
 from intradp_ros.split.calls.kernels import cropped
 from intradp_ros.split.calls.site import follow, Rule, Site, Split
 from intradp_ros.split.local_operator import Kernel, Kind, Parameters
@@ -58,6 +59,9 @@ def split_upsampling(site: Site, spatial: int, nearest: bool) -> Split | None:
     input_rows, rows = site.shape(operand)[dim], site.output_shape[dim]
     if resize.filtered and site.output_shape[-1] == 1:
         return None  # ATen gives one row everywhere, and only as a whole the same one
+    if not resize.gives(rows, input_rows) or not (
+            nearest or resize.near(input_rows, rows) * (input_rows + rows) <= MAX_TAPS):
+        return None
     taps = (_nearest_taps if nearest else _linear_taps)(resize, input_rows, rows, dtype)
     row_map = taps.row_map
     factor = _exact_factor(resize, input_rows, rows)

@@ -6,10 +6,11 @@ Phase 3: what to do when rates change and devices come and go (Dora, section 4.3
 
 A state machine over (observation, time) without clocks, threads or a network
 of its own.  It keeps the plans of the front.  Each observation is judged by
-the simulator: if the plan in use meets the target, it stays.  If not, and
-the change is small, only the transfers are ordered anew; if it is large, or
-lasts, another plan of the front is taken that meets the target, else a new
-one is made.  A device that is gone ends its plans at once.
+the simulator: if the plan in use meets the target, it stays.  If not, another
+plan of the front is taken that meets it; devices are ready for these.  If none
+does and the change is small, only the transfers are ordered anew; if it is
+large, or lasts, a new plan is made.  A device that is gone ends its plans at
+once.
 """
 from __future__ import annotations
 
@@ -20,7 +21,14 @@ from enum import Enum
 from intradp_ros.cluster.topology import Topology
 from intradp_ros.systems.fleet.fleet_costs import FleetCosts
 from intradp_ros.systems.fleet.partitioner import NothingFits, reference_scale
-from intradp_ros.systems.fleet.planner import FleetPlan, FleetPlans, judge, OURS, plan_fleet
+from intradp_ros.systems.fleet.planner import (
+    FleetPlan,
+    FleetPlans,
+    judge,
+    OURS,
+    plan_fleet,
+    QUICK,
+)
 
 
 class Act(str, Enum):
@@ -126,9 +134,14 @@ def observe(state: AdapterState, declared: FleetCosts, observed: Observed, now: 
                 Decision(Act.STAY if unchanged or same else Act.REORDER, kept, costs))
     since = now if state.late_since is None else state.late_since
     waiting = replace(state, costs=costs, plan=kept, observed=observed, late_since=since)
+    if (ready := _best_of_front(state, costs)) is not None and ready.meets:
+        return (replace(waiting, plan=ready, late_since=None),
+                Decision(Act.SWITCH, ready, costs))
     if _bears(kept, costs, observed, declared, patience) and now - since < patience.seconds:
         return waiting, Decision(Act.REORDER, kept, costs)
-    return _instead(waiting, costs, observed, now, patience, planner)
+    # What was observed before goes along: plans are made anew at once where it is another.
+    return _instead(replace(waiting, observed=state.observed), costs, observed, now, patience,
+                    planner)
 
 
 def as_observed(declared: FleetCosts, observed: Observed) -> FleetCosts:
@@ -151,10 +164,7 @@ def _bears(plan: FleetPlan, costs: FleetCosts, observed: Observed, declared: Fle
 def _instead(state: AdapterState, costs: FleetCosts, observed: Observed, now: float,
              patience: Patience, planner: Planner) -> tuple[AdapterState, Decision]:
     """Take the best plan of the front if it meets the target, else plan anew."""
-    options = [_judged(costs, groups) for groups in
-               (_numbered(costs, assignment) for assignment in state.front) if groups is not None]
-    options = [plan for plan in options if _fits(costs, plan)]
-    best = min(options, key=lambda plan: plan.score, default=None)
+    best = _best_of_front(state, costs)
     recent = now - state.planned < patience.retry and observed == state.observed
     if best is not None and (best.meets or recent):
         same = state.plan and state.costs.topology.names == costs.topology.names \
@@ -174,11 +184,19 @@ def _instead(state: AdapterState, costs: FleetCosts, observed: Observed, now: fl
             Decision(Act.REPLAN, plans.best, costs))
 
 
-_MOST_KEPT = 40
+_MOST_KEPT = 16
+
+
+def _best_of_front(state: AdapterState, costs: FleetCosts) -> FleetPlan | None:
+    """Return the best plan that is known and fits, None where a device of each is gone."""
+    options = [_judged(costs, groups) for groups in
+               (numbered(costs, assignment) for assignment in state.front) if groups is not None]
+    return min((plan for plan in options if _fits(costs, plan)),
+               key=lambda plan: plan.score, default=None)
 
 
 def _judged(costs: FleetCosts, groups: tuple[int, ...]) -> FleetPlan:
-    return judge(costs, reference_scale(costs), OURS, groups, ordered=True)
+    return judge(costs, reference_scale(costs), OURS, groups, QUICK)
 
 
 def _fits(costs: FleetCosts, plan: FleetPlan) -> bool:
@@ -187,20 +205,21 @@ def _fits(costs: FleetCosts, plan: FleetPlan) -> bool:
 
 
 def _front(costs: FleetCosts, plans: FleetPlans) -> tuple[Assignment, ...]:
-    return tuple(_assignment(costs, plan.placement) for plan in (plans.best, *plans.front))
+    return tuple(assignment_of(costs, plan.placement) for plan in (plans.best, *plans.front))
 
 
-def _assignment(costs: FleetCosts, placement: tuple[int, ...]) -> Assignment:
+def assignment_of(costs: FleetCosts, placement: tuple[int, ...]) -> Assignment:
+    """Return who runs each node of a placement, by name."""
     names = costs.topology.names
     return tuple(tuple((name, int(share)) for name, share in zip(names, costs.groups[group])
                        if share) for group in placement)
 
 
 def _moved(old: FleetCosts, plan: FleetPlan, new: FleetCosts) -> tuple[int, ...] | None:
-    return _numbered(new, _assignment(old, plan.placement))
+    return numbered(new, assignment_of(old, plan.placement))
 
 
-def _numbered(costs: FleetCosts, assignment: Assignment) -> tuple[int, ...] | None:
+def numbered(costs: FleetCosts, assignment: Assignment) -> tuple[int, ...] | None:
     """Return the groups of an assignment, None if a device of it is gone."""
     names = costs.topology.names
     known = {tuple((name, int(share)) for name, share in zip(names, shares) if share): group

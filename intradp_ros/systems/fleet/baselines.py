@@ -70,17 +70,17 @@ def edgeshard(costs: FleetCosts) -> Placement | None:
     reached = costs.seconds[0, range(devices), range(devices)] + _moved(costs, first, costs.home)
     came = np.zeros((nodes, devices), dtype=np.int64)
     # Weights and working bytes on each device, by the device of the last node.
-    held = np.diag([costs.model.nodes[0].weight_bytes] * devices)
+    held = np.diag([costs.weight_bytes[0]] * devices)
     works = np.diag([costs.samples * costs.model.nodes[0].working_bytes] * devices)
     reached = np.where((held + works > costs.memory_limits).any(axis=1), np.inf, reached)
     for k in range(1, nodes):
         step = reached[:, None] + _moving_seconds(costs, crossing[k])
         node = costs.model.nodes[k]
         working = np.maximum(works, costs.samples * node.working_bytes)
-        step = np.where(held + node.weight_bytes + working > costs.memory_limits, np.inf, step)
+        step = np.where(held + costs.weight_bytes[k] + working > costs.memory_limits, np.inf, step)
         came[k] = np.argmin(step, axis=0)
         reached = step[came[k], range(devices)] + costs.seconds[k, range(devices), range(devices)]
-        held = held[came[k]] + np.diag([node.weight_bytes] * devices)
+        held = held[came[k]] + np.diag([costs.weight_bytes[k]] * devices)
         works = np.maximum(works[came[k]], np.diag([costs.samples * node.working_bytes] * devices))
     end = int(np.argmin(reached + _moving_seconds(costs, last)[:, costs.home]))
     if not math.isfinite(reached[end]):
@@ -113,30 +113,100 @@ def pipedream(costs: FleetCosts) -> Placement | None:
 
 def asteroid(costs: FleetCosts) -> Placement | None:
     """
-    Return stages with the least latency of a round of micro-batches (Asteroid, Alg. 2).
+    Return stages of replica groups with the least latency of a round (Asteroid, Alg. 2).
 
-    Devices stand in order of memory, largest first, as there; the round is
-    the way of the first micro-batch and the slowest step for each further
-    one.  Fewer devices may be used, as the fastest first.
+    Devices stand in order of memory, largest first, as there, and a group is
+    neighbours of that order; the round is the way of the first micro-batch
+    and the slowest step for each further one, and the longest sum of gradients.
+    Fewer devices may be used, the first ones.
     """
-    limits = costs.memory_limits
-    speed = costs.seconds[:, range(len(limits)), range(len(limits))].sum(axis=0)
-    order = sorted(range(len(limits)), key=lambda d: (-limits[d], speed[d]))
-    peak = costs.per_byte[np.isfinite(costs.per_byte) & (costs.per_byte > 0)]
-    per_byte = float(peak.min()) if len(peak) else 0.0
-    crossing = _crossing_bytes(costs) * costs.samples * per_byte
+    order = _by_memory_and_speed(costs)
+    table = _GroupTable(costs, order)
+    found: list[tuple[float, tuple[tuple[int, int], ...]]] = []
+    for stages in range(1, min(len(order), len(costs.model.nodes)) + 1):
+        found += table.best(stages)
+    for seconds, parts in sorted(found):
+        placement = np.repeat([group for _, group in parts],
+                              np.diff([0, *(end for end, _ in parts)]))
+        if math.isfinite(seconds) and _if_fits(costs, placement) is not None:
+            return placement
+    return None
 
-    def stage(a: int, b: int, position: int) -> float:
-        device = order[position]
-        nodes = costs.model.nodes[a:b]
-        held = (sum(node.weight_bytes for node in nodes)
-                + costs.samples * max(node.working_bytes for node in nodes))
-        if held > limits[device]:
-            return math.inf
-        return float(costs.seconds[a:b, device, device].sum())
 
-    return _stages(costs, order, stage, lambda cut: float(crossing[cut]),
-                   lambda total, slowest: total + (costs.batches - 1) * slowest)
+def _by_memory_and_speed(costs: FleetCosts) -> list[int]:
+    devices = range(len(costs.topology.devices))
+    speed = costs.seconds[:, devices, devices].sum(axis=0)
+    return sorted(devices, key=lambda d: (-costs.memory_limits[d], speed[d]))
+
+
+class _GroupTable:
+    """Asteroid's dynamic program: what stages of groups of neighbours cost, and the best row."""
+
+    def __init__(self, costs: FleetCosts, order: Sequence[int]) -> None:
+        self._costs, self._devices = costs, len(order)
+        peak = costs.per_byte[np.isfinite(costs.per_byte) & (costs.per_byte > 0)]
+        self._per_byte = float(peak.min()) if len(peak) else 0.0
+        self._crossing = _crossing_bytes(costs) * costs.samples * self._per_byte
+        nodes = costs.model.nodes
+        self._held = np.concatenate([[0.0], np.cumsum(costs.weight_bytes)])
+        self._weights = np.concatenate([[0.0], np.cumsum([n.weight_bytes for n in nodes])])
+        self._kept = np.concatenate([[0.0], np.cumsum(costs.kept_bytes)])
+        self._working = np.array([n.working_bytes for n in nodes])
+        sets = [frozenset(np.flatnonzero(shares).tolist()) for shares in costs.groups]
+        self._groups = {(a, b): sets.index(members) for a in range(len(order))
+                        for b in range(a + 1, len(order) + 1)
+                        if (members := frozenset(order[a:b])) in sets}
+        self._seconds = {group: np.concatenate([
+            [0.0], np.cumsum(costs.seconds[:, group].max(axis=1))])
+            for group in self._groups.values()}
+
+    def best(self, stages: int) -> list[tuple[float, tuple[tuple[int, int], ...]]]:
+        """Return the best row of so many stages for each number of devices: seconds, ends."""
+        nodes, infinite = len(self._costs.model.nodes), (math.inf, 0.0, 0.0, 0.0, ())
+        reached: dict[tuple[int, int], tuple[float, float, float, float,
+                                             tuple[tuple[int, int], ...]]] = {
+            (0, 0): (0.0, 0.0, 0.0, 0.0, ())}
+        for stage in range(stages):
+            after: dict[tuple[int, int], tuple[float, float, float, float,
+                                               tuple[tuple[int, int], ...]]] = {}
+            for (start, first), state in reached.items():
+                ends = range(start + 1 if stage + 1 < stages else max(nodes, start + 1), nodes + 1)
+                for (a, last), group in self._groups.items():
+                    for end in ends if a == first else ():
+                        option = self._with(state, start, end, group, stages - stage)
+                        if option[0] < after.get((end, last), infinite)[0]:
+                            after[end, last] = option
+            reached = after
+        return [(state[0], state[4]) for state in reached.values()]
+
+    def _with(self, state: tuple[float, float, float, float, tuple[tuple[int, int], ...]],
+              start: int, end: int, group: int, left: int,
+              ) -> tuple[float, float, float, float, tuple[tuple[int, int], ...]]:
+        """Return a row with one more stage of nodes, with so many stages left, itself too."""
+        costs = self._costs
+        _, total, slowest, sums, parts = state
+        shares = costs.groups[group]
+        under_way = min(costs.batches, 2 * left - 1)
+        held = (self._held[end] - self._held[start] + shares
+                * (under_way * (self._kept[end] - self._kept[start])
+                   + self._working[start:end].max()))
+        if ((held > costs.memory_limits) & (shares > 0)).any():
+            return (math.inf, 0.0, 0.0, 0.0, ())
+        seconds = float(self._seconds[group][end] - self._seconds[group][start])
+        moved = float(self._crossing[start]) if start else 0.0
+        total, slowest = total + seconds + moved, max(slowest, seconds, moved)
+        sums = max(sums, float(costs.reduced[group].max(initial=0.0) * self._per_byte
+                               * (self._weights[end] - self._weights[start])))
+        return (total + (costs.batches - 1) * slowest + sums, total, slowest, sums,
+                (*parts, (end, group)))
+
+
+def data_parallel(costs: FleetCosts) -> Placement | None:
+    """Return the whole model on every device, samples divided by speed; None if there are few."""
+    everywhere = np.flatnonzero((costs.groups > 0).all(axis=1))
+    if not len(everywhere) or len(costs.topology.devices) < 2:
+        return None
+    return _if_fits(costs, np.full(len(costs.model.nodes), everywhere[0]))
 
 
 def contention_free(costs: FleetCosts, kept: int) -> Placement | None:
@@ -150,10 +220,20 @@ def contention_free(costs: FleetCosts, kept: int) -> Placement | None:
 
 def baselines(costs: FleetCosts, kept: int) -> Mapping[str, Placement | None]:
     """Return the placement of each other planner, None where it finds none that fits."""
+    return {**quick_baselines(costs), **slow_baselines(costs, kept)}
+
+
+def quick_baselines(costs: FleetCosts) -> Mapping[str, Placement | None]:
+    """Return the placements of those that take hardly any time."""
     return {'one device': one_device(costs), 'equal split': equal_split(costs),
             'by memory (exo)': by_memory(costs), 'EdgeShard': edgeshard(costs),
             'PipeDream': pipedream(costs), 'Asteroid': asteroid(costs),
-            'contention-free': contention_free(costs, kept)}
+            'data parallel': data_parallel(costs)}
+
+
+def slow_baselines(costs: FleetCosts, kept: int) -> Mapping[str, Placement | None]:
+    """Return the placement of who takes as long as phase 1."""
+    return {'contention-free': contention_free(costs, kept)}
 
 
 def fastest(costs: FleetCosts) -> FleetCosts:
@@ -195,10 +275,10 @@ def _if_fits(costs: FleetCosts, placement: Placement) -> Placement | None:
 def _crossing_bytes(costs: FleetCosts) -> npt.NDArray[np.float64]:
     """Return the bytes of one sample that later nodes read, before each node."""
     crossing = np.zeros(len(costs.model.nodes) + 1)
-    for flow in costs.model.flows:
+    for flow, nbytes in zip(costs.model.flows, costs.flow_bytes):
         readers = [r for r in flow.readers if r != SOURCE]
         if flow.maker != SOURCE and readers:
-            crossing[flow.maker + 1:max(readers) + 1] += flow.nbytes
+            crossing[flow.maker + 1:max(readers) + 1] += nbytes
     return crossing
 
 
@@ -207,7 +287,8 @@ def _input_bytes(costs: FleetCosts) -> float:
 
 
 def _output_bytes(costs: FleetCosts) -> float:
-    return sum(f.nbytes for f in costs.model.flows if SOURCE in f.readers and f.maker != SOURCE)
+    return sum(nbytes for f, nbytes in zip(costs.model.flows, costs.flow_bytes)
+               if SOURCE in f.readers and f.maker != SOURCE)
 
 
 def _moving_seconds(costs: FleetCosts, nbytes: float) -> npt.NDArray[np.float64]:

@@ -30,7 +30,7 @@ def captured_model(split: SplitGraph, profile: Profile,
     graph = split.graph
     seconds = whole_seconds(split, profile)
     nodes = tuple(Node(op.name, taken, _weight_bytes(graph, op), _working_bytes(graph, op),
-                       (index,))
+                       (index,), kept_bytes=_made_bytes(graph, op))
                   for index, (op, taken) in enumerate(zip(graph.operators, seconds)))
     return PlanningModel(graph.name, nodes, _flows(graph), digest(split.captured), {
         name: {1: whole_seconds(split, own)} for name, own in (measured or {}).items()})
@@ -54,6 +54,12 @@ def _working_bytes(graph: OperatorGraph, operator: Operator) -> float:
     return float(sum(graph.values[value].nbytes for value in held))
 
 
+def _made_bytes(graph: OperatorGraph, operator: Operator) -> float:
+    """Return what an operator makes: at most what training keeps of it until it goes back."""
+    return float(sum(graph.values[value].nbytes for value in operator.outputs
+                     if value is not None))
+
+
 def _flows(graph: OperatorGraph) -> tuple[Flow, ...]:
     place = {op.id: index for index, op in enumerate(graph.operators)}
     results = set(graph.output_values)
@@ -65,5 +71,5 @@ def _flows(graph: OperatorGraph) -> tuple[Flow, ...]:
         made = value.id in graph.producer
         if readers and (made or value.id in graph.inputs):
             maker = place[graph.producer[value.id]] if made else SOURCE
-            flows.append(Flow(maker, readers, float(value.nbytes)))
+            flows.append(Flow(maker, readers, float(value.nbytes), value.id))
     return tuple(flows)

@@ -36,7 +36,8 @@ def in_chain_order(model: PlanningModel) -> PlanningModel:
         return model
     place = {node: index for index, node in enumerate(order)} | {SOURCE: SOURCE}
     flows = tuple(Flow(place[f.maker], tuple(sorted((place[r] for r in f.readers),
-                                                    key=lambda r: (r == SOURCE, r))), f.nbytes)
+                                                    key=lambda r: (r == SOURCE, r))),
+                       f.nbytes, f.value)
                   for f in model.flows)
     measured = {device: {batch: tuple(seconds[node] for node in order)
                          for batch, seconds in tables.items()}

@@ -68,7 +68,8 @@ def _one(nodes: Sequence[Node]) -> Node:
         return nodes[0]
     return Node(f'{nodes[0].name}..{nodes[-1].name}', sum(n.seconds for n in nodes),
                 sum(n.weight_bytes for n in nodes), max(n.working_bytes for n in nodes),
-                tuple(sorted(op for n in nodes for op in n.operators)))
+                tuple(sorted(op for n in nodes for op in n.operators)),
+                sum(n.backward_seconds for n in nodes), sum(n.kept_bytes for n in nodes))
 
 
 def _outer(flows: Sequence[Flow], owner: npt.NDArray[np.int64]) -> tuple[Flow, ...]:
@@ -81,7 +82,7 @@ def _outer(flows: Sequence[Flow], owner: npt.NDArray[np.int64]) -> tuple[Flow, .
         readers = tuple(dict.fromkeys(place(reader) for reader in flow.readers
                                       if maker == SOURCE or place(reader) != maker))
         if readers:
-            found.append(Flow(maker, readers, flow.nbytes))
+            found.append(Flow(maker, readers, flow.nbytes, flow.value))
     return tuple(found)
 
 

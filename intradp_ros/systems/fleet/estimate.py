@@ -4,22 +4,31 @@
 """
 Latency, period, joules and memory of many placements at once, without a simulation.
 
-A placement names a group (`FleetCosts.groups`) for every node.  Nodes are
-placed one after another, so that a partitioner can go on from what is placed
-so far.  The latency is the longest way through computing and moving, devices
-doing one thing at a time, and at least the time that any medium needs for
-its bytes: media have no queue here, so that no plan is judged slower than it
-can be run.
+A placement names a group (`FleetCosts.groups`) for every node, or for the
+first ones.  The latency is the longest way through computing and moving,
+devices doing one thing at a time, and at least the time that any medium needs
+for its bytes: media have no queue here, so that no plan is judged slower than
+it can be run.  In training a node's way back counts with its way forward.
+
+`estimate_kernels.py` does this in machine code; where numba is not installed
+`estimate_plain.py` does the same with numpy.
 """
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
+from itertools import accumulate, chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from intradp_ros.core.machine_code import machine_code
+from intradp_ros.systems.fleet import estimate_kernels
+from intradp_ros.systems.fleet.estimate_kernels import Figures, nothing_placed, Placed, Tables
+from intradp_ros.systems.fleet.estimate_plain import plain_figures
 from intradp_ros.systems.fleet.fleet_costs import FleetCosts
-from intradp_ros.systems.fleet.planning_model import Flow, SOURCE
 
 Numbers = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -48,125 +57,23 @@ class Estimate:
         return Estimate(*(getattr(self, item.name)[chosen] for item in fields(self)))
 
 
-@dataclass
-class Partial:
-    """
-    Placements of the first nodes; the first axis of every array is the placement.
-
-    `free` and `busy` are seconds by device, `finish` those of the nodes that
-    are still read; `moved` has bytes between each two devices, `known` the
-    samples that a flow has brought from where to where.
-    """
-
-    placed: Indices
-    free: Numbers
-    busy: Numbers
-    moved: Numbers
-    weights: Numbers
-    working: Numbers
-    back: Numbers
-    finish: dict[int, Numbers]
-    known: dict[int, Numbers]
-
-    def __len__(self) -> int:
-        return len(self.placed)
-
-    def take(self, rows: npt.NDArray[np.intp]) -> Partial:
-        """Return some of the placements, in the order asked for, maybe several times."""
-        return Partial(self.placed[rows], self.free[rows], self.busy[rows], self.moved[rows],
-                       self.weights[rows], self.working[rows], self.back[rows],
-                       {k: array[rows] for k, array in self.finish.items()},
-                       {k: array[rows] for k, array in self.known.items()})
-
-
-def nothing_placed(costs: FleetCosts, count: int = 1) -> Partial:
-    """Return so many placements of no node."""
-    devices = len(costs.topology.devices)
-    by_device = (count, devices)
-    ready = np.full(by_device, -np.inf)
-    ready[:, costs.home] = 0.0
-    return Partial(np.zeros((count, 0), dtype=np.int64), np.zeros(by_device), np.zeros(by_device),
-                   np.zeros((count, devices ** 2)), np.zeros(by_device), np.zeros(by_device),
-                   np.zeros(count), {SOURCE: ready}, {})
-
-
-def place(costs: FleetCosts, partial: Partial, groups: Indices) -> None:
-    """Place the next node of every placement on a group, in place."""
-    number = partial.placed.shape[1]
-    node = costs.model.nodes[number]
-    shares = costs.groups[groups]
-    member = shares > 0
-    begin = partial.free
-    for flow_number, flow in costs.read[number]:
-        begin = np.maximum(begin, _arrivals(costs, partial, flow_number, flow, groups))
-    taken = costs.seconds[number][groups]
-    end = begin + taken
-    partial.free = np.where(member, end, partial.free)
-    partial.busy = partial.busy + taken
-    partial.weights = partial.weights + node.weight_bytes * member
-    partial.working = np.maximum(partial.working, node.working_bytes * shares)
-    partial.finish[number] = np.where(member, end, -np.inf)
-    partial.placed = np.column_stack([partial.placed, groups])
-    home = np.full(len(groups), costs.home)
-    for flow_number, flow in costs.returned[number]:
-        arrived = _arrivals(costs, partial, flow_number, flow, home)
-        partial.back = np.maximum(partial.back, arrived[:, costs.home])
-    for old in [k for k in partial.finish if k != SOURCE and costs.last_reader[k] <= number]:
-        del partial.finish[old]
-
-
-def _arrivals(costs: FleetCosts, partial: Partial, number: int, flow: Flow,
-              groups: Indices) -> Numbers:
-    """Return when a flow is on each device of the groups that read it; counts its bytes."""
-    makers = (np.full(len(groups), costs.home) if flow.maker == SOURCE
-              else partial.placed[:, flow.maker])
-    taken = costs.travel(flow.nbytes)[makers, groups]
-    finish = partial.finish[flow.maker]
-    arrived: Numbers = finish[:, :1] + taken[:, 0]
-    for device in range(1, finish.shape[1]):
-        np.maximum(arrived, finish[:, device:device + 1] + taken[:, device], out=arrived)
-    new = costs.crossing[makers, groups]
-    if len(flow.readers) > 1:
-        known = partial.known.get(number)
-        partial.known[number] = new if known is None else np.maximum(known, new)
-        new = new if known is None else partial.known[number] - known
-    partial.moved = partial.moved + new * flow.nbytes
-    return arrived
-
-
-def figures(costs: FleetCosts, partial: Partial) -> Estimate:
-    """Return the figures of what is placed so far."""
-    media = partial.moved @ costs.media_seconds
-    latency = np.maximum(partial.back, partial.free.max(axis=1))
-    if costs.contended:
-        links = media.max(axis=1, initial=0.0)
-        latency = np.maximum(latency, links)
-    else:
-        links = (partial.moved * costs.pair_seconds).max(axis=1)
-    rate = costs.quality.rate
-    period = np.maximum(partial.busy.max(axis=1), links)
-    if rate:
-        waiting = np.full(len(partial), costs.samples / rate)
-    else:
-        latency = latency + (costs.batches - 1) * period
-        waiting = latency / costs.batches
-    idle, compute, send, receive = costs.watts
-    takes_part = partial.busy > 0
-    takes_part[:, costs.home] = True
-    joules = (idle * takes_part * waiting[:, None] + compute * partial.busy
-              + send * (partial.moved @ costs.sending)
-              + receive * (partial.moved @ costs.receiving)) / costs.samples
-    return Estimate(latency, period / costs.samples, joules, partial.weights + partial.working,
-                    partial.busy, media)
-
-
 def estimate(costs: FleetCosts, placements: npt.ArrayLike) -> Estimate:
-    """Return the figures of whole placements, shape (placements, nodes)."""
-    placed = np.asarray(placements, dtype=np.int64)
-    partial = nothing_placed(costs, len(placed))
-    for node in range(len(costs.model.nodes)):
-        place(costs, partial, placed[:, node])
-    return figures(costs, partial)
+    """
+    Return the figures of placements, shape (placements, nodes), or of so many first nodes.
+
+    Like ones next to each other are quicker.
+    """
+    placed = np.ascontiguousarray(placements, dtype=np.int64)
+    quick = _compiled()
+    if quick is None:
+        return Estimate(*plain_figures(costs, placed))
+    rows, devices = len(placed), len(costs.topology.devices)
+    found = Figures(np.zeros(rows), np.zeros(rows), np.zeros((rows, devices)),
+                    np.zeros((rows, devices)), np.zeros((rows, devices)),
+                    np.zeros((rows, len(costs.topology.media))))
+    tables = _tables_of(costs)
+    quick(tables, placed, nothing_placed(tables, placed.shape[1]), found)
+    return Estimate(*found)
 
 
 def excess(costs: FleetCosts, found: Estimate) -> Numbers:
@@ -175,3 +82,50 @@ def excess(costs: FleetCosts, found: Estimate) -> Numbers:
             + np.maximum(0.0, found.joules / costs.energy_limits - 1))
     total: Numbers = over.sum(axis=1) + np.where(np.isfinite(found.latency), 0.0, 1e6)
     return total
+
+
+@cache
+def _compiled() -> Callable[..., Any] | None:
+    compiled = machine_code((estimate_kernels,), (_estimate_rows,), allocates=False)
+    return compiled[0] if compiled else None
+
+
+def _estimate_rows(tables: Tables, placements: Indices, placed: Placed, found: Figures) -> None:
+    estimate_kernels.estimate_rows(tables, placements, placed, found)
+
+
+def _tables_of(costs: FleetCosts) -> Tables:
+    """Return the tables of costs; they are made once."""
+    known = costs.__dict__.get('_tables')
+    if known is None:
+        known = costs.__dict__['_tables'] = _tables(costs)
+    return known
+
+
+def _tables(costs: FleetCosts) -> Tables:
+    nodes, flows = costs.model.nodes, costs.model.flows
+    a, b, c, d = np.nonzero(costs.moving)
+    groups = len(costs.groups)
+    between = np.searchsorted(a * groups + b, np.arange(groups * groups + 1))
+    working = np.array([node.working_bytes for node in nodes])
+    return Tables(
+        costs.seconds, costs.groups,
+        *_ragged([[number for number, _ in read] for read in costs.read]),
+        *_ragged([[number for number, _ in back] for back in costs.returned]),
+        _ints([flow.maker for flow in flows]), np.array(costs.flow_bytes, dtype=float),
+        *_ragged([sorted(flow.readers) for flow in flows]),
+        _ints(between), _ints(c), _ints(d), _ints(costs.moving[a, b, c, d]),
+        costs.per_byte, costs.delay, costs.weight_bytes, working, costs.kept_bytes,
+        np.array([node.weight_bytes for node in nodes]), costs.reduced, costs.media_seconds,
+        costs.pair_seconds, np.ascontiguousarray(costs.watts), costs.home, costs.batches,
+        costs.samples, float(costs.quality.rate), int(costs.contended),
+        int(costs.training is not None))
+
+
+def _ints(values: Any) -> Indices:
+    return np.asarray(values, dtype=np.int64)
+
+
+def _ragged(lists: Sequence[Sequence[int]]) -> tuple[Indices, Indices]:
+    return (_ints(list(accumulate(map(len, lists), initial=0))),
+            _ints(list(chain.from_iterable(lists))))

@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Published layer profiles of the PipeDream kind (``graph.txt``) as models to plan for.
+Published layer profiles of PipeDream and DAPPLE as models to plan for.
 
-Each line describes a node (``ID -- NAME -- forward_compute_time=MS, ...,
-activation_size=BYTES, parameter_size=BYTES``), or an edge (a tab, then
-``ID -- ID``).  A node with several outputs lists their sizes in brackets.
+Each line describes a node (``ID -- NAME -- forward_compute_time=MS,
+backward_compute_time=MS, activation_size=BYTES, parameter_size=BYTES``), or an
+edge (blanks, then ``ID -- ID``).  A node with several outputs lists their sizes
+in brackets.  In PipeDream's profiles every reader gets all of them; DAPPLE's
+list, in the same form, one for each edge.
 """
 from __future__ import annotations
 
@@ -22,22 +24,31 @@ from intradp_ros.systems.fleet.planning_model import Flow, Node, PlanningModel, 
 #: Longer texts are no layer profile of a network that this planner is for.
 MOST_BYTES, MOST_LAYERS = 8 << 20, 20_000
 
-_NODE = re.compile(r'(\S{1,64}) -- (.*) -- forward_compute_time=(\S+), '
-                   r'backward_compute_time=(\S+), activation_size=(.+), parameter_size=(\S+)')
-_EDGE = re.compile(r'\t(\S{1,64}) -- (\S{1,64})')
+_NODE = re.compile(r'(\S{1,64}) -- (.*) -- forward_compute_time=(\S+), +'
+                   r'backward_compute_time=(\S+), +activation_size=(.+), +parameter_size=(\S+)')
+_EDGE = re.compile(r'[ \t]+(\S{1,64}) -- (\S{1,64})')
 
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
     name: str
     seconds: float
-    output_bytes: float
+    backward: float
+    outputs: tuple[float, ...]
     weight_bytes: float
 
+    @property
+    def output_bytes(self) -> float:
+        return math.fsum(self.outputs)
 
-def read_layer_profile(text: str, name: str, batch: int = 1) -> PlanningModel:
+
+def read_layer_profile(text: str, name: str, batch: int = 1, by_edge: bool = False,
+                       ) -> PlanningModel:
     """
     Return the model of a layer profile that was measured with `batch` samples at once.
+
+    `by_edge` tells that a layer with as many sizes as edges sends one along
+    each of them, as in DAPPLE's profiles.
 
     Layers called ``Input`` are the source's: nothing is computed there, and
     what they yield comes from the source.
@@ -63,23 +74,30 @@ def read_layer_profile(text: str, name: str, batch: int = 1) -> PlanningModel:
             if target in working:
                 working[target] += layers[key].output_bytes
     nodes = tuple(Node(layers[key].name, layers[key].seconds / batch, layers[key].weight_bytes,
-                       working[key] / batch) for key in order)
-    flows = tuple(Flow(place[key], tuple(sorted(read[key])) or (SOURCE,),
-                       layers[key].output_bytes / batch)
-                  for key in layers if read[key] or key not in inputs)
+                       working[key] / batch, (), layers[key].backward / batch,
+                       layers[key].output_bytes / batch) for key in order)
+    flows = tuple(flow for key in layers if read[key] or key not in inputs
+                  for flow in _sent(place[key], read[key], layers[key], batch, by_edge))
     return PlanningModel(name, nodes, flows)
+
+
+def _sent(maker: int, readers: list[int], layer: _Layer, batch: int, by_edge: bool) -> list[Flow]:
+    if by_edge and len(readers) == len(layer.outputs) > 1:
+        return [Flow(maker, (reader,), nbytes / batch)
+                for reader, nbytes in zip(readers, layer.outputs)]
+    return [Flow(maker, tuple(sorted(readers)) or (SOURCE,), layer.output_bytes / batch)]
 
 
 def _parse(text: str) -> tuple[dict[str, _Layer], Mapping[str, list[str]]]:
     layers: dict[str, _Layer] = {}
     readers: dict[str, list[str]] = defaultdict(list)
     for number, line in enumerate(text.splitlines(), 1):
-        if edge := _EDGE.fullmatch(line):
+        if edge := _EDGE.fullmatch(line.rstrip()):
             for end in edge.groups():
                 if end not in layers:
                     raise ValueError(f'line {number}: an edge names {end!r}, which is no layer')
             readers[edge[1]].append(edge[2])
-        elif node := _NODE.fullmatch(line):
+        elif node := _NODE.fullmatch(line.rstrip()):
             layers[node[1]] = _layer(node, number)
         elif line.strip():
             raise ValueError(f'line {number} describes neither a layer nor an edge: {line[:60]!r}')
@@ -90,13 +108,14 @@ def _parse(text: str) -> tuple[dict[str, _Layer], Mapping[str, list[str]]]:
 
 def _layer(node: re.Match[str], number: int) -> _Layer:
     try:
-        sizes = [float(size) for size in node[5].strip('[]').split(';')]
-        figures = float(node[3]) / 1e3, math.fsum(sizes), float(node[6])
+        sizes = tuple(float(size) for size in node[5].strip('[]').split(';'))
+        seconds, back, weights = float(node[3]) / 1e3, float(node[4]) / 1e3, float(node[6])
     except ValueError:
         raise ValueError(f'line {number}: times and sizes must be numbers') from None
-    if not all(math.isfinite(figure) and figure >= 0 for figure in figures):
+    if not all(math.isfinite(figure) and figure >= 0 for figure in (seconds, back, weights,
+                                                                    *sizes)):
         raise ValueError(f'line {number}: times and sizes must be 0 or more')
-    return _Layer(node[2], *figures)
+    return _Layer(node[2], seconds, back, sizes, weights)
 
 
 def _order(layers: Mapping[str, _Layer], readers: Mapping[str, list[str]]) -> tuple[str, ...]:

@@ -24,10 +24,6 @@ from intradp_ros.systems.fleet.estimate import (
     Estimate,
     estimate,
     excess,
-    figures,
-    nothing_placed,
-    Partial,
-    place,
 )
 from intradp_ros.systems.fleet.fleet_costs import FleetCosts
 from intradp_ros.systems.fleet.quality import Scale, score
@@ -110,44 +106,56 @@ def _search(costs: FleetCosts, scale: Scale, kept: int) -> Indices:
     count = len(costs.groups)
     width = max(20 * kept, _WIDTH // count)
     used = (costs.groups > 0) @ (1 << np.arange(costs.groups.shape[1]))
-    partial, masks = nothing_placed(costs), np.zeros(1, dtype=np.int64)
+    placed, masks = np.zeros((1, 0), dtype=np.int64), np.zeros(1, dtype=np.int64)
     left = np.cumsum([n.weight_bytes for n in costs.model.nodes][::-1])[::-1]
     for number in range(len(costs.model.nodes)):
-        rows = np.repeat(np.arange(len(partial)), count)
-        groups = np.tile(np.arange(count), len(partial))
-        partial, masks = partial.take(rows), masks[rows] | used[groups]
-        place(costs, partial, groups)
+        rows = np.repeat(np.arange(len(placed)), count)
+        groups = np.tile(np.arange(count), len(placed))
+        placed = np.column_stack([placed[rows], groups])
+        masks = masks[rows] | used[groups]
         after = left[number + 1] if number + 1 < len(left) else 0.0
-        chosen = _kept(costs, scale, partial, groups * (1 << 16) + masks, after, kept, width)
+        state = groups * (1 << len(costs.topology.devices)) + masks
+        # In the order of their parents, so that what is alike stands together.
+        chosen = np.sort(_kept(costs, scale, estimate(costs, placed), state, after, kept, width))
+        placed, masks = placed[chosen], masks[chosen]
         if not len(chosen):
             return np.zeros((0, len(costs.model.nodes)), dtype=np.int64)
-        partial, masks = partial.take(chosen), masks[chosen]
-    return partial.placed
+    return placed
 
 
-def _kept(costs: FleetCosts, scale: Scale, partial: Partial, state: Indices, after: float,
+def _kept(costs: FleetCosts, scale: Scale, found: Estimate, state: Indices, after: float,
           kept: int, width: int) -> npt.NDArray[np.intp]:
     """Return the rows that are worth going on from."""
-    found = figures(costs, partial)
     room = np.maximum(costs.memory_limits - found.memory, 0).sum(axis=1)
     fits = np.nonzero((excess(costs, found) <= 0) & (room >= after * (1 - 1e-9)))[0]
-    found, state = found[fits], state[fits]
+    found = found[fits]
+    _, state = np.unique(state[fits], return_inverse=True)
     fullness = np.maximum((found.memory / costs.memory_limits).max(axis=1),
                           (found.joules / costs.energy_limits).max(axis=1))
     criteria = [scores_of(costs, scale, found), found.latency, found.joules.sum(axis=1),
                 fullness]
-    if costs.quality.rate:
-        criteria.append(found.period)
+    if costs.quality.rate or costs.batches > 1:  # the busiest part, and the way of one alone
+        slowest = np.maximum(found.busy.max(axis=1), found.media.max(axis=1, initial=0.0))
+        criteria += [slowest, found.latency - (costs.batches - 1) * slowest]
     rank = np.full(len(fits), len(fits))
     for values in criteria:
-        order = np.lexsort((values, state))
-        sorted_states = state[order]
-        first = np.concatenate([[True], sorted_states[1:] != sorted_states[:-1]])
-        starts = np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
-        rank[order] = np.minimum(rank[order], np.arange(len(order)) - starts)
+        rank = np.minimum(rank, _ranks(values, state))
     order = np.lexsort((criteria[0], rank))[:width]
     chosen: npt.NDArray[np.intp] = fits[order[rank[order] < kept]]
     return chosen
+
+
+def _ranks(values: Numbers, state: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    """Return how many others of its state each row comes after."""
+    order = np.argsort(values, kind='stable')
+    small = state[order].astype(np.uint16) if len(state) < 1 << 16 else state[order]
+    order = order[np.argsort(small, kind='stable')]  # 16 bits are sorted in linear time
+    states = state[order]
+    first = np.concatenate([[True], states[1:] != states[:-1]])[:len(order)]
+    starts = np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
+    ranks = np.empty(len(order), dtype=np.intp)
+    ranks[order] = np.arange(len(order)) - starts
+    return ranks
 
 
 def _spread(costs: FleetCosts, scale: Scale, pool: Indices, kept: int) -> Indices:
@@ -171,6 +179,8 @@ def _improve(costs: FleetCosts, scale: Scale, pool: Indices) -> Indices:
         moves = [_moves(costs, placement) for placement in current]
         owner = np.repeat(np.arange(len(current)), [len(m) for m in moves])
         tried = np.concatenate(moves)
+        if not len(tried):  # one device: nothing can be elsewhere
+            break
         reached = scores_of(costs, scale, estimate(costs, tried))
         best = np.full(len(current), -1)
         order = np.lexsort((reached, owner))

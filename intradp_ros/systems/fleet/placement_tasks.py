@@ -19,7 +19,7 @@ from intradp_ros.systems.fleet.planning_model import SOURCE
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class Piece:
     """Neighbouring nodes of one group that nothing enters or leaves between."""
 
     group: int
@@ -43,7 +43,7 @@ def placement_tasks(costs: FleetCosts, placement: Sequence[int], batches: int = 
     one = _one_batch(costs, [int(group) for group in placement])
     weights: dict[str, float] = defaultdict(float)
     for node, group in zip(costs.model.nodes, placement):
-        for name in _members(costs, int(group)):
+        for name in members(costs, int(group)):
             weights[name] += node.weight_bytes
     alone = simulate(TaskGraph(tuple(one)), costs.topology)
     period = max((interval, *alone.busy.values(), *alone.in_use.values()))
@@ -51,12 +51,19 @@ def placement_tasks(costs: FleetCosts, placement: Sequence[int], batches: int = 
                    dict(weights))
 
 
-def _members(costs: FleetCosts, group: int) -> dict[str, int]:
+def flow_name(number: int) -> str:
+    """Return what transfers of the model's flow of that number are called."""
+    return f'value {number}'
+
+
+def members(costs: FleetCosts, group: int) -> dict[str, int]:
+    """Return the devices of a group with their samples."""
     return {name: int(share) for name, share in zip(costs.topology.names, costs.groups[group])
             if share}
 
 
-def _pieces(costs: FleetCosts, placement: Sequence[int]) -> list[_Piece]:
+def pieces(costs: FleetCosts, placement: Sequence[int]) -> list[Piece]:
+    """Return what devices run in one go, in order."""
     places = {SOURCE: costs.home} | dict(enumerate(placement))
     cuts = {k for k in range(1, len(placement)) if placement[k] != placement[k - 1]}
     for flow in costs.model.flows:
@@ -65,13 +72,13 @@ def _pieces(costs: FleetCosts, placement: Sequence[int]) -> list[_Piece]:
             cuts.add(flow.maker + 1)
         cuts.update(r for r in away if r != SOURCE)
     edges = [0, *sorted(cuts - {0, len(placement)}), len(placement)]
-    return [_Piece(placement[a], tuple(range(a, b))) for a, b in zip(edges, edges[1:])]
+    return [Piece(placement[a], tuple(range(a, b))) for a, b in zip(edges, edges[1:])]
 
 
 def _one_batch(costs: FleetCosts, placement: Sequence[int]) -> list[Task]:
     """Return the tasks of one micro-batch; the first is its arrival, the last its end."""
     tasks: list[Task] = [TransferTask(costs.source, costs.source, 0.0, name='arrival')]
-    routes = {k: _route(costs, group) for k, group in enumerate(placement)}
+    routes = {k: route(costs, group) for k, group in enumerate(placement)}
     routes[SOURCE] = [costs.source] * costs.samples
     made: dict[tuple[int, str], int] = {(SOURCE, costs.source): 0}
     brought: dict[tuple[int, str], list[int]] = defaultdict(list)
@@ -79,15 +86,15 @@ def _one_batch(costs: FleetCosts, placement: Sequence[int]) -> list[Task]:
     def send(maker: int) -> None:
         for number, flow in enumerate(costs.model.flows):
             if flow.maker == maker:
-                for (origin, target), samples in _crossings(routes, maker, flow.readers).items():
+                for (origin, target), samples in crossings(routes, maker, flow.readers).items():
                     brought[number, target].append(len(tasks))
                     tasks.append(TransferTask(origin, target, samples * flow.nbytes,
-                                              (made[maker, origin],), f'value {number}'))
+                                              (made[maker, origin],), flow_name(number)))
 
     send(SOURCE)
-    for piece in _pieces(costs, placement):
+    for piece in pieces(costs, placement):
         read = {(number, flow.maker) for k in piece.nodes for number, flow in costs.read[k]}
-        for name, share in _members(costs, piece.group).items():
+        for name, share in members(costs, piece.group).items():
             after = {task for number, _ in read for task in brought[number, name]}
             after |= {made[maker, name] for _, maker in read if (maker, name) in made}
             seconds = float(sum(costs.seconds[k, piece.group, costs.topology.names.index(name)]
@@ -104,11 +111,12 @@ def _one_batch(costs: FleetCosts, placement: Sequence[int]) -> list[Task]:
     return tasks
 
 
-def _route(costs: FleetCosts, group: int) -> list[str]:
-    return [name for name, share in _members(costs, group).items() for _ in range(share)]
+def route(costs: FleetCosts, group: int) -> list[str]:
+    """Return the device of each sample."""
+    return [name for name, share in members(costs, group).items() for _ in range(share)]
 
 
-def _crossings(routes: dict[int, list[str]], maker: int, readers: Sequence[int],
+def crossings(routes: dict[int, list[str]], maker: int, readers: Sequence[int],
                ) -> dict[tuple[str, str], int]:
     """Return how many samples of a value go from where to where, each once."""
     count: dict[tuple[str, str], int] = defaultdict(int)

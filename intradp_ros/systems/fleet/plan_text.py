@@ -20,16 +20,30 @@ def plan_data(costs: FleetCosts, plan: FleetPlan) -> dict[str, Any]:
         'stages': [_stage(costs, plan, first, last) for first, last in _runs(plan.placement)]}
 
 
+def describe(costs: FleetCosts, plan: FleetPlan) -> str:
+    """Return a plan in a few lines for people; all figures are modelled."""
+    lines = [
+        f'{costs.model.name}: {1e3 * plan.latency:.0f} ms (not below {1e3 * plan.bound:.0f}), '
+        f'{plan.rate:.3g} a second, {sum(plan.joules.values()):.3g} J an inference (modelled); '
+        f'the target is {"met" if plan.meets else "missed"}']
+    for number, stage in enumerate(plan_data(costs, plan)['stages'], 1):
+        who = ', '.join(name if len(stage['samples']) == 1 else f'{name} {count}'
+                        for name, count in stage['samples'].items())
+        lines.append(f'{number}. {who}: {stage["first"]} to {stage["last"]}')
+    return '\n'.join(lines)
+
+
 def plan_file(costs: FleetCosts, plan: FleetPlan) -> dict[str, Any]:
     """
     Return what `StagePlan.from_json` reads, with what is predicted beside it.
 
-    A model without operators (a layer profile) has the prediction only.
+    A model without operators (a layer profile) and a plan of training have the
+    prediction only.
     """
     predicted = {'predicted': plan_data(costs, plan)}
-    if not all(node.operators for node in costs.model.nodes):
+    if costs.training or not all(node.operators for node in costs.model.nodes):
         return predicted
-    return stage_plan(costs, plan.placement).to_json() | predicted
+    return stage_plan(costs, plan.placement, plan.order).to_json() | predicted
 
 
 def _runs(placement: tuple[int, ...]) -> list[tuple[int, int]]:

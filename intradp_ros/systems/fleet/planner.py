@@ -4,8 +4,9 @@
 """
 Plans of a model for a fleet and a target, judged by the event simulator, best first.
 
-The pool holds what phase 1 found and what every other planner would do, each
-with its transfers ordered (phase 2); so the plan that is taken is never
+The pool holds what phase 1 found and what planners that take no time would
+do, each with its transfers ordered (phase 2).  Where others are compared
+with, their placements are in it too; then the plan that is taken is never
 predicted worse than any of them.
 """
 from __future__ import annotations
@@ -15,8 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from intradp_ros.schedule.stage_plan import Member, PlanError, Stage, StagePlan
-from intradp_ros.systems.fleet.baselines import baselines, fastest
+from intradp_ros.schedule.event_simulator import FAIR
+from intradp_ros.schedule.stage_plan import Member, PlanError, Stage, StagePlan, Turn
+from intradp_ros.systems.fleet.baselines import fastest, quick_baselines, slow_baselines
 from intradp_ros.systems.fleet.estimate import estimate, excess
 from intradp_ros.systems.fleet.fleet_costs import FleetCosts, NO_POWER
 from intradp_ros.systems.fleet.partitioner import (
@@ -24,12 +26,14 @@ from intradp_ros.systems.fleet.partitioner import (
     partition,
     reference_scale,
 )
-from intradp_ros.systems.fleet.placement_tasks import placement_tasks
+from intradp_ros.systems.fleet.placement_tasks import flow_name, placement_tasks
 from intradp_ros.systems.fleet.quality import Scale, score
+from intradp_ros.systems.fleet.training_tasks import training_tasks
 from intradp_ros.systems.fleet.transfer_order import (
     fair_sharing,
     order_transfers,
     TransferOrder,
+    TRIES,
 )
 
 #: What our plan is called beside those of other planners.
@@ -67,16 +71,20 @@ class FleetPlan:
 
 @dataclass(frozen=True)
 class FleetPlans:
-    """Our plan, others of the front, and what each baseline comes to (None: fits nowhere)."""
+    """
+    Our plan, others of the front, and what each baseline comes to (None: fits nowhere).
+
+    Nothing is in `others` where no comparison was asked for.
+    """
 
     best: FleetPlan
     front: tuple[FleetPlan, ...]
     others: Mapping[str, FleetPlan | None]
 
 
-def plan_fleet(costs: FleetCosts, kept: int = KEPT) -> FleetPlans:
+def plan_fleet(costs: FleetCosts, kept: int = KEPT, compare: bool = False) -> FleetPlans:
     """
-    Plan a model for the target of `costs`.
+    Plan a model for the target of `costs`; to `compare`, with every other planner too.
 
     Raises
     ------
@@ -85,46 +93,71 @@ def plan_fleet(costs: FleetCosts, kept: int = KEPT) -> FleetPlans:
 
     """
     scale = reference_scale(costs)
-    rivals = baselines(fastest(costs), kept)
+    rivals = dict(quick_baselines(fastest(costs)))
+    if compare:
+        rivals |= slow_baselines(fastest(costs), kept)
     seeds = [placement for placement in rivals.values() if placement is not None]
     pool = partition(costs, kept, seeds or None).placements
-    pool = np.unique(np.concatenate([pool, np.array(seeds).reshape(-1, pool.shape[1])]), axis=0)
+    pool = np.unique(np.concatenate([pool, np.array(seeds, dtype=np.int64).reshape(
+        -1, pool.shape[1])]), axis=0)
     pool = pool[excess(costs, estimate(costs, pool)) <= 0]
     judged = _with_ordered_transfers(costs, scale, [
         judge(costs, scale, OURS, placement) for placement in pool.tolist()])
     best = judged[0]
     others: dict[str, FleetPlan | None] = {
         name: None if placement is None else judge(costs, scale, name, placement.tolist())
-        for name, placement in rivals.items()}
-    others[FAIR_SHARING] = judge(costs, scale, FAIR_SHARING, best.placement)
+        for name, placement in rivals.items()} if compare else {}
+    if compare:
+        others[FAIR_SHARING] = judge(costs, scale, FAIR_SHARING, best.placement)
     return FleetPlans(best, tuple(_front(judged)), others)
+
+
+#: Orders that are tried of every plan that might be the best; how many are searched further.
+QUICK, _SEARCHED = 6, 1
 
 
 def _with_ordered_transfers(costs: FleetCosts, scale: Scale, fair: list[FleetPlan],
                             ) -> list[FleetPlan]:
-    """Return the plans, best first, with transfers ordered where that might make one the best."""
-    judged: list[FleetPlan] = []
-    best = min(plan.score for plan in fair)
-    for plan in sorted(fair, key=lambda plan: plan.score):
-        hope = score(costs.quality, scale, np.array([sum(plan.joules.values())]),
-                     np.array([plan.bound]), np.array([1 / plan.rate]))
-        # Joules of waiting fall with the latency, so what is hoped for leaves some room.
-        if hope[0] <= 1.1 * best and plan.latency > plan.bound * (1 + 1e-6):
-            plan = judge(costs, scale, plan.name, plan.placement, ordered=True)
-        best = min(best, plan.score)
-        judged.append(plan)
-    return sorted(judged, key=lambda plan: plan.score)
+    """
+    Return the plans, best first, with transfers ordered where that might make one the best.
+
+    Orders by rule are tried of all of these, others of those that are then the best.
+    """
+    judged = sorted(fair, key=lambda plan: plan.score)
+    for tries, most in ((QUICK, len(judged)), (TRIES, _SEARCHED)):
+        best = min(plan.score for plan in judged)
+        for place, plan in enumerate(judged[:most]):
+            if _hope(costs, scale, plan) <= best and plan.latency > plan.bound * _AT_BOUND:
+                judged[place] = judge(costs, scale, plan.name, plan.placement, tries)
+                best = min(best, judged[place].score)
+        judged.sort(key=lambda plan: plan.score)
+    return judged
+
+
+#: A latency that is so near the bound is not improved any more.
+_AT_BOUND = 1.002
+
+
+def _hope(costs: FleetCosts, scale: Scale, plan: FleetPlan) -> float:
+    """Return a score that no order of transfers is expected to be below."""
+    joules = sum(plan.joules.values())
+    if not costs.quality.fastest:  # joules of waiting fall with the latency
+        joules *= 0.9
+    return float(score(costs.quality, scale, np.array([joules]), np.array([plan.bound]),
+                       np.array([1 / plan.rate]))[0])
 
 
 def judge(costs: FleetCosts, scale: Scale, name: str, placement: Sequence[int],
-          ordered: bool = False) -> FleetPlan:
-    """Return what a placement comes to, with its transfers ordered or fairly shared."""
+          tries: int = 0) -> FleetPlan:
+    """Return what a placement comes to, with so many orders of its transfers tried, or none."""
     quality, interval = costs.quality, _interval(costs)
     batches = max(costs.batches, STREAM) if interval else costs.batches
-    tasks = placement_tasks(costs, placement, batches, interval)
-    order = (order_transfers if ordered else fair_sharing)(tasks, costs.topology)
+    tasks = (training_tasks(costs, placement) if costs.training
+             else placement_tasks(costs, placement, batches, interval))
+    order = (order_transfers(tasks, costs.topology, tries) if tries
+             else fair_sharing(tasks, costs.topology))
     found = estimate(costs, [placement])
-    period = float(found.period[0])
+    period = order.latency / batches / costs.samples if costs.training else float(found.period[0])
     joules = _joules(costs, order, batches, interval)
     latency, periods = np.array([order.latency]), np.array([period])
     value = score(quality, scale, np.array([sum(joules.values())]), latency, periods)
@@ -137,7 +170,8 @@ def judge(costs: FleetCosts, scale: Scale, name: str, placement: Sequence[int],
 
 
 def _interval(costs: FleetCosts) -> float:
-    return costs.samples / costs.quality.rate if costs.quality.rate else 0.0
+    stream = costs.quality.rate and not costs.training
+    return costs.samples / costs.quality.rate if stream else 0.0
 
 
 def _joules(costs: FleetCosts, order: TransferOrder, batches: int, interval: float,
@@ -169,16 +203,21 @@ def _front(plans: Sequence[FleetPlan]) -> list[FleetPlan]:
     return kept
 
 
-def stage_plan(costs: FleetCosts, placement: Sequence[int]) -> StagePlan:
+def stage_plan(costs: FleetCosts, placement: Sequence[int],
+               order: TransferOrder | None = None) -> StagePlan:
     """
-    Return a placement as a plan that devices can run.
+    Return a placement as a plan that devices can run, its transfers in an order that was found.
+
+    Without one, they go in the order of inferences.
 
     Raises
     ------
     PlanError
-        If the model is a profile without operators.
+        If the model is a profile without operators, or it is for training.
 
     """
+    if costs.training:
+        raise PlanError('plans of training are not run by the fleet')
     if not all(node.operators for node in costs.model.nodes):
         raise PlanError(f'{costs.model.name} is a profile without a network: there is nothing '
                         'to run')
@@ -190,4 +229,14 @@ def stage_plan(costs: FleetCosts, placement: Sequence[int]) -> StagePlan:
         stages.append(Stage(tuple(operators), tuple(
             Member(name, int(share)) for name, share in zip(costs.topology.names, shares)
             if share)))
-    return StagePlan(costs.model.digest, costs.source, costs.samples, tuple(stages))
+    return StagePlan(costs.model.digest, costs.source, costs.samples, tuple(stages),
+                     _turns(costs, order) if order else ())
+
+
+def _turns(costs: FleetCosts, order: TransferOrder) -> tuple[Turn, ...] | None:
+    """Return the order of a plan's transfers; None where they share their media fairly."""
+    if order.discipline == FAIR:
+        return None
+    values = {flow_name(number): flow.value for number, flow in enumerate(costs.model.flows)}
+    return tuple(Turn(values[name], source, target, lead * costs.samples)
+                 for (name, source, target), lead in order.leads.items() if lead)

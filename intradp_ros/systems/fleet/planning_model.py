@@ -33,7 +33,9 @@ class Node:
     `seconds` are those of one sample on a device of speed 1.  `weight_bytes`
     stay in memory; `working_bytes` are held while a sample is computed.
     `operators` are indices in the running order of the graph, ascending;
-    there are none where only a profile is known.
+    there are none where only a profile is known.  Training needs
+    `backward_seconds`, and holds `kept_bytes` of a sample from its forward to
+    its backward pass.
     """
 
     name: str
@@ -41,6 +43,8 @@ class Node:
     weight_bytes: float = 0.0
     working_bytes: float = 0.0
     operators: tuple[int, ...] = ()
+    backward_seconds: float = 0.0
+    kept_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +53,14 @@ class Flow:
     A value that goes from one node (or the source) to others.
 
     `maker` and `readers` are indices of nodes, or `SOURCE`; `nbytes` are
-    those of one sample.
+    those of one sample.  `value` is its index in the graph, -1 where there is
+    none.
     """
 
     maker: int
     readers: tuple[int, ...]
     nbytes: float
+    value: int = -1
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,8 @@ class PlanningModel:
         if not self.nodes:
             raise ValueError(f'{self.name or "the model"} has no operators to plan for')
         for node in self.nodes:
-            _check_figures(node.name, (node.seconds, node.weight_bytes, node.working_bytes))
+            _check_figures(node.name, (node.seconds, node.weight_bytes, node.working_bytes,
+                                       node.backward_seconds, node.kept_bytes))
         for flow in self.flows:
             _check_figures('a value', (flow.nbytes,))
             ends = (*flow.readers, flow.maker)
@@ -127,6 +134,21 @@ class PlanningModel:
         part = (samples - low) / (high - low)
         between: npt.NDArray[np.float64] = (1 - part) * rows[above - 1] + part * rows[above]
         return between
+
+    def backward(self, device: Device, samples: int) -> npt.NDArray[np.float64]:
+        """
+        Return what the backward pass of each node takes on a device, shape (nodes,).
+
+        Of a device with times of its own it is as much longer than its
+        forward pass as on a device of speed 1.
+        """
+        forward = np.array([node.seconds for node in self.nodes])
+        back = np.array([node.backward_seconds for node in self.nodes])
+        own = self.seconds(device, samples)
+        alone = back * samples / device.speed
+        ratio = np.divide(back, forward, out=np.zeros_like(back), where=forward > 0)
+        found: npt.NDArray[np.float64] = np.where(forward > 0, own * ratio, alone)
+        return found
 
 
 def _check_figures(name: str, figures: tuple[float, ...]) -> None:

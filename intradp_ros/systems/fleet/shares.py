@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, permutations
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ Shares = tuple[int, ...]
 """Samples of each device of the fleet; they add up to the micro-batch."""
 
 #: More groups make planning slow and hardly better.
-MOST_GROUPS = 96
+MOST_GROUPS = 40
 
 
 def largest_remainder(weights: Sequence[float], total: int) -> Shares:
@@ -30,8 +30,8 @@ def replica_groups(speeds: Sequence[float], samples: int) -> npt.NDArray[np.int6
     """
     Return the shares that stages may have, shape (groups, devices); single devices first.
 
-    For every set of devices: samples in proportion to speed, and with one
-    sample moved from any device to any other (which also gives devices with
+    For every set of devices: samples in proportion to speed; then those with
+    one sample moved from any device to any other (which also gives devices with
     little memory less than their speed says).  Small sets come first, and at
     most `MOST_GROUPS` beside the single devices are kept.
     """
@@ -43,16 +43,18 @@ def replica_groups(speeds: Sequence[float], samples: int) -> npt.NDArray[np.int6
 
 
 def _several(speeds: Sequence[float], samples: int) -> Iterator[Shares]:
-    for size in range(2, min(len(speeds), samples) + 1):
-        for members in combinations(range(len(speeds)), size):
-            parts = largest_remainder([speeds[d] for d in members], samples)
-            balanced = np.zeros(len(speeds), dtype=int)
-            balanced[list(members)] = parts
-            yield tuple(balanced.tolist())
-            for giver in members:
-                for taker in members:
-                    if giver != taker and balanced[giver] > 0:
-                        moved = balanced.copy()
-                        moved[giver] -= 1
-                        moved[taker] += 1
-                        yield tuple(moved.tolist())
+    sets = [members for size in range(2, min(len(speeds), samples) + 1)
+            for members in combinations(range(len(speeds)), size)]
+    balanced = []
+    for members in sets:
+        parts = np.zeros(len(speeds), dtype=int)
+        parts[list(members)] = largest_remainder([speeds[d] for d in members], samples)
+        balanced.append(parts)
+        yield tuple(parts.tolist())
+    for members, parts in zip(sets, balanced):
+        for giver, taker in permutations(members, 2):
+            if parts[giver] > 0:
+                moved = parts.copy()
+                moved[giver] -= 1
+                moved[taker] += 1
+                yield tuple(moved.tolist())

@@ -6,16 +6,17 @@ Phase 2: in which order the transfers of a plan take the media that they share (
 
 The paper's Eq. 6 (rates over time) cannot be set without the access point.
 What can be done by the senders is an order of chunks: each medium carries
-the chunk of the transfer that comes first.  So the order is what is searched
-for: by the longest way that is left, by time of arrival, by size; the best
-of them is improved by exchanging transfers.  Fair sharing stands beside it
-and is taken where nothing beats it.
+the chunk of the transfer that comes first.  It must hold for frames without
+end, so it is a *lead* for each transfer of a frame: that of frame k comes at
+k - lead.  Leads are searched for: by the longest way that is left, by size,
+within a frame or across frames; the best of them are improved by exchanging
+transfers.  Fair sharing stands beside it and is taken where nothing beats it.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from itertools import islice, permutations
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice, permutations, product
 import math
 
 import numpy as np
@@ -45,14 +46,19 @@ CHUNKS = 8
 #: Orders that are tried, beside all of those of a few transfers.
 TRIES = 120
 
+#: A transfer of every frame: the value's name, source, target.
+Kind = tuple[str, str, str]
+
 
 @dataclass(frozen=True)
 class TransferOrder:
     """
     How transfers take the media: `discipline`, and the tasks with their priorities.
 
-    `latencies` are the seconds of each micro-batch, `fair` what they are
-    with fair sharing; `bound` is below the latency of any order.
+    `leads` say by how many micro-batches each kind of transfer is ahead of
+    its turn; there are none with fair sharing.  `latencies` are the seconds
+    of each micro-batch, `fair` what they are with fair sharing; `bound` is
+    below the latency of any order.
     """
 
     tasks: StageTasks
@@ -61,6 +67,7 @@ class TransferOrder:
     latencies: tuple[float, ...]
     fair: tuple[float, ...]
     bound: float
+    leads: Mapping[Kind, float] = field(default_factory=dict)
 
     @property
     def latency(self) -> float:
@@ -79,7 +86,10 @@ def order_transfers(tasks: StageTasks, topology: Topology, tries: int = TRIES) -
 
     fair = worst(arrays.priority, FAIR)
     chunks = chunks_of(tasks.graph)
-    best, reached = _search(tasks, topology, arrays, lambda p: worst(p, chunks), tries)
+    kinds = _kinds(tasks.graph, arrays)
+    leads, reached = _search(tasks, topology, arrays, kinds,
+                             lambda leads: worst(kinds.priority(leads), chunks), tries)
+    best = kinds.priority(leads)
     for finer in (Chunks(max(CHUNK_BYTES, chunks.nbytes / parts)) for parts in (2, 4)):
         if (seconds := worst(best, finer)) < reached:
             chunks, reached = finer, seconds
@@ -88,7 +98,41 @@ def order_transfers(tasks: StageTasks, topology: Topology, tries: int = TRIES) -
     played = simulate(ordered.graph, topology, chosen)
     shared = simulate(tasks.graph, topology, FAIR) if chosen is chunks else played
     return TransferOrder(ordered, chosen, played, ordered.latencies(played),
-                         tasks.latencies(shared), lower_bound(tasks, topology))
+                         tasks.latencies(shared), lower_bound(tasks, topology),
+                         dict(zip(kinds.names, leads.tolist())) if chosen is chunks else {})
+
+
+@dataclass(frozen=True)
+class _Kinds:
+    """The kinds of transfers; by task its kind (-1: none) and the micro-batch it is of."""
+
+    names: tuple[Kind, ...]
+    kind: npt.NDArray[np.int64]
+    batch: Numbers
+
+    def priority(self, leads: Numbers) -> Numbers:
+        """Return the priority of each task."""
+        return self.batch - np.where(self.kind >= 0, np.append(leads, 0.0)[self.kind], 0.0)
+
+    def mean(self, figures: Numbers) -> Numbers:
+        """Return the mean of the tasks' figures by kind."""
+        return np.array([figures[self.kind == k].mean() for k in range(len(self.names))])
+
+    @property
+    def batches(self) -> int:
+        """How many micro-batches there are."""
+        return int(self.batch.max(initial=0.0)) + 1
+
+
+def _kinds(graph: TaskGraph, arrays: TaskArrays) -> _Kinds:
+    moving = (arrays.route >= 0) & (arrays.nbytes > 0)
+    numbers: dict[Kind, int] = {}
+    kind = np.full(len(graph.tasks), -1)
+    for index in np.flatnonzero(moving).tolist():
+        task = graph.tasks[index]
+        assert isinstance(task, TransferTask)
+        kind[index] = numbers.setdefault((task.name, task.source, task.target), len(numbers))
+    return _Kinds(tuple(numbers), kind, arrays.priority)
 
 
 def chunks_of(graph: TaskGraph) -> Chunks:
@@ -105,43 +149,49 @@ def fair_sharing(tasks: StageTasks, topology: Topology) -> TransferOrder:
                          lower_bound(tasks, topology))
 
 
-def _search(tasks: StageTasks, topology: Topology, arrays: TaskArrays,
+def _search(tasks: StageTasks, topology: Topology, arrays: TaskArrays, kinds: _Kinds,
             worst: Callable[[Numbers], float], tries: int) -> tuple[Numbers, float]:
-    moving = np.flatnonzero((arrays.route >= 0) & (arrays.nbytes > 0))
-    starts = _rules(tasks, topology, arrays)
-    if not len(moving):
-        return starts[0], math.inf
-    if len(moving) <= 5:
-        starts += [_ranked(arrays, np.array(every)) for every in permutations(moving.tolist())]
-    best, reached = min(((p, worst(p)) for p in starts), key=lambda found: found[1])
+    """Return the best leads that were found, and what they reach."""
+    count = len(kinds.names)
+    if not count:
+        return np.zeros(0), math.inf
+    steps = sorted({1 / (count + 1), 1.0, float(kinds.batches)})
+    starts = [(np.zeros(count), steps[0])]
+    starts += [(_leads(order, step), step)
+               for order, step in product(_rules(tasks, topology, arrays, kinds), steps)]
+    if count <= 5:
+        starts += [(_leads(np.array(order), step), step)
+                   for order in permutations(range(count))
+                   for step in (steps if count <= 4 else steps[:1])]
+    best, step, reached = min(((leads, step, worst(leads)) for leads, step in starts),
+                              key=lambda found: found[2])
     left = tries - len(starts)
-    order = moving[np.argsort(best[moving], kind='stable')]
+    order = np.argsort(-best, kind='stable')
     improved = True
-    while improved and left > 0 and len(moving) > 5:
+    while improved and left > 0:
         improved = False
         for other in islice(_exchanges(order), left):
             left -= 1
-            priority = _ranked(arrays, other)
-            if (seconds := worst(priority)) < reached - 1e-12:
-                best, reached, order, improved = priority, seconds, other, True
+            leads = _leads(other, step)
+            if (seconds := worst(leads)) < reached - 1e-12:
+                best, reached, order, improved = leads, seconds, other, True
                 break
     return best, reached
 
 
-def _rules(tasks: StageTasks, topology: Topology, arrays: TaskArrays) -> list[Numbers]:
-    """Return priorities by rule: least time left first, first come, small first, as they are."""
-    alone = seconds_alone(tasks.graph, topology)
-    tails = longest_tails(tasks.graph, alone)
-    batch = arrays.priority
-    late = 1e3 * float(alone.sum() + 1)
-    return [-tails, batch, batch * late - tails, batch * late + arrays.nbytes / 1e12,
-            np.zeros(len(batch)), arrays.nbytes]
+def _rules(tasks: StageTasks, topology: Topology, arrays: TaskArrays, kinds: _Kinds,
+           ) -> list[npt.NDArray[np.int64]]:
+    """Return orders of the kinds by rule: most time left first, small first, large first."""
+    tails = kinds.mean(longest_tails(tasks.graph, seconds_alone(tasks.graph, topology)))
+    nbytes = kinds.mean(arrays.nbytes)
+    return [np.argsort(figures, kind='stable') for figures in (-tails, nbytes, tails, -nbytes)]
 
 
-def _ranked(arrays: TaskArrays, order: npt.NDArray[np.int64]) -> Numbers:
-    priority = np.zeros(len(arrays.priority))
-    priority[order] = np.arange(len(order))
-    return priority
+def _leads(order: npt.NDArray[np.int64], step: float) -> Numbers:
+    """Return leads by which kinds come in an order, each so much ahead of the next."""
+    leads = np.zeros(len(order))
+    leads[order] = step * np.arange(len(order) - 1, -1, -1)
+    return leads
 
 
 def _exchanges(order: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import itertools
 import os
 from pathlib import Path
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ import time
 import pytest
 
 from intradp_ros.lab.emulation import network
+from intradp_ros.lab.emulation.namespaces import run
 from intradp_ros.lab.emulation.network import (
     ADDRESSES,
     LinkSettings,
@@ -121,6 +123,25 @@ def test_cut_silences_and_restore_resumes(link: ShapedLink, address: str) -> Non
 
 
 @needs_root
+@pytest.mark.skipif(shutil.which('nft') is None, reason="needs the command 'nft'")
+def test_packets_are_lost_until_no_more_shall_be(link: ShapedLink) -> None:
+    def gaps() -> list[int]:
+        with python(link, 'server', LISTENER) as listener:
+            assert listener.stdout and listener.stdout.readline() == 'ready\n'
+            numbers = [int(listener.stdout.readline()) for _ in range(60)]
+            listener.kill()
+        return [later - earlier for earlier, later in itertools.pairwise(numbers)]
+
+    beacon = python(link, 'robot', BEACON.format(address='10.77.0.2'))
+    link.lose(0.3)
+    assert max(gaps()) > 1
+    link.lose(0.0)
+    assert set(gaps()) == {1}
+    beacon.kill()
+    beacon.wait()
+
+
+@needs_root
 def test_the_sides_see_only_each_other(link: ShapedLink) -> None:
     done = subprocess.run([*link.exec_prefix('robot'), 'ip', '-brief', 'address'], check=True,
                           capture_output=True, text=True)
@@ -132,6 +153,7 @@ def test_the_sides_see_only_each_other(link: ShapedLink) -> None:
 def test_nothing_remains_after_an_error() -> None:
     with pytest.raises(KeyError), shaped_link(20.0, PREFIX) as link:
         sleeper = subprocess.Popen([*link.exec_prefix('robot'), 'sleep', '600'])
+        wait_until_inside(PREFIX, sleeper.pid)
         assert len(network.namespaces(PREFIX)) == 2
         raise KeyError
     assert network.namespaces(PREFIX) == []
@@ -160,7 +182,18 @@ def hold(prefix: str) -> tuple[subprocess.Popen[str], int]:
     process = subprocess.Popen([sys.executable, '-c', HOLD.format(prefix=prefix)],
                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout
-    return process, int(process.stdout.readline())
+    sleeper = int(process.stdout.readline())
+    wait_until_inside(prefix, sleeper)
+    return process, sleeper
+
+
+def wait_until_inside(prefix: str, pid: int) -> None:
+    """Wait until a process is in one of the namespaces: `ip` begins outside."""
+    end = time.monotonic() + 10
+    while not any(str(pid) in run('ip', 'netns', 'pids', name).split()
+                  for name in network.namespaces(prefix)):
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def runs(pid: int) -> bool:

@@ -15,6 +15,7 @@ from resident import needs_proc
 from intradp_ros.cli.main import main
 from intradp_ros.lab.soak.frame_row import FrameRow
 from intradp_ros.lab.soak.held import growth, Held, held
+from intradp_ros.lab.soak.small_disk import filled, small_disk
 from intradp_ros.lab.soak.soak import figures, Happened, SoakRecord
 
 
@@ -26,7 +27,7 @@ def row(at: float, answer: float = 0.1, difference: float = 1e-6, recovered: boo
 def test_lost_and_wrong_frames_count_and_belong_to_the_fault_that_lasted() -> None:
     nan = math.nan
     cuts = [Happened('link_cut', 1.0, 2.0), Happened('link_cut', 5.0, 6.0)]
-    record = SoakRecord(True, cuts, {}, [
+    record = SoakRecord(True, {}, cuts, {}, [
         row(0.0), row(1.5, recovered=True, answer=0.3), row(5.5, nan, nan),
         row(7.0, difference=nan), row(8.0, difference=0.1)])
     found = figures(record)
@@ -37,7 +38,7 @@ def test_lost_and_wrong_frames_count_and_belong_to_the_fault_that_lasted() -> No
 
 
 def test_answers_that_are_all_right_are_well() -> None:
-    assert figures(SoakRecord(False, [], {}, [row(0.0), row(1.0)])).well
+    assert figures(SoakRecord(False, {}, [], {}, [row(0.0), row(1.0)])).well
     assert not figures(SoakRecord(False)).well
 
 
@@ -67,6 +68,18 @@ def test_a_folder_with_anything_in_it_is_left_alone(
     (tmp_path / 'mine').write_text('x')
     assert main(['bench', 'soak', '--out', str(tmp_path)]) == 2
     assert 'is not empty' in capsys.readouterr().err and (tmp_path / 'mine').exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason='mounting needs root')
+def test_a_disk_is_full_for_a_while_and_gone_in_the_end(tmp_path) -> None:
+    folder = tmp_path / 'cache'
+    with small_disk(folder, 1) as own:
+        if not own:
+            pytest.skip('this machine lets even root not mount a disk')
+        with filled(folder), pytest.raises(OSError, match='No space left'):
+            (folder / 'book').write_bytes(bytes(1 << 12))
+        (folder / 'book').write_bytes(bytes(1 << 12))
+    assert not list(folder.iterdir())
 
 
 @pytest.mark.slow

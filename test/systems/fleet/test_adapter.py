@@ -132,3 +132,13 @@ def test_when_nothing_fits_it_waits_and_goes_on_later(declared):
     assert decision.act is (Act.SWITCH if alone and decision.plan else Act.WAIT)
     state, decision = observe(state, declared, Observed(), 2.0, planner=plan)
     assert decision.plan is not None and decision.plan.meets
+
+
+def test_a_plan_that_became_much_too_late_is_replaced_however_new_it_is(declared):
+    state = begin(declared, 0.0)
+    slow = Observed({'air': 0.02 * AIR})
+    state, decision = observe(state, declared, slow, 0.1)
+    assert decision.act is Act.REPLAN
+    assert decision.plan.latency < judge(
+        as_observed(declared, slow), reference_scale(declared), '',
+        begin(declared, 0.0).plan.placement).latency

@@ -42,3 +42,34 @@ def test_layers_edges_and_units_are_read():
 def test_bad_profiles_are_refused_by_line(text, message):
     with pytest.raises(ValueError, match=message):
         read_layer_profile(text, 'bad')
+
+
+DAPPLE = """node1 -- Input -- forward_compute_time=0.00, backward_compute_time=0.00, \
+activation_size=[400; 100], parameter_size=0
+node2 -- stem -- forward_compute_time=2, backward_compute_time=5, \
+activation_size=[300; 200], parameter_size=64
+node3 -- cell -- forward_compute_time=1, backward_compute_time=3, activation_size=40, \
+parameter_size=8
+node4 -- loss -- forward_compute_time=0, backward_compute_time=0, activation_size=0, \
+parameter_size=0
+ \tnode1 -- node2
+  node1 -- node4
+\tnode2 -- node3
+\tnode2 -- node4
+\tnode3 -- node4
+"""
+
+
+def test_a_size_for_each_edge_goes_along_that_edge():
+    model = read_layer_profile(DAPPLE, 'dapple', 2, by_edge=True)
+    flows = {(flow.maker, flow.readers): flow.nbytes for flow in model.flows}
+    assert flows[-1, (0,)] == 200 and flows[-1, (2,)] == 50
+    assert flows[0, (1,)] == 150 and flows[0, (2,)] == 100
+    whole = read_layer_profile(DAPPLE, 'dapple', 2)
+    assert {flow.nbytes for flow in whole.flows if flow.maker == 0} == {250}
+
+
+def test_backward_seconds_and_what_is_kept_are_read():
+    model = read_layer_profile(DAPPLE, 'dapple', 2)
+    assert model.nodes[0].backward_seconds == 2.5e-3
+    assert model.nodes[0].kept_bytes == 250

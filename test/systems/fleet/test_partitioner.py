@@ -146,3 +146,10 @@ def test_replicas_divide_samples_by_speed():
     costs = FleetCosts(model, behind_access_point(devices, 1e12), 'slow', Quality(), 4)
     best = partition(costs).placements[0]
     assert list(costs.groups[best[0]]) == [1, 3]
+
+
+def test_a_device_that_is_left_alone_has_everything():
+    case = random_case(np.random.default_rng(3), 6)
+    whole = replace(case.topology.device('d0'), memory_bytes=float('inf'))
+    alone = FleetCosts(case.model, behind_access_point([whole], 1e6), 'd0')
+    assert partition(alone, 10).placements.tolist() == [[0] * 6]

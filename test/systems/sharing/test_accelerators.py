@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import imagined_accelerator
-from imagined_accelerator import ACCELERATORS, NAME
+from imagined_accelerator import ACCELERATORS, NAME, needed
 import pytest
 from sharing import assert_equal, ENDLESS, hand_made_book, sharing_pair, SHORT, SOURCE
 import torch
@@ -49,14 +49,19 @@ def test_a_robot_finishes_alone_on_its_accelerator(
         assert_equal(outcome.outputs, wanted)
 
 
+@needed
 def test_kernels_run_ahead(model: SharedModel) -> None:
-    """The host waits for the device before it sends, waits for rows, and at the end."""
+    """
+    The host waits for the device before it sends, waits for rows, and at the end.
+
+    Once more where the rows were not there yet: before it waits, and when they have come.
+    """
     there = model.on(open_device(NAME))
     with sharing_pair(there, server=model, patience=ENDLESS) as pair:
-        for strategy, waits in ((LOCAL, 1), ('offload', 3)):
+        for strategy, waits in ((LOCAL, {1}), ('offload', {3, 4})):
             imagined_accelerator.waits.clear()
             pair.robot.infer((SOURCE,), strategy=strategy)
-            assert len(imagined_accelerator.waits) == waits
+            assert len(imagined_accelerator.waits) in waits
 
 
 @pytest.mark.parametrize('device', ACCELERATORS)
@@ -76,6 +81,7 @@ def test_a_profile_is_of_the_device(model: SharedModel, device: str) -> None:
         assert pair.robot.infer((SOURCE,)).stats.shared
 
 
+@needed
 def test_a_model_stays_where_it_is(model: SharedModel) -> None:
     """With another axis too; and there and back again."""
     there = model.on(open_device(NAME))
@@ -87,6 +93,7 @@ def test_a_model_stays_where_it_is(model: SharedModel) -> None:
     assert {t.device.type for t in back.parameters.values()} == {'cpu'}
 
 
+@needed
 def test_programs_have_run_before_they_are_needed(model: SharedModel) -> None:
     """Without sending anything; those that are compiled again have."""
     there = model.on(open_device(NAME))

@@ -82,9 +82,9 @@ def test_the_minimum_cut_is_the_best_of_all_cuts(seed: int, count: int, rate: fl
 
 @given(st.integers(0, 10**6), st.integers(1, 10), st.booleans(), st.data())
 @settings(max_examples=60, deadline=None)
-def test_placements_take_what_the_simulator_says(seed: int, count: int, server: bool,
-                                                 data: st.DataObject) -> None:
-    """What is read again on the same side comes into its own only in the simulator."""
+def test_placements_take_no_less_than_the_simulator_says(
+        seed: int, count: int, server: bool, data: st.DataObject) -> None:
+    """Rows that nobody reads are left out only by the simulator; of a chain all are read."""
     cost = random_cost(seed, count)
     blocks = Blocks.of(cost)
     choice = np.array(data.draw(st.lists(st.booleans(), min_size=len(blocks.blocks),
@@ -99,7 +99,7 @@ def test_placements_take_what_the_simulator_says(seed: int, count: int, server: 
     assert wanted.bytes_up <= got.bytes_up[0] and wanted.bytes_down <= got.bytes_down[0]
     everywhere = np.full((len(blocks.blocks), 1), server)
     alone = best_offload(cost, LINK) if server else best_local(cost, LINK)
-    assert alone.latency == pytest.approx(blocks.play(everywhere, LINK).latency[0], rel=0.2)
+    assert alone.latency <= blocks.play(everywhere, LINK).latency[0] * (1 + 1e-9)
 
 
 def chain_cost() -> CostModel:

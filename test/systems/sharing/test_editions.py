@@ -148,7 +148,7 @@ def test_an_inference_ends_under_the_epoch_that_it_began_with(
     def forget(frame: Frame) -> None:
         pair.server.handle(frame)
         if isinstance(frame, Chunk) and frame.inference:
-            session._versions = ()
+            session.offered.versions = ()
 
     pair.server_channel.listen(forget)
     assert_shared(pair, wanted)

@@ -19,6 +19,7 @@ from sharing import (
     sharing_pair,
     SHORT,
     TIMEOUT,
+    with_kernels,
 )
 from small_models import Residuals, seeded, UNet
 import torch
@@ -31,8 +32,8 @@ from intradp_ros.runtime.model import share_module, SharedModel
 from intradp_ros.runtime.outcome import Outcome
 from intradp_ros.systems.sharing.baselines import CUT, LOCAL, LOSS, OFFLOAD
 from intradp_ros.systems.sharing.partition.partition import Partition, Stage
+from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.pair import Pair
-from intradp_ros.systems.sharing.session.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.server import OffloadServer
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame
@@ -81,6 +82,7 @@ def test_every_strategy_is_exact(model: SharedModel, network: nn.Module, strateg
             assert outcome.stats.strategy == strategy
             assert outcome.stats.shared == (strategy != LOCAL)
             assert not outcome.stats.recovered
+            assert outcome.stats.by_rows == (strategy == LOSS)
             assert (outcome.stats.bytes_up > 0) == (outcome.stats.bytes_down > 0) \
                 == (strategy != LOCAL)
         assert pair.robot.rejections.total == pair.server.rejections.total == 0
@@ -108,6 +110,17 @@ def test_outputs_of_any_structure() -> None:
             outcome = pair.robot.infer((picture(5),), strategy=strategy)
             assert outcome.stats.shared
             assert_equal(outcome.outputs, network(picture(5)))
+
+
+def test_a_batch_of_several_pictures() -> None:
+    """As several cameras give one: both sides compute rows of all of them."""
+    network = seeded(Residuals, HEIGHT, WIDTH)
+    batch = torch.cat([picture(seed) for seed in range(3)])
+    model = share_module(network, (batch,))
+    with sharing_pair(model) as pair, torch.no_grad():
+        outcome = pair.robot.infer((batch,))
+        assert outcome.stats.shared and outcome.stats.by_rows
+        assert_equal(outcome.outputs, network(batch))
 
 
 def test_not_a_number_goes_through_as_in_the_unsplit_model(
@@ -158,7 +171,7 @@ def test_a_link_cut_in_mid_inference(model: SharedModel, wanted: torch.Tensor, s
             outcome = pair.robot.infer((picture(),), strategy=strategy)
             if strategy == LOSS or not arrived:
                 assert outcome.stats.recovered and 'silent' in outcome.stats.reason
-                assert not outcome.stats.shared
+                assert not outcome.stats.shared and not outcome.stats.by_rows
             assert_equal(outcome.outputs, wanted)
             cut.left = -1
             pair.robot_channel.restore()  # type: ignore[attr-defined]
@@ -192,14 +205,6 @@ def connect(robot_model: SharedModel, server_model: SharedModel,
                         patience=patience)
     robot.use_book(hand_made_book(robot_model))
     return Pair(robot, server, near, far)
-
-
-def with_kernels(model: SharedModel, wrap: Callable[[Any], Any]) -> SharedModel:
-    """Return the model with every kernel wrapped."""
-    operators = tuple(
-        replace(op, bind=lambda region, parameters, bind=op.bind: wrap(bind(region, parameters)))
-        for op in model.split.operators)
-    return replace(model, split=replace(model.split, operators=operators))
 
 
 def test_an_exception_in_a_kernel_of_the_server(model: SharedModel, wanted: torch.Tensor) -> None:
@@ -294,6 +299,9 @@ class Hub:
         self.ends = ends
         self.chunk_bytes = ends[0].chunk_bytes
         self._lock = threading.Lock()
+
+    def chunk_bytes_of(self, session: int) -> int:
+        return self.chunk_bytes
 
     def send(self, frame: Frame) -> None:
         for end in self.ends:

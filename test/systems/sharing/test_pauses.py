@@ -5,18 +5,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+import math
 import re
+import threading
 import time
 
+from hypothesis import given
+from hypothesis import strategies as st
 import pytest
-from sharing import assert_equal, infer_until_shared, sharing_pair, SHORT, SOURCE, TIMEOUT
+from sharing import (
+    assert_equal,
+    infer_until_shared,
+    sharing_pair,
+    SHORT,
+    SOURCE,
+    TIMEOUT,
+    until,
+    with_kernels,
+)
 import torch
 
-from intradp_ros.runtime.memory_channel import MemoryChannel
+from intradp_ros.runtime.memory_channel import memory_pair, MemoryChannel
 from intradp_ros.runtime.model import SharedModel
+from intradp_ros.systems.sharing.policy import sharing_pause
+from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
+from intradp_ros.systems.sharing.policy.sharing_pause import (
+    FIRST_PAUSE,
+    FREE_SILENCES,
+    LONGEST_PAUSE,
+    SharingPause,
+)
+from intradp_ros.systems.sharing.session import connection
+from intradp_ros.systems.sharing.session.awake_clock import AwakeClock
 from intradp_ros.systems.sharing.session.connection import State
 from intradp_ros.systems.sharing.session.pair import Pair
-from intradp_ros.systems.sharing.session.patience import PatiencePolicy
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame
 
 
@@ -29,6 +51,13 @@ def log() -> list[str]:
 def pair(model: SharedModel, log: list[str]) -> Iterator[Pair]:
     with sharing_pair(model, patience=SHORT, log=log.append) as pair:
         yield pair
+
+
+def endless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no pause end by itself."""
+    for module, name in ((sharing_pause, 'FIRST_PAUSE'), (sharing_pause, 'LONGEST_PAUSE'),
+                         (connection, 'RETRY')):
+        monkeypatch.setattr(module, name, 10 * TIMEOUT)
 
 
 def fail_once(pair: Pair, wanted: torch.Tensor) -> None:
@@ -66,9 +95,10 @@ def test_a_silence_that_shows_after_an_inference_was_late(
         model: SharedModel, wanted: torch.Tensor, silent: bool,
         monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends the pause, which is endless here, as one does that was known before."""
-    monkeypatch.setattr('intradp_ros.systems.sharing.session.connection.RETRY', 10 * TIMEOUT)
+    endless(monkeypatch)
     monkeypatch.setattr('intradp_ros.systems.sharing.session.connection.SILENCE', 1.5)
-    with sharing_pair(model, patience=PatiencePolicy(TIMEOUT, late_slack=0.8)) as pair:
+    patience = PatiencePolicy(TIMEOUT, late_slack=TIMEOUT, deadline=0.8)
+    with sharing_pair(model, patience=patience) as pair:
         assert isinstance(pair.robot_channel, MemoryChannel)
         infer_until_shared(pair.robot, (SOURCE,), wanted)
         pair.robot_channel.cut()
@@ -100,16 +130,130 @@ def test_a_server_that_answers_but_fails_is_left_alone_ever_longer(
     assert pauses == ['0.5', '1.0', '0.5']
 
 
-def test_a_link_that_fails_again_at_once_is_left_alone(
+def test_silences_cost_no_pause_while_the_server_comes_back(
+        pair: Pair, wanted: torch.Tensor, log: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pause would end in this test, and nothing is shared between the silences."""
+    endless(monkeypatch)
+    assert isinstance(pair.robot_channel, MemoryChannel)
+    infer_until_shared(pair.robot, (SOURCE,), wanted)
+    for _ in range(FREE_SILENCES):
+        pair.robot_channel.cut()
+        fail_once(pair, wanted)
+        pair.robot_channel.restore()
+        assert pair.robot.connection.wait_ready(TIMEOUT)
+    assert pair.robot.infer((SOURCE,)).stats.shared
+
+
+def test_a_link_that_fails_again_and_again_is_left_alone(
         pair: Pair, wanted: torch.Tensor, log: list[str]) -> None:
     """A ping that gets through does not mean that tensors do."""
     channel = pair.robot_channel
     assert isinstance(channel, MemoryChannel)
     infer_until_shared(pair.robot, (SOURCE,), wanted)
-    for _ in range(2):
+    for _ in range(FREE_SILENCES + 1):
         assert pair.robot.connection.wait_ready(TIMEOUT)
         channel.cut()
         fail_once(pair, wanted)
         channel.restore()
     pauses = ['until the server answers' in line for line in log if 'paused' in line]
-    assert pauses == [True, False]
+    assert pauses == [True] * FREE_SILENCES + [False]
+
+
+def test_a_robot_that_is_faster_than_a_late_server_goes_on_sharing(
+        model: SharedModel, wanted: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    It works on from half of its patience on, and has the result before that ends.
+
+    No pause would end in this test.
+    """
+    endless(monkeypatch)
+    patience, go_on = PatiencePolicy(TIMEOUT, late_slack=6.0), threading.Event()
+    stuck = with_kernels(model, lambda kernel: lambda tensors: (
+        go_on.wait(TIMEOUT), kernel(tensors))[1])
+    with sharing_pair(model, server=stuck, patience=patience) as pair:
+        for _ in range(2):
+            outcome = pair.robot.infer((SOURCE,))
+            assert_equal(outcome.outputs, wanted)
+            assert outcome.stats.recovered and outcome.stats.reason.startswith('late')
+            assert 3.0 < outcome.stats.latency < 6.0
+        go_on.set()
+        assert pair.robot.infer((SOURCE,)).stats.shared
+
+
+def test_a_server_that_is_silent_is_not_waited_for(pair: Pair, wanted: torch.Tensor) -> None:
+    """Known to be silent before the inference begins; shared with again once it is heard."""
+    channel = pair.robot_channel
+    assert isinstance(channel, MemoryChannel)
+    infer_until_shared(pair.robot, (SOURCE,), wanted)
+    channel.cut()
+    assert until(lambda: pair.robot.connection.quiet > 2 * SHORT.silence)
+    outcome = pair.robot.infer((SOURCE,))
+    assert not outcome.stats.shared and not outcome.stats.recovered
+    assert pair.robot.connection.state is State.READY
+    channel.restore()
+    infer_until_shared(pair.robot, (SOURCE,), wanted)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=40, max_size=200))
+def test_a_server_that_never_finishes_costs_little(faults: list[tuple[bool, bool]]) -> None:
+    """Silent or not, before the failure or shown after it: few begin before a long pause."""
+    pause, now, begun = SharingPause(), 0.0, []
+    for silent, shows in faults:
+        now = max(now + 0.1, pause.until)
+        begun.append(now)
+        pause.failed(silent, now)
+        pause.answered(silent or shows)
+    early = [b for a, b in zip(begun, begun[1:]) if b - a < LONGEST_PAUSE - 1e-6]
+    assert len(early) <= FREE_SILENCES + math.log2(LONGEST_PAUSE / FIRST_PAUSE)
+
+
+def test_a_server_that_fails_for_days() -> None:
+    pause = SharingPause()
+    for _ in range(10**5):
+        pause.failed(False, 0.0)
+    assert pause.length == LONGEST_PAUSE
+
+
+@given(st.lists(st.booleans(), max_size=30))
+def test_a_shared_inference_resets_the_pause(faults: list[bool]) -> None:
+    pause = SharingPause()
+    for silent in faults:
+        pause.failed(silent, 0.0)
+    pause.succeeded()
+    assert pause.length == FIRST_PAUSE
+    assert pause.failed(True, 5.0) and pause.until == 5.0 + FIRST_PAUSE
+    assert pause.answered(True) and pause.until < 0
+
+
+@given(st.lists(st.floats(0, 3), max_size=50))
+def test_of_a_stop_only_a_step_counts(gaps: list[float]) -> None:
+    now, clock = 100.0, AwakeClock(100.0, 0.15)
+    for gap in gaps:
+        now += gap
+        clock.read(now)
+    assert clock.read(now) == pytest.approx(sum(min(gap, 0.15) for gap in gaps))
+    assert clock.read(now - 5.0) == clock.read(now)  # another thread was faster
+
+
+class Clock:
+    """A steady clock that a test moves on."""
+
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_a_robot_that_was_stopped_does_not_blame_the_server(
+        model: SharedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quiet is what it could have heard, and did not."""
+    clock = Clock()
+    monkeypatch.setattr(connection, 'time', clock)
+    kept = connection.Connection(model, memory_pair()[0], lambda text: None)
+    kept.hear()
+    clock.now += 10.0
+    assert kept.quiet < SHORT.silence
+    for _ in range(10):
+        clock.now += connection.HEARTBEAT
+        quiet = kept.quiet
+    assert 1.0 <= quiet <= 1.0 + SHORT.silence

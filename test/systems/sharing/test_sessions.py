@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -30,16 +32,12 @@ from intradp_ros.schedule.schedule import ROBOT
 from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, OFFLOAD
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.program_cache import ProgramCache
+from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.connection import State
+from intradp_ros.systems.sharing.session.leases import EVICT_AFTER, LEASE, USUAL_SESSIONS
 from intradp_ros.systems.sharing.session.pair import Pair
-from intradp_ros.systems.sharing.session.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.robot import RobotClient
-from intradp_ros.systems.sharing.session.server import (
-    EVICT_AFTER,
-    LEASE,
-    MAX_SESSIONS,
-    OffloadServer,
-)
+from intradp_ros.systems.sharing.session.server import MAX_ECHO, OffloadServer
 from intradp_ros.wire.frames import Chunk, Control, ControlKind
 from intradp_ros.wire.texts import packed
 
@@ -62,8 +60,8 @@ def pair(model: SharedModel) -> Iterator[Pair]:
 class Stranger:
     """The robot's end of a link to a server, with nothing but the test behind it."""
 
-    def __init__(self, models: Mapping[str, SharedModel]) -> None:
-        self.channel, far = memory_pair()
+    def __init__(self, models: Mapping[str, SharedModel], rate: float | None = None) -> None:
+        self.channel, far = memory_pair(rate=rate)
         self.server = OffloadServer(far, models, lambda text: None)
         self.frames: list[Any] = []
         self.channel.listen(self.frames.append)
@@ -74,6 +72,13 @@ class Stranger:
         self.channel.send(replace(frame, server=self.server.number))
         assert until(lambda: len(self.frames) > before)
         return self.frames[before]
+
+    def greets(self, frame: Control) -> bool:
+        """Greet as a robot does, again and again; tell whether it was welcome."""
+        before = len(self.frames)
+        self.channel.send(replace(frame, server=self.server.number))
+        time.sleep(0.05)
+        return any(f.kind is ControlKind.WELCOME for f in self.frames[before:])
 
     def close(self) -> None:
         self.channel.close()
@@ -140,9 +145,28 @@ def test_another_digest_is_refused_with_both_named(
 
 def test_a_session_along_another_axis(stranger: Stranger, model: SharedModel) -> None:
     """The robot's axis counts; greeting again with another one opens the session anew."""
-    for axis in (3, 2):
-        assert stranger.ask(hello(model, axis=axis)).kind is ControlKind.WELCOME
+    for axis in (3, 2, 3):
+        assert until(lambda axis=axis: stranger.greets(hello(model, axis=axis)))
         assert stranger.server.sessions[5].model.split.axis == axis
+
+
+def test_a_model_that_is_being_split_holds_up_nobody(
+        stranger: Stranger, model: SharedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may take seconds; others are answered meanwhile, and the robot once it is done."""
+    go, split = threading.Event(), SharedModel.with_axis
+
+    def slowly(model: SharedModel, axis: int) -> SharedModel:
+        assert go.wait(TIMEOUT)
+        return split(model, axis)
+
+    monkeypatch.setattr(SharedModel, 'with_axis', slowly)
+    stranger.channel.send(replace(hello(model, axis=2), server=stranger.server.number))
+    assert stranger.ask(Control(ControlKind.PING, 6, body={'robot': 1.0})).kind is ControlKind.PONG
+    assert stranger.ask(hello(model, session=6)).kind is ControlKind.WELCOME
+    assert [frame.kind for frame in stranger.frames] == [ControlKind.PONG, ControlKind.WELCOME]
+    go.set()
+    assert until(lambda: stranger.greets(hello(model, axis=2)))
+    assert stranger.server.sessions[5].model.split.axis == 2
 
 
 @pytest.mark.parametrize('book', [
@@ -188,19 +212,72 @@ def test_books_that_the_sides_read_differently_are_refused(
     assert answer.kind is ControlKind.BOOK_READY
 
 
+def test_of_many_books_the_newest_is_compiled(
+        stranger: Stranger, model: SharedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes while one compiles waits as one, so that nobody's books fill the memory."""
+    go, prepare, compiled = threading.Event(), ProgramCache.prepare, []
+
+    def slowly(self: ProgramCache, *books: ScheduleBook, **named: Any) -> None:
+        compiled.append(books)
+        assert go.wait(TIMEOUT)
+        prepare(self, *books, **named)
+
+    monkeypatch.setattr(ProgramCache, 'prepare', slowly)
+    stranger.ask(hello(model))
+    body = {'book': packed(hand_made_book(model).to_json()), 'fingerprint': seen_by(model)}
+    for epoch in range(1, 31):
+        stranger.channel.send(Control(ControlKind.BOOK, 5, epoch, body=body,
+                                      server=stranger.server.number))
+        assert until(lambda: compiled)
+    stranger.ask(Control(ControlKind.PING, 5, body={'robot': 1.0}))  # all 30 have come
+    go.set()
+    assert until(lambda: len(stranger.frames) >= 4)
+    ready = [f.epoch for f in stranger.frames if f.kind is ControlKind.BOOK_READY]
+    assert ready == [1, 30] and len(compiled) == 2
+
+
+def test_sessions_that_begin_and_end_leave_no_threads(
+        stranger: Stranger, model: SharedModel) -> None:
+    """HELLO, BOOK and BYE again and again: what compiled for a session ends with it."""
+    body = {'book': packed(hand_made_book(model).to_json()), 'fingerprint': seen_by(model)}
+    before = threading.active_count()
+    for session in range(1, 41):
+        stranger.ask(hello(model, session))
+        for kind in (ControlKind.BOOK, ControlKind.BYE):
+            stranger.channel.send(Control(kind, session, 1, body=body,
+                                          server=stranger.server.number))
+    assert until(lambda: not stranger.server.sessions)
+    assert until(lambda: threading.active_count() <= before)
+
+
+def test_probes_without_end_are_echoed_as_far_as_the_link_takes_them(model: SharedModel) -> None:
+    """Echoes that would only wait are dropped, whoever asks for them."""
+    stranger = Stranger({model.digest: model}, rate=1e5)
+    try:
+        stranger.ask(hello(model))
+        probe = Chunk(session=5, server=stranger.server.number, epoch=0, inference=0, schedule=0,
+                      transfer=0, value=0, start=0, stop=0, chunk=0, count=1, dtype_code=1,
+                      dtype_bits=8, codec=0, shape=(30_000,), data=bytes(30_000))
+        for _ in range(1000):
+            stranger.server.handle(probe)
+        assert MAX_ECHO <= stranger.server.channel.waiting < MAX_ECHO + 30_000
+    finally:
+        stranger.close()
+
+
 def test_who_is_silent_makes_room(stranger: Stranger, model: SharedModel) -> None:
     """A robot that was heard lately keeps its session, whoever else comes."""
-    assert MAX_SESSIONS > 2
-    for session in range(1, MAX_SESSIONS + 1):
+    assert USUAL_SESSIONS > 2
+    for session in range(1, USUAL_SESSIONS + 1):
         stranger.ask(hello(model, session))
     refused = stranger.ask(hello(model, 100))
     assert refused.kind is ControlKind.REFUSE and 'in use' in refused.body['reason']
-    assert sorted(stranger.server.sessions) == list(range(1, MAX_SESSIONS + 1))
+    assert sorted(stranger.server.sessions) == list(range(1, USUAL_SESSIONS + 1))
     for session in stranger.server.sessions.values():
         session.heard -= EVICT_AFTER
     assert stranger.ask(Control(ControlKind.PING, 1, body={'robot': 1.0})).body['known']
     stranger.ask(hello(model, 100))
-    assert sorted(stranger.server.sessions) == [1, *range(3, MAX_SESSIONS + 1), 100]
+    assert sorted(stranger.server.sessions) == [1, *range(3, USUAL_SESSIONS + 1), 100]
     assert not stranger.ask(Control(ControlKind.PING, 2, body={'robot': 1.0})).body['known']
 
 
@@ -229,7 +306,7 @@ def test_pings_without_a_time_are_rejected(stranger: Stranger, body: dict[str, A
     """The answer to a good one carries its time and nothing else of it."""
     stranger.channel.send(Control(ControlKind.PING, 5, body=body))
     answer = stranger.ask(Control(ControlKind.PING, 5, body={'robot': 2.5, 'more': 'x' * 999}))
-    assert set(answer.body) == {'robot', 'server', 'known'} and answer.body['robot'] == 2.5
+    assert set(answer.body) == {'robot', 'server', 'known', 'load'} and answer.body['robot'] == 2.5
     assert stranger.server.rejections.by_cause() == {'ping': 1}
 
 

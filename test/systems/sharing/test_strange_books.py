@@ -17,9 +17,9 @@ from intradp_ros.runtime.model import SharedModel
 from intradp_ros.systems.sharing.baselines import LOCAL
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.choice import ScheduleChoice
+from intradp_ros.systems.sharing.policy.patience import believable, LONGEST_WAIT, PatiencePolicy
 from intradp_ros.systems.sharing.session.acceptance import check_book
 from intradp_ros.systems.sharing.session.pair import Pair
-from intradp_ros.systems.sharing.session.patience import believable, LONGEST_WAIT, PatiencePolicy
 from intradp_ros.wire.frames import Control, ControlKind
 
 

@@ -27,12 +27,14 @@ class ScheduleChoice:
 
     Remembers the schedule in use, for the hysteresis of the book.  Without
     `experience` predictions are taken at their word; but sharing that promises
-    little is left alone, as the link's rate does not stay what it was.
+    little is left alone, as the link's rate does not stay what it was.  `load`
+    is how many times as long the server computes because of others.
     """
 
     def __init__(self, experience: LatencyCalibration | None = None) -> None:
         self.experience = experience
         self.speeds = DeviceSpeeds()
+        self.load = 1.0
         self._epoch = 0
         self._used: dict[str, int] = {}  # schedule in use, by strategy
         self._speeds = 1.0, 1.0  # factors of robot and server when it chose
@@ -95,11 +97,17 @@ class ScheduleChoice:
         """Return what an entry takes at a rate, at the speeds that devices have now."""
         return self._at(entry, mbps, self._factors())
 
+    def busy(self, entry: Entry) -> tuple[float, float]:
+        """Return for how many seconds an entry keeps robot and server busy, at their speeds."""
+        robot, server = entry.anywhere.busy if entry.anywhere else (entry.predicted, 0.0)
+        speeds = self._factors()
+        return speeds[0] * robot, speeds[1] * server
+
     def _factors(self) -> tuple[float, float]:
         if self.experience is None:
-            return 1.0, 1.0
+            return 1.0, self.load
         now = time.monotonic()
-        return self.speeds.factor(ROBOT, now), self.speeds.factor(SERVER, now)
+        return self.speeds.factor(ROBOT, now), self.load * self.speeds.factor(SERVER, now)
 
     def predicted(self, book: ScheduleBook, index: int, mbps: float) -> float:
         """Return what a schedule takes by the book at a rate and the devices' speeds."""

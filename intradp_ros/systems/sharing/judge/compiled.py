@@ -26,10 +26,10 @@ from intradp_ros.systems.sharing.judge.kernels import (
     transfers,
 )
 from intradp_ros.systems.sharing.judge.records import (
-    Charges,
     Clock,
     Layout,
     LinkCost,
+    StepCosts,
     Tables,
     Work,
 )
@@ -39,21 +39,21 @@ _log = logging.getLogger(__name__)
 
 
 def judge(t: Tables, p: Layout, w: Work, link_cost: LinkCost,
-          charges: Charges, clock: Clock) -> None:
+          costs: StepCosts, clock: Clock) -> None:
     """Write the programs of a partition and play them."""
-    judging.judge(t, p, w, link_cost, charges, clock)
+    judging.judge(t, p, w, link_cost, costs, clock)
 
 
 def complete(t: Tables, p: Layout, w: Work, link_cost: LinkCost,
-             charges: Charges, clock: Clock) -> float:
+             costs: StepCosts, clock: Clock) -> float:
     """Return T_robot^N in seconds of a partition without bands."""
-    return recurrence.complete(t, p, w, link_cost, charges, clock)
+    return recurrence.complete(t, p, w, link_cost, costs, clock)
 
 
 @lru_cache(maxsize=1)
 def kernels() -> Any:
     """Return what is called: compiled, or plain where numba is not installed."""
-    compiled = machine_code(_MODULES, (judge, complete))
+    compiled = machine_code(_MODULES, (judge, complete), allocates=False)
     if compiled is None:
         _log.warning('numba is not installed, so planning takes minutes instead of seconds: '
                      'install it with "pip install numba"')

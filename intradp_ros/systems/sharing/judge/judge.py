@@ -10,16 +10,19 @@ from typing import Any
 
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.systems.sharing.judge.compiled import kernels
-from intradp_ros.systems.sharing.judge.records import as_lists, Record
+from intradp_ros.systems.sharing.judge.records import as_plain, plain_rows, Record
 from intradp_ros.systems.sharing.judge.simulator import result_of, Simulation
 from intradp_ros.systems.sharing.judge.tables import (
-    charges_for,
     clock_for,
     layout_of,
     link_cost_of,
-    listed_tables_of,
     most_steps,
     most_transfers,
+    plain_clock,
+    plain_step_costs,
+    plain_tables_of,
+    plain_work_for,
+    step_costs_for,
     tables_of,
     work_for,
 )
@@ -48,14 +51,14 @@ class Judge:
         self.cost, self.link, self.count = cost, link, 0
         self._kernels = kernels()
         compiled = self._kernels.compiled
-        self._t = tables_of(cost.split) if compiled else listed_tables_of(cost.split)
+        self._t = tables_of(cost.split) if compiled else plain_tables_of(cost.split)
         self._link_costs: dict[Encodings, Any] = {}
         self._known: dict[Partition, Simulation] = {}
         self._steps = 0
 
     def _taken(self, record: Record) -> Record:
         """Return a record as the kernels take it."""
-        return record if self._kernels.compiled else as_lists(record)
+        return record if self._kernels.compiled else as_plain(record)
 
     def __call__(self, partition: Partition) -> Simulation:
         """
@@ -69,7 +72,8 @@ class Judge:
         """
         if partition not in self._known:
             self._kernels.judge(*self._records(partition))
-            self._known[partition] = result_of(self._clock)
+            self._known[partition] = result_of(
+                plain_rows(self._clock.device) if self._kernels.compiled else self._clock.device)
         self.count += 1
         return self._known[partition]
 
@@ -91,17 +95,20 @@ class Judge:
             self._link_costs[partition.encodings] = self._taken(
                 link_cost_of(self.cost, self.link, partition.encodings))
         return (self._t, self._taken(layout_of(partition)), self._work,
-                self._link_costs[partition.encodings], self._charges, self._clock)
+                self._link_costs[partition.encodings], self._costs, self._clock)
 
     def _make_room(self, steps: int) -> None:
         if steps <= self._steps:
             return
         self._steps = 2 * steps
-        work = work_for(self._t, self._steps)
         transfers = most_transfers(self._t, self._steps)
-        self._charges = self._taken(charges_for(self.cost, transfers))
-        self._clock = self._taken(clock_for(2 * work.entries, transfers))
-        self._work = self._taken(work)
+        if self._kernels.compiled:
+            self._costs = step_costs_for(self.cost, transfers)
+            self._work = work_for(self._t, self._steps)
+            self._clock = clock_for(2 * self._work.entries, transfers)
+        else:
+            self._costs, self._clock = plain_step_costs(self.cost), plain_clock()
+            self._work = plain_work_for(self._t, self._steps)
 
 
 def judge(cost: CostModel, link: LinkModel, partition: Partition) -> Judged:

@@ -2,252 +2,280 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What the kernels read and write: records of tables of numbers.
+What the kernels read and write: records of tables with named columns.
 
-All tables of a record stand one behind the other in `x` (whole numbers) or
-`y` (seconds, bytes, fractions), so that a record is cheap to pass on; its
-other fields say where each table starts: entry `k` of the table `rows` of a
-record `t` is ``t.x[t.rows + k]``.  Sides are numbered, 0 is the robot, 1 the
-server.  Where there is something for each operator of each side it is that
-of ``side * operators + operator``, and so on.  `x` and `y` are lists when
-the kernels run as plain Python, and arrays when they are compiled.
+A table is a structured array when the kernels are compiled: ``t.operator[i].rows``
+is a load from memory.  When they run as plain Python it is a list of rows with
+the same names, or, where the kernels fill it, a dictionary whose rows are made
+when they are first asked for.  Sides are numbered, 0 is the robot, 1 the
+server.  Where there is a row for each operator of each side it is that of
+``side * operators + operator``, and so on.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import make_dataclass
+from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-Numbers = Any
-Table = Sequence[int] | Sequence[float] | npt.NDArray[np.generic] | int
+Rows = Any     # of a table: a structured array, a list or a dictionary of rows
+Numbers = Any  # one for each row: an array, a list or a dictionary
+Array = npt.NDArray[Any]
 Record = TypeVar('Record', bound=tuple[Any, ...])
+
+
+def columns(places: str = '', wide: str = '', real: str = '') -> np.dtype[Any]:
+    """
+    Return the type of a row, by names of its columns.
+
+    `places` are rows, counts and indices, which limits keep below 2**31;
+    `wide` are bytes; `real` are seconds and fractions.  Narrow columns keep
+    what a search works on in the processor's first caches.
+    """
+    return np.dtype([*((name, np.int32) for name in places.split()),
+                     *((name, np.int64) for name in wide.split()),
+                     *((name, np.float64) for name in real.split())], align=True)
 
 
 class Tables(NamedTuple):
     """
     A split graph.
 
-    Operator `i` has `rows` rows.  What it reads are the entries ``reads[i]``
-    to ``reads[i + 1]`` of `read_value`, `read_map` (where in `first` and
-    `last` its row map starts) and `ascending` (whether the ends of a region
-    tell what it needs); what it makes are those of `made` likewise.
-    `producer` is -1 for the inputs.  Rows of a value have `row_bytes` each,
-    but one record of a folded value has all of its `record_bytes` (0 for the
-    others).  Tables end where their field with `_end` says.
+    `operator` (one row more than there are `operators`) has the operator's
+    `rows`; what it reads are the rows `reads` to the next operator's `reads`
+    of `read`: the `value`, where in `window` its row map starts (`map`), and
+    whether it is `ascending` (then the ends of a region tell what it needs).
+    `window` has the `first` row and the `last` (not included) that an output
+    row needs.  What an operator makes are likewise the values `makes` of
+    `made`.  The `producer` of a `value` is -1 for inputs; its rows have
+    `row_bytes` each, but one record of a folded value has all of its
+    `record_bytes` (0 for the others).  All inputs together have `input_rows`.
     """
 
-    x: Numbers
     operators: int
     values: int
-    rows: int
-    reads: int
-    read_value: int
-    read_map: int
-    ascending: int
-    first: int
-    last: int
-    makes: int
-    made: int
-    value_rows: int
-    producer: int
-    row_bytes: int
-    record_bytes: int
-    inputs: int
-    inputs_end: int
-    outputs: int
-    outputs_end: int
+    operator: Rows
+    read: Rows
+    window: Rows
+    made: Numbers
+    value: Rows
+    inputs: Numbers
+    outputs: Numbers
+    input_rows: int
+
+
+OPERATOR = columns('rows reads makes')
+READ = columns('value map ascending')
+WINDOW = columns('first last')
+VALUE = columns('rows producer', 'row_bytes record_bytes')
 
 
 class Layout(NamedTuple):
     """
     A partition.
 
-    By stage: `stops` and `share`.  By stage of each side: the entries
-    ``cuts[k]`` to ``cuts[k + 1]`` of `cut` say which fraction of a stage's
-    rows is done after each band; `upward` and `by_input` are flags.
+    `stage` has where it stops and the robot's `share`.  By stage of each
+    side (and one row more): the numbers `cuts` to the next row's `cuts` of
+    `cut` say which fraction of a stage's rows is done after each band;
+    `upward` and `by_input` are flags.
     """
 
-    x: Numbers
-    y: Numbers
     stages: int
-    stops: int
-    cuts: int
-    upward: int
-    by_input: int
-    share: int
-    cut: int
+    stage: Rows
+    part: Rows
+    cut: Numbers
+
+
+STAGE = columns('stop', real='share')
+PART = columns('cuts upward by_input')
 
 
 class Work(NamedTuple):
     """
-    Scratch tables and results of the kernels; regions are ``lo:hi``.
+    Scratch tables and results of the kernels; regions are ``lo`` to ``hi``.
 
-    By operator of each side: what it computes (`done_...`), its first and
-    last step.  By value of each side: what is read in the stage that makes
-    it (`near_...`) and by later stages (`far_...`), and of the latter what
-    the side did not compute itself (`lack_...`); its first transfer to the
-    side, and how many there are.  `steps` and `entries` are the room for the
-    steps of a side and the entries of its program.
+    - `computed`, by operator of each side: what it computes, its first and
+      last step.
+    - `wanted`, by value of each side: what is read in the stage that makes
+      it (`near_...`) and by later stages (`far_...`).
+    - `lack`, by value of each side: of what later stages read, what the side
+      did not compute itself; its first transfer to the side, and how many
+      there are.
+    - `walk`, by operator: its stage, and how far a side has come and is to
+      come in it.
+    - `edge`, by value: what a stage reads of earlier ones; `mark`, by row of
+      an input: whether it is cut there.
+    - `step` and `entry`: those of a side begin at ``side * steps`` and
+      ``side * entries``; `side` counts them, and says where the program's
+      entries start and stop.
+    - `transfer`, and `input_order`: those of inputs, as they are sent;
+      `count` has one row, with how many there are of both.
     """
 
-    x: Numbers
     steps: int
     entries: int
-    done_lo: int
-    done_hi: int
-    first_step: int
-    last_step: int
-    near_lo: int
-    near_hi: int
-    far_lo: int
-    far_hi: int
-    lack_lo: int
-    lack_hi: int
-    piece_first: int
-    piece_count: int
-    edge: int
-    stage: int
-    progress: int
-    goal: int
-    mark: int
-    counts: int
-    step_op: int
-    step_lo: int
-    step_hi: int
-    step_next: int
-    transfer_value: int
-    transfer_lo: int
-    transfer_hi: int
-    transfer_source: int
-    transfer_state: int
-    input_order: int
-    kind: int
-    item: int
-    lo: int
-    rows: int
+    computed: Rows
+    wanted: Rows
+    lack: Rows
+    walk: Rows
+    edge: Rows
+    mark: Numbers
+    step: Rows
+    transfer: Rows
+    input_order: Numbers
+    entry: Rows
+    side: Rows
+    count: Rows
+
+
+WORK: Mapping[str, np.dtype[Any]] = {
+    'computed': columns('lo hi first_step last_step'),
+    'wanted': columns('near_lo near_hi far_lo far_hi'),
+    'lack': columns('lo hi first_piece pieces'),
+    'walk': columns('stage progress goal'),
+    'edge': columns('lo hi'),
+    'mark': np.dtype(np.int32),
+    'step': columns('operator lo hi next'),
+    'transfer': columns('value lo hi source state'),
+    'input_order': np.dtype(np.int32),
+    'entry': columns('kind item lo rows'),
+    'side': columns('steps entries start stop'),
+    'count': columns('transfers inputs'),
+}
 
 
 class LinkCost(NamedTuple):
     """
-    What crossing the link costs, by source.
+    What crossing the link costs.
 
-    It has a `lane`, which carries one transfer at a time: `rate` in bytes
-    per second, `overhead` seconds for each transfer, and `delay` seconds
-    until it arrives.  By value: which part of its bytes cross (`ratio`).  By
-    value of each source: seconds of encoding and decoding for a plain byte.
+    A `way` (by source) has a `lane`, which carries one transfer at a time:
+    `rate` in bytes per second, `overhead` seconds for each transfer, and
+    `delay` seconds until it arrives.  By value: which part of its bytes
+    cross (`ratio`).  By value of each source: seconds to `encode` and to
+    `decode` a plain byte (`coding`).
 
     What takes time from operators, where a side has no free core: seconds
-    of `send` at the source and `receive` at the target, two for each source
-    (for a chunk of `chunk` bytes and for a byte), and whether encoding and
-    decoding do (1 or 0).
+    to send at the source and to receive at the target, for a chunk of
+    `chunk` bytes and for a byte, and whether encoding and decoding do (1 or
+    0).
     """
 
-    x: Numbers
-    y: Numbers
-    lane: int
-    rate: int
-    overhead: int
-    delay: int
-    ratio: int
-    encode: int
-    decode: int
-    send: int
-    receive: int
-    encodes: int
-    decodes: int
     chunk: int
+    way: Rows
+    ratio: Numbers
+    coding: Rows
 
 
-class Charges(NamedTuple):
+WAY = columns('lane', real='rate overhead delay send_chunk send_byte receive_chunk '
+                           'receive_byte encodes decodes')
+CODING = columns(real='encode decode')
+
+
+class StepCosts(NamedTuple):
     """
     What steps cost, in seconds.
 
-    An operator takes ``compute[side * total + at[operator] + rows]``.  A
-    transfer takes `encode` before it takes `occupy` of its `lane`, and is
+    An operator takes ``compute[side * total + first[operator] + rows]``.  A
+    `transfer` takes `encode` before it takes `occupy` of its `lane`, and is
     there `later`; meanwhile its devices go on, but for the seconds that they
     `send` and `receive`.  Its bytes are only counted.
     """
 
-    x: Numbers
-    y: Numbers
     total: int
-    at: int
-    lane: int
-    bytes: int  # noqa: A003
-    compute: int
-    encode: int
-    occupy: int
-    later: int
-    send: int
-    receive: int
+    first: Numbers
+    compute: Numbers
+    transfer: Rows
+
+
+TRANSFER_COST = columns('lane', 'nbytes', 'encode occupy later send receive')
 
 
 class Programs(NamedTuple):
     """
-    Entries ``start[side]`` to ``stop[side]`` are the program of a side.
+    Entries `start` to `stop` of a `side` are its program.
 
     An entry is of a `kind`; `item` is its operator (then there are `rows`)
     or its transfer.
     """
 
-    x: Numbers
-    start: int
-    stop: int
-    kind: int
-    item: int
-    rows: int
+    side: Rows
+    entry: Rows
 
 
 class Clock(NamedTuple):
     """
     When what happens, in seconds.
 
-    By side: the time that it has come to, how long it was `busy` computing
-    and `sending` (its transfers on the link), the bytes `sent`, and its
-    `place` in its program.  By lane: from when on it is `free`.  By entry and
-    by transfer: from when to when.
+    By `device`: the time that it has come to (`now`), how long it was `busy`
+    computing and `sending` (its transfers on the link), the bytes `sent`, and
+    its `place` in its program.  By lane: from when on it is `free`.  By
+    `entry` and by `transfer`: from when to when.
     """
 
-    x: Numbers
-    y: Numbers
-    place: int
-    sent: int
-    now: int
-    busy: int
-    sending: int
-    free: int
-    began: int
-    ended: int
-    left: int
-    arrived: int
+    device: Rows
+    free: Numbers
+    entry: Rows
+    transfer: Rows
 
 
-def pack(kind: type[Record], ints: Mapping[str, Table], reals: Mapping[str, Table] | None = None,
-         **numbers: int) -> Record:
+CLOCK: Mapping[str, np.dtype[Any]] = {
+    'device': columns('place', 'sent', 'now busy sending'),
+    'free': np.dtype(np.float64),
+    'entry': columns(real='began ended'),
+    'transfer': columns(real='left arrived'),
+}
+
+
+def table(row: np.dtype[Any], **given: Sequence[float] | Array) -> Array:
     """
-    Make a record of tables, as arrays; `numbers` are fields that are no tables.
+    Make a table of the columns that are given.
 
-    In place of a table there may be a number: that many zeros.
+    A column may be shorter than the others: its last rows are 0.
     """
-    fields: dict[str, Any] = dict(numbers)
-    for data, dtype, tables in (('x', np.int64, ints), ('y', np.float64, reals or {})):
-        end = 0
-        for name, table in tables.items():
-            fields[name] = end
-            end += table if isinstance(table, int) else len(table)
-            fields[f'{name}_end'] = end
-        fields[data] = np.concatenate([_array(table, dtype) for table in tables.values()]
-                                      or [np.zeros(0, dtype)])
-    return kind(*(fields[name] for name in kind._fields))  # type: ignore[attr-defined]
+    made = np.zeros(max(map(len, given.values())), row)
+    for name, column in given.items():
+        made[name][:len(column)] = column
+    return made
 
 
-def _array(table: Table, dtype: type[np.generic]) -> npt.NDArray[np.generic]:
-    return np.zeros(table, dtype) if isinstance(table, int) else np.asarray(table, dtype)
+def whole_numbers(items: Sequence[int]) -> Array:
+    """Return numbers as compiled kernels take them."""
+    return np.array(items, np.int32)
 
 
-def as_lists(record: Record) -> Record:
-    """Return a record of lists in place of arrays."""
+def as_plain(record: Record) -> Record:
+    """Return a record whose tables are lists, for kernels that run as plain Python."""
     return type(record)(*(
-        item.tolist() if isinstance(item, np.ndarray) else item for item in record))
+        plain_rows(item) if isinstance(item, np.ndarray) else item for item in record))
+
+
+def plain_rows(rows: Array) -> list[Any]:
+    """Return a table as a list: of rows with attributes, or of numbers."""
+    if not rows.dtype.names:
+        return list(rows.tolist())
+    make = row_class(rows.dtype)
+    return [make(*row) for row in rows.tolist()]
+
+
+class PlainScratch(dict[int, Any]):
+    """A table of which each row is made, of zeros, when it is first asked for."""
+
+    def __init__(self, row: np.dtype[Any]) -> None:
+        super().__init__()
+        self._make = row_class(row) if row.names else row.type(0).item
+
+    def __missing__(self, at: int) -> Any:
+        """Make a row."""
+        made = self[at] = self._make()
+        return made
+
+
+@cache
+def row_class(row: np.dtype[Any]) -> Callable[..., Any]:
+    """Return a class with the columns of a table as attributes, zero if they are not given."""
+    names: tuple[str, ...] = row.names or ()
+    return make_dataclass('Row', [
+        (name, float, row[name].type(0).item()) for name in names], slots=True)

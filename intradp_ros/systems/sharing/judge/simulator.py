@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate, chain
+from itertools import accumulate, chain, pairwise
+from typing import Any
 
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.schedule import Compute, Schedule, Send, SIDES, Step
@@ -20,16 +21,25 @@ from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.systems.sharing.judge.kernels.judging import charge
 from intradp_ros.systems.sharing.judge.kernels.play import play
 from intradp_ros.systems.sharing.judge.kernels.side_programs import COMPUTE, RECEIVE, SEND
-from intradp_ros.systems.sharing.judge.records import as_lists, Charges, Clock, pack, Programs
+from intradp_ros.systems.sharing.judge.records import (
+    as_plain,
+    Clock,
+    Programs,
+    row_class,
+    Rows,
+    StepCosts,
+    WORK,
+)
 from intradp_ros.systems.sharing.judge.tables import (
-    charges_for,
-    clock_for,
     link_cost_of,
-    listed_tables_of,
+    plain_clock,
+    plain_step_costs,
+    plain_tables_of,
 )
 from intradp_ros.wire.codecs.names import NONE
 
 _LANES = ('uplink', 'downlink')
+_SideRow, _EntryRow = (row_class(WORK[name]) for name in ('side', 'entry'))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,60 +85,59 @@ def simulate(schedule: Schedule, cost: CostModel, link: LinkModel, *,
         If the programs wait for each other for ever.
 
     """
-    programs, charges = _programs(schedule), _charges(schedule, cost, link)
-    clock = as_lists(clock_for(programs.x[programs.stop + 1], len(schedule.transfers)))
-    if not play(programs, charges, clock, len(schedule.transfers)):
+    programs, costs = _programs(schedule), step_costs(schedule, cost, link)
+    clock = plain_clock()
+    if not play(programs, costs, clock, len(schedule.transfers)):
         raise DeadlockError(
-            f'no device can go on; entries done: {clock.x[clock.place:clock.place + 2]}')
+            f'no device can go on; entries done: {[clock.device[d].place for d in range(2)]}')
     spans = tuple(_spans(schedule, cost, programs, clock)) if trace else ()
-    return result_of(clock, spans)
+    return result_of(clock.device, spans)
 
 
-def result_of(clock: Clock, spans: tuple[Span, ...] = ()) -> Simulation:
-    """Return what the clock says in the end."""
-    busy, sending = ([float(t) for t in clock.y[at:at + 2]] for at in (clock.busy, clock.sending))
-    up, down = (int(sent) for sent in clock.x[clock.sent:clock.sent + 2])
-    return Simulation(float(clock.y[clock.now]), dict(zip(SIDES, busy)), up, down, spans,
-                      dict(zip(SIDES, sending)))
+def result_of(devices: Rows, spans: tuple[Span, ...] = ()) -> Simulation:
+    """Return what the clock says of both devices in the end."""
+    robot, server = devices[0], devices[1]
+    return Simulation(
+        float(robot.now), dict(zip(SIDES, (float(robot.busy), float(server.busy)))),
+        int(robot.sent), int(server.sent), spans,
+        dict(zip(SIDES, (float(robot.sending), float(server.sending)))))
 
 
 def _programs(schedule: Schedule) -> Programs:
     programs = [schedule.programs[side] for side in SIDES]
     ends = list(accumulate(map(len, programs), initial=0))
-    entries = [_entry(step) for step in chain(*programs)]
-    kind, item, rows = ([entry[k] for entry in entries] for k in range(3))
-    return as_lists(pack(Programs, {
-        'start': ends[:-1], 'stop': ends[1:], 'kind': kind, 'item': item, 'rows': rows}))
+    return Programs([_SideRow(start=a, stop=b) for a, b in pairwise(ends)],
+                    [_entry(step) for step in chain(*programs)])
 
 
-def _entry(step: Step) -> tuple[int, int, int]:
+def _entry(step: Step) -> Any:
     if isinstance(step, Compute):
-        return COMPUTE, step.operator, step.region.rows
-    return (SEND if isinstance(step, Send) else RECEIVE), step.transfer, 0
+        return _EntryRow(kind=COMPUTE, item=step.operator, rows=step.region.rows)
+    return _EntryRow(kind=SEND if isinstance(step, Send) else RECEIVE, item=step.transfer)
 
 
-def _charges(schedule: Schedule, cost: CostModel, link: LinkModel) -> Charges:
-    tables, transfers = listed_tables_of(cost.split), schedule.transfers
-    charges = as_lists(charges_for(cost, len(transfers)))
+def step_costs(schedule: Schedule, cost: CostModel, link: LinkModel) -> StepCosts:
+    """Return what steps and transfers take, for the kernels as plain Python."""
+    tables, transfers = plain_tables_of(cost.split), schedule.transfers
+    costs = plain_step_costs(cost)
     encodings = {t.value: t.encoding for t in transfers if t.encoding != NONE}
-    link_cost = as_lists(link_cost_of(cost, link, tuple(encodings.items())))
+    link_cost = as_plain(link_cost_of(cost, link, tuple(encodings.items())))
     for t in transfers:
-        charge(tables, link_cost, charges, t.id, t.value, t.region.rows, SIDES.index(t.source))
-    return charges
+        charge(tables, link_cost, costs, t.id, t.value, t.region.rows, SIDES.index(t.source))
+    return costs
 
 
 def _spans(schedule: Schedule, cost: CostModel, programs: Programs, clock: Clock,
            ) -> Iterator[Span]:
     graph = cost.split.graph
     for number, side in enumerate(SIDES):
-        for at in range(programs.x[programs.start + number], programs.x[programs.stop + number]):
-            if programs.x[programs.kind + at] == COMPUTE:
-                name = graph.operators[programs.x[programs.item + at]].name
-                yield Span(side, 'compute', name, clock.y[clock.began + at],
-                           clock.y[clock.ended + at])
+        for at in range(programs.side[number].start, programs.side[number].stop):
+            if programs.entry[at].kind == COMPUTE:
+                name = graph.operators[programs.entry[at].item].name
+                yield Span(side, 'compute', name, clock.entry[at].began, clock.entry[at].ended)
     for t in schedule.transfers:
         yield Span(_LANES[SIDES.index(t.source)], 'transfer', graph.values[t.value].name,
-                   clock.y[clock.left + t.id], clock.y[clock.arrived + t.id])
+                   clock.transfer[t.id].left, clock.transfer[t.id].arrived)
 
 
 def transfer_bytes(split: SplitGraph, schedule: Schedule, source: str) -> int:

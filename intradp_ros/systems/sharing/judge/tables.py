@@ -4,7 +4,7 @@
 """Split graphs, partitions and costs as the records that the kernels take."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, wraps
 from itertools import accumulate
 from weakref import WeakKeyDictionary
@@ -19,13 +19,27 @@ from intradp_ros.schedule.schedule import SIDES
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.split.regions.region import RowMap
 from intradp_ros.systems.sharing.judge.records import (
-    as_lists,
-    Charges,
+    Array,
+    as_plain,
+    CLOCK,
     Clock,
+    CODING,
     Layout,
     LinkCost,
-    pack,
+    OPERATOR,
+    PART,
+    PlainScratch,
+    READ,
+    STAGE,
+    StepCosts,
+    table,
     Tables,
+    TRANSFER_COST,
+    VALUE,
+    WAY,
+    whole_numbers,
+    WINDOW,
+    WORK,
     Work,
 )
 from intradp_ros.systems.sharing.partition.partition import Encodings, Partition
@@ -56,29 +70,32 @@ def tables_of(split: SplitGraph) -> Tables:
              for op in split.operators for v, m in zip(op.operator.inputs, op.maps)]
     made = [[v for v in op.operator.outputs if v is not None] for op in split.operators]
     values = range(len(split.rows))
-    return pack(Tables, {
-        'rows': [op.rows for op in split.operators],
-        'reads': _starts(len(op.operator.inputs) for op in split.operators),
-        'read_value': [v for v, _ in reads],
-        'read_map': [starts[key] for _, key in reads],
-        'ascending': [int(ascending[key]) for _, key in reads],
-        'first': [a for m in maps.values() for a in m.first.tolist()],
-        'last': [b for m in maps.values() for b in m.last.tolist()],
-        'makes': _starts(map(len, made)),
-        'made': [v for outputs in made for v in outputs],
-        'value_rows': split.rows,
-        'producer': [split.graph.producer.get(v, -1) for v in values],
-        'row_bytes': [0 if v in split.folded else split.nbytes(v, 1) for v in values],
-        'record_bytes': [split.nbytes(v, 1) if v in split.folded else 0 for v in values],
-        'inputs': split.graph.inputs,
-        'outputs': split.graph.output_values,
-    }, operators=len(split.operators), values=len(split.rows))
+    windows = maps.values()
+    return Tables(
+        len(split.operators), len(split.rows),
+        table(OPERATOR, rows=[op.rows for op in split.operators],
+              reads=_starts(len(op.operator.inputs) for op in split.operators),
+              makes=_starts(map(len, made))),
+        table(READ, value=[v for v, _ in reads], map=[starts[key] for _, key in reads],
+              ascending=[ascending[key] for _, key in reads]),
+        table(WINDOW, first=_joined([m.first for m in windows]),
+              last=_joined([m.last for m in windows])),
+        whole_numbers([v for outputs in made for v in outputs]),
+        table(VALUE, rows=split.rows, producer=[split.graph.producer.get(v, -1) for v in values],
+              row_bytes=[0 if v in split.folded else split.nbytes(v, 1) for v in values],
+              record_bytes=[split.nbytes(v, 1) if v in split.folded else 0 for v in values]),
+        whole_numbers(split.graph.inputs), whole_numbers(split.graph.output_values),
+        sum(split.rows[v] for v in split.graph.inputs))
 
 
 @_once_for_each
-def listed_tables_of(split: SplitGraph) -> Tables:
-    """Return the same as lists, for kernels that are not compiled."""
-    return as_lists(tables_of(split))
+def plain_tables_of(split: SplitGraph) -> Tables:
+    """Return the same for kernels that are not compiled."""
+    return as_plain(tables_of(split))
+
+
+def _joined(columns: Sequence[Array]) -> Array:
+    return np.concatenate([*columns, whole_numbers(())])
 
 
 def _content(row_map: RowMap) -> tuple[bytes, bytes]:
@@ -112,15 +129,12 @@ def layout_of(partition: Partition) -> Layout:
     parts = [(s.robot_bands, s.robot_pace) for s in stages]
     parts += [(s.server_bands, s.server_pace) for s in stages]
     ends = [band_ends(bands, pace.growth) for bands, pace in parts]
-    return pack(Layout, {
-        'stops': [s.stop for s in stages],
-        'cuts': _starts(map(len, ends)),
-        'upward': [int(pace.upward) for _, pace in parts],
-        'by_input': [int(pace.by_input) for _, pace in parts],
-    }, {
-        'share': [s.share for s in stages],
-        'cut': [fraction for part in ends for fraction in part],
-    }, stages=len(stages))
+    return Layout(
+        len(stages),
+        table(STAGE, stop=[s.stop for s in stages], share=[s.share for s in stages]),
+        table(PART, cuts=_starts(map(len, ends)), upward=[pace.upward for _, pace in parts],
+              by_input=[pace.by_input for _, pace in parts]),
+        np.array([fraction for part in ends for fraction in part]))
 
 
 def most_steps(partition: Partition) -> int:
@@ -133,63 +147,66 @@ def most_steps(partition: Partition) -> int:
 
 def most_transfers(t: Tables, steps: int) -> int:
     """Return how many transfers there may be at most, with so many steps on a side."""
-    return 2 * (steps + t.values) + _input_rows(t)
-
-
-def _input_rows(t: Tables) -> int:
-    return int(sum(t.x[t.value_rows + v] for v in t.x[t.inputs:t.inputs_end]))
+    return 2 * (steps + t.values) + t.input_rows
 
 
 def work_for(t: Tables, steps: int) -> Work:
     """Return scratch tables for at most so many compute steps on a side."""
     transfers = most_transfers(t, steps)
     entries = steps + 2 * transfers
-    lengths = dict.fromkeys(Work._fields[3:], 2 * t.values)
-    lengths |= dict.fromkeys(('done_lo', 'done_hi', 'first_step', 'last_step'), 2 * t.operators)
-    lengths |= dict.fromkeys(('stage', 'progress', 'goal'), t.operators)
-    lengths |= dict.fromkeys(('step_op', 'step_lo', 'step_hi', 'step_next'), 2 * steps)
-    lengths |= {name: transfers for name in Work._fields if name.startswith('transfer_')}
-    lengths |= dict.fromkeys(('kind', 'item', 'lo', 'rows'), 2 * entries)
-    lengths |= {'mark': _input_rows(t), 'input_order': transfers, 'counts': 10}
-    return pack(Work, lengths, steps=steps, entries=entries)
+    rows = {'computed': 2 * t.operators, 'wanted': 2 * t.values, 'lack': 2 * t.values,
+            'walk': t.operators,
+            'edge': t.values, 'mark': t.input_rows, 'step': 2 * steps, 'transfer': transfers,
+            'input_order': transfers, 'entry': 2 * entries, 'side': 2, 'count': 1}
+    return Work(steps, entries, **{name: np.zeros(rows[name], row) for name, row in WORK.items()})
+
+
+def plain_work_for(t: Tables, steps: int) -> Work:
+    """Return the same for kernels that are not compiled; its tables grow as they are filled."""
+    entries = steps + 2 * most_transfers(t, steps)
+    return Work(steps, entries, **{name: PlainScratch(row) for name, row in WORK.items()})
 
 
 def link_cost_of(cost: CostModel, link: LinkModel, encodings: Encodings) -> LinkCost:
     """Return what crossing a link costs if values cross in some encodings."""
     chosen = dict(encodings)
     wires = [cost.wire.get((v, chosen.get(v, NONE)), _PLAIN) for v in range(len(cost.split.rows))]
-    taken = [cost.moving.get(side, _FREE) for side in SIDES]
-    return pack(LinkCost, {'lane': [0, 0 if link.shared else 1]}, {
-        'rate': [link.up, link.down],
-        'overhead': [link.overhead] * 2,
-        'delay': [link.delay] * 2,
-        'ratio': [wire.ratio for wire in wires],
-        'encode': [wire.encode.get(side, 0.0) for side in SIDES for wire in wires],
-        'decode': [wire.decode.get(side, 0.0) for side in SIDES[::-1] for wire in wires],
-        'send': [seconds for moving in taken for seconds in (
-            moving.send_chunk, moving.send_byte)],
-        'receive': [seconds for moving in taken[::-1] for seconds in (
-            moving.receive_chunk, moving.receive_byte)],
-        'encodes': [float(side in cost.moving) for side in SIDES],
-        'decodes': [float(side in cost.moving) for side in SIDES[::-1]],
-    }, chunk=chunk_bytes_at(link.up))
+    at_source = [cost.moving.get(side, _FREE) for side in SIDES]
+    at_target = at_source[::-1]
+    return LinkCost(
+        chunk_bytes_at(link.up),
+        table(WAY, lane=[0, 0 if link.shared else 1], rate=[link.up, link.down],
+              overhead=[link.overhead] * 2, delay=[link.delay] * 2,
+              send_chunk=[moving.send_chunk for moving in at_source],
+              send_byte=[moving.send_byte for moving in at_source],
+              receive_chunk=[moving.receive_chunk for moving in at_target],
+              receive_byte=[moving.receive_byte for moving in at_target],
+              encodes=[side in cost.moving for side in SIDES],
+              decodes=[side in cost.moving for side in SIDES[::-1]]),
+        np.array([wire.ratio for wire in wires]),
+        table(CODING, encode=[wire.encode.get(side, 0.0) for side in SIDES for wire in wires],
+              decode=[wire.decode.get(side, 0.0) for side in SIDES[::-1] for wire in wires]))
 
 
-def charges_for(cost: CostModel, transfers: int) -> Charges:
+def step_costs_for(cost: CostModel, transfers: int) -> StepCosts:
     """Return what operators cost, with room for so many transfers."""
     tables = cost.seconds[SIDES[0]]
     seconds = np.concatenate([table for side in SIDES for table in cost.seconds[side]])
-    return pack(Charges, {
-        'at': _starts(map(len, tables)), **dict.fromkeys(('lane', 'bytes'), transfers),
-    }, {
-        'compute': seconds,
-        **dict.fromkeys(('encode', 'occupy', 'later', 'send', 'receive'), transfers),
-    }, total=len(seconds) // 2)
+    return StepCosts(len(seconds) // 2, whole_numbers(_starts(map(len, tables))), seconds,
+                     np.zeros(transfers, TRANSFER_COST))
+
+
+def plain_step_costs(cost: CostModel) -> StepCosts:
+    """Return the same for kernels that are not compiled, with room for any transfers."""
+    return as_plain(step_costs_for(cost, 0))._replace(transfer=PlainScratch(TRANSFER_COST))
 
 
 def clock_for(entries: int, transfers: int) -> Clock:
     """Return tables for what happens when."""
-    return pack(Clock, {'place': 2, 'sent': 2}, {
-        **dict.fromkeys(('now', 'busy', 'sending', 'free'), 2),
-        **dict.fromkeys(('began', 'ended'), entries),
-        **dict.fromkeys(('left', 'arrived'), transfers)})
+    rows = {'device': 2, 'free': 2, 'entry': entries, 'transfer': transfers}
+    return Clock(**{name: np.zeros(rows[name], row) for name, row in CLOCK.items()})
+
+
+def plain_clock() -> Clock:
+    """Return the same for kernels that are not compiled; its tables grow as they are filled."""
+    return Clock(**{name: PlainScratch(row) for name, row in CLOCK.items()})

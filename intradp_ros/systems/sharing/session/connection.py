@@ -5,27 +5,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
-import math
 import secrets
 import threading
 import time
 from typing import Any
 
-import torch
-
 from intradp_ros import __version__
 from intradp_ros.runtime.channel import Channel
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.sending import common_encodings, PROTOCOL
-from intradp_ros.split.regions.region import Region
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.book_versions import BookVersion, BookVersions
+from intradp_ros.systems.sharing.policy.sharing_pause import LONGEST_PAUSE, SharingPause
+from intradp_ros.systems.sharing.session.awake_clock import AwakeClock
 from intradp_ros.systems.sharing.session.followed_server import FollowedServer
+from intradp_ros.systems.sharing.session.probe import Probe, probe_chunks
+from intradp_ros.systems.sharing.session.server_clock import ServerClock
+from intradp_ros.systems.sharing.session.told import told_digests, told_load
 from intradp_ros.systems.sharing.session.watch import DelayWatch
 from intradp_ros.wire.codecs.registry import available
-from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Control, ControlKind, MalformedFrameError
 from intradp_ros.wire.quoting import quoted
 
@@ -34,11 +33,7 @@ HEARTBEAT = 0.1   # seconds between pings
 RETRY = 0.5       # seconds between greetings, and between offers of a book
 LIVELY = 1.0      # seconds that a server may be silent and still count as connected
 SILENCE = 0.25    # seconds without any frame, pings included, that only a dead link explains
-LONGEST_PAUSE = 8.0  # seconds without the server after failures in a row
-PROBE_AFTER = 0.5  # seconds without a measurement after which the link is probed
-PROBE_SECONDS = 0.02  # of the link that a probe takes, by the last rate
-PROBE_BYTES = (12_000, 90_000)  # but no fewer and no more; the most if no rate is known
-_PROBE_CHUNKS = 3  # at least: the first tells nothing
+ASLEEP = 0.15     # seconds between two looks at the clock above which this process was stopped
 
 
 class State(Enum):
@@ -50,34 +45,6 @@ class State(Enum):
     REFUSED = 'refused by the server'
 
 
-@dataclass
-class ServerClock:
-    """Offset of the server's monotonic clock, from the ping with the shortest round trip."""
-
-    offset: float = 0.0
-    round_trip: float = field(default=float('inf'))
-
-    def update(self, sent: float, server: float, received: float) -> float:
-        """
-        Take one ping: seconds on the robot's, the server's and again the robot's clock.
-
-        Returns the seconds of its round trip.
-
-        Raises
-        ------
-        MalformedFrameError
-            If no ping can have been sent and answered at these times.
-
-        """
-        round_trip = received - sent
-        if not (math.isfinite(server) and 0.0 <= round_trip < math.inf):
-            raise MalformedFrameError(f'a ping sent at {sent}, answered at {server}', 'pong')
-        if round_trip <= self.round_trip * 1.001:
-            self.offset = server - (sent + received) / 2
-            self.round_trip = round_trip
-        return round_trip
-
-
 class Connection:
     """
     Keeps a session with the server alive from a thread of its own.
@@ -87,11 +54,12 @@ class Connection:
     nothing else measures it.  A server that was restarted no longer knows the
     session, and everything begins anew.  `newest` is the last inference begun:
     a greeting says that all up to it are over.  `encodings` are those that
-    both sides have.
+    both sides have, `load` how many times as long the server computes because
+    of its other sessions.
 
-    After a failure the server is left alone for a while, longer with every
-    failure in a row; unless nothing was heard of it any more, which was the
-    link's fault: then it is asked again as soon as it answers a ping.
+    After a failure the server is left alone for as long as `SharingPause`
+    says.  Silence is counted while this process runs: `quiet` grows by no
+    stop of its own.
     """
 
     def __init__(self, model: SharedModel, channel: Channel, log: Log,
@@ -107,11 +75,12 @@ class Connection:
         self.versions = BookVersions()
         self.newest = 0
         self.encodings: frozenset[str] = frozenset()
-        self._ask_at = self._probed = self._complained = float('-inf')
-        self._pause = RETRY
-        self._failures = 0  # in a row
+        self.load = 1.0
+        self._ask_at = self._complained = float('-inf')
+        self._pause, self._probe = SharingPause(), Probe()
+        self._awake = AwakeClock(time.monotonic(), ASLEEP)
+        self._heard_awake = 0.0
         self._silent = False  # whether nothing was heard for a time since it failed
-        self._may_return = False  # before the pause is over, if it was silent
         self._stopped = False
         self._wake = threading.Event()
         self._changed = threading.Condition()
@@ -188,10 +157,16 @@ class Connection:
             self._tell_servers(now)
             self._ask_soon()
         if self.followed.number and self.followed.replaced(server, now):
-            self.lost('the server was restarted')
-            self.followed.follow(0)
-            self._enter(State.ALONE)
+            self._left()
         return self.followed.number in (0, server)
+
+    def _left(self) -> None:
+        """Greet whoever is there now: the server that was followed is gone, another answers."""
+        if self._greeted:
+            self.log(f'session {self.session:#x}: the server was restarted')
+        self.followed.follow(0)
+        self._enter(State.ALONE)
+        self._ask_soon()
 
     def _tell_servers(self, now: float) -> None:
         there = self.followed.there(now)
@@ -200,9 +175,18 @@ class Connection:
 
     def hear(self) -> None:
         """Take note that a frame came from the server."""
-        now = time.monotonic()
-        self._silent |= now - self.heard > SILENCE
-        self.heard = now
+        self._silent |= self.quiet > SILENCE
+        self.heard, self._heard_awake = time.monotonic(), self.awake
+
+    @property
+    def awake(self) -> float:
+        """Seconds for which this process has run: a steady clock but for its own stops."""
+        return self._awake.read(time.monotonic())
+
+    @property
+    def quiet(self) -> float:
+        """Seconds awake in which nothing was heard of the server."""
+        return self.awake - self._heard_awake
 
     @property
     def servers(self) -> tuple[int, ...]:
@@ -235,24 +219,29 @@ class Connection:
         """Whether something was heard of the server lately."""
         return time.monotonic() - self.heard < LIVELY
 
-    def lost(self, reason: str) -> None:
-        """Take note that the server failed; each time in a row it is left alone for longer."""
+    def lost(self, reason: str, *, overtaken: bool = False) -> None:
+        """
+        Take note that the server failed; each time in a row it is left alone for longer.
+
+        One that was `overtaken`, because the robot had the result first, was
+        busy for a moment, as one that was silent; it goes on if it is heard.
+        """
         if not self._greeted:
             return
-        now = time.monotonic()
-        self._failures += 1
-        self._ask_at = now + self._pause
-        self._silent, self._may_return = now - self.heard > SILENCE, self._failures == 1
-        if self._may_return and self._silent:
-            self.log(f'sharing paused until the server answers: {reason}')
-        else:
-            self.log(f'sharing paused for {self._pause:.1f} s: {reason}')
-            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        now, pause = time.monotonic(), self._pause.length
+        self._silent = overtaken or self.quiet > SILENCE
+        returns = self._pause.failed(self._silent, now)
+        if overtaken and returns and self.quiet <= SILENCE / 2:
+            self._pause.answered(True)
+            return
+        until = 'until the server answers' if returns else f'for {pause:.1f} s'
+        self.log(f'sharing paused {until}: {reason}')
+        self._ask_at = self._pause.until
         self._enter(State.ALONE)
 
     def succeeded(self) -> None:
         """Take note that an inference was shared."""
-        self._pause, self._failures = RETRY, 0
+        self._pause.succeeded()
 
     def _enter(self, state: State) -> None:
         with self._changed:
@@ -268,7 +257,7 @@ class Connection:
         self.followed.follow(frame.server)
         self.refusal = ''
         self.encodings = common_encodings(body.get('encodings'))
-        kept = self.versions.resume(_digests(body.get('books')))
+        kept = self.versions.resume(told_digests(body.get('books')))
         self._enter(State.READY if kept else State.GREETED)
         self._ask_soon()
 
@@ -298,12 +287,11 @@ class Connection:
         sent, server = frame.body.get('robot'), frame.body.get('server')
         if isinstance(sent, float) and isinstance(server, float):
             round_trip = self.clock.update(sent, server, self.heard)
+            self.load = told_load(frame.body.get('load', 1.0))
             if self.delay_watch:
                 self.delay_watch.answered(round_trip)
-        if self._may_return and self.state is State.ALONE:
-            self._may_return = False
-            if self._silent:
-                self._ask_soon()
+        if self.state is State.ALONE and self._pause.answered(self._silent):
+            self._ask_soon()
         if not self.followed.knows_us(frame.body.get('known') is True or not self._greeted,
                                       time.monotonic()):
             self.lost('the server no longer knows this session')
@@ -312,6 +300,7 @@ class Connection:
         pinged = float('-inf')
         while not self._stopped:
             now = time.monotonic()
+            self._awake.read(now)
             if now - pinged >= HEARTBEAT:
                 pinged = now
                 self._ping(now)
@@ -350,25 +339,12 @@ class Connection:
 
     def _probe_if_stale(self, now: float) -> None:
         """Send a few chunks that carry nothing, so that the link's rate stays known."""
-        report, (least, most) = self.channel.report(), PROBE_BYTES
-        if min(report.age, now - self._probed) < PROBE_AFTER:
-            return
-        self._probed = now
-        wanted = int(report.send_rate * PROBE_SECONDS) or most
-        padding = torch.zeros(min(max(wanted, least), most), dtype=torch.uint8)
-        chunk_bytes = min(self.channel.chunk_bytes, len(padding) // _PROBE_CHUNKS)
-        for chunk in split(padding, session=self.session, epoch=self.epoch, inference=0,
-                           schedule=0, transfer=0, value=0, region=Region(0, 0),
-                           chunk_bytes=chunk_bytes, server=self.followed.number):
-            self.channel.send(chunk)
+        report = self.channel.report()
+        if self._probe.due(report.age, now):
+            for chunk in probe_chunks(report.send_rate, self.channel.chunk_bytes, self.session,
+                                      self.epoch, self.followed.number):
+                self.channel.send(chunk)
 
     def _send(self, kind: ControlKind, body: Mapping[str, Any], inference: int = 0) -> None:
         self.channel.send(Control(kind, self.session, self.epoch, inference, body,
                                   self.followed.number))
-
-
-def _digests(books: object) -> dict[int, str]:
-    """Return the digests by epoch that a server told, of what it told rightly."""
-    told = books if isinstance(books, list) else []
-    return {pair[0]: pair[1] for pair in told if isinstance(pair, list) and len(pair) == 2
-            and type(pair[0]) is int and type(pair[1]) is str}

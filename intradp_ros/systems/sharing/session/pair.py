@@ -13,7 +13,7 @@ from intradp_ros.profiling.profile import PowerStates, XAVIER_NX
 from intradp_ros.runtime.channel import Channel
 from intradp_ros.runtime.memory_channel import memory_pair
 from intradp_ros.runtime.model import SharedModel
-from intradp_ros.systems.sharing.session.patience import PatiencePolicy
+from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.server import OffloadServer
 

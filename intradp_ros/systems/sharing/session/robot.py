@@ -4,10 +4,8 @@
 """The robot's side: every inference is answered, shared with the server where that pays."""
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from statistics import median
+from dataclasses import dataclass
 import time
 
 import torch
@@ -16,71 +14,53 @@ from intradp_ros.graph.operator_graph import Value
 from intradp_ros.link.predictor import RatePredictor
 from intradp_ros.power.meter import EnergyMeter
 from intradp_ros.profiling.profile import PowerStates, XAVIER_NX
-from intradp_ros.runtime.arrivals import Arrivals
 from intradp_ros.runtime.channel import Channel
 from intradp_ros.runtime.interpreter import Execution
 from intradp_ros.runtime.link_rate import LinkRate
-from intradp_ros.runtime.mailbox import InferenceAbandonedError, Mailbox
+from intradp_ros.runtime.mailbox import InferenceAbandonedError
 from intradp_ros.runtime.model import SharedModel
-from intradp_ros.runtime.outcome import (
-    compute_and_wait,
-    InferenceStats,
-    Outcome,
-)
-from intradp_ros.runtime.recovery import finish_alone, held_pieces
-from intradp_ros.runtime.sending import describe_transfers, expected_transfer, SendContext, Sender
+from intradp_ros.runtime.outcome import Outcome
+from intradp_ros.runtime.processor import Turns
+from intradp_ros.runtime.sending import SendContext
 from intradp_ros.runtime.serial_executor import SerialExecutor
 from intradp_ros.runtime.timeline import Event, Recorder, total, with_send_times
 from intradp_ros.runtime.traffic import Traffic
-from intradp_ros.schedule.schedule import ROBOT, SERVER, SIDES
+from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, STRATEGIES
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.choice import ScheduleChoice
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
-from intradp_ros.systems.sharing.book.program_cache import Compiled, ProgramCache
+from intradp_ros.systems.sharing.book.program_cache import ProgramCache
+from intradp_ros.systems.sharing.inference.at_hand import InferenceAtHand
+from intradp_ros.systems.sharing.inference.ended import Ended, note_speed
+from intradp_ros.systems.sharing.inference.shared_run import Paths, SharedRun, Values
 from intradp_ros.systems.sharing.partition.partition import local
+from intradp_ros.systems.sharing.policy.own_times import OwnTimes
+from intradp_ros.systems.sharing.policy.patience import believable, PatiencePolicy
+from intradp_ros.systems.sharing.policy.selection import Conditions, select, Selection
+from intradp_ros.systems.sharing.policy.waiting import Sight, Waiting
 from intradp_ros.systems.sharing.session.connection import Connection
-from intradp_ros.systems.sharing.session.patience import believable, PatiencePolicy
 from intradp_ros.systems.sharing.session.watch import DelayWatch, DriftWatch
-from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler, TAMPERED
+from intradp_ros.wire.chunking import TAMPERED
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError, Stamp
 from intradp_ros.wire.quoting import quoted
 from intradp_ros.wire.rejections import Rejections
 
 Log = Callable[[str], None]
-_REMEMBERED = 7  # inferences alone whose median is what the robot takes by itself
-
-
-class TamperedError(RuntimeError):
-    """Rows that came from outside cannot be trusted, nor anything computed from them."""
+#: From this load on what an inference takes is the server's other sessions' doing, more than its
+#: schedule's: loads change within seconds, and what was learned of a schedule stays for a minute.
+CROWDED = 1.1
 
 
 @dataclass(frozen=True)
-class _Choice:
-    """
-    A schedule of the book that both sides have, and the seconds it should take by the book.
+class Among:
+    """Up to how many inferences are under way with this one, and how it shares the processor."""
 
-    `faster` tells that it was chosen because it takes less than the robot alone.
-    """
-
-    epoch: int
-    index: int
-    entry: Entry
-    predicted: float
-    faster: bool = False
+    inflight: int = 1
+    turns: Turns | None = None
 
 
-@dataclass
-class _Inference:
-    """The shared inference at hand."""
-
-    id: int
-    choice: _Choice
-    compiled: Compiled
-    arrivals: Arrivals
-    start: float
-    report: list[Event] = field(default_factory=list)
-    tampered: bool = False
+ALONE = Among()
 
 
 class RobotClient:
@@ -108,14 +88,13 @@ class RobotClient:
         self.sent, self.received = Traffic(), Traffic()
         self._link = LinkRate(channel, predictor)
         self._executor = SerialExecutor('robot-executor')
-        self.reassembler = Reassembler(self._expected, max_inferences=1)
-        self._local = self.cache.get(local(len(model.split.operators)))
+        self._at_hand = InferenceAtHand()
+        operators = len(model.split.operators)
+        self._local = self.cache.get(local(operators))
+        self._own = OwnTimes(self._local.seconds, operators)
         graph = model.split.graph
         self._wanted = _kinds([graph.values[v] for v in graph.inputs])
-        self._current: _Inference | None = None
-        self._count = 0
-        self._rate = 0.0
-        self._took_alone: deque[float] = deque(maxlen=_REMEMBERED)
+        self._among = ALONE
         #: Tells what the board draws, where somebody has a sensor; closed with the session.
         self.meter: EnergyMeter | None = None
         channel.listen(self.handle)
@@ -150,8 +129,7 @@ class RobotClient:
     @property
     def own_seconds(self) -> float:
         """Seconds of an inference alone, by own measurements only; 0 if there are none yet."""
-        took = median(self._took_alone) if self._took_alone else 0.0
-        return max(self._local.seconds, took)
+        return self._own.measured
 
     @property
     def predicted_rate(self) -> float:
@@ -163,7 +141,7 @@ class RobotClient:
         return self.connection.book.down_ratio if self.connection.book else 1.0
 
     def infer(self, inputs: Sequence[torch.Tensor], *, strategy: str = LOSS,
-              stamp: Stamp = Stamp()) -> Outcome:
+              stamp: Stamp = Stamp(), among: Among = ALONE) -> Outcome:
         """
         Run one inference.
 
@@ -175,6 +153,8 @@ class RobotClient:
             Which of the book's schedules to use; ``local`` needs no server.
         stamp :
             Time and frame of the sensor message, carried with every chunk.
+        among :
+            What others are under way with it, by other clients of the robot.
 
         Raises
         ------
@@ -186,13 +166,14 @@ class RobotClient:
         self._check(inputs)
         if strategy not in STRATEGIES:
             raise ValueError(f'no strategy {strategy!r}; there are {", ".join(STRATEGIES)}')
-        self._count += 1
-        self.connection.newest = self._count
-        choice = self._choose(strategy)
-        if choice is None:
+        self._among = among
+        self._at_hand.newest += 1
+        self.connection.newest = self._at_hand.newest
+        selection = self._choose(strategy)
+        if selection is None:
             return self._infer_alone(inputs)
         try:
-            return self._infer_shared(inputs, choice, stamp)
+            return self._infer_shared(inputs, selection, stamp)
         except Exception as error:  # noqa: B902 - of rows that came, say: answer all the same
             return self._infer_anew(inputs, error)
 
@@ -204,14 +185,8 @@ class RobotClient:
         the heartbeat.  The server's part is empty if its report does not
         come in time.
         """
-        server = self._server_events(timeout) if outcome.stats.shared else ()
+        server = self._at_hand.report(timeout) if outcome.stats.shared else ()
         return tuple(with_send_times((*outcome.events, *server)))
-
-    def _server_events(self, timeout: float) -> tuple[Event, ...]:
-        current, end = self._current, time.monotonic() + timeout
-        while current and not current.report and time.monotonic() < end:
-            time.sleep(0.005)
-        return tuple(e.shift(-current.start) for e in current.report) if current else ()
 
     def handle(self, frame: Frame) -> None:
         """Take one frame from the receive thread; what is malformed is counted and dropped."""
@@ -224,7 +199,7 @@ class RobotClient:
             elif frame.kind in (ControlKind.FAILED, ControlKind.REPORT):
                 if frame.server != self.connection.followed.number:
                     raise MalformedFrameError(f'a {frame.kind.name} of another server', 'server')
-                (self._failed if frame.kind is ControlKind.FAILED else self._report)(frame)
+                (self._at_hand.failed if frame.kind is ControlKind.FAILED else self._report)(frame)
             else:
                 self.connection.handle(frame)
         except MalformedFrameError as error:
@@ -234,10 +209,7 @@ class RobotClient:
 
     def _tampered(self) -> None:
         """Finish the inference at hand from own rows; if it is over, at least stop sharing."""
-        current = self._current
-        if current:
-            current.tampered = True
-            current.arrivals.mailbox.fail('rows came in two versions')
+        self._at_hand.tampered()
         self.connection.lost('rows came in two versions: somebody speaks as the server')
 
     def reject(self, cause: str, text: str) -> None:
@@ -254,7 +226,7 @@ class RobotClient:
             raise ValueError(f'the model was captured with inputs {self._wanted}, '
                              f'got {_kinds(inputs)}')
 
-    def _choose(self, strategy: str) -> _Choice | None:
+    def _choose(self, strategy: str) -> Selection | None:
         """Return the schedule to share by; None to stay alone, also where choosing fails."""
         try:
             return self._best(strategy)
@@ -262,167 +234,130 @@ class RobotClient:
             self.reject('choice', f'{type(error).__name__}: {error}')
             return None
 
-    def _best(self, strategy: str) -> _Choice | None:
+    def _best(self, strategy: str) -> Selection | None:
         agreement = self.connection.agreement
         if strategy == LOCAL or agreement is None:
             return None
         rate = self.predicted_rate
-        if rate <= 0:
+        if rate <= 0 or self._server_silent(rate):
             return None
-        self._rate = rate
-        book = agreement.book
-        index = self.choice.choose(agreement.epoch, book, rate / 125e3, strategy,
-                                   self.predictor.spread)
-        if index is None:
-            return None
-        entry = book.entries[index]
-        shared = self.cache.get(entry.partition).schedule.transfers
-        predicted = self.choice.predicted(book, index, rate / 125e3)
-        faster = strategy == LOSS and book.objective == 'latency'
-        return _Choice(agreement.epoch, index, entry, predicted, faster) if shared else None
+        return select(self.choice, self.cache, agreement, strategy, Conditions(
+            rate, self.predictor.spread, self.connection.load, self._among.inflight))
+
+    def _server_silent(self, rate: float) -> bool:
+        """Tell whether an inference that began now would wait for a server that says nothing."""
+        after = self.patience.silent_after(self.channel.report().round_trip,
+                                           self.channel.chunk_bytes / rate)
+        return self.connection.quiet > after
 
     def _infer_anew(self, inputs: Sequence[torch.Tensor], error: Exception) -> Outcome:
         """Run alone what went wrong in a way that nobody foresaw."""
         reason = f'{type(error).__name__}: {error}'
-        self._current = None
+        self._at_hand.drop()
         self.reject('shared', reason)
         self.connection.lost(quoted(reason))
         return self._infer_alone(inputs, reason)
 
     def _infer_alone(self, inputs: Sequence[torch.Tensor], reason: str = '') -> Outcome:
         recorder, start = Recorder(ROBOT), time.monotonic()
-        execution = Execution(self._local.program, recorder)
+        execution = Execution(self._local.program, recorder, turns=self._among.turns)
         values = execution.run(dict(zip(self.model.split.graph.inputs, inputs)))
         self.cache.ran(self._local, recorder.events)
-        self._note_speed(ROBOT, self._alone().entry, recorder.events)
-        self._took_alone.append(time.monotonic() - start)
-        return self._outcome(values, recorder.events, start, self._alone(), None, reason)
+        self._note_speed(ROBOT, self._own.entry(self.connection.book), recorder.events)
+        self._own.took(time.monotonic() - start - total(recorder.events, ROBOT, 'wait'))
+        return self._outcome(values, Ended(self._at_hand.newest, self._alone(), recorder.events,
+                                           start, time.monotonic(), reason=reason))
 
-    def _infer_shared(self, inputs: Sequence[torch.Tensor], choice: _Choice, stamp: Stamp,
+    def _infer_shared(self, inputs: Sequence[torch.Tensor], selection: Selection, stamp: Stamp,
                       ) -> Outcome:
-        compiled = self.cache.get(choice.entry.partition)
-        start = time.monotonic()
-        self.connection.heard = max(self.connection.heard, start)
-        names = describe_transfers(self.model.split, compiled.schedule)
-        arrivals = Arrivals(Mailbox(self._patience(start, choice)),
-                            self.reassembler, 'downlink', names, self.received)
-        sender = Sender(self._way(), compiled.schedule, choice.epoch, self._count, choice.index,
-                        stamp, 'uplink', names, arrivals.mailbox.fail)
-        recorder = Recorder(ROBOT)
-        execution = Execution(compiled.program, recorder, arrivals.mailbox, sender)
-        named = dict(zip(self.model.split.graph.inputs, inputs))
-        self._current, reason = _Inference(self._count, choice, compiled, arrivals, start), ''
+        compiled = self.cache.get(selection.entry.partition)
+        run = SharedRun(self._at_hand.newest, selection, compiled, self.model.split,
+                        Paths(self._way(), self._at_hand.reassembler, self.received),
+                        self._waiting(selection), stamp, self._among.turns)
+        named, reason = dict(zip(self.model.split.graph.inputs, inputs)), ''
+        self._at_hand.begin(run)
         try:
-            values = execution.run(named)
-            self._check_rows()
-            self.cache.ran(compiled, recorder.events)
-            self._note_speed(ROBOT, choice.entry, recorder.events, compiled.moving)
-            self.connection.succeeded()
+            values, reason = run.run(named), run.overtaken
+            self.cache.ran(compiled, run.recorder.events, complete=not reason)
+            self._went(run)
         except InferenceAbandonedError as error:
             reason = str(error)
-            sender.stop()
-            self._check_rows()
-            self.cache.ran(compiled, recorder.events, complete=False)
-            values = self._finish(execution, compiled, named, reason, recorder)
-        events = [*recorder.events, *arrivals.events, *sender.events]
-        return self._outcome(values, events, start, choice, (sender, arrivals), reason)
+            values = self._finish(run, named, reason)
+        return self._outcome(values, Ended(run.id, selection, run.events, run.start,
+                                           time.monotonic(), run.crossed, reason))
 
-    def _check_rows(self) -> None:
-        """Raise TamperedError if rows of the inference at hand came in two versions."""
-        if self._current and self._current.tampered:
-            raise TamperedError('rows came in two versions, of which one is false')
+    def _went(self, run: SharedRun) -> None:
+        """Learn from an inference that ended by plan, or before the rows came."""
+        if run.overtaken or run.met:
+            run.stop()
+            self._cancel()
+        if run.overtaken:
+            self.connection.lost(run.overtaken, overtaken=True)
+        else:
+            self._note_speed(ROBOT, run.selection.entry, run.recorder.events, run.compiled.moving)
+            self.connection.succeeded()
+
+    def _finish(self, run: SharedRun, inputs: Values, reason: str) -> Values:
+        """Finish an abandoned inference from the rows at hand; tell the server to stop."""
+        run.stop()
+        run.check_rows()
+        self.cache.ran(run.compiled, run.recorder.events, complete=False)
+        self._cancel()
+        self.connection.lost(reason)
+        return run.finish(inputs, self.model.parameters)
 
     def _way(self) -> SendContext:
         return SendContext(self.channel, self.connection.session, self._executor, self.sent,
-                   self.connection.encodings, self.connection.followed.number)
+                           self.connection.encodings, self.connection.followed.number)
 
-    def _finish(self, execution: Execution, compiled: Compiled, inputs: dict[int, torch.Tensor],
-                reason: str, recorder: Recorder) -> dict[int, torch.Tensor]:
-        """Finish an abandoned inference from the rows at hand; tell the server to stop."""
-        self._current = None
+    def _cancel(self) -> None:
+        self._at_hand.drop()
         self.channel.send(Control(ControlKind.CANCEL, self.connection.session,
-                                  self.connection.epoch, self._count, {},
+                                  self.connection.epoch, self._at_hand.newest, {},
                                   self.connection.followed.number))
-        self.connection.lost(reason)
-        split = self.model.split
-        begin = time.monotonic()
-        held = [(v, split.whole(v), t) for v, t in inputs.items()] + held_pieces(execution)
-        transfers = compiled.schedule.transfers
-        held += [(transfers[i].value, transfers[i].region, t)
-                 for i, t in execution.mailbox.left().items()]
-        values = finish_alone(split, held, self.model.parameters)
-        recorder.events.append(Event(ROBOT, 'compute', 'recovery', begin, time.monotonic()))
-        return values
 
-    def _patience(self, start: float, choice: _Choice) -> Callable[[float], str | None]:
-        report = self.channel.report()
-        rate, alone = max(self._rate, 1.0), self.own_seconds or self._seconds_alone()
-        predicted = believable(choice.predicted, self.own_seconds, faster=choice.faster)
+    def _waiting(self, selection: Selection) -> Waiting:
+        start, report, told = time.monotonic(), self.channel.report(), self._told()
+        predicted = believable(selection.predicted, self.own_seconds, faster=selection.faster)
+        return Waiting(self._sight, start, self.connection.awake, predicted,
+                       self.own_seconds or (told.predicted if told else 0.0),
+                       report.round_trip, max(selection.rate, 1.0))
 
-        def decide(_waited: float) -> str | None:
-            if self.connection.agreement is None:
-                return 'the server no longer knows this session'
-            now = time.monotonic()
-            return self.patience.reason_to_stop(
-                elapsed=now - start, predicted=predicted, alone=alone,
-                quiet=now - self.connection.heard, round_trip=report.round_trip,
-                chunk_time=self.channel.chunk_bytes / rate)
-        return decide
+    def _sight(self) -> Sight:
+        connection = self.connection
+        return Sight(self.patience, connection.agreement is not None, connection.awake,
+                     connection.quiet, self.channel.chunk_bytes)
 
-    def _outcome(self, values: dict[int, torch.Tensor], events: list[Event], start: float,
-                 choice: _Choice, shared: tuple[Sender, Arrivals] | None, reason: str,
-                 ) -> Outcome:
-        entry, stop = choice.entry, time.monotonic()
-        latency = stop - start
-        expected = self.choice.corrected(entry, choice.predicted)
-        self.choice.note(entry, latency, choice.predicted, start)
-        sent = shared[0].nbytes if shared else 0
-        received = shared[1].nbytes if shared else 0
-        if shared:
-            self._link.crossed(sent, received, self._down_ratio)
-        compute, waiting = compute_and_wait(events)
-        sending, receiving = (n / self._rate if self._rate > 0 else 0.0
-                              for n in (sent, received / self._down_ratio))
-        stats = InferenceStats(
-            self._count, entry.strategy, choice.index, shared is not None and not reason,
-            bool(reason), reason, latency, expected, compute, waiting, sent, received,
-            self.power.joules(latency, compute, min(sending, latency), min(receiving, latency)),
-            self.meter.drawn(start, stop) if self.meter else None)
-        return Outcome(self.model.results(values), stats, tuple(e.shift(-start) for e in events))
+    def _outcome(self, values: Values, ended: Ended) -> Outcome:
+        """Return what an inference gave, after learning from what it took."""
+        selection, load = ended.selection, max(self.choice.load, self.connection.load)
+        expected = self.choice.corrected(selection.entry, selection.predicted)
+        if self._among.inflight == 1 and (ended.crossed is None or load <= CROWDED):
+            self.choice.note(selection.entry, ended.latency, selection.predicted, ended.start)
+        if ended.crossed:
+            self._link.crossed(*ended.crossed, self._down_ratio)
+        drawn = self.meter.drawn(ended.start, ended.stop) if self.meter else None
+        stats = ended.stats(self.power, self._down_ratio, expected=expected,
+                            alone=self._expected_alone(), drawn=drawn)
+        return Outcome(self.model.results(values), stats,
+                       tuple(e.shift(-ended.start) for e in ended.events))
 
     def _note_speed(self, side: str, entry: Entry, events: Sequence[Event],
                     moving: float = 0.0) -> None:
-        """Learn how fast a device is; `moving` seconds at most are no fault of its operators."""
-        if entry.anywhere is None:
-            return
-        profiled = entry.anywhere.busy[SIDES.index(side)]
-        measured = total(events, side, 'compute')
-        measured = max(measured - moving, min(measured, profiled))
-        whole = self.connection.book.most_busy[SIDES.index(side)] if self.connection.book else 0.0
-        self.choice.speeds.note(side, measured, profiled, whole, time.monotonic())
+        note_speed(self.choice.speeds, side, entry, self.connection.book, events, moving)
 
-    def _alone(self) -> _Choice:
+    def _told(self) -> Entry | None:
+        return self._own.told(self.connection.book)
+
+    def _alone(self) -> Selection:
         """Return what the book says of the robot alone."""
-        entry = self._local_entry() or Entry(
-            0.0, LOCAL, 0.0, local(len(self.model.split.operators)))
-        return _Choice(0, 0, entry, self.choice.seconds(entry, 1.0))
+        entry = self._own.entry(self.connection.book)
+        return Selection(0, 0, entry, self.choice.seconds(entry, 1.0))
 
-    def _seconds_alone(self) -> float:
-        """Return what the book predicts of the robot alone, 0 if it says nothing."""
-        entry = self._local_entry()
-        return entry.predicted if entry else 0.0
-
-    def _local_entry(self) -> Entry | None:
-        entries = self.connection.book.entries if self.connection.book else ()
-        return next((e for e in entries if e.strategy == LOCAL), None)
-
-    def _expected(self, chunk: Chunk) -> ExpectedTransfer | None:
-        current = self._current
-        if current is None or chunk.inference != current.id or \
-                (chunk.epoch, chunk.schedule) != (current.choice.epoch, current.choice.index):
-            return None
-        return expected_transfer(self.model.split, current.compiled.schedule, chunk.transfer,
-                                 ROBOT)
+    def _expected_alone(self) -> float:
+        """Return the seconds that the robot by itself should take now, 0 if nothing is known."""
+        alone = self._alone()
+        return self.choice.corrected(alone.entry, alone.predicted) or self.own_seconds
 
     def _chunk(self, chunk: Chunk) -> None:
         if chunk.server != self.connection.followed.number:
@@ -430,39 +365,12 @@ class RobotClient:
         self.connection.hear()
         if not chunk.inference:
             return  # the echo of a probe: the channel has measured it
-        self._at_hand(chunk).arrivals.add(chunk)
-
-    def _failed(self, frame: Control) -> None:
-        if not self._too_late(frame):
-            reason, current = quoted(frame.body.get('reason')), self._at_hand(frame)
-            current.tampered |= frame.body.get('tampered') is True
-            current.arrivals.mailbox.fail(f'server: {reason}')
+        self._at_hand.chunk(chunk)
 
     def _report(self, frame: Control) -> None:
-        """Keep the server's events of the newest inference, moved to the robot's clock."""
-        if self._too_late(frame):
-            return
-        current = self._at_hand(frame)
-        try:
-            events = [Event.from_list(e).shift(-self.connection.clock.offset)
-                      for e in frame.body.get('events', ())]
-        except (TypeError, ValueError) as error:
-            raise MalformedFrameError(f'bad report: {error}', 'report') from error
-        current.report = events
-        self._note_speed(SERVER, current.choice.entry, events)
-
-    def _too_late(self, frame: Control) -> bool:
-        """Tell whether the robot had finished the inference before the server said this."""
-        current = self._current
-        return frame.inference <= self._count and (
-            current is None or frame.inference != current.id)
-
-    def _at_hand(self, frame: Chunk | Control) -> _Inference:
-        """Return the shared inference at hand if the frame belongs to it."""
-        current = self._current
-        if current is None or frame.inference != current.id:
-            raise MalformedFrameError(f'inference {frame.inference} is over', 'stale')
-        return current
+        run = self._at_hand.reported(frame, self.connection.clock.offset)
+        if run:
+            self._note_speed(SERVER, run.selection.entry, run.report)
 
 
 def _kinds(tensors: Sequence[torch.Tensor | Value]) -> list[tuple[tuple[int, ...], torch.dtype]]:

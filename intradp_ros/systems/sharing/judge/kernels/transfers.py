@@ -14,67 +14,67 @@ from intradp_ros.systems.sharing.judge.records import Layout, Tables, Work
 
 
 def write_transfers(t: Tables, p: Layout, w: Work) -> None:
-    """Append the transfers to both sides; fill `piece_first` and `piece_count`."""
+    """Append the transfers to both sides; fill the `pieces` of what they `lack`."""
     values = t.values
     for target in range(2):
         for value in range(values):
-            at = target * values + value
-            w.x[w.piece_first + at] = w.x[w.counts + 2]
-            if w.x[w.lack_hi + at] > w.x[w.lack_lo + at]:
-                if t.x[t.producer + value] < 0:
+            lack = w.lack[target * values + value]
+            lack.first_piece = w.count[0].transfers
+            if lack.hi > lack.lo:
+                if t.value[value].producer < 0:
                     _cut_input(t, p, w, value)
                 else:
                     _cut_produced(t, p, w, value, target)
-            w.x[w.piece_count + at] = w.x[w.counts + 2] - w.x[w.piece_first + at]
+            lack.pieces = w.count[0].transfers - lack.first_piece
     _order_inputs(t, w)
 
 
 def _add(w: Work, value: int, lo: int, hi: int, source: int) -> None:
-    at = w.x[w.counts + 2]
-    w.x[w.transfer_value + at], w.x[w.transfer_source + at] = value, source
-    w.x[w.transfer_lo + at], w.x[w.transfer_hi + at] = lo, hi
-    w.x[w.transfer_state + at] = 0
-    w.x[w.counts + 2] = at + 1
+    added = w.transfer[w.count[0].transfers]
+    added.value, added.source, added.state = value, source, 0
+    added.lo, added.hi = lo, hi
+    w.count[0].transfers += 1
 
 
 def _cut_produced(t: Tables, p: Layout, w: Work, value: int, target: int) -> None:
     """Cut a value where the source's steps end, in the order of the steps."""
-    at, source, producer = target * t.values + value, 1 - target, t.x[t.producer + value]
-    upward = p.x[p.upward + source * p.stages + w.x[w.stage + producer]]
-    lo, hi = w.x[w.lack_lo + at], w.x[w.lack_hi + at]
-    step = w.x[w.first_step + source * t.operators + producer]
-    while step >= 0:
+    lack, source, producer = w.lack[target * t.values + value], 1 - target, t.value[value].producer
+    upward = p.part[source * p.stages + w.walk[producer].stage].upward
+    lo, hi = lack.lo, lack.hi
+    at = w.computed[source * t.operators + producer].first_step
+    while at >= 0:
+        step = w.step[at]
         if upward:
-            if lo < w.x[w.step_lo + step] < hi:
-                _add(w, value, w.x[w.step_lo + step], hi, source)
-                hi = w.x[w.step_lo + step]
-        elif lo < w.x[w.step_hi + step] < hi:
-            _add(w, value, lo, w.x[w.step_hi + step], source)
-            lo = w.x[w.step_hi + step]
-        step = w.x[w.step_next + step]
+            if lo < step.lo < hi:
+                _add(w, value, step.lo, hi, source)
+                hi = step.lo
+        elif lo < step.hi < hi:
+            _add(w, value, lo, step.hi, source)
+            lo = step.hi
+        at = step.next
     _add(w, value, lo, hi, source)
 
 
 def _cut_input(t: Tables, p: Layout, w: Work, value: int) -> None:
     """Cut an input at what the server's steps need."""
-    at = t.values + value
-    lo, hi = w.x[w.lack_lo + at], w.x[w.lack_hi + at]
+    lack = w.lack[t.values + value]
+    lo, hi = lack.lo, lack.hi
     for row in range(lo, hi):
-        w.x[w.mark + row] = 0
-    begin = w.steps
-    for step in range(begin, begin + w.x[w.counts + 1]):
-        i = w.x[w.step_op + step]
-        for read in range(t.x[t.reads + i], t.x[t.reads + i + 1]):
-            if t.x[t.read_value + read] == value:
-                if p.x[p.upward + p.stages + w.x[w.stage + i]]:
-                    row = need_lo(t, read, w.x[w.step_lo + step], w.x[w.step_hi + step])
+        w.mark[row] = 0
+    for at in range(w.steps, w.steps + w.side[1].steps):
+        step = w.step[at]
+        i = step.operator
+        for read in range(t.operator[i].reads, t.operator[i + 1].reads):
+            if t.read[read].value == value:
+                if p.part[p.stages + w.walk[i].stage].upward:
+                    row = need_lo(t, read, step.lo, step.hi)
                 else:
-                    row = need_hi(t, read, w.x[w.step_lo + step], w.x[w.step_hi + step])
+                    row = need_hi(t, read, step.lo, step.hi)
                 if lo < row < hi:
-                    w.x[w.mark + row] = 1
+                    w.mark[row] = 1
     start = lo
     for row in range(lo + 1, hi):
-        if w.x[w.mark + row]:
+        if w.mark[row]:
             _add(w, value, start, row, 0)
             start = row
     _add(w, value, start, hi, 0)
@@ -82,24 +82,23 @@ def _cut_input(t: Tables, p: Layout, w: Work, value: int) -> None:
 
 def _order_inputs(t: Tables, w: Work) -> None:
     """Fill `input_order`: pieces of inputs in the order in which the server's steps need them."""
-    begin = w.steps
-    for step in range(begin, begin + w.x[w.counts + 1]):
-        i = w.x[w.step_op + step]
-        for read in range(t.x[t.reads + i], t.x[t.reads + i + 1]):
-            if t.x[t.producer + t.x[t.read_value + read]] < 0:
-                a = need_lo(t, read, w.x[w.step_lo + step], w.x[w.step_hi + step])
-                b = need_hi(t, read, w.x[w.step_lo + step], w.x[w.step_hi + step])
-                _queue(t, w, t.x[t.read_value + read], a, b)
-    for k in range(t.inputs, t.inputs_end):
-        value = t.x[k]
-        _queue(t, w, value, 0, t.x[t.value_rows + value])
+    for at in range(w.steps, w.steps + w.side[1].steps):
+        step = w.step[at]
+        i = step.operator
+        for read in range(t.operator[i].reads, t.operator[i + 1].reads):
+            if t.value[t.read[read].value].producer < 0:
+                a = need_lo(t, read, step.lo, step.hi)
+                b = need_hi(t, read, step.lo, step.hi)
+                _queue(t, w, t.read[read].value, a, b)
+    for value in t.inputs:
+        _queue(t, w, value, 0, t.value[value].rows)
 
 
 def _queue(t: Tables, w: Work, value: int, lo: int, hi: int) -> None:
-    first = w.x[w.piece_first + t.values + value]
-    for k in range(first, first + w.x[w.piece_count + t.values + value]):
-        open_ = w.x[w.transfer_state + k] == 0
-        if open_ and w.x[w.transfer_lo + k] < hi and lo < w.x[w.transfer_hi + k]:
-            w.x[w.transfer_state + k] = 1
-            w.x[w.input_order + w.x[w.counts + 3]] = k
-            w.x[w.counts + 3] += 1
+    lack = w.lack[t.values + value]
+    for k in range(lack.first_piece, lack.first_piece + lack.pieces):
+        piece = w.transfer[k]
+        if piece.state == 0 and piece.lo < hi and lo < piece.hi:
+            piece.state = 1
+            w.input_order[w.count[0].inputs] = k
+            w.count[0].inputs += 1

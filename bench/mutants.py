@@ -1,0 +1,186 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+How many small changes of the code the tests notice (mutation testing).
+
+A copy of the installed package is changed at one place at a time (by the operators of cosmic-ray:
+another comparison, another number, `and` for `or`, a loop that does not run, no decorator), and
+the tests of its room run until one fails.  What no test fails for is printed as a difference, to
+be looked at: a gap, or a change that means the same.  Places are drawn by a seed, without those in
+annotations.  Compiled kernels run as Python, since numba would take some from its cache.
+"""
+from __future__ import annotations
+
+import argparse
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+import difflib
+import importlib
+import importlib.util
+import json
+import os
+from pathlib import Path
+from random import Random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+
+from cosmic_ray.ast import ast_nodes, get_ast
+from cosmic_ray.mutating import mutate_code
+from cosmic_ray.plugins import get_operator, operator_names
+import pytest
+
+#: Room: what is changed, and the tests that should notice, the quickest first.
+AREAS: dict[str, tuple[list[str], list[str]]] = {
+    'wire': (['wire/*.py', 'wire/codecs/*.py'], ['test/wire']),
+    'execution': (
+        ['runtime/*.py', 'systems/sharing/session/*.py'],
+        [*(f'test/systems/sharing/test_{name}.py' for name in (
+            'patience', 'pauses', 'watch', 'experience', 'editions', 'pair', 'recovery',
+            'sessions', 'stream', 'several_robots')),
+         *(f'test/runtime/test_{name}.py' for name in (
+             'link_rate', 'memory', 'memory_network', 'model', 'processor', 'recourse',
+             'request_queue', 'worker_thread'))]),
+    'planning': (
+        ['systems/sharing/judge/*.py', 'systems/sharing/judge/kernels/*.py',
+         'systems/sharing/partition/*.py'],
+        [f'test/systems/sharing/test_{name}.py' for name in (
+            'partition', 'encoding_choice', 'lowering', 'records', 'event_simulation', 'judge',
+            'simulator')]),
+}
+#: Operators of cosmic-ray that change names at random: most of what they make cannot run.
+_WITHOUT = ('core/VariableReplacer', 'core/VariableInserter')
+#: Loaded once, before each change runs in a copy of this process.
+_WARM = ('hypothesis', 'numba', 'numpy', 'scipy.optimize', 'torch', 'torch.export', 'yaml')
+_ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place of the code, and the operators that change it, each with its count of the place."""
+
+    path: Path
+    line: int
+    changes: tuple[tuple[str, int], ...]
+
+
+def annotation_lines(source: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Return where annotations begin and end: nothing runs there."""
+    found: list[ast.expr] = []
+    for node in ast.walk(ast.parse(source)):
+        found += [part for part in (getattr(node, 'annotation', None),
+                                    getattr(node, 'returns', None)) if part]
+    return [((n.lineno, n.col_offset), (n.end_lineno or 0, n.end_col_offset or 0)) for n in found]
+
+
+def places(path: Path) -> Iterator[Place]:
+    """Yield the places of a module that can be changed."""
+    source = path.read_text()
+    annotations, tree = annotation_lines(source), get_ast(source)
+    found: dict[tuple[int, int], list[tuple[str, int]]] = {}
+    for name in operator_names():
+        if name in _WITHOUT:
+            continue
+        operator, count = get_operator(name)(), 0
+        for node in ast_nodes(tree):
+            for begin, _ in operator.mutation_positions(node):
+                if not any(first <= begin < last for first, last in annotations):
+                    found.setdefault(begin, []).append((name, count))
+                count += 1
+    for (line, _), changes in sorted(found.items()):
+        yield Place(path, line, tuple(changes))
+
+
+def outcome(copy: Path, tests: list[str], limit: float) -> str:
+    """Run tests against a copy of the package, in a copy of this process."""
+    child = os.fork()
+    if not child:
+        os.setsid()
+        sink = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(sink, 1)
+        os.dup2(sink, 2)
+        sys.path.insert(0, str(copy))
+        os.environ['PYTHONPATH'] = str(copy)
+        os._exit(int(pytest.main(['-x', '-q', '-p', 'no:cacheprovider', *tests])) != 0)
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return 'noticed' if status else 'survived'
+        time.sleep(0.05)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return 'timed out'
+
+
+def run(area: str, count: int, seed: int, package: Path) -> list[dict[str, object]]:
+    """Change an area at `count` places, one at a time; return what became of each."""
+    globs, tests = AREAS[area]
+    records: list[dict[str, object]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder)
+        shutil.copytree(package, copy / package.name,
+                        ignore=shutil.ignore_patterns('__pycache__'))
+        paths = sorted(path for glob in globs for path in (copy / package.name).glob(glob))
+        everywhere = [place for path in paths for place in places(path)]
+        begin = time.monotonic()
+        if (first := outcome(copy, tests, 1800)) != 'survived':
+            raise SystemExit(f'{area}: unchanged, the tests end with "{first}"')
+        took = time.monotonic() - begin
+        print(f'{area}: {len(everywhere)} places in {len(paths)} modules; the tests take '
+              f'{took:.0f} s', flush=True)
+        random = Random(seed)
+        for place in random.sample(everywhere, min(count, len(everywhere))):
+            name, occurrence = random.choice(place.changes)
+            source = place.path.read_text()
+            changed = mutate_code(source, get_operator(name)(), occurrence)
+            if changed is None or changed == source:
+                continue
+            place.path.write_text(changed)
+            result = outcome(copy, tests, 60 + 4 * took)
+            place.path.write_text(source)
+            told = str(place.path.relative_to(copy))
+            records.append({'place': f'{told}:{place.line}', 'operator': name, 'outcome': result,
+                            'difference': [line for line in difflib.unified_diff(
+                                source.splitlines(), changed.splitlines(), lineterm='', n=0)
+                                if line[0] in '+-' and line[:3] not in ('+++', '---')]})
+            if result == 'survived':
+                print(f'survived: {told}:{place.line} ({name})', *records[-1]['difference'],
+                      sep='\n    ', flush=True)
+    return records
+
+
+def main() -> None:
+    """Print survivors and scores."""
+    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser.add_argument('areas', nargs='*', default=list(AREAS), metavar='AREA',
+                        help=f'of {", ".join(AREAS)}')
+    parser.add_argument('--count', type=int, default=60, help='places in each area')
+    parser.add_argument('--seed', type=int, default=0)
+    parser.add_argument('--json', type=Path)
+    args = parser.parse_args()
+    os.chdir(_ROOT)
+    os.environ['NUMBA_DISABLE_JIT'] = '1'
+    spec = importlib.util.find_spec('intradp_ros')
+    assert spec and spec.origin
+    for name in _WARM:
+        importlib.import_module(name)
+    everything = {}
+    for area in args.areas:
+        records = everything[area] = run(area, args.count, args.seed, Path(spec.origin).parent)
+        counts = Counter(str(record['outcome']) for record in records)
+        noticed = len(records) - counts['survived']
+        print(f'{area}: {noticed} of {len(records)} changes noticed '
+              f'({noticed / max(1, len(records)):.0%}), {counts["timed out"]} of them by running '
+              'on', flush=True)
+    if args.json:
+        args.json.write_text(json.dumps(everything, indent=1))
+
+
+if __name__ == '__main__':
+    main()

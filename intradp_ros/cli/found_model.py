@@ -1,0 +1,28 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""A model as it was found."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from intradp_ros.perception.card import ModelCard
+
+
+@dataclass(frozen=True)
+class Found:
+    """
+    A model as it was found, and what its source says of it.
+
+    `classes` is above 0 for detectors whose raw answers are to be chosen from
+    inside.  `holder` is the part of the model that weights are for, None for
+    all of it.
+    """
+
+    model: nn.Module
+    card: ModelCard = ModelCard()
+    classes: int = 0
+    shape: tuple[int, ...] = ()
+    holder: nn.Module | None = None

@@ -1,0 +1,212 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Weights on disk, each in a safetensors file that is named by the SHA-256 of its bytes.
+
+The folder may be used by several processes at once: a file appears there as a whole,
+and is never changed.  What was used least lately makes room for new ones.  Files that
+this module did not write are never touched, nor counted.
+"""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+import hashlib
+import json
+import os
+from pathlib import Path
+import re
+import tempfile
+import time
+
+from safetensors import safe_open, SafetensorError
+import torch
+
+HEADER_BYTES = 256
+"""Bytes of a file before its data: padded, so that the data are aligned for any kernel."""
+_SHA = re.compile(r'[0-9a-f]{64}')
+_NAME = re.compile(r'([0-9a-f]{64})\.safetensors')
+_PART = re.compile(r'\.intradp-[0-9a-f]{64}-.*\.part')
+_FORSAKEN = 3600.0  # seconds after which nobody writes to a part any more
+_KEY = 'data'
+
+
+class StoreFullError(RuntimeError):
+    """There is no room for what is to be stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A file of ours, with the bytes of its data, and when it was used last."""
+
+    path: Path
+    nbytes: int
+    used: float
+
+
+class WeightStore:
+    """
+    A folder of at most `limit` bytes of weights; it is made when something is stored.
+
+    Safe to call from several threads.
+    """
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        self.folder, self.limit = folder, limit
+
+    def nbytes(self, digest: str) -> int | None:
+        """Return the bytes stored under a digest, None if there are none."""
+        entry = _entry(self._path(digest))
+        return entry.nbytes if entry else None
+
+    def load(self, digest: str) -> torch.Tensor | None:
+        """
+        Return the bytes stored under a digest, mapped into memory; None if there are none.
+
+        They are compared with the digest first.  A file that has other bytes is removed.
+        """
+        path = self._path(digest)
+        if _entry(path) is None:
+            return None
+        try:
+            os.utime(path)
+            with safe_open(path, framework='pt') as file:
+                data: torch.Tensor = file.get_tensor(_KEY)
+        except (OSError, SafetensorError):  # another process may have made room
+            return None
+        if _digest(data) != digest:
+            path.unlink(missing_ok=True)
+            return None
+        return data
+
+    def part(self, digest: str, nbytes: int, keep: Collection[str] = ()) -> BlobPart:
+        """
+        Begin to store so many bytes; what is not to `keep` may have to make room.
+
+        Raises
+        ------
+        StoreFullError
+            If there is no room, and none can be made.
+        OSError
+            If nothing can be written.
+
+        """
+        self._make_room(nbytes, keep)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return BlobPart(self._path(digest), digest, nbytes)
+
+    def put(self, data: torch.Tensor) -> str:
+        """Store bytes; return their digest."""
+        digest = _digest(data)
+        if self.nbytes(digest) is None:
+            part = self.part(digest, data.nbytes)
+            part.write(0, data)
+            part.finish()
+        return digest
+
+    def _path(self, digest: str) -> Path:
+        if not _SHA.fullmatch(digest):
+            raise ValueError(f'{digest[:80]!r} is no SHA-256')
+        return self.folder / f'{digest}.safetensors'
+
+    def _make_room(self, nbytes: int, keep: Collection[str]) -> None:
+        found = sorted(self._entries(), key=lambda entry: entry.used)
+        free = self.limit - sum(entry.nbytes for entry in found)
+        for entry in found:
+            if free >= nbytes:
+                return
+            if entry.path.stem not in keep:
+                entry.path.unlink(missing_ok=True)
+                free += entry.nbytes
+        if free < nbytes:
+            raise StoreFullError(f'{nbytes} bytes more do not fit into {self.folder}, which may '
+                                 f'have {self.limit} and holds what is needed now')
+
+    def _entries(self) -> Iterator[_Entry]:
+        """Yield what is stored; remove parts that were left behind long ago."""
+        with suppress(FileNotFoundError):
+            for item in list(os.scandir(self.folder)):
+                path = self.folder / item.name
+                if _NAME.fullmatch(item.name) and (entry := _entry(path)):
+                    yield entry
+                elif _PART.fullmatch(item.name):
+                    _remove_forsaken(path)
+
+
+class BlobPart:
+    """
+    Bytes that come in pieces; made by `WeightStore.part`.
+
+    Raises
+    ------
+    OSError
+        By what writes, if the disk is full, say.
+
+    """
+
+    def __init__(self, path: Path, digest: str, nbytes: int) -> None:
+        self._path, self._digest, self._nbytes = path, digest, nbytes
+        handle, name = tempfile.mkstemp('.part', f'.intradp-{digest}-', path.parent)
+        self._part = Path(name)
+        with os.fdopen(handle, 'wb') as file:
+            file.write(_header(nbytes))
+
+    def write(self, offset: int, data: torch.Tensor) -> None:
+        """Put a piece to its place."""
+        if not 0 <= offset <= offset + data.nbytes <= self._nbytes:
+            raise ValueError(f'{data.nbytes} bytes at {offset} of {self._nbytes}')
+        with self._part.open('r+b') as file:
+            file.seek(HEADER_BYTES + offset)
+            file.write(data.numpy().data)
+
+    def finish(self) -> bool:
+        """Compare with the digest; store what is right, drop what is not, and tell which."""
+        content = hashlib.sha256()
+        with self._part.open('rb') as file:
+            right = file.read(HEADER_BYTES) == _header(self._nbytes)
+            while block := file.read(1 << 20):
+                content.update(block)
+        right = right and content.hexdigest() == self._digest \
+            and self._part.stat().st_size == HEADER_BYTES + self._nbytes
+        if right:
+            self._part.replace(self._path)
+        else:
+            self.drop()
+        return right
+
+    def drop(self) -> None:
+        """Forget what came."""
+        self._part.unlink(missing_ok=True)
+
+
+def _header(nbytes: int) -> bytes:
+    """Return what a file of ours begins with: safetensors, one list of bytes."""
+    text = json.dumps({'__metadata__': {'by': 'intradp_ros'}, _KEY: {
+        'dtype': 'U8', 'shape': [nbytes], 'data_offsets': [0, nbytes]}})
+    return (HEADER_BYTES - 8).to_bytes(8, 'little') + text.ljust(HEADER_BYTES - 8).encode()
+
+
+def _entry(path: Path) -> _Entry | None:
+    """Return what is known of a file, None if it is not one that was written here."""
+    try:
+        if path.is_symlink() or not path.is_file():
+            return None
+        status = path.stat()
+        nbytes = status.st_size - HEADER_BYTES
+        with path.open('rb') as file:
+            ours = nbytes > 0 and file.read(HEADER_BYTES) == _header(nbytes)
+    except OSError:
+        return None
+    return _Entry(path, nbytes, status.st_mtime) if ours else None
+
+
+def _remove_forsaken(path: Path) -> None:
+    with suppress(OSError):
+        if not path.is_symlink() and time.time() - path.stat().st_mtime > _FORSAKEN:
+            path.unlink()
+
+
+def _digest(data: torch.Tensor) -> str:
+    return hashlib.sha256(data.numpy().data).hexdigest()

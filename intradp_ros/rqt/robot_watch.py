@@ -1,0 +1,84 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Subscribes to what an inference node publishes, and keeps what is seen of it."""
+from __future__ import annotations
+
+from collections.abc import Callable
+import threading
+import time
+from typing import Any
+
+from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.node import Node
+
+from intradp_ros.msg import InferenceStats, InferenceTimeline, LinkState, SharingEvent
+from intradp_ros.nodes.lifecycle import LATCHED
+from intradp_ros.rqt.watched_robot import WatchedRobot
+
+_STATS = 'intradp_ros/msg/InferenceStats'
+_DEPTH = 50
+
+
+def robots_of(node: Node) -> list[str]:
+    """Return the names of the nodes that publish figures of inferences."""
+    return sorted(topic.rpartition('/')[0] for topic, kinds in node.get_topic_names_and_types()
+                  if _STATS in kinds and topic.endswith('/stats'))
+
+
+class RobotWatch:
+    """
+    Watches one robot through somebody else's node, which others may spin in any thread.
+
+    The timeline is asked for only while `timelines` is set: robot and server
+    then measure and send it.
+    """
+
+    def __init__(self, node: Node, robot: str, clock: Callable[[], float] = time.monotonic,
+                 ) -> None:
+        """Subscribe to the topics of `robot`, a fully qualified node name."""
+        self._node, self._clock, self._lock = node, clock, threading.Lock()
+        self._robot = WatchedRobot(robot)
+        self._timeline: Any = None
+        seen, above = self._robot, robot.rpartition('/')[0]
+        self._subscriptions = [
+            self._subscribe(InferenceStats, f'{robot}/stats',
+                            lambda m: seen.take_stats(m, clock()), _DEPTH),
+            self._subscribe(LinkState, f'{robot}/link', lambda m: seen.take_link(m, clock()),
+                            _DEPTH),
+            self._subscribe(SharingEvent, f'{robot}/events', seen.take_event, LATCHED),
+            *(self._subscribe(DiagnosticArray, topic, seen.take_diagnostics, _DEPTH)
+              for topic in sorted({'/diagnostics', f'{above}/diagnostics'}))]
+
+    @property
+    def timelines(self) -> bool:
+        """Whether timelines are asked for."""
+        return self._timeline is not None
+
+    @timelines.setter
+    def timelines(self, wanted: bool) -> None:
+        if wanted and self._timeline is None:
+            self._timeline = self._subscribe(
+                InferenceTimeline, f'{self._robot.name}/timeline', self._robot.take_timeline, 1)
+        elif not wanted and self._timeline is not None:
+            self._node.destroy_subscription(self._timeline)
+            self._timeline = None
+
+    def look(self, what: Callable[[WatchedRobot, float], Any]) -> Any:
+        """Return what a function makes of what is seen now; no message comes meanwhile."""
+        with self._lock:
+            return what(self._robot, self._clock())
+
+    def close(self) -> None:
+        """Stop watching."""
+        self.timelines = False
+        for subscription in self._subscriptions:
+            self._node.destroy_subscription(subscription)
+        self._subscriptions = []
+
+    def _subscribe(self, kind: type, topic: str, take: Callable[[Any], None], qos: Any) -> Any:
+        def taken(message: Any) -> None:
+            with self._lock:
+                take(message)
+
+        return self._node.create_subscription(kind, topic, taken, qos)

@@ -1,0 +1,79 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Models made of blobs, with the weights of one device's stages alone."""
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from intradp_ros.graph.manifest import Manifest, read_manifest
+from intradp_ros.runtime.model import SharedModel
+from intradp_ros.runtime.pipeline.stage_programs import weights_read
+from intradp_ros.runtime.pipeline.weight_holdings import WeightHoldings
+from intradp_ros.schedule.stage_plan import StagePlan
+from intradp_ros.split.calls.device import Device
+from intradp_ros.split.calls.on_device import split_for
+from intradp_ros.split.split_graph import split_graph
+
+_REMEMBERED = 2
+
+
+@dataclass(frozen=True)
+class Lacking:
+    """What a device needs for a plan (by digest), and the part of it that is not here."""
+
+    needed: frozenset[str]
+    blobs: dict[str, int | None]
+
+
+class FetchedModels:
+    """Finds out what a plan needs here, and makes a model of it; for one thread."""
+
+    def __init__(self, name: str, holdings: WeightHoldings, device: Device) -> None:
+        self._name, self._holdings, self._device = name, holdings, device
+        self._known: OrderedDict[str, tuple[Manifest, SharedModel]] = OrderedDict()
+
+    def lacking(self, plan: StagePlan) -> Lacking:
+        """
+        Return what is to be fetched: the model's manifest first, then the weights.
+
+        Raises
+        ------
+        GraphFormatError
+            If the manifest describes no valid graph.
+        PlanError
+            If the plan does not fit it.
+
+        """
+        found = self._model(plan.digest)
+        if found is None:
+            return Lacking(frozenset((plan.digest,)), {plan.digest: None})
+        sizes = found[0].sizes(weights_read(found[1], plan, self._name))
+        return Lacking(frozenset((plan.digest, *sizes)), {
+            sha: nbytes for sha, nbytes in sizes.items() if self._holdings.nbytes(sha) != nbytes})
+
+    def model(self, plan: StagePlan) -> SharedModel | None:
+        """Return the model with the weights that the plan needs here, None if one is lost."""
+        found = self._model(plan.digest)
+        if found is None:
+            return None
+        manifest, empty = found
+        weights = {sha: self._holdings.find(sha)
+                   for sha in manifest.sizes(weights_read(empty, plan, self._name))}
+        data = {sha: flat for sha, flat in weights.items() if flat is not None}
+        if len(data) < len(weights):
+            return None
+        return SharedModel(split_for(manifest.filled(data), None, self._device), plan.digest)
+
+    def _model(self, digest: str) -> tuple[Manifest, SharedModel] | None:
+        """Return a model without weights, as its manifest describes it."""
+        if digest not in self._known:
+            text = self._holdings.find(digest)
+            if text is None:
+                return None
+            manifest = read_manifest(text.numpy().tobytes(), digest)
+            self._known[digest] = manifest, SharedModel(split_graph(manifest.graph), digest)
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        return self._known[digest]

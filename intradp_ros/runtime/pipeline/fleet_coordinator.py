@@ -1,0 +1,217 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Carries what a fleet's coordinator decides: frames and time in, frames and plans out.
+
+Who is there, who coordinates and how a plan replaces another is decided by
+`cluster/coordinator.py`; nothing of it is decided here.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+import secrets
+import threading
+import time
+
+from intradp_ros.cluster.coordinator import (
+    Action,
+    Coordinator,
+    CoordinatorTimes,
+    Event,
+    Propose,
+    step,
+    Tick,
+    WantPlan,
+)
+from intradp_ros.cluster.fleet_messages import Heartbeat, Refused
+from intradp_ros.cluster.membership import Membership
+from intradp_ros.cluster.office import Office
+from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
+from intradp_ros.runtime.peer_channel import PeerChannel
+from intradp_ros.runtime.pipeline.fleet_control import FleetMessage, from_control, to_control
+from intradp_ros.runtime.pipeline.stage_worker import Log
+from intradp_ros.runtime.worker_thread import Worker
+from intradp_ros.schedule.stage_plan import StagePlan
+from intradp_ros.wire.frames import Chunk, Frame, MalformedFrameError
+from intradp_ros.wire.quoting import quoted
+from intradp_ros.wire.rejections import Rejections
+
+MakePlan = Callable[[frozenset[str]], StagePlan | None]
+_INCARNATION_BITS = 62
+
+
+class FleetCoordinator:
+    """
+    A candidate on a channel of its own; `make_plan` plans for the devices that are there.
+
+    Parameters
+    ----------
+    times, gathering :
+        Those of the state machine; until all that are expected were heard,
+        the first plan waits for them so long (s).
+    candidates, priority :
+        Declared priorities of others that may coordinate; the own one.
+    heard :
+        Called with every heartbeat.
+    changed :
+        Called when another plan is in use, others are there, or another coordinates.
+
+    """
+
+    def __init__(self, channel: PeerChannel, make_plan: MakePlan, log: Log, *,
+                 times: CoordinatorTimes = CoordinatorTimes(), gathering: float = 3.0,
+                 candidates: Mapping[str, int] | None = None, priority: int = 0,
+                 heard: Callable[[Heartbeat], None] = lambda beat: None,
+                 changed: Callable[[], None] = lambda: None) -> None:
+        self.channel, self.make_plan, self.log, self.times = channel, make_plan, log, times
+        self.gathering = gathering
+        self.rejections = Rejections()
+        self._heard, self._changed = heard, changed
+        self._incarnation = secrets.randbits(_INCARNATION_BITS)
+        self._state = Coordinator(Office(channel.name, priority, self._incarnation),
+                                  candidates or {})
+        self._devices: dict[str, None] = {}
+        self._began = self._beaten = time.monotonic()
+        self._beats = 0
+        self._lock = threading.RLock()
+        self._stop = threading.Event()
+        self._planner: Worker[WantPlan] = Worker(self._plan, self._failed, 1, 'planner')
+        channel.open(self._state.candidates)
+        channel.listen(self.handle)
+        self._thread = threading.Thread(target=self._run, name='coordinator', daemon=True)
+        self._thread.start()
+
+    def expect(self, names: Iterable[str]) -> None:
+        """Hear devices of these names from now on."""
+        names = [name for name in names if name not in self._devices]
+        self.channel.open(names)
+        with self._lock:
+            self._devices.update(dict.fromkeys(names))
+
+    @property
+    def expected(self) -> tuple[str, ...]:
+        """The devices that are expected."""
+        return tuple(self._devices)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this candidate coordinates the fleet."""
+        return self._state.leads
+
+    @property
+    def members(self) -> Membership:
+        """What was heard of all."""
+        return self._state.membership
+
+    @property
+    def alive(self) -> frozenset[str]:
+        """The devices that plans may count on now."""
+        return self._state.membership.alive.intersection(self._devices)
+
+    @property
+    def plan(self) -> StagePlan | None:
+        """The plan in use, None without one, or where another coordinates."""
+        in_use = self._state.switch.in_use
+        return in_use.plan if in_use else None
+
+    @property
+    def id(self) -> PlanId:  # noqa: A003
+        """The number of the plan in use."""
+        in_use = self._state.switch.in_use
+        return in_use.id if in_use else NO_PLAN
+
+    def handle(self, peer: str, frame: Frame) -> None:
+        """Take one frame; what is malformed is counted and dropped."""
+        try:
+            if isinstance(frame, Chunk):
+                raise MalformedFrameError('a coordinator takes no chunks', 'kind')
+            if peer not in self._devices and peer not in self._state.candidates:
+                raise MalformedFrameError(f'a device {quoted(peer)} is not expected', 'peer')
+            message = from_control(peer, frame)
+            if not isinstance(message, Event):
+                raise MalformedFrameError(f'{frame.kind.name} for a coordinator', 'kind')
+            if isinstance(message, Refused):
+                self.log(f'{peer} refuses plan {message.id.epoch}: {message.reason}')
+            self._happen(message)
+            if isinstance(message, Heartbeat):
+                self._heard(message)
+        except MalformedFrameError as error:
+            if self.rejections.count(error.cause, time.monotonic()):
+                self.log(f'rejected ({error.cause}): {quoted(error)}')
+
+    def close(self) -> None:
+        """Stop; the plan goes on without a coordinator, and the channel is the caller's."""
+        self._stop.set()
+        self._thread.join()
+        self._planner.close()
+
+    def propose(self, plan: StagePlan) -> None:
+        """Change to a plan, if this candidate coordinates and all its devices are alive."""
+        self._happen(Propose(plan, frozenset((plan.source, *plan.devices))))
+
+    def _run(self) -> None:
+        while not self._stop.wait(self.times.members.heartbeat / 4):
+            self._happen(Tick())
+            if (now := time.monotonic()) - self._beaten >= self.times.members.heartbeat:
+                self._beaten, self._beats = now, self._beats + 1
+                for name in self._state.candidates:
+                    self._send(name, Heartbeat(self.channel.name, self._incarnation, self._beats,
+                                               term=self._state.office.term))
+
+    def _happen(self, event: Event) -> None:
+        """Take a step, and do what it says."""
+        with self._lock:
+            before = self._state
+            self._state, actions = step(before, event, time.monotonic(), self.times)
+            for action in actions:
+                self._act(action)
+            changed = _seen(before) != _seen(self._state)
+            if changed:
+                self._tell(before)
+        if changed:
+            self._changed()
+
+    def _act(self, action: Action) -> None:
+        if isinstance(action, WantPlan):
+            self._planner.put(action)
+            return
+        targets = (action.target,) if action.target else (*self._devices, *self._state.candidates)
+        for name in targets:
+            self._send(name, action.message)
+
+    def _send(self, name: str, message: FleetMessage) -> None:
+        try:
+            self.channel.send(name, to_control(message))
+        except ValueError as error:  # no channel is left for it; the others are served on
+            if self.rejections.count('channel', time.monotonic()):
+                self.log(f'nothing can be said to {quoted(name)}: {quoted(error)}')
+
+    def _tell(self, before: Coordinator) -> None:
+        after = self._state
+        if before.leads != after.leads:
+            self.log(f'coordinates in term {after.office.term:#x}' if after.leads else
+                     f'{after.office.holder or "nobody"} coordinates in term '
+                     f'{after.office.term:#x}: this one steps down')
+        given_up = before.switch.next
+        if given_up and after.switch.next is None and self.id != given_up.id:
+            self.log(f'plan {given_up.id.epoch} is given up; '
+                     f'{", ".join(sorted(given_up.missing))} did not get ready')
+
+    def _plan(self, wanted: WantPlan) -> None:
+        """Make a plan, on a thread of its own: it may take seconds."""
+        alive = wanted.alive.intersection(self._devices)
+        waits = self.plan is None and len(alive) < len(self._devices) \
+            and time.monotonic() - self._began < self.gathering
+        plan = None if waits else self.make_plan(alive)
+        if plan:
+            self.propose(plan)
+
+    def _failed(self, error: Exception) -> None:
+        self.log(f'no plan: {type(error).__name__}: {quoted(error)}')
+
+
+def _seen(state: Coordinator) -> object:
+    """Return what others are told of a state."""
+    plans = state.switch.in_use and state.switch.in_use.id, state.switch.next is None
+    return state.leads, plans, state.membership.alive

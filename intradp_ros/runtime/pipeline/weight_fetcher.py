@@ -1,0 +1,232 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""A device fetches blobs into its store, on a thread of its own."""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+import queue
+import threading
+import time
+
+import torch
+
+from intradp_ros.cluster.blob_fetch import (
+    Action,
+    Ask,
+    begin,
+    Came,
+    Check,
+    Checked,
+    Drop,
+    Event,
+    Failed,
+    FetchTimes,
+    Heard,
+    is_done,
+    Late,
+    OF_ALL,
+    step,
+    Tick,
+    Told,
+    turn_to,
+)
+from intradp_ros.core.limits import MAX_MODEL_TEXT
+from intradp_ros.graph.weight_store import BlobPart, StoreFullError, WeightStore
+from intradp_ros.runtime.peer_channel import PeerChannel
+from intradp_ros.runtime.pipeline.stage_worker import Log
+from intradp_ros.runtime.pipeline.weight_frames import (
+    expected_piece,
+    fetch_frame,
+    new_session,
+    read_held,
+)
+from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
+from intradp_ros.wire.frames import Chunk, Control, Frame, MalformedFrameError
+from intradp_ros.wire.quoting import quoted
+
+_TICK = 0.1
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """
+    Blobs by digest, with their bytes where these are known, and who may have them.
+
+    What is to `keep` makes no room for them.  `done` is called with '', or with the reason why
+    they are not to be had.
+    """
+
+    blobs: Mapping[str, int | None]
+    peers: frozenset[str]
+    keep: frozenset[str]
+    done: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A piece that came whole."""
+
+    number: int
+    data: torch.Tensor
+
+
+class WeightFetcher:
+    """
+    Carries what `cluster/blob_fetch.py` decides.
+
+    One thing is wanted at a time: what is wanted next takes its place, and goes on
+    with what came so far of the same blobs.  `handle` may be called by several threads.
+    """
+
+    def __init__(self, channel: PeerChannel, store: WeightStore, log: Log,
+                 times: FetchTimes = FetchTimes()) -> None:
+        self._channel, self._store, self._log, self._times = channel, store, log, times
+        self._session = new_session()
+        self._wanted: Wanted | None = None
+        self._fetch = begin({}, frozenset(), MAX_MODEL_TEXT, 0.0)
+        self._parts: dict[str, BlobPart] = {}
+        self._given: Counter[str] = Counter()
+        self._reassembler = Reassembler(self._expected, OF_ALL)
+        self._queue: queue.SimpleQueue[Wanted | _Piece | Event | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=f'fetch-{channel.name}',
+                                        daemon=True)
+        self._thread.start()
+
+    def want(self, wanted: Wanted) -> None:
+        """Fetch some blobs from now on."""
+        self._queue.put(wanted)
+
+    def handle(self, peer: str, frame: Frame) -> None:
+        """Take what a peer says or sends; MalformedFrameError if nobody asked for it."""
+        request = self._fetch.requests.get(frame.inference)
+        if frame.session != self._session or request is None or request.peer != peer:
+            if frame.session == self._session:
+                self._queue.put(Late(peer))
+            raise MalformedFrameError(f'piece {frame.inference} is not awaited', 'stale')
+        if isinstance(frame, Control):
+            self._queue.put(Told(peer, frame.inference, read_held(frame)))
+            return
+        data = self._reassembler.add(frame)
+        self._queue.put(Heard(frame.inference) if data is None else
+                        _Piece(frame.inference, data))
+
+    def close(self) -> None:
+        """Stop; what came of unfinished blobs is dropped."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _expected(self, chunk: Chunk) -> ExpectedTransfer | None:
+        request = self._fetch.requests.get(chunk.inference)
+        return expected_piece(request.nbytes) if request and request.nbytes else None
+
+    def _run(self) -> None:
+        ticked = 0.0
+        while True:
+            try:
+                item = self._queue.get(timeout=_TICK if self._wanted else None)
+            except queue.Empty:
+                item = Tick()
+            if item is None:
+                break
+            self._take_or_fail(item)
+            if self._wanted and time.monotonic() - ticked >= _TICK:
+                ticked = time.monotonic()
+                self._take_or_fail(Tick())
+        self._clear()
+
+    def _take_or_fail(self, item: Wanted | _Piece | Event) -> None:
+        try:
+            self._take(item)
+        except (OSError, StoreFullError) as error:
+            self._end(f'cannot store what is fetched: {quoted(error)}')
+
+    def _take(self, item: Wanted | _Piece | Event) -> None:
+        if isinstance(item, Wanted):
+            self._begin(item)
+        elif self._wanted is None:
+            pass
+        elif isinstance(item, _Piece):
+            self._store_piece(self._wanted, item)
+        else:
+            self._happen(item)
+
+    def _begin(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        total = sum(nbytes or 0 for nbytes in wanted.blobs.values())
+        if total > self._store.limit:
+            self._end(f'{total} bytes of weights are needed, the store may have '
+                      f'{self._store.limit}')
+            return
+        self._fetch = turn_to(self._fetch, wanted.blobs, wanted.peers, time.monotonic())
+        for digest in set(self._parts) - set(wanted.blobs):
+            self._parts.pop(digest).drop()
+        self._happen(Tick())
+
+    def _store_piece(self, wanted: Wanted, piece: _Piece) -> None:
+        request = self._fetch.requests.get(piece.number)
+        blob = self._fetch.blobs.get(request.digest) if request else None
+        if request is None or blob is None or blob.nbytes is None:
+            return
+        part = self._parts.get(request.digest)
+        if part is None:
+            keep = wanted.keep | set(wanted.blobs)
+            part = self._parts[request.digest] = self._store.part(
+                request.digest, blob.nbytes, keep)
+        part.write(request.offset, piece.data)
+        self._given[request.peer] += request.nbytes
+        self._happen(Came(piece.number))
+
+    def _happen(self, event: Event) -> None:
+        """Take a step, and do what it says."""
+        before = self._fetch
+        self._fetch, actions = step(before, event, time.monotonic(), self._times)
+        for number in set(before.requests) - set(self._fetch.requests):
+            self._reassembler.drop(number)
+        for name, peer in self._fetch.peers.items():
+            if peer.lied and not before.peers[name].lied:
+                self._log(f'{quoted(name)} sent something else than the weights that were asked '
+                          'for: it is asked for no more')
+        for action in actions:
+            if not self._act(action):
+                return
+        if self._wanted and is_done(self._fetch):
+            self._end('')
+
+    def _act(self, action: Action) -> bool:
+        """Do what a step says; tell whether to go on."""
+        if isinstance(action, Failed):
+            self._end(action.reason)
+            return False
+        if isinstance(action, Ask):
+            self._channel.send(action.request.peer, fetch_frame(
+                self._session, action.number, action.request))
+        elif isinstance(action, Check):
+            self._happen(Checked(action.digest, self._parts.pop(action.digest).finish()))
+        elif isinstance(action, Drop) and action.digest in self._parts:
+            self._parts.pop(action.digest).drop()
+        return self._wanted is not None
+
+    def _end(self, reason: str) -> None:
+        wanted, self._wanted = self._wanted, None
+        if wanted is None:
+            return
+        givers = ', '.join(f'{nbytes} of {quoted(peer)}' for peer, nbytes in self._given.items())
+        self._log(f'weights are not to be had: {reason}' if reason else
+                  f'{len(wanted.blobs)} blobs fetched; bytes: {givers}')
+        self._clear()
+        wanted.done(reason)
+
+    def _clear(self) -> None:
+        """Forget what was asked for; liars stay known."""
+        for part in self._parts.values():
+            part.drop()
+        self._parts.clear()
+        self._given.clear()
+        for number in self._fetch.requests:
+            self._reassembler.drop(number)
+        self._fetch = turn_to(self._fetch, {}, frozenset(), time.monotonic())
+
+

@@ -1,0 +1,81 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""The blobs that a device has: weights and manifests of its catalogue, and those in its store."""
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+import hashlib
+import threading
+
+import torch
+
+from intradp_ros.graph.graph_errors import GraphFormatError
+from intradp_ros.graph.manifest import read_manifest
+from intradp_ros.graph.serialise import flat_bytes, manifest_text
+from intradp_ros.graph.weight_store import WeightStore
+from intradp_ros.runtime.model import SharedModel
+
+#: Blobs that stay at hand once they were read and compared with their digest.
+AT_HAND = 32
+
+
+class WeightHoldings:
+    """
+    Finds a blob by its digest; safe to call from several threads.
+
+    The weights of the catalogue are hashed when a blob is first looked for: seconds for a
+    large model.
+    """
+
+    def __init__(self, models: Mapping[str, SharedModel], store: WeightStore | None) -> None:
+        self.models, self.store = models, store
+        self._own: dict[str, torch.Tensor] = {}
+        self._indexed: set[str] = set()
+        self._at_hand: OrderedDict[str, torch.Tensor] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def nbytes(self, digest: str) -> int | None:
+        """Return the bytes of a blob, None where it is not held."""
+        with self._lock:
+            own = self._index().get(digest)
+        if own is not None:
+            return own.nbytes
+        return self.store.nbytes(digest) if self.store else None
+
+    def find(self, digest: str) -> torch.Tensor | None:
+        """Return the bytes of a blob, None where it is not held, or not right any more."""
+        with self._lock:
+            own = self._index().get(digest)
+            found = self._at_hand.get(digest)
+            if found is None:
+                found = flat_bytes(own) if own is not None else \
+                    self.store.load(digest) if self.store else None
+            if found is not None:
+                self._at_hand[digest] = found
+                self._at_hand.move_to_end(digest)
+            if len(self._at_hand) > AT_HAND:
+                self._at_hand.popitem(last=False)
+            return found
+
+    def _index(self) -> dict[str, torch.Tensor]:
+        """Return the blobs of the catalogue."""
+        for digest, model in self.models.items():
+            if digest not in self._indexed:
+                self._indexed.add(digest)
+                self._own |= _blobs(digest, model)
+        return self._own
+
+
+def _blobs(digest: str, model: SharedModel) -> dict[str, torch.Tensor]:
+    """Return the blobs of a model; none of one that cannot be written down."""
+    graph = model.split.captured
+    try:
+        text = manifest_text(graph).encode()
+        manifest = read_manifest(text, digest)
+    except GraphFormatError:
+        return {}
+    found = {sha: graph.parameters[name] for name, sha in manifest.weights.items()}
+    return {**found, hashlib.sha256(text).hexdigest(): torch.frombuffer(
+        bytearray(text), dtype=torch.uint8)}

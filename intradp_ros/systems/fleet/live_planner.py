@@ -1,0 +1,186 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Plans of a model for a fleet as it is now: what devices measured goes in, plans come out.
+
+What is to be done is decided by `adapter.py`; rates are those of
+`cluster/network_state.py`, fed by the heartbeats of devices.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+import threading
+
+from intradp_ros.cluster.fleet_messages import Heartbeat
+from intradp_ros.cluster.network_state import NetworkState
+from intradp_ros.schedule.stage_plan import StagePlan
+from intradp_ros.systems.fleet.adapter import (
+    Act,
+    AdapterState,
+    as_observed,
+    begin,
+    Decision,
+    observe,
+    Observed,
+    Planner,
+)
+from intradp_ros.systems.fleet.fleet_costs import FleetCosts
+from intradp_ros.systems.fleet.partitioner import NothingFits
+from intradp_ros.systems.fleet.plan_text import describe
+from intradp_ros.systems.fleet.planner import FleetPlan, plan_fleet, stage_plan
+from intradp_ros.systems.fleet.qoe_statistics import QoeStatistics
+from intradp_ros.systems.fleet.quality import Quality
+from intradp_ros.systems.fleet.rate_outlook import MOVED, RateOutlook
+
+#: A rate that was measured longer ago (s) tells nothing any more; the declared one counts.
+TRUSTED = 30.0
+#: A device with a smaller share of its battery is left out; it is back with so much more.
+RESERVE, RECOVERED = 0.1, 0.05
+
+
+class LivePlanner:
+    """
+    The planner of a coordinator; any thread may call it.
+
+    `declared` is the fleet at its full rates, with the target.  A
+    plan may take seconds to make.
+    """
+
+    def __init__(self, declared: FleetCosts, planner: Planner = plan_fleet) -> None:
+        self.statistics = QoeStatistics(declared.quality)
+        self._declared, self._planner = declared, planner
+        self._network = NetworkState(declared.topology)
+        self._told: dict[tuple[str, str], float] = {}
+        self._alive = frozenset(declared.topology.names)
+        self._low: frozenset[str] = frozenset()
+        self._left_out: frozenset[str] = frozenset()
+        self._rates: dict[str, float] = {}
+        self._outlooks = {medium.name: RateOutlook() for medium in declared.topology.media}
+        self._state: AdapterState | None = None
+        self._in_use: StagePlan | None = None
+        self._holds = False
+        self._planning = threading.RLock()
+
+    def heard(self, beat: Heartbeat, now: float) -> None:
+        """Take what a device measured, and how what it asked for was answered."""
+        names = self._declared.topology.names
+        for peer, link in beat.links.items():
+            ends = (beat.device, peer)
+            # The same figure is told again until there is a newer one.
+            if peer in names and beat.device in names \
+                    and self._told.get(ends) != link.bytes_per_second:
+                self._told[ends] = link.bytes_per_second
+                self._network.transferred(*ends, link.bytes_per_second, now)
+                self._network.probed(*ends, 2 * link.delay, now)
+        if beat.battery is not None:
+            least = RESERVE + (RECOVERED if beat.device in self._low else 0.0)
+            low = beat.battery < least and beat.device != self._declared.source
+            self._low = self._low | {beat.device} if low else self._low - {beat.device}
+        if beat.device == self._declared.source:
+            plan = self._state.plan if self._state else None
+            self.statistics.answered(beat.answers, sum(plan.joules.values()) if plan else 0.0)
+
+    def plan(self, alive: Iterable[str], now: float) -> StagePlan | None:
+        """Return the plan for the devices that are there; None where nothing fits."""
+        with self._planning:
+            self._alive = frozenset(alive)
+            return self._decided(now)
+
+    def look(self, now: float) -> StagePlan | None:
+        """Return the plan that should be in use now; None where there is none."""
+        with self._planning:
+            return self._in_use if self._state is None else self._decided(now)
+
+    def adapt(self, quality: Quality | None, without: Iterable[str], now: float,
+              ) -> StagePlan | None:
+        """Plan anew for another target, leave devices out from now on, and go on adapting."""
+        with self._planning:
+            self._holds, self._left_out = False, frozenset(without)
+            if quality:
+                self._declared = replace(self._declared, quality=quality)
+                self.statistics.quality = quality
+            self._state = None
+            return self._decided(now)
+
+    def hold(self) -> None:
+        """Keep the plan in use as long as its devices are there."""
+        self._holds = True
+
+    def tell(self, quality: Quality | None, without: Iterable[str], now: float,
+             ) -> tuple[str, StagePlan | None]:
+        """Return the text of the plan that would be made, and the plan; change nothing."""
+        with self._planning:
+            declared = replace(self._declared, quality=quality or self._declared.quality)
+            gone = frozenset(declared.topology.names) - self._alive | self._low
+            costs = as_observed(declared, Observed(
+                self._rates, gone | frozenset(without) - {declared.source}))
+            try:
+                best = self._planner(costs).best
+            except NothingFits as error:
+                return str(error), None
+            return describe(costs, best), stage_plan(costs, best.placement, best.order)
+
+    def text(self, now: float) -> str:
+        """Return the plan in use for people, with what the network was measured to give."""
+        state = self._state
+        if state is None or state.plan is None:
+            return 'no plan: nothing fits'
+        media = [f'{m.name}: {8e-6 * found.value:.1f} Mbit/s '
+                 + (f'(measured {found.age:.0f} s ago)' if found.measured else '(declared)')
+                 for m in self._declared.topology.media
+                 for found in (self._network.medium(m.name, now),)]
+        return '\n'.join([describe(state.costs, state.plan), *media])
+
+    @property
+    def predicted(self) -> FleetPlan | None:
+        """What is predicted of the plan in use."""
+        return self._state.plan if self._state else None
+
+    def _decided(self, now: float) -> StagePlan | None:
+        """Return the plan in use after looking at what is there now."""
+        observed = self._observed(now)
+        if self._declared.source in observed.gone:
+            return None
+        if self._holds and self._in_use and not observed.gone.intersection(self._in_use.devices):
+            return self._in_use
+        state = self._state
+        if state is None:
+            self._begin(observed, now)
+        elif observed != state.observed or state.late_since is not None or state.plan is None:
+            self._state, decision = observe(state, self._declared, observed, now,
+                                            planner=self._planner)
+            self._take(decision)
+        return self._in_use
+
+    def _begin(self, observed: Observed, now: float) -> None:
+        try:
+            state = begin(as_observed(self._declared, observed), now, self._planner)
+        except NothingFits:
+            self._in_use = None
+            return
+        self._state = replace(state, observed=observed)
+        self._take(Decision(Act.REPLAN, state.plan, state.costs))
+
+    def _take(self, decision: Decision) -> None:
+        """Note the plan from now on; one that only orders transfers anew is no other division."""
+        found = decision.plan
+        plan = stage_plan(decision.costs, found.placement, found.order) if found else None
+        self.statistics.switches += bool(self._in_use and plan and replace(
+            plan, order=self._in_use.order) != self._in_use)
+        self._in_use = plan
+
+    def _observed(self, now: float) -> Observed:
+        for medium in self._declared.topology.media:
+            found = self._network.medium(medium.name, now)
+            if found.age > TRUSTED:
+                self._rates.pop(medium.name, None)
+                continue
+            known = self._rates.get(medium.name, medium.bytes_per_second)
+            self._outlooks[medium.name].saw(found.value, now)
+            if abs((rate := self._outlooks[medium.name].rate(now)) / known - 1) > MOVED:
+                self._rates[medium.name] = rate
+        gone = frozenset(self._declared.topology.names) - self._alive | self._low
+        return Observed(dict(self._rates),
+                        gone | self._left_out - {self._declared.source})

@@ -1,0 +1,101 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""How long the robot waits for the server before it finishes an inference alone."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Seconds between which the slack is that is not given: other threads of a busy machine may take
+#: their turn meanwhile, and nobody should wait longer for nothing.
+LEAST_SLACK, MOST_SLACK = 0.1, 0.25
+#: By which part of what was predicted, or of what the robot takes alone, an inference is late when
+#: the robot begins to work on by itself, if it takes that many seconds alone: beginning too early
+#: costs no more than the operator at hand when the rows come.  A shorter inference is late by
+#: half of the slack: a busy machine and its transport delay it by as much as it takes.
+_LATE, _LONG = 0.05, 0.2
+#: Seconds above which no prediction is believed, and how many times as long as the robot takes
+#: alone where sharing need not be faster (it saves energy, say).
+LONGEST_WAIT, TIMES_ALONE = 60.0, 10.0
+
+
+def believable(predicted: float, alone: float, *, faster: bool) -> float:
+    """
+    Return the seconds of a prediction that waiting may count on: a book may say anything.
+
+    `alone` is what the robot itself measured that it takes by itself (0: not
+    yet); `faster` tells that sharing was chosen because it takes less.
+    """
+    most = min(LONGEST_WAIT, alone * (1.0 if faster else TIMES_ALONE) or LONGEST_WAIT)
+    return min(predicted, most)
+
+
+@dataclass(frozen=True, slots=True)
+class PatiencePolicy:
+    """
+    Limits in seconds.
+
+    `silence`: nothing at all was heard from the server; at least three
+    round trips and the time of a few chunks are always granted.
+    `late_factor`, `late_slack`: how far an inference may run past what its
+    schedule predicts; None for as long as the robot takes alone, so that
+    waiting in vain costs no more than giving up too soon (`LEAST_SLACK` to
+    `MOST_SLACK`).  `deadline`: hard limit from the start of the inference, 0
+    for none.
+    """
+
+    silence: float = 0.3
+    late_factor: float = 2.0
+    late_slack: float | None = None
+    deadline: float = 0.0
+
+    def silent_after(self, round_trip: float, chunk_time: float) -> float:
+        """Return the seconds without any frame after which the server counts as silent."""
+        return max(self.silence, 3 * round_trip + 4 * chunk_time)
+
+    def _slack(self, alone: float) -> float:
+        if self.late_slack is not None:
+            return self.late_slack
+        return min(max(alone or MOST_SLACK, LEAST_SLACK), MOST_SLACK)
+
+    def margin(self, predicted: float, alone: float) -> float:
+        """Return the seconds by which an inference is late when the robot works on."""
+        least = self._slack(alone) / 2
+        if self.late_slack is None and alone >= _LONG:
+            least = min(least, _LATE * alone)
+        return max(_LATE * predicted * (self.late_factor - 1), least)
+
+    def reason_to_work(self, *, ran: float, waited: float, predicted: float, alone: float,
+                       quiet: float, round_trip: float, chunk_time: float) -> str | None:
+        """
+        Return why the robot, which waits anyway, should work on by itself meanwhile, or None.
+
+        The server is quiet for half of what counts as silence, or the
+        inference and the wait at hand (`waited`) are late by a margin; what
+        was late before, and came, is no reason.  Otherwise as `reason_to_stop`.
+        """
+        if quiet > self.silent_after(round_trip, chunk_time) / 2:
+            return f'server silent for {quiet * 1e3:.0f} ms'
+        margin = self.margin(predicted, alone)
+        if ran > predicted + margin and waited > margin:
+            return f'late: {ran * 1e3:.0f} ms, predicted {predicted * 1e3:.0f} ms'
+        return None
+
+    def reason_to_stop(self, *, elapsed: float, ran: float, predicted: float, alone: float,
+                       quiet: float, round_trip: float, chunk_time: float) -> str | None:
+        """
+        Return why the robot should stop waiting, or None to go on.
+
+        Of the seconds `elapsed` since the inference began the robot's process
+        ran for `ran`: the server is not late, nor silent (`quiet`), for what
+        the robot itself was stopped.  `alone` is what it takes for an
+        inference by itself, 0 if that is not known.
+        """
+        if quiet > self.silent_after(round_trip, chunk_time):
+            return f'server silent for {quiet * 1e3:.0f} ms'
+        if self.deadline and elapsed > self.deadline:
+            return f'deadline of {self.deadline * 1e3:.0f} ms passed'
+        late = predicted * self.late_factor + self._slack(alone)
+        if ran > late:
+            return f'late: {ran * 1e3:.0f} ms, predicted {predicted * 1e3:.0f} ms'
+        return None

@@ -1,0 +1,94 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""By which schedule of the agreed book an inference is shared, and what is expected of it."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from intradp_ros.schedule.schedule import ROBOT, SERVER
+from intradp_ros.systems.sharing.baselines import LOSS
+from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
+from intradp_ros.systems.sharing.book.book_versions import BookVersion
+from intradp_ros.systems.sharing.book.choice import ScheduleChoice
+from intradp_ros.systems.sharing.book.program_cache import ProgramCache
+from intradp_ros.systems.sharing.book.throughput import best_period, Busy
+from intradp_ros.systems.sharing.judge.simulator import transfer_bytes
+
+_BYTES_A_SECOND = 125e3  # in one Mbit/s
+
+
+@dataclass(frozen=True)
+class Selection:
+    """
+    A schedule of the book that both sides have, and the seconds it should take by the book.
+
+    `faster` tells that it was chosen because it takes less than the robot
+    alone, `rate` for how many bytes per second up (0: nothing crosses).
+    """
+
+    epoch: int
+    index: int
+    entry: Entry
+    predicted: float
+    faster: bool = False
+    rate: float = 0.0
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """
+    What an inference finds when it begins.
+
+    `rate` is what the link carries up in bytes per second, `spread` tells how
+    unsteady that is; `load` is how many times as long the server computes,
+    `inflight` how many inferences of the robot may be under way.
+    """
+
+    rate: float
+    spread: Callable[[], float]
+    load: float = 1.0
+    inflight: int = 1
+
+
+def select(choice: ScheduleChoice, cache: ProgramCache, agreement: BookVersion, strategy: str,
+           found: Conditions) -> Selection | None:
+    """Return the schedule to share by; None to stay alone."""
+    book = agreement.book
+    choice.load = found.load
+    if found.inflight > 1 and strategy == LOSS and book.knows_speeds:
+        selection = _of_a_stream(choice, cache, agreement, found)
+    else:
+        mbps = found.rate / _BYTES_A_SECOND
+        index = choice.choose(agreement.epoch, book, mbps, strategy, found.spread)
+        if index is None:
+            return None
+        selection = Selection(
+            agreement.epoch, index, book.entries[index], choice.predicted(book, index, mbps),
+            strategy == LOSS and book.objective == 'latency', found.rate)
+    shared = cache.get(selection.entry.partition).schedule.transfers
+    return selection if shared else None
+
+
+def _of_a_stream(choice: ScheduleChoice, cache: ProgramCache, agreement: BookVersion,
+                 found: Conditions) -> Selection:
+    """Return the schedule of most frames per second, with as many under way as may be."""
+    book, inflight, mbps = agreement.book, found.inflight, found.rate / _BYTES_A_SECOND
+    choice.load = max(1.0, found.load - (inflight - 1))  # others' alone
+    index, seconds = best_period([
+        (i, choice.seconds(book.entries[i], mbps), _busy(choice, cache, book, i, found.rate))
+        for i in book.different()], inflight)
+    entry = book.entries[index]
+    predicted = max(inflight * seconds, choice.seconds(entry, mbps))
+    return Selection(agreement.epoch, index, entry, predicted, rate=found.rate)
+
+
+def _busy(choice: ScheduleChoice, cache: ProgramCache, book: ScheduleBook, index: int,
+          rate: float) -> Busy:
+    entry, split = book.entries[index], cache.model.split
+    schedule = cache.get(entry.partition).schedule
+    up = transfer_bytes(split, schedule, ROBOT) / rate
+    down = transfer_bytes(split, schedule, SERVER) / (rate * book.down_ratio)
+    robot, server = choice.busy(entry)
+    return Busy(robot, up + down if book.shared_air else max(up, down), server)

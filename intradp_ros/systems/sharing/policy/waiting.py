@@ -1,0 +1,66 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Why one shared inference is given up, or worked on while rows are awaited."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+import time
+
+from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """
+    What the robot sees of the server at a moment.
+
+    `agreed` tells that both have a common book; `awake` counts the seconds
+    for which the robot's process ran, `quiet` those of them in which nothing
+    was heard; a chunk has `chunk_bytes` now.
+    """
+
+    patience: PatiencePolicy
+    agreed: bool
+    awake: float
+    quiet: float
+    chunk_bytes: int
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """
+    How long an inference that began at `start` waits, when the robot was `awake` seconds.
+
+    It should take `predicted` seconds, and `alone` by the robot itself (0: not
+    known), over a link of a round trip in seconds and a rate in bytes per
+    second.
+    """
+
+    look: Callable[[], Sight]
+    start: float
+    awake: float
+    predicted: float
+    alone: float
+    round_trip: float
+    rate: float
+
+    def stop(self, _waited: float) -> str | None:
+        """Return why the inference is given up, None to wait on."""
+        sight = self.look()
+        if not sight.agreed:
+            return 'the server no longer knows this session'
+        return sight.patience.reason_to_stop(elapsed=time.monotonic() - self.start,
+                                             **self._figures(sight))
+
+    def work(self, waited: float) -> str | None:
+        """Return why the robot works on after so many seconds of a wait, None to go on waiting."""
+        sight = self.look()
+        return sight.patience.reason_to_work(waited=waited, **self._figures(sight))
+
+    def _figures(self, sight: Sight) -> dict[str, float]:
+        ran = sight.awake - self.awake
+        return {'ran': ran, 'predicted': self.predicted, 'alone': self.alone,
+                'quiet': min(sight.quiet, ran), 'round_trip': self.round_trip,
+                'chunk_time': sight.chunk_bytes / self.rate}

@@ -1,0 +1,84 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is imported is named wherever somebody is told what to install, in one version."""
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+from requirements import lowest, PYPROJECT, requirements, tomllib
+
+from intradp_ros.cli.machine_checks import FLOORS
+
+ROOT = PYPROJECT.parent
+DECLARED = tomllib.loads(PYPROJECT.read_text())
+#: Modules that their package on PyPI, or rosdep, calls otherwise.
+PIP = {'cv2': 'opencv-python-headless', 'PIL': 'pillow', 'yaml': 'pyyaml', 'markupsafe': 'jinja2'}
+ROSDEP = {'cv2': 'opencv', 'PIL': 'pil', 'markupsafe': 'jinja2'}
+#: Comes with an installation of ROS, and from no wheel.
+ROS_ONLY = {'launch', 'launch_ros'}
+#: Where rqt is installed they are there; no robot needs them.
+OF_RQT = {'python_qt_binding', 'qtpy', 'rqt_gui_py'}
+#: For demos only, `make demo` installs them.
+DEMO = {'h5py', 'rosbags'}
+
+
+def name_of(requirement: str) -> str:
+    return re.split(r'[<>=\[; ]', requirement, maxsplit=1)[0]
+
+
+def imported() -> Iterator[str]:
+    """Yield the modules of others that the package imports, also on the way."""
+    for path in ROOT.glob('intradp_ros/**/*.py'):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                yield from (alias.name.split('.')[0] for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                yield node.module.split('.')[0]
+
+
+MODULES = sorted({*imported()} - {*sys.stdlib_module_names} - {'intradp_ros'} - OF_RQT)
+
+
+def test_the_modules_are_found() -> None:
+    assert {'torch', 'rclpy', 'cv2', 'yaml', 'launch', 'h5py'} <= {*MODULES}
+
+
+@pytest.mark.parametrize('module', [*MODULES, 'vision_msgs'])
+def test_what_is_imported_is_named(module: str) -> None:
+    """By pyproject.toml for pip; for a workspace by package.xml, or by requirements.txt."""
+    manifest = {element.text for element in ElementTree.parse(ROOT / 'package.xml').iter()
+                if element.tag in ('depend', 'exec_depend')}
+    lines = (ROOT / 'requirements.txt').read_text().splitlines()
+    by_pip = {name_of(line) for line in lines if not line.startswith('#')}
+    wheels = {name_of(each) for each in requirements(DECLARED, 'run')}
+    demo = {name_of(each) for each in requirements(DECLARED, 'demo')}
+    pip = PIP.get(module, module)
+    if module in DEMO:
+        assert pip in demo
+        return
+    if module not in ROS_ONLY | {'vision_msgs'}:
+        assert {pip, 'ros-kilted-' + module.replace('_', '-')} & wheels
+    assert {module, f'python3-{ROSDEP.get(module, module)}'} & manifest or pip in by_pip
+
+
+def test_all_places_state_the_same_lowest_versions() -> None:
+    stated = {name_of(each): each for each in requirements(DECLARED, 'run')}
+    for line in (ROOT / 'requirements.txt').read_text().splitlines():
+        assert line.startswith('#') or line == stated[name_of(line)]
+    for name, floor in FLOORS.items():
+        assert stated[name] == f'{name}>={".".join(map(str, floor))}'
+
+
+def test_the_lowest_versions_are_told_to_pip() -> None:
+    told = subprocess.run([sys.executable, ROOT / 'tools' / 'requirements.py', '--lowest', 'run'],
+                          capture_output=True, text=True, check=True).stdout.split()
+    assert f'torch=={".".join(map(str, FLOORS["torch"]))}' in told
+    assert not any('ros-' in line for line in told)
+    assert lowest('a-b>=1.2') == 'a-b==1.2' and lowest('a-b') is None

@@ -1,0 +1,161 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""The plugin as rqt finds, loads and ends it, with real topics and Qt without a screen."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+import sys
+import time
+from types import ModuleType
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import rclpy
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+
+from intradp_ros.msg import InferenceStats, InferenceTimeline, SharingEvent
+from intradp_ros.nodes.lifecycle import LATCHED
+from intradp_ros.rqt.robot_watch import robots_of
+
+SHARE = Path(sys.prefix, 'share', 'intradp_ros')
+TIMEOUT = 30.0
+
+
+class Robot:
+    """A node that publishes what an inference node does."""
+
+    def __init__(self, context: rclpy.Context, name: str) -> None:
+        self.node = rclpy.create_node(name, context=context)
+        self.stats = self.node.create_publisher(InferenceStats, '~/stats', 10)
+        self.timelines = self.node.create_publisher(InferenceTimeline, '~/timeline', 10)
+        self.events = self.node.create_publisher(SharingEvent, '~/events', LATCHED)
+        self.events.publish(SharingEvent(kind='outage', inference=3, text='the link was cut'))
+
+    def infer(self) -> None:
+        self.stats.publish(InferenceStats(
+            strategy='loss', schedule=2, shared=True, by_rows=True, latency_ms=40.0,
+            alone_ms=80.0))
+        self.timelines.publish(InferenceTimeline(
+            lane=['robot', 'server'], kind=['compute'] * 2, name=['conv', 'conv'],
+            start=[0.0, 0.01], stop=[0.02, 0.03]))
+
+
+class Context:
+    """What rqt hands to a plugin: its node, and where widgets go."""
+
+    def __init__(self, node: Node) -> None:
+        self.node, self.widgets = node, []
+
+    def serial_number(self) -> int:
+        return 2
+
+    def add_widget(self, widget: Any) -> None:
+        self.widgets.append(widget)
+
+
+class Settings(dict):  # type: ignore[type-arg]
+    """Settings as rqt keeps them."""
+
+    def set_value(self, key: str, value: Any) -> None:
+        self[key] = value
+
+    def value(self, key: str, default: Any) -> Any:
+        return self.get(key, default)
+
+
+@pytest.fixture
+def rqt(application: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand in for the base class of plugins: no wheel carries rqt."""
+    from qtpy import QtCore
+
+    class Plugin(QtCore.QObject):
+        def __init__(self, context: Any) -> None:
+            super().__init__()
+
+    package, module = ModuleType('rqt_gui_py'), ModuleType('rqt_gui_py.plugin')
+    module.Plugin = Plugin  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, 'rqt_gui_py', package)
+    monkeypatch.setitem(sys.modules, 'rqt_gui_py.plugin', module)
+
+
+def plugin_class() -> Any:
+    """Return the class that package.xml and plugin.xml, as installed, lead to."""
+    exported = ElementTree.parse(SHARE / 'package.xml').find('export/rqt_gui')
+    assert exported is not None
+    described = Path(exported.get('plugin', '').replace('${prefix}', str(SHARE)))
+    (entry,) = ElementTree.parse(described).getroot().iter('class')
+    assert entry.get('base_class_type') == 'rqt_gui_py::Plugin'
+    assert entry.findtext('qtgui/label')
+    module, _, name = entry.get('type', '').rpartition('.')
+    return getattr(import_module(module), name)
+
+
+@pytest.fixture
+def spun(context: rclpy.Context) -> Iterator[tuple[SingleThreadedExecutor, Node]]:
+    """Return an executor, and rqt's node."""
+    executor, node = SingleThreadedExecutor(context=context), rclpy.create_node(
+        'rqt', context=context)
+    executor.add_node(node)
+    yield executor, node
+    executor.shutdown()
+    node.destroy_node()
+
+
+def test_the_plugin_shows_a_robot(rqt: None, application: Any, context: rclpy.Context,
+                                  spun: tuple[SingleThreadedExecutor, Node]) -> None:
+    """Rows, events that were before, history and timeline; kept for the next start."""
+    executor, node = spun
+    robot, given = Robot(context, 'robot'), Context(node)
+    before = {s.topic_name for s in node.subscriptions}
+    plugin = plugin_class()(given)
+    (widget,) = given.widgets
+    widget.resize(700, 700)
+    widget.show()
+
+    def until(condition: Any, what: str) -> None:
+        end = time.monotonic() + TIMEOUT
+        while not condition():
+            assert time.monotonic() < end, f'waited in vain for {what}'
+            robot.infer()
+            executor.spin_once(0.02)
+            application.processEvents()
+
+    until(lambda: widget.robot == '/robot', 'the robot')
+    until(lambda: 'both by rows' in widget._values.get('schedule').text()
+          if widget._values else False, 'its figures')
+    assert widget._values['gain over local'].text() == '2.00 times as fast'
+    until(lambda: widget._events.count(), 'what happened before')
+    assert 'the link was cut' in widget._events.item(0).text()
+    until(lambda: widget._history.pixmap() and not widget._history.pixmap().isNull(),
+          'the history')
+    assert robot.timelines.get_subscription_count() == 0  # it costs: only when it is asked for
+    widget.timelines = True
+    until(lambda: widget._timeline.pixmap() and not widget._timeline.pixmap().isNull(),
+          'the timeline')
+    settings = Settings()
+    plugin.save_settings(None, settings)
+    plugin.shutdown_plugin()
+    assert {s.topic_name for s in node.subscriptions} == before
+    again = plugin_class()(Context(node))
+    again.restore_settings(None, settings)
+    assert (again._widget.robot, again._widget.timelines) == ('/robot', True)
+    again.shutdown_plugin()
+    robot.node.destroy_node()
+
+
+def test_robots_are_found_by_what_they_publish(context: rclpy.Context,
+                                               spun: tuple[SingleThreadedExecutor, Node],
+                                               ) -> None:
+    executor, node = spun
+    robots = [Robot(context, name) for name in ('two', 'one')]
+    end = time.monotonic() + TIMEOUT
+    while robots_of(node) != ['/one', '/two']:
+        assert time.monotonic() < end, robots_of(node)
+        executor.spin_once(0.05)
+    for robot in robots:
+        robot.node.destroy_node()

@@ -1,0 +1,161 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Several inferences of a robot under way: exact, in order, none lost, more of them a second."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+import time
+
+import pytest
+from sharing import assert_equal, ENDLESS, FixedRate, hand_made_book, SHORT, TIMEOUT, until
+from small_models import seeded, UNet
+import torch
+
+from intradp_ros.runtime.channel import Channel
+from intradp_ros.runtime.memory_channel import memory_pair, MemoryChannel
+from intradp_ros.runtime.model import SharedModel
+from intradp_ros.runtime.outcome import Outcome
+from intradp_ros.runtime.session_channels import SessionChannels
+from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, OFFLOAD
+from intradp_ros.systems.sharing.book.throughput import best_period, Busy, period
+from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
+from intradp_ros.systems.sharing.session.robot import RobotClient
+from intradp_ros.systems.sharing.session.server import OffloadServer
+from intradp_ros.systems.sharing.session.stream import InferenceStream, MAX_INFLIGHT
+from intradp_ros.wire.frames import Control, ControlKind
+
+
+def picture(seed: int) -> torch.Tensor:
+    """Return an input that no other frame has."""
+    return torch.randn(1, 3, 32, 48, generator=torch.Generator().manual_seed(seed))
+
+
+@dataclass
+class Site:
+    """A stream with a server at the end of a link, and what was delivered."""
+
+    stream: InferenceStream
+    server: OffloadServer
+    end: MemoryChannel
+    delivered: list[Outcome] = field(default_factory=list)
+
+    def take(self, future: Future[Outcome]) -> None:
+        """Keep a result."""
+        self.delivered.append(future.result())
+
+    def ask(self, seeds: range, strategy: str = LOSS) -> None:
+        """Ask for the results of pictures."""
+        for seed in seeds:
+            self.stream.submit((picture(seed),), self.take, strategy=strategy)
+
+
+@contextmanager
+def site(model: SharedModel, inflight: int, *, delay: float = 0.0,
+         patience: PatiencePolicy = ENDLESS) -> Iterator[Site]:
+    """Provide a stream that has agreed with a server on a book."""
+    near, far = memory_pair(delay=delay)
+
+    def client(channel: Channel) -> RobotClient:
+        return RobotClient(model, channel, FixedRate(100.0), lambda text: None,
+                           patience=patience)
+
+    with closing(OffloadServer(far, {model.digest: model}, lambda text: None)) as server, \
+            closing(InferenceStream(near, inflight, client)) as stream:
+        stream.use_book(hand_made_book(model))
+        assert all(each.connection.wait_ready(TIMEOUT) for each in stream.clients)
+        yield Site(stream, server, near)
+
+
+def assert_answered(found: Site, count: int) -> None:
+    """Check that each frame was answered once, in order, with its own picture's result."""
+    found.stream.wait()
+    assert [outcome.stats.inference for outcome in found.delivered] == list(range(1, count + 1))
+    network = seeded(UNet, 32, 48)
+    with torch.no_grad():
+        for seed, outcome in enumerate(found.delivered):
+            assert_equal(outcome.outputs, network(picture(seed)))
+
+
+@pytest.mark.parametrize('inflight', [1, 3])
+def test_results_are_exact_and_in_order(model: SharedModel, inflight: int) -> None:
+    with site(model, inflight) as found:
+        for number, strategy in enumerate((LOSS, OFFLOAD, LOCAL, LOSS)):
+            found.ask(range(10 * number, 10 * number + 10), strategy)
+        assert_answered(found, 40)
+        shared = [outcome.stats.shared for outcome in found.delivered]
+        assert shared == [True] * 20 + [False] * 10 + [True] * 10
+        assert len(found.server.sessions) == inflight
+        assert found.server.rejections.total == 0
+        assert [each.foreign for each in found.stream.clients] == [0] * inflight
+    assert until(lambda: not found.stream.channels.sessions)
+
+
+@pytest.mark.parametrize('broken', [
+    lambda found: found.server.close(), lambda found: found.end.cut()])
+def test_all_that_are_under_way_are_answered_without_the_server(
+        model: SharedModel, broken: Callable[[Site], None]) -> None:
+    """It goes while three frames are on their way; these and all later ones come in order."""
+    with site(model, 3, patience=SHORT, delay=0.05) as found:
+        found.ask(range(4), OFFLOAD)
+        broken(found)
+        found.ask(range(4, 12), OFFLOAD)
+        assert_answered(found, 12)
+        assert sum(outcome.stats.recovered for outcome in found.delivered) >= 1
+
+
+def test_frames_per_second_of_a_link_with_a_delay(model: SharedModel) -> None:
+    """While one frame is on its way, others are too; no more of them than may be."""
+    seconds = {}
+    for inflight in (1, 3):
+        with site(model, inflight, delay=0.15) as found:
+            begin = time.monotonic()
+            found.ask(range(9), OFFLOAD)
+            assert len(found.delivered) >= 9 - inflight
+            assert_answered(found, 9)
+            seconds[inflight] = time.monotonic() - begin
+    assert seconds[1] >= 9 * 0.3
+    assert seconds[3] < 0.7 * seconds[1]
+
+
+@pytest.mark.parametrize('inflight', [0, MAX_INFLIGHT + 1])
+def test_impossible_counts_are_refused(inflight: int) -> None:
+    near, far = memory_pair()
+    with closing(near), closing(far), pytest.raises(ValueError, match=f'got {inflight}'):
+        InferenceStream(near, inflight, lambda channel: pytest.fail('none is made'))
+
+
+def test_frames_go_to_the_session_that_they_are_for() -> None:
+    """Those of nobody are counted; the channel closes with the last session."""
+    near, far = memory_pair()
+    far.listen(far.send)  # an echo
+    channels, came = SessionChannels(near), {5: list[int](), 6: list[int]()}
+    opened = {session: channels.of_a_session() for session in came}
+    for session, channel in opened.items():
+        channel.listen(lambda frame, session=session:  # type: ignore[misc]
+                       came[session].append(frame.session))
+        channel.send(Control(ControlKind.PING, session))
+    assert until(lambda: came == {5: [5], 6: [6]})
+    far.send(Control(ControlKind.PONG, 7))
+    assert until(lambda: channels.foreign == 1)
+    opened[5].close()
+    opened[6].send(Control(ControlKind.PING, 6))
+    assert until(lambda: came == {5: [5], 6: [6, 6]})
+    opened[6].close()
+    far.close()
+    near.send(Control(ControlKind.PING, 6))
+    assert came == {5: [5], 6: [6, 6]} and not channels.sessions
+
+
+def test_the_schedule_of_most_frames_a_second() -> None:
+    """One at a time the least latency wins, later whatever keeps nobody busy for long."""
+    shared, offload = (0.3, Busy(0.28, 0.05, 0.28)), (0.5, Busy(0.0, 0.15, 0.2))
+    found = [(4, *shared), (9, *offload)]
+    assert [period(*shared, 1), period(*offload, 1)] == [0.3, 0.5]
+    assert best_period(found, 1) == (4, 0.3)
+    assert best_period(found, 2) == (9, 0.25)
+    assert best_period(found, 3) == (9, 0.2)
+    assert best_period([(1, 0.3, Busy(0.2, 0, 0)), (2, 0.2, Busy(0.2, 0, 0))], 8) == (2, 0.2)
