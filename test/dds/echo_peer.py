@@ -50,7 +50,8 @@ def main() -> None:
     def take(frame: Frame) -> None:
         if isinstance(frame, Control):
             channel.send(Control(ControlKind.PONG, frame.session, body={
-                'rejected': dict(channel.rejected), 'resident_kb': resident_kb()}))
+                'rejected': dict(channel.rejected), 'resident_kb': resident_kb(),
+                'robots': channel.peers}))
             return
         if frame.session not in piles and len(piles) > 8:
             piles.clear()

@@ -70,12 +70,13 @@ class Robot:
         with self._changed:
             return self._changed.wait_for(condition, seconds)
 
-    def ping(self) -> Control:
-        """Ask until there is an answer."""
+    def ping(self, robots: int = 1) -> Control:
+        """Ask until there is an answer, and chunks find so many robots, and the server."""
         known, end = len(self.pongs), time.monotonic() + PATIENCE
         while time.monotonic() < end:
             self.channel.send(Control(ControlKind.PING, self.session))
-            if self.wait(lambda: len(self.pongs) > known, 0.2):
+            if (self.wait(lambda: len(self.pongs) > known, 0.2) and self.channel.peers
+                    and self.pongs[-1].body['robots'] >= robots):
                 return self.pongs[-1]
         raise AssertionError('the other side does not answer')
 
@@ -151,7 +152,7 @@ def test_several_sessions_share_the_topics(context: rclpy.Context) -> None:
     try:
         with peer():
             for robot in robots:
-                robot.ping()
+                robot.ping(len(robots))
             tensors = [torch.rand(700_000) for _ in robots]
             for robot, tensor in zip(robots, tensors):
                 robot.send(tensor, 1)
