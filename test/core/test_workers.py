@@ -4,6 +4,7 @@
 """Processes that compute end with the one that they compute for, however that ends."""
 from __future__ import annotations
 
+from contextlib import suppress
 import os
 from pathlib import Path
 import signal
@@ -40,6 +41,39 @@ if __name__ == '__main__':
             list(pool.map(time.sleep, [600, 600]))
     except KeyboardInterrupt:
         sys.exit(3)
+"""
+#: Of a thousand steps, Ctrl-C comes in the midst of each, while a pool hands out and waits.
+INTERRUPTED = """\
+import sys, time
+from intradp_ros.core.workers import worker_pool
+
+def interrupt_at(step):
+    count = 0
+    def trace(frame, event, argument):
+        nonlocal count
+        count += 1
+        if count == step:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+    sys.settrace(trace)
+
+def last(step):
+    with worker_pool(1, sys.argv[1]) as pool:
+        try:
+            interrupt_at(step)
+            list(pool.map(time.sleep, [0, 0, 0.01]))
+        finally:
+            sys.settrace(None)
+
+if __name__ == '__main__':
+    for step in range(1, 1000):
+        try:
+            last(step)
+        except KeyboardInterrupt:
+            continue
+        break
+    print(step)
 """
 PLANNER = """\
 import os, subprocess, sys, time
@@ -101,13 +135,73 @@ def test_nobody_complains_when_all_are_interrupted(
         assert parent.returncode == 3
 
 
+def test_it_ends_wherever_it_is_interrupted(tmp_path: Path) -> None:
+    script = tmp_path / 'interrupted.py'
+    script.write_text(INTERRUPTED)
+    with subprocess.Popen([sys.executable, script, 'fork'], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, start_new_session=True) as all_steps:
+        try:
+            output, errors = all_steps.communicate(timeout=120)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(all_steps.pid, signal.SIGKILL)
+    assert errors == '' and 50 < int(output) < 999
+
+
 def test_an_error_is_not_kept_waiting_by_others() -> None:
     with pytest.raises(ZeroDivisionError), worker_pool(2) as pool:
-        pool.submit(time.sleep, 600)
+        pool.map(time.sleep, [600])
         raise ZeroDivisionError
+
+
+def test_nobody_waits_for_what_nobody_took() -> None:
+    with worker_pool(2) as pool:
+        pool.map(time.sleep, [600, 0])
 
 
 def test_results_come_back() -> None:
     with worker_pool(2) as pool:
-        assert list(pool.map(abs, [-1, -2])) == [1, 2]
-        assert pool.submit(os.getpid).result() != os.getpid()
+        assert list(pool.map(divmod, range(9), [2] * 9)) == [divmod(i, 2) for i in range(9)]
+        assert next(pool.map(os.path.realpath, ['/proc/self'])) != os.path.realpath('/proc/self')
+
+
+def test_results_of_several_askings_are_not_mixed() -> None:
+    with worker_pool(2) as pool:
+        once, again = pool.map(abs, [-1, -2, -3]), pool.map(abs, [-4, -5, -6])
+        pool.map(abs, [-7])  # nobody takes them
+        assert sorted(pool.completed(abs, [-8, -9])) == [8, 9]
+        assert list(zip(once, again)) == [(1, 4), (2, 5), (3, 6)]
+
+
+def test_results_come_as_they_are_ready() -> None:
+    with worker_pool(2) as pool:
+        results = pool.completed(max, [range(10**8), range(2)])  # seconds, and none
+        assert [next(results), next(results)] == [1, 10**8 - 1]
+
+
+def test_what_a_function_raises_is_raised_with_its_place() -> None:
+    with pytest.raises(FileNotFoundError, match='/nowhere') as caught, worker_pool(2) as pool:
+        list(pool.map(os.stat, ['/', '/nowhere', '/']))
+    assert 'function(*arguments)' in str(caught.value.__cause__)
+
+
+class Obstinate(Exception):
+    """An error that cannot be loaded again."""
+
+    def __init__(self, one: str, other: str) -> None:
+        super().__init__(one + other)
+
+
+def obstinate(_: int) -> None:
+    raise Obstinate('not ', 'loaded')
+
+
+def test_an_error_that_does_not_travel_is_told() -> None:
+    with pytest.raises(RuntimeError, match='not loaded'), worker_pool(1, 'fork') as pool:
+        list(pool.map(obstinate, [0]))
+
+
+@pytest.mark.parametrize('method', ['fork', 'spawn', 'forkserver'])
+def test_the_end_of_a_process_is_an_error(method: str) -> None:
+    with pytest.raises(ChildProcessError), worker_pool(2, method) as pool:
+        list(pool.map(os._exit, [1]))

@@ -10,7 +10,6 @@ depends on is the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import as_completed
 from dataclasses import dataclass, replace
 from functools import partial
 import hashlib
@@ -114,8 +113,7 @@ def _each(pairs: Sequence[tuple[Workload, str]], function: Callable[..., str], w
         yield from (function(*pair) for pair in pairs)
         return
     with worker_pool(workers, 'spawn') as pool:
-        for future in as_completed([pool.submit(function, *pair) for pair in pairs]):
-            yield future.result()
+        yield from pool.completed(function, *zip(*pairs))
 
 
 def name_of(workload: Workload, inputs: str) -> str:

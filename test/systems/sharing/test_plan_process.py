@@ -29,7 +29,7 @@ from intradp_ros.core.workers import worker_pool
 def chatty(*_, **__):
     os.write(1, b'solver: ')
     with worker_pool(1) as pool:
-        pool.submit(os.write, 1, b'worker: ').result()
+        next(pool.map(os.write, [1], [b'worker: ']))
     return 'the book'
 
 plan_process.book_from_profiles = chatty
