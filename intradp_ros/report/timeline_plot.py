@@ -9,10 +9,12 @@ simulated; anything with the attributes of `SpanLike` will do.
 """
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.text import Text
@@ -26,6 +28,8 @@ _HEIGHT = 0.72  # of a row
 _MARGIN = 14  # pixels left free in a bar with a name
 _THIN = 0.005  # of the whole time: no room for a name or an edge
 _SHORTEST = 4  # letters of a name that say something
+_POINTS = 7  # size of a name's letters
+_NARROWEST = 0.25  # of that size: a narrow letter's width
 _ROUNDING = 1e-4  # seconds of overlap that do not count
 
 
@@ -65,24 +69,42 @@ def totals(spans: Sequence[SpanLike]) -> str:
 
 
 class _Bars:
-    """Bars in rows of an axes, and their names where there is room for them."""
+    """
+    Bars in rows of an axes, and their names where there is room for them.
 
-    def __init__(self, axes: Axes, zero: float, last: float) -> None:
+    There may be thousands: all bars are one artist, and a bar that has no room
+    for a name on any layout gets none.
+    """
+
+    def __init__(self, figure: Figure, axes: Axes, zero: float, last: float) -> None:
         self.axes = axes
         self.zero = zero
         self.thin = 1e3 * (last - zero) * _THIN
+        least = _MARGIN + _SHORTEST * _NARROWEST * _POINTS * figure.dpi / 72
+        self.nameless = max(self.thin, 1e3 * (last - zero) * least / figure.bbox.width)
         self.texts: list[tuple[Text, float, float]] = []
+        self._corners: list[list[tuple[float, float]]] = []
+        self._colours: list[str] = []
+        self._edges: list[float] = []
 
     def add(self, row: float, height: float, span: Interval, colour: str, name: str = '') -> None:
-        """Draw one bar; `row` is its middle."""
+        """Add one bar; `row` is its middle."""
         start, stop = (1e3 * (time - self.zero) for time in span)
-        thin = stop - start < self.thin
-        self.axes.barh(row, stop - start, height, left=start, color=colour,
-                       edgecolor='white', linewidth=0 if thin else 0.6, zorder=3)
-        if name and not thin:
+        top, bottom = row - height / 2, row + height / 2
+        self._corners.append([(start, top), (start, bottom), (stop, bottom), (stop, top)])
+        self._colours.append(colour)
+        self._edges.append(0 if stop - start < self.thin else 0.6)
+        if name and stop - start >= self.nameless:
             text = self.axes.text((start + stop) / 2, row, name, ha='center', va='center',
-                                  fontsize=7, color=ink_on(colour), zorder=4)
+                                  fontsize=_POINTS, color=ink_on(colour), zorder=4)
+            text.set_in_layout(False)  # what is not in its bar is cut off
             self.texts.append((text, start, stop))
+
+    def draw(self) -> None:
+        """Put the bars into the axes."""
+        self.axes.add_collection(PolyCollection(
+            self._corners, facecolors=self._colours, edgecolors='white', linewidths=self._edges,
+            zorder=3))
 
     def fit(self) -> None:
         """Shorten the names to the room in their bars; leave out what would be unreadable."""
@@ -90,11 +112,15 @@ class _Bars:
         for text, start, stop in self.texts:
             room = scale((stop, 0))[0] - scale((start, 0))[0] - _MARGIN
             name = text.get_text()
-            shorter = (f'{name[:keep]}…' for keep in range(len(name) - 2, _SHORTEST - 1, -1))
-            for candidate in (name, *shorter, ''):
-                text.set_text(candidate)
-                if text.get_window_extent().width <= room:
-                    break
+            cuts = [f'{name[:keep]}…' for keep in range(_SHORTEST, len(name) - 1)]
+            if not _fits(text, name, room):
+                fitting = bisect_left(cuts, True, key=lambda cut: not _fits(text, cut, room))
+                text.set_text(cuts[fitting - 1] if fitting else '')
+
+
+def _fits(text: Text, words: str, room: float) -> bool:
+    text.set_text(words)
+    return bool(text.get_window_extent().width <= room)
 
 
 def _draw_lane(bars: _Bars, row: int, spans: Sequence[SpanLike], colour: str) -> None:
@@ -151,19 +177,22 @@ def timeline_figure(spans: Sequence[SpanLike], title: str) -> Figure:
     overlap = dict(zip(overlaps(spans), zip((PURPLE, SKY), overlaps(spans).values())))
     figure = Figure(figsize=(10, 1.6 + 0.62 * (len(lanes) + 1)), dpi=150, layout='constrained')
     axes = figure.add_subplot()
-    bars = _Bars(axes, zero, last)
+    bars = _Bars(figure, axes, zero, last)
     for row, (lane, colour) in enumerate(lanes.items()):
         _draw_lane(bars, row, [span for span in spans if span.lane == lane], colour)
     for number, (colour, times) in enumerate(overlap.values()):
         for time in times:
             bars.add(len(lanes) + 0.2 * (2 * number - 1), 0.3, time, colour)
+    bars.draw()
     _decorate(axes, [*lanes, 'at once'], 1e3 * (last - zero))
     axes.set_title(title, pad=22, fontsize=12, fontweight='bold', color=INK)
     axes.annotate(totals(spans), (0.5, 1), xytext=(0, 6), xycoords='axes fraction',
                   textcoords='offset points', ha='center', fontsize=9, color=INK)
     figure.legend(handles=_legend(spans, lanes, overlap), loc=outside('lower center'), ncols=4,
                   frameon=False, fontsize=8)
-    figure.draw_without_rendering()  # decides how much room the names have
+    engine = figure.get_layout_engine()
+    assert engine is not None
+    engine.execute(figure)  # decides how much room the names have
     bars.fit()
     return figure
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 import time
 from typing import Any
 
@@ -18,13 +18,18 @@ from intradp_ros.rqt.qt import QtCore, QtGui, QtWidgets
 from intradp_ros.rqt.robot_watch import RobotWatch
 
 REFRESH_MS = 500
-DRAW_EVERY = 1.0  # seconds between two drawings of a picture
+DRAW_EVERY = 1.0  # seconds between two drawings of a picture, at the least
+DRAW_SHARE = 0.1  # of a processor that drawing one picture may take
 
 
 class Picture(QtWidgets.QLabel):  # type: ignore[misc]
-    """A figure, drawn by a thread so that the window stays responsive."""
+    """
+    A figure, drawn by a thread so that the window stays responsive.
 
-    def __init__(self, painter: ThreadPoolExecutor) -> None:
+    A figure that is dear is drawn more rarely, and one that nobody sees not at all.
+    """
+
+    def __init__(self, painter: Executor) -> None:
         super().__init__()
         self.setMinimumSize(320, 120)
         self.setSizePolicy(QtWidgets.QSizePolicy.Policy.Ignored,
@@ -32,19 +37,22 @@ class Picture(QtWidgets.QLabel):  # type: ignore[misc]
         self.setAlignment(QtCore.Qt.AlignmentFlag.AlignCenter)
         self._painter = painter
         self._drawing: Future[Any] | None = None
-        self._began = float('-inf')
+        self._began, self._rest = float('-inf'), DRAW_EVERY
+        self._of: object = None
         self._whole: Any = None
 
-    def draw(self, make: Callable[[], Figure], now: float) -> None:
-        """Draw a figure that `make` returns, unless the one before is too young."""
-        if self._drawing is None and now - self._began >= DRAW_EVERY:
-            self._began, self._drawing = now, self._painter.submit(_pixels, make)
+    def draw(self, make: Callable[[], Figure], of: object, now: float) -> None:
+        """Draw a figure of something unless it was drawn, or the one before is too young."""
+        if self._drawing is None and of is not self._of and self.isVisible() and (
+                now - self._began >= self._rest):
+            self._began, self._of = now, of
+            self._drawing = self._painter.submit(_pixels, make)
 
     def take(self) -> None:
         """Show the figure if it is drawn."""
         if self._drawing is not None and self._drawing.done():
-            height, width, pixels = self._drawing.result()
-            self._drawing = None
+            height, width, pixels, seconds = self._drawing.result()
+            self._drawing, self._rest = None, max(DRAW_EVERY, seconds / DRAW_SHARE)
             self._whole = QtGui.QPixmap.fromImage(QtGui.QImage(
                 pixels, width, height, 4 * width, QtGui.QImage.Format.Format_RGBA8888))
             self._fit()
@@ -143,11 +151,12 @@ class SharingWidget(QtWidgets.QWidget):  # type: ignore[misc]
             self._events.scrollToBottom()
         drawn = time.monotonic()
         if samples:
-            self._history.draw(lambda: history_figure(samples, now), drawn)
+            self._history.draw(lambda: history_figure(samples, now), samples, drawn)
         self._timeline.setVisible(self.timelines)
         if spans and self.timelines:
             self._timeline.draw(
-                lambda: timeline_figure(spans, 'newest inference, measured on both sides'), drawn)
+                lambda: timeline_figure(spans, 'newest inference, measured on both sides'),
+                spans, drawn)
         self._history.take()
         self._timeline.take()
 
@@ -179,9 +188,10 @@ def _selectable() -> Any:
     return label
 
 
-def _pixels(make: Callable[[], Figure]) -> tuple[int, int, bytes]:
-    """Return height and width of a figure, and its pixels (RGBA, 8 bits each)."""
+def _pixels(make: Callable[[], Figure]) -> tuple[int, int, bytes, float]:
+    """Return height and width of a figure, its pixels (RGBA, 8 bits each), and what they took."""
+    start = time.thread_time()
     canvas: Any = FigureCanvasAgg(make())
     canvas.draw()
     width, height = canvas.get_width_height()
-    return height, width, bytes(canvas.buffer_rgba())
+    return height, width, bytes(canvas.buffer_rgba()), time.thread_time() - start

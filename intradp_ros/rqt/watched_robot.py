@@ -50,10 +50,11 @@ class WatchedRobot:
         self.name = name
         self.samples: deque[Sample] = deque(maxlen=HISTORY)
         self.events: deque[str] = deque(maxlen=EVENTS)
-        self.spans: Sequence[Event] = ()
         self._stats: Any = None
         self._link: Any = None
         self._link_seen = -math.inf
+        self._timeline: Any = None
+        self._spans: Sequence[Event] = ()
         self._status = ''
         self._values: Mapping[str, str] = {}
 
@@ -82,9 +83,17 @@ class WatchedRobot:
 
     def take_timeline(self, message: Any) -> None:
         """Take an `InferenceTimeline`."""
-        spans = zip(message.lane, message.kind, message.name, message.start, message.stop)
-        self.spans = [Event(*span) for _, span in zip(range(MAX_SPANS), spans)
-                      if math.isfinite(span[3]) and span[3] <= span[4] < math.inf]
+        self._timeline = message
+
+    @property
+    def spans(self) -> Sequence[Event]:
+        """Return the newest timeline; the same object as long as no other came."""
+        if (message := self._timeline) is not None:  # most are never looked at
+            spans = zip(message.lane, message.kind, message.name, message.start, message.stop)
+            self._spans = [Event(*span) for _, span in zip(range(MAX_SPANS), spans)
+                           if math.isfinite(span[3]) and span[3] <= span[4] < math.inf]
+            self._timeline = None
+        return self._spans
 
     @property
     def lately(self) -> list[Sample]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from intradp_ros.report.palette import GREY, LANES, PURPLE
-from intradp_ros.report.timeline_plot import draw_timeline, overlaps, totals
+from intradp_ros.report.timeline_plot import draw_timeline, overlaps, timeline_figure, totals
 from intradp_ros.runtime.timeline import Event
 
 EVENTS = [
@@ -74,3 +74,27 @@ def test_a_lane_of_another_name_is_drawn(tmp_path: Path) -> None:
 def test_nothing_to_draw_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match='at least one event'):
         draw_timeline([], tmp_path / 'timeline.png', 'Empty')
+
+
+def test_names_stay_in_their_bars(tmp_path: Path) -> None:
+    """Of a name as much is shown as there is room for; where there is none, nothing."""
+    figure = timeline_figure([
+        Event('robot', 'compute', 'a_name_that_has_room', 0.0, 1.0),
+        Event('robot', 'compute', 'a_name_that_is_much_too_long_for_it', 1.0, 1.1),
+        Event('robot', 'compute', 'nameless', 1.1, 1.11)], 'Names')
+    shown = [text.get_text() for text in figure.axes[0].texts if text.get_fontsize() == 7]
+    assert shown[0] == 'a_name_that_has_room'
+    assert shown[1][-1] == '…' and 'a_name_that_is_much_too_long_for_it'.startswith(shown[1][:-1])
+    assert 'nameless' not in shown
+    figure.canvas.draw()
+    scale = figure.axes[0].transData.transform
+    long = next(t for t in figure.axes[0].texts if t.get_text() == shown[1])
+    extent = long.get_window_extent()
+    assert scale((1000, 0))[0] < extent.x0 < extent.x1 < scale((1100, 0))[0]
+
+
+def test_a_thousand_spans_are_few_artists() -> None:
+    """An artist for each would take seconds to draw, again and again in a window that watches."""
+    spans = [Event(lane, 'compute', f'conv2d_{i}', 0.002 * i, 0.002 * i + 0.0019)
+             for lane in ('robot', 'server') for i in range(500)]
+    assert len(timeline_figure(spans, 'Many').findobj()) < 300

@@ -4,7 +4,8 @@
 """The plugin as rqt finds, loads and ends it, with real topics and Qt without a screen."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
 from importlib import import_module
 from pathlib import Path
 import sys
@@ -13,6 +14,7 @@ from types import ModuleType
 from typing import Any
 from xml.etree import ElementTree
 
+from matplotlib.figure import Figure
 import pytest
 import rclpy
 from rclpy.executors import SingleThreadedExecutor
@@ -23,7 +25,8 @@ from intradp_ros.nodes.lifecycle import LATCHED
 from intradp_ros.rqt.robot_watch import robots_of
 
 SHARE = Path(sys.prefix, 'share', 'intradp_ros')
-TIMEOUT = 30.0
+TIMEOUT = 60.0
+PERIOD = 0.1  # between inferences
 
 
 class Robot:
@@ -31,12 +34,17 @@ class Robot:
 
     def __init__(self, context: rclpy.Context, name: str) -> None:
         self.node = rclpy.create_node(name, context=context)
+        self._next = 0.0
         self.stats = self.node.create_publisher(InferenceStats, '~/stats', 10)
         self.timelines = self.node.create_publisher(InferenceTimeline, '~/timeline', 10)
         self.events = self.node.create_publisher(SharingEvent, '~/events', LATCHED)
         self.events.publish(SharingEvent(kind='outage', inference=3, text='the link was cut'))
 
     def infer(self) -> None:
+        """Publish what an inference gives, as often as a robot would."""
+        if (now := time.monotonic()) < self._next:
+            return
+        self._next = now + PERIOD
         self.stats.publish(InferenceStats(
             strategy='loss', schedule=2, shared=True, by_rows=True, latency_ms=40.0,
             alone_ms=80.0))
@@ -106,11 +114,24 @@ def spun(context: rclpy.Context) -> Iterator[tuple[SingleThreadedExecutor, Node]
     node.destroy_node()
 
 
-def test_the_plugin_shows_a_robot(rqt: None, application: Any, context: rclpy.Context,
+@pytest.fixture
+def robots(context: rclpy.Context) -> Iterator[Callable[[str], Robot]]:
+    """Return what makes robots; they are gone after the test, however that ends."""
+    made = []
+
+    def make(name: str) -> Robot:
+        made.append(Robot(context, name))
+        return made[-1]
+    yield make
+    for robot in made:
+        robot.node.destroy_node()
+
+
+def test_the_plugin_shows_a_robot(rqt: None, application: Any, robots: Callable[[str], Robot],
                                   spun: tuple[SingleThreadedExecutor, Node]) -> None:
     """Rows, events that were before, history and timeline; kept for the next start."""
     executor, node = spun
-    robot, given = Robot(context, 'robot'), Context(node)
+    robot, given = robots('robot'), Context(node)
     before = {s.topic_name for s in node.subscriptions}
     plugin = plugin_class()(given)
     (widget,) = given.widgets
@@ -145,17 +166,60 @@ def test_the_plugin_shows_a_robot(rqt: None, application: Any, context: rclpy.Co
     again.restore_settings(None, settings)
     assert (again._widget.robot, again._widget.timelines) == ('/robot', True)
     again.shutdown_plugin()
-    robot.node.destroy_node()
 
 
-def test_robots_are_found_by_what_they_publish(context: rclpy.Context,
+def test_robots_are_found_by_what_they_publish(robots: Callable[[str], Robot],
                                                spun: tuple[SingleThreadedExecutor, Node],
                                                ) -> None:
     executor, node = spun
-    robots = [Robot(context, name) for name in ('two', 'one')]
+    for name in ('two', 'one'):
+        robots(name)
     end = time.monotonic() + TIMEOUT
     while robots_of(node) != ['/one', '/two']:
         assert time.monotonic() < end, robots_of(node)
         executor.spin_once(0.05)
-    for robot in robots:
-        robot.node.destroy_node()
+
+
+class Painter(Executor):
+    """Draws nothing: says of each picture that it took `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.drawings = seconds, 0
+
+    def submit(self, *given: Any, **named: Any) -> Future[Any]:
+        self.drawings += 1
+        done: Future[Any] = Future()
+        done.set_result((1, 1, bytes(4), self.seconds))
+        return done
+
+
+@pytest.mark.parametrize('seconds', [0.01, 5.0])
+def test_drawing_never_takes_much_of_a_processor(application: Any, seconds: float) -> None:
+    """A robot that infers all the time must not make rqt draw all the time."""
+    from intradp_ros.rqt.sharing_widget import DRAW_EVERY, DRAW_SHARE, Picture
+
+    painter = Painter(seconds)
+    picture = Picture(painter)
+    picture.show()
+    looks = [0.5 * number for number in range(1000)]
+    for now in looks:
+        picture.draw(Figure, object(), now)
+        picture.take()
+    assert painter.drawings > 1
+    assert (painter.drawings - 1) * max(DRAW_EVERY, seconds / DRAW_SHARE) <= looks[-1]
+    picture.close()
+
+
+def test_what_was_drawn_or_is_not_seen_is_not_drawn(application: Any) -> None:
+    from intradp_ros.rqt.sharing_widget import Picture
+
+    painter, spans = Painter(0.0), object()
+    picture = Picture(painter)
+    picture.draw(Figure, spans, 0.0)
+    assert painter.drawings == 0  # not shown
+    picture.show()
+    for now in (10.0, 20.0):
+        picture.draw(Figure, spans, now)
+        picture.take()
+    assert painter.drawings == 1
+    picture.close()
