@@ -45,7 +45,8 @@ Found = Sequence[Mapping[str, EncodingTiming]]
 
 def photograph(size: tuple[int, int]) -> torch.Tensor:
     """Return a photograph as pixels, shape (1, 3, height, width)."""
-    picture = cv2.resize(skimage.data.coffee(), size[::-1], interpolation=cv2.INTER_AREA)
+    coffee = skimage.data.coffee()  # type: ignore[no-untyped-call]
+    picture = cv2.resize(coffee, size[::-1], interpolation=cv2.INTER_AREA)
     return torch.from_numpy(picture.transpose(2, 0, 1).copy())[None]
 
 
@@ -91,7 +92,7 @@ def total(split: SplitGraph, found: Found, mbps: float) -> float:
 
 
 def show(results: Mapping[str, Mapping[str, dict[str, object]]],
-         totals: Mapping[str, Mapping[float, float]]) -> None:
+         totals: Mapping[str, Mapping[int, float]]) -> None:
     """Print the figures as a table for each network."""
     console = Console(width=120)
     for network, encodings in results.items():

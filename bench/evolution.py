@@ -19,13 +19,14 @@ import json
 from pathlib import Path
 import sys
 
-from costed import FLOAT32, recorded_cases, SENSOR
+from costed import recorded_cases
 from recorded import DELAY, evolved, OVERHEAD, ROUNDING, timed
 from rich.console import Console
 from rich.table import Table
 import torch
 
 from intradp_ros.core.workers import worker_pool
+from intradp_ros.lab.testbed.evaluation_results import FLOAT32, SENSOR
 from intradp_ros.schedule.cost import LinkModel
 from intradp_ros.systems.sharing.baselines import LOSS
 from intradp_ros.systems.sharing.judge.judge import make_ready

@@ -27,6 +27,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 import json
 import os
@@ -83,7 +84,7 @@ class Target:
     @property
     def reliable(self) -> bool:
         """Tell whether what is sent arrives."""
-        return self.qos.reliability == ReliabilityPolicy.RELIABLE
+        return bool(self.qos.reliability == ReliabilityPolicy.RELIABLE)
 
 
 class World:
@@ -197,7 +198,7 @@ class Fuzz:
             for _ in range(min(wanted, most - sent)):
                 sent += self._send(topic, target)
         for node in self.children:
-            if not self.world.wait(lambda n=node: self._counted(n), 15.0):
+            if not self.world.wait(partial(self._counted, node), 15.0):
                 counted = self.world.count(node, 'undecodable')
                 self.uncounted[node] += self.broken[node] - counted
                 self.broken[node] = counted

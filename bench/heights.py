@@ -26,6 +26,7 @@ from statistics import median
 import subprocess
 import sys
 import time
+from typing import Any
 
 from models import print_table
 import torch
@@ -179,7 +180,7 @@ def halves(split: SplitGraph, profile: Profile) -> float:
     return both / sum(float(table[-1]) for table in cost.seconds[SIDES[0]])
 
 
-def show(isa: str, results: Mapping[str, Mapping[str, object]]) -> None:
+def show(isa: str, results: Mapping[str, Mapping[str, Any]]) -> None:
     """Print the figures of one set of instructions as a table."""
     rows = [[name, ', '.join(f['variants']) or 'plain', str(f['operators']),
              f'{f["heights"]:.1f}', str(f['off']), f'{f["worst"]:.2f}' if f['off'] else '-',

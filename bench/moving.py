@@ -15,7 +15,7 @@ what was measured on this machine (`dds/moving.py`).
 from __future__ import annotations
 
 import argparse
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 import json
 import os
@@ -24,6 +24,7 @@ import sys
 import tempfile
 import threading
 import time
+from typing import Any
 
 from models import print_table
 import torch
@@ -50,7 +51,7 @@ Account = Mapping[str, tuple[float, int]]
 
 def threads() -> dict[str, tuple[float, int]]:
     """Return processor seconds and wake-ups of the threads of this process, by name."""
-    seconds: Counter[str] = Counter()
+    seconds: dict[str, float] = defaultdict(float)
     wakes: Counter[str] = Counter()
     named = {str(thread.native_id): thread.name for thread in threading.enumerate()}
     for task in Path('/proc/self/task').iterdir():
@@ -103,7 +104,7 @@ class Whole:
                 self._done(frame.inference)
 
 
-def play(channel: DdsChannel, frames: int) -> dict[str, object]:
+def play(channel: DdsChannel, frames: int) -> dict[str, Any]:
     """Send frames; return what the threads of both sides took for each."""
     arrived = threading.Semaphore(0)
     whole = Whole(DOWN, lambda inference: arrived.release())
@@ -134,7 +135,7 @@ def _frame(channel: DdsChannel, inference: int, arrived: threading.Semaphore) ->
     time.sleep(max(0.0, begin + PERIOD - time.monotonic()))
 
 
-def serve(channel: DdsChannel, frames: int) -> dict[str, object]:
+def serve(channel: DdsChannel, frames: int) -> dict[str, Any]:
     """Answer frames; return what the threads took."""
     accounts: list[dict[str, tuple[float, int]]] = []
     times: list[float] = []
@@ -166,7 +167,7 @@ def serve(channel: DdsChannel, frames: int) -> dict[str, object]:
     return {'frames': frames, 'busy': busy, 'idle': spent(accounts[1], threads())}
 
 
-def run(where: Place, folder: Path, mbps: float, frames: int) -> dict[str, dict[str, object]]:
+def run(where: Place, folder: Path, mbps: float, frames: int) -> dict[str, dict[str, Any]]:
     """Run both sides over a link; return what each printed."""
     where.link.set_rate(mbps)
     cores = sorted(os.sched_getaffinity(0))
@@ -182,7 +183,7 @@ def run(where: Place, folder: Path, mbps: float, frames: int) -> dict[str, dict[
     return {side: json.loads(files[side].read_text()) for side in SIDES}
 
 
-def figures(found: Mapping[str, object]) -> dict[str, object]:
+def figures(found: Mapping[str, Any]) -> dict[str, Any]:
     """Return milliseconds and wake-ups of a frame, of each thread and of all."""
     frames, busy, idle = found['frames'], found['busy'], found['idle']
     lanes = {name: (1e3 * (run - idle.get(name, (0.0, 0))[0]) / frames,
@@ -217,7 +218,7 @@ def main() -> None:
             found = (play if args.side == 'robot' else serve)(channel, args.frames)
         args.json.write_text(json.dumps(found))
         return
-    results = {}
+    results: dict[str, dict[str, dict[str, Any]]] = {}
     for transport in args.transports:
         with tempfile.TemporaryDirectory() as name, place(Path(name), transport) as where:
             found = run(where, Path(name), args.mbps, args.frames)
@@ -230,7 +231,7 @@ def main() -> None:
         args.json.write_text(json.dumps(results, indent=2) + '\n')
 
 
-def show(transport: str, mbps: float, results: Mapping[str, Mapping[str, object]]) -> None:
+def show(transport: str, mbps: float, results: Mapping[str, Mapping[str, Any]]) -> None:
     """Print the figures of one transport."""
     rows = []
     for side, f in results.items():

@@ -145,12 +145,13 @@ def run(area: str, count: int, seed: int, package: Path) -> list[dict[str, objec
             result = outcome(copy, tests, 60 + 4 * took)
             place.path.write_text(source)
             told = str(place.path.relative_to(copy))
+            difference = [line for line in difflib.unified_diff(
+                source.splitlines(), changed.splitlines(), lineterm='', n=0)
+                if line[0] in '+-' and line[:3] not in ('+++', '---')]
             records.append({'place': f'{told}:{place.line}', 'operator': name, 'outcome': result,
-                            'difference': [line for line in difflib.unified_diff(
-                                source.splitlines(), changed.splitlines(), lineterm='', n=0)
-                                if line[0] in '+-' and line[:3] not in ('+++', '---')]})
+                            'difference': difference})
             if result == 'survived':
-                print(f'survived: {told}:{place.line} ({name})', *records[-1]['difference'],
+                print(f'survived: {told}:{place.line} ({name})', *difference,
                       sep='\n    ', flush=True)
     return records
 

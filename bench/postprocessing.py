@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import array
 from collections.abc import Callable
+from functools import partial
 import json
 from pathlib import Path
 from statistics import median
@@ -61,6 +62,7 @@ def plain_input(message: Any) -> torch.Tensor:
     """Return the input as OpenCV and NumPy alone make it, in a letterbox."""
     if isinstance(message, CompressedImage):
         decoded = cv2.imdecode(np.frombuffer(message.data, np.uint8), cv2.IMREAD_COLOR)
+        assert decoded is not None
         rgb = cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB)
     else:
         rgb = np.frombuffer(message.data, np.uint8).reshape(message.height, message.width, 3)
@@ -81,15 +83,18 @@ def measure(make: Callable[[], torch.nn.Module], *, jpeg: bool, count: int) -> d
     for rgb in frames(count + 2, every=4):
         message = compressed(rgb) if jpeg else rgb_to_image(rgb)
         with torch.inference_mode():
-            plain, _ = timed(lambda m=message: plain_input(m))
-            given, came = timed(lambda m=message: camera.take(m))
-            ran, outputs = timed(lambda t=came.tensor: model(t))
+            plain, _ = timed(partial(plain_input, message))
+            given, came = timed(partial(camera.take, message))
+            ran, outputs = timed(partial(model, came.tensor))
         assert came.scene is not None
-        said, answer = timed(lambda o=outputs, v=came.scene.view: decode(o, CARD.head, v))
+        said, answer = timed(partial(decode, outputs, CARD.head, came.scene.view))
         assert answer is not None
         topics = topics_of(answer, CARD, vision_messages(), CameraInfo)
-        made, _ = timed(lambda a=answer, t=topics: [
-            serialize_message(topic.make(header, a)) for topic in t.values()])
+
+        def messages(answer: Any = answer, topics: Any = topics) -> list[bytes]:
+            return [serialize_message(topic.make(header, answer)) for topic in topics.values()]
+
+        made, _ = timed(messages)
         for name, value in zip(taken, (plain, given, ran, said, made)):
             taken[name].append(value)
     middle = {name: median(values[2:]) for name, values in taken.items()}

@@ -24,13 +24,14 @@ import sys
 import time
 from typing import TypeVar
 
-from costed import Case, FLOAT32, recorded_cases, SENSOR, UNRECORDED, unrecorded_cases
+from costed import Case, recorded_cases, UNRECORDED, unrecorded_cases
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 import torch
 
+from intradp_ros.lab.testbed.evaluation_results import FLOAT32, SENSOR
 from intradp_ros.profiling.profile import XAVIER_NX
 from intradp_ros.report.palette import DARK_GREY, RED
 from intradp_ros.schedule.cost import LinkModel

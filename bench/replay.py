@@ -17,13 +17,14 @@ import json
 from pathlib import Path
 from statistics import mean
 
-from costed import Case, FLOAT32, recorded_cases, SENSOR
+from costed import Case, recorded_cases
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 from synthetic_links import links
 import torch
 
+from intradp_ros.lab.testbed.evaluation_results import FLOAT32, SENSOR
 from intradp_ros.lab.testbed.recourse_replay import Players
 from intradp_ros.lab.testbed.trace_replay import (
     Air,

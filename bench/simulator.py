@@ -17,6 +17,7 @@ from collections.abc import Callable
 import json
 from pathlib import Path
 import time
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -62,7 +63,7 @@ def best(work: Callable[[], object], times: int) -> float:
     return min(found)
 
 
-def measure(net: str, devices: int, tasks: int, name: str, times: int) -> dict[str, object]:
+def measure(net: str, devices: int, tasks: int, name: str, times: int) -> dict[str, Any]:
     """Return what one pipeline takes."""
     members = [Device(f'd{k}') for k in range(devices)]
     topology = (behind_access_point(members, RATE) if net == 'access point'

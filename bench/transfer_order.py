@@ -32,8 +32,8 @@ from intradp_ros.dds.transport_profile import find_transport, transport_environm
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.serialise import save_graph
 from intradp_ros.lab.emulation.fleet_network import fleet_network, FleetNetwork
-from intradp_ros.lab.fleet.access_point_fleet import SILENCE, TRANSPORT
 from intradp_ros.lab.fleet.fleet_figures import for_payload
+from intradp_ros.lab.fleet.namespace_fleet import SILENCE, TRANSPORT
 from intradp_ros.lab.fleet.node_fleet import NodeFleet, running
 from intradp_ros.lab.zoo.dense import segmenter
 from intradp_ros.lab.zoo.hed import hed
@@ -177,7 +177,7 @@ def measured(prepared: Prepared, plan: StagePlan, network: FleetNetwork, folder:
     fleet = NodeFleet(
         str(folder / 'model.graph'), plan.source, prepared.setting.speeds, folder,
         plan=str(folder / 'plan.json'), profile=str(folder / 'profile.json'), network=network,
-        environment={'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SUBNET',
+        environment={**network.discovery,
                      **transport_environment(TRANSPORT)})
     with running(fleet) as run:
         seen = run.answers(run.asker(
