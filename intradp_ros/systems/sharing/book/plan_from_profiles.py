@@ -46,7 +46,8 @@ OBJECTIVES = (LATENCY, ENERGY, WEIGHTED)
 #: A book is made anew where that should win this part of an inference's time.
 WORTH_PLANNING = 0.1
 #: Packages that decide what a book says.
-_PLANNING = ('graph', 'link', 'profiling', 'schedule', 'split', 'systems/sharing', 'wire')
+_PLANNING = ('graph', 'link', 'profiling', 'runtime', 'schedule', 'split', 'systems/sharing',
+             'wire')
 
 
 @dataclass(frozen=True, slots=True)
