@@ -7,13 +7,13 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, Output, output, percent, size, table
 from intradp_ros.cli.output_paths import result_folder
 from intradp_ros.lab.emulation.network import NetworkError
 from intradp_ros.lab.emulation.processes import ChildError
+from intradp_ros.lab.soak.held import Growth
 from intradp_ros.lab.soak.soak import figures, run_soak, SoakFigures, SoakPlan
 from intradp_ros.report.result_tables import write_json
 from intradp_ros.report.soak_plot import draw_soak
@@ -38,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     parser.add_argument('--minutes', type=float, default=60.0, help='how long (default 60)')
     parser.add_argument('--seed', type=int, default=0, help='what happens when (default 0)')
-    parser.add_argument('--mbps', type=float, default=100.0,
-                        help='rate of the link, Mbit/s (default 100)')
+    parser.add_argument('--mbps', type=float, default=20.0,
+                        help='rate of the link, Mbit/s (default 20)')
     parser.add_argument('--out', type=result_folder, default=Path('out/bench/soak'),
                         help='folder to write to; it must be empty or not there')
     add_json(parser)
@@ -70,23 +70,26 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(out: Output, found: SoakFigures) -> None:
-    shown = table('faults', 'fault', 'times', 'frames', 'lost', 'finished alone', 'longest ms')
-    for name, row in found.faults.items():
-        shown.add_row(name.replace('_', ' '), *map(str, (row.times, row.frames, row.lost,
-                                                         row.recovered)),
-                      f'{row.longest_ms:.0f}')
+    shown = table('faults', 'fault', 'times', 'frames', 'lost', 'by rows', 'otherwise shared',
+                  'robot finished', 'robot alone', 'median ms', 'longest ms')
+    for name, row in ('none', found.quiet), *found.faults.items():
+        shown.add_row(name.replace('_', ' '), *map(str, (
+            row.times, row.frames, row.lost, row.by_rows, row.otherwise_shared, row.recovered,
+            row.alone)), f'{row.median_ms:.0f}', f'{row.longest_ms:.0f}')
     out.show(shown, (
         f'{found.frames} frames, {found.lost} lost, {found.wrong} wrong (difference at most '
         f'{found.max_rel_diff:.1e}), {found.shared} shared, {found.recovered} finished alone, '
-        f'longest {found.longest_ms:.0f} ms'), _growth(found))
+        f'longest {found.longest_ms:.0f} ms'))
+    if not found.growth:
+        out.show('Too short to tell whether a process grows.')
+    for name, grown in found.growth.items():
+        out.show(_told(name, grown))
     for fault, why in found.left_out.items():
         out.show(f'Left out: {fault.replace("_", " ")}: {why}')
 
 
-def _growth(found: SoakFigures) -> Any:
-    if not found.robot:
-        return 'Too short to tell whether the robot grows.'
-    early, late = found.robot.early, found.robot.late
-    return (f'The robot held {size(early.resident_bytes)} early and {size(late.resident_bytes)} '
-            f'late ({percent(found.robot.memory)}), {early.threads} and {late.threads} threads, '
+def _told(name: str, grown: Growth) -> str:
+    early, late = grown.early, grown.late
+    return (f'The {name} held {size(early.resident_bytes)} early and {size(late.resident_bytes)} '
+            f'late ({percent(grown.memory)}), {early.threads} and {late.threads} threads, '
             f'{early.descriptors} and {late.descriptors} descriptors.')

@@ -30,6 +30,7 @@ from intradp_ros.nodes.sensor_inputs import Camera
 from intradp_ros.nodes.weight_parameters import WEIGHT_PARAMETERS, weight_policy
 from intradp_ros.perception.card import InputCard
 from intradp_ros.perception.heads.named_outputs import named
+from intradp_ros.profiling.kept_memory import KeptMemory
 from intradp_ros.profiling.machine import prepare_process, settle_process
 from intradp_ros.runtime.catalogue import ModelSpec
 from intradp_ros.runtime.model import SharedModel
@@ -119,6 +120,7 @@ class DeviceNode(ManagedNode):
     def start(self) -> None:
         """Take part."""
         settle_process()
+        self._memory = KeptMemory()
         given = self._settings
         channel = DdsPeers(self.context, given[FLEET.name], given['device_name'],
                            namespace=self.get_namespace(), chunk_bytes=given['chunk_bytes'],
@@ -194,6 +196,7 @@ class DeviceNode(ManagedNode):
         if device is None:
             self._diagnostics.publish(self._status.status('inactive', {}, {}))
             return
+        self._memory.look()
         worker, client = device.worker, device.client
         trouble = client.trouble() if client else ''
         values: Mapping[str, Any] = {

@@ -66,6 +66,7 @@ from intradp_ros.perception.heads.named_outputs import named
 from intradp_ros.power.meter import EnergyMeter, open_meter
 from intradp_ros.profiling.cache import example_key
 from intradp_ros.profiling.drift import BEYOND_BOOKS, DriftMeter
+from intradp_ros.profiling.kept_memory import KeptMemory
 from intradp_ros.profiling.machine import prepare_process, settle_process
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.runtime.catalogue import ModelSpec
@@ -187,6 +188,7 @@ class InferenceNode(ManagedNode):
     def start(self) -> None:
         """Take what the sensor gives."""
         settle_process()
+        self._memory = KeptMemory()
         self._worker = Worker(self._process, self._failed, self._settings['queue_size'])
         self.until_deactivated.callback(self._stop, self._worker)
         for number, source in enumerate(self._sources()):
@@ -388,6 +390,7 @@ class InferenceNode(ManagedNode):
         extra = time.monotonic() - began - outcome.stats.latency
         self._stats.publish(stats_message(
             header, outcome.stats, sum(self._rejected().values()), max(0.0, extra)))
+        self._memory.look(usual=not outcome.own_work)
 
     def _failed(self, error: Exception) -> None:
         if isinstance(error, UNUSABLE):

@@ -25,6 +25,7 @@ from intradp_ros.nodes.profile_publisher import profile_model, PROFILE_TOPIC, Pr
 from intradp_ros.nodes.receiving import Receiver
 from intradp_ros.nodes.silence import network_of
 from intradp_ros.profiling.drift import BEYOND_BOOKS, DriftMeter
+from intradp_ros.profiling.kept_memory import KeptMemory
 from intradp_ros.profiling.machine import available_cores, prepare_process, settle_process
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.runtime.catalogue import example_inputs, ModelSpec
@@ -100,6 +101,7 @@ class OffloadNode(ManagedNode):
     def start(self) -> None:
         """Listen to robots."""
         settle_process()
+        self._memory = KeptMemory()
         channel = DdsChannel(self.context, self._settings['server'], 'server',
                              namespace=self.get_namespace(),
                              chunk_bytes=self._settings['chunk_bytes'], key=self._key)
@@ -159,6 +161,7 @@ class OffloadNode(ManagedNode):
         if server is None:
             self._diagnostics.publish(self._status.status('inactive', {}, {}))
             return
+        self._memory.look()
         rejected = added(server.rejections.by_cause(), server.channel.rejected,
                          self._receiver.rejections.by_cause())
         message = '; '.join(['serving', *(f'skipped model {text}' for text in self._skipped)])

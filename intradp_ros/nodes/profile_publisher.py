@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from intradp_ros.core.limits import MAX_DELAY, MAX_MODEL_TEXT, MAX_ROWS, within
+from intradp_ros.core.limits import MAX_DELAY, MAX_MODEL_TEXT, within
 from intradp_ros.dds.moving import with_moving
 from intradp_ros.graph.serialise import graph_from_json, graph_to_json
 from intradp_ros.msg import OperatorProfile
@@ -24,7 +24,7 @@ from intradp_ros.profiling.measure import measure_profile
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.split.local_operator import SplitGraph
-from intradp_ros.split.split_graph import split_graph
+from intradp_ros.split.received_graph import split_received
 from intradp_ros.wire.texts import packed, unpacked
 
 PROFILE_TOPIC = 'operator_profiles'
@@ -86,12 +86,7 @@ def check_profile(message: OperatorProfile) -> None:
 def _operators_split(message: OperatorProfile, axis: int) -> int:
     """Return how many operators the graph of a message has when it is split along an axis."""
     graph = graph_from_json(unpacked(message.graph, MAX_MODEL_TEXT))
-    try:
-        return len(split_graph(graph, axis, most_rows=MAX_ROWS).operators)
-    except ValueError:
-        raise
-    except Exception as error:  # rules compute with arguments that may be of any type
-        raise ValueError(f'a graph that cannot be split: {error!r}') from error
+    return len(split_received(graph, axis).operators)
 
 
 def check_server_profile(message: OperatorProfile, split: SplitGraph) -> None:

@@ -47,6 +47,11 @@ def release_memory() -> None:
     """
     gc.collect()
     page_all_out()
+    trim_heap()
+
+
+def trim_heap() -> None:
+    """Give the pages of the heap that hold nothing back to the system."""
     try:
         ctypes.CDLL(None).malloc_trim(0)
     except (OSError, AttributeError):  # not glibc

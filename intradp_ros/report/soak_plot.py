@@ -12,7 +12,7 @@ from typing import Protocol
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-_COLOURS = ('#4c72b0', '#dd8452', '#55a868')
+_COLOURS = ('#4c72b0', '#dd8452', '#55a868', '#8172b3')
 
 
 class _Row(Protocol):
@@ -76,7 +76,7 @@ def draw_soak(soak: SoakLike, path: Path) -> None:
         memory.plot([s.at - zero for s in samples], [s.resident_bytes / 1e6 for s in samples],
                     '.', markersize=2, color=colour, label=name)
     memory.set(ylabel='memory, MB', xlabel='seconds', ylim=(0, None))
-    memory.legend(loc='lower left', bbox_to_anchor=(0.0, 0.98), ncols=3, frameon=False)
+    memory.legend(loc='lower left', bbox_to_anchor=(0.0, 0.98), ncols=4, frameon=False)
     figure.savefig(path, dpi=110)
 
 

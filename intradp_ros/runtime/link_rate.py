@@ -9,6 +9,7 @@ import threading
 import time
 
 from intradp_ros.link.both_ways import rate_of_both
+from intradp_ros.link.outlook import LinkPast, Outlook
 from intradp_ros.link.predictor import RatePredictor
 from intradp_ros.runtime.channel import Channel
 
@@ -30,6 +31,7 @@ class LinkRate:
     def __init__(self, channel: Channel, predictor: RatePredictor) -> None:
         self._predictor = predictor
         self._channel = channel
+        self._past = LinkPast()
         self._told = float('-inf')
         self._crossed = 0.0, 0.0  # bytes up, and what those down are worth up
         self._predicting = threading.Lock()  # inferences ask, and those who watch the link
@@ -53,4 +55,10 @@ class LinkRate:
                 else:
                     rate = up if up_age < down_age else down
                 self._predictor.update(rate, measured)
+                self._past.update(rate, measured)
             return self._predictor.predict(now)
+
+    def outlook(self, seconds: float, expected: float) -> Outlook | None:
+        """Return how likely which rates up are in the next seconds; None if nothing is known."""
+        with self._predicting:
+            return self._past.outlook(time.monotonic(), seconds, expected)

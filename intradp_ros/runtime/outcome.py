@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from intradp_ros.runtime.timeline import Event, total
+from intradp_ros.runtime.timeline import Event, RECOVERY, RECOURSE, total
 from intradp_ros.schedule.schedule import ROBOT
 
 
@@ -52,6 +52,11 @@ class Outcome:
     outputs: Any
     stats: InferenceStats
     events: tuple[Event, ...]
+
+    @property
+    def own_work(self) -> bool:
+        """Whether the robot computed rows that the server owed it."""
+        return any(event.name in (RECOURSE, RECOVERY) for event in self.events)
 
 
 def compute_and_wait(events: Sequence[Event]) -> tuple[float, float]:

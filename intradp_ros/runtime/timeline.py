@@ -12,6 +12,9 @@ from typing import Any
 
 from intradp_ros.wire.quoting import quoted
 
+#: Names what the robot computed of what the server owed: while it waited, or when it gave up.
+RECOURSE, RECOVERY = 'recourse', 'recovery'
+
 
 @dataclass(frozen=True, slots=True)
 class Event:

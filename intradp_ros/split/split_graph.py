@@ -76,7 +76,8 @@ def split_graph(graph: OperatorGraph, axis: int | None = None,
         return _split_along(graph, checked_axis(graph, axis), most_rows)
     axes = _axes(graph)
     # with a single one there is nothing to judge
-    return _split_along(graph, axes[0]) if len(axes) == 1 else _judged(graph, axes)[0].split
+    return _split_along(graph, axes[0], most_rows) if len(axes) == 1 else \
+        _judged(graph, axes, most_rows)[0].split
 
 
 def axis_candidates(graph: OperatorGraph) -> tuple[AxisCandidate, ...]:
@@ -94,8 +95,9 @@ def _axes(graph: OperatorGraph) -> list[int]:
     return axes_to_try(graph.values[lead].shape) if lead is not None else [0]
 
 
-def _judged(graph: OperatorGraph, axes: list[int]) -> tuple[AxisCandidate, ...]:
-    return best_first([judge(_split_along(graph, axis)) for axis in axes])
+def _judged(graph: OperatorGraph, axes: list[int], most_rows: float = math.inf,
+            ) -> tuple[AxisCandidate, ...]:
+    return best_first([judge(_split_along(graph, axis, most_rows)) for axis in axes])
 
 
 def _split_along(graph: OperatorGraph, axis: int, most_rows: float = math.inf) -> SplitGraph:

@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 
 from intradp_ros.core.limits import MAX_ROWS
 from intradp_ros.graph.serialise import graph_from_json, graph_to_json
+from intradp_ros.split.received_graph import split_received
 from intradp_ros.split.split_graph import split_graph
 
 VAST = (2**14, 2**20, 2**22, 2**31, 2**40, -2**31)
@@ -208,3 +209,13 @@ def test_many_inputs_of_many_rows_are_refused() -> None:
     [operator] = large['operators']
     operator['args'][0] = operator['args'][0][:1] * 10_000
     assert mb_of_splitting(large, 2) < MOST_MB
+
+
+def test_graphs_that_arrive_are_bounded_along_any_axis() -> None:
+    """Also where none is given, as for a model that a device of a fleet fetches."""
+    for axis in (None, 2):
+        graph = document('relu.default', image())
+        split_received(graph_from_json(json.dumps(graph)), axis)
+        graph['values'][0]['shape'][2] = graph['values'][1]['shape'][2] = 1 << 22
+        with pytest.raises(ValueError, match='too many rows'):
+            split_received(graph_from_json(json.dumps(graph)), axis)

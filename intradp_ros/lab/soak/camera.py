@@ -74,7 +74,7 @@ class Camera(Node):
             rclpy.spin_once(self, timeout_sec=0.05)
         answer, stats = time.monotonic() - start, self.stats.pop(number)
         return FrameRow(start, answer, self._difference(number, self.results.pop(number)),
-                        stats.shared, stats.recovered)
+                        stats.shared, stats.recovered, stats.by_rows)
 
     def _difference(self, number: int, result: InferenceResult) -> float:
         worst = 0.0

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.serialise import save_graph
@@ -25,15 +26,16 @@ from intradp_ros.lab.emulation.processes import (
     starter,
 )
 from intradp_ros.lab.soak.small_disk import small_disk
-from intradp_ros.lab.zoo.dense import depth
+from intradp_ros.lab.zoo.seeding import seeded
 
-SHAPE = (1, 3, 192, 256)
-OTHER_SHAPE = (1, 3, 192, 320)
-ROBOT, SERVER, PLANNER = 'robot', 'server', 'planner'
+SHAPE = (1, 3, 144, 112)
+OTHER_SHAPE = (1, 3, 144, 128)
+ROBOT, SERVER, PLANNER, CAMERA = 'robot', 'server', 'planner', 'camera'
 #: Planned in seconds, since planners are started again and again.
 _GRID = {'grid.points': 4, 'grid.low_mbps': 2.0, 'grid.high_mbps': 200.0}
 START_TIMEOUT = 300.0
 _CACHE_MB = 32
+_WIDTHS = (48,) * 6
 
 
 @dataclass
@@ -87,12 +89,13 @@ class Site:
         """Start a process that computes without end on a side."""
         child: Child = self.start(Command(
             f'load on {side}', module_arguments('intradp_ros.lab.emulation.other_work'),
-            self._prefix(side)))
+            self._prefix(side), cores_of(side)))
         return child
 
     def nodes(self) -> Mapping[str, Child]:
         """Return the nodes that run, by name."""
-        return {ROBOT: self.robot, SERVER: self.server, PLANNER: self.planner}
+        return {ROBOT: self.robot, SERVER: self.server, PLANNER: self.planner,
+                CAMERA: self.camera}
 
     def _prefix(self, side: str) -> Sequence[str]:
         return self.link.exec_prefix(side) if self.link else ()
@@ -101,14 +104,50 @@ class Site:
         slow = label == ROBOT and not slow_device.available()
         child: Child = self.start(Command(
             label, ros_arguments(f'intradp_ros.nodes.{name}', parameters=parameters),
-            self._prefix(side or label),
+            self._prefix(side or label), cores_of(side or label),
             environment=slow_device.slow_environment() if slow else {}))
         return child
 
 
+def cores_of(side: str) -> Sequence[int]:
+    """Return the cores of a side: the robot has one for itself where there are several."""
+    first, *others = sorted(os.sched_getaffinity(0))
+    return [first] if side == ROBOT or not others else others
+
+
+class Network(nn.Module):
+    """
+    Convolutions over a picture, with an answer for every pixel; uint8 in, random weights.
+
+    A robot without vector instructions takes about three times as long for
+    them as a server, so that the two are faster together; and there are few,
+    so that planners, which are started again and again, plan in seconds.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        widths = (3, *_WIDTHS)
+        self.layers = nn.ModuleList(
+            nn.Conv2d(a, b, 3, padding=1) for a, b in zip(widths, _WIDTHS))
+        for layer in self.layers:
+            nn.init.kaiming_normal_(layer.weight, nonlinearity='relu')
+        self.answer = nn.Conv2d(_WIDTHS[-1], 1, 3, padding=1)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        """Return the answers."""
+        value = image.to(torch.float32) / 255
+        for layer in self.layers:
+            value = torch.relu(layer(value))
+        answers: torch.Tensor = self.answer(value)
+        return answers
+
+
+network = seeded(Network)
+
+
 def model_file(folder: Path, shape: tuple[int, ...]) -> Path:
     """Return where the archive of the model for a shape is."""
-    return folder / f'depth-{shape[2]}x{shape[3]}.graph'
+    return folder / f'pixels-{shape[2]}x{shape[3]}.graph'
 
 
 def write_models(folder: Path) -> None:
@@ -119,7 +158,7 @@ def write_models(folder: Path) -> None:
     their last bits: two nodes that make the network themselves may differ.
     """
     for shape in (SHAPE, OTHER_SHAPE):
-        save_graph(capture(depth(), torch.zeros(shape, dtype=torch.uint8)),
+        save_graph(capture(network(), torch.zeros(shape, dtype=torch.uint8)),
                    model_file(folder, shape))
 
 

@@ -10,12 +10,13 @@ import json
 import math
 from pathlib import Path
 from random import Random
+import statistics
 import time
 
 from intradp_ros.lab.soak.faults import Fault, faults_of, left_out
 from intradp_ros.lab.soak.frame_row import FrameRow, LOST
 from intradp_ros.lab.soak.held import Growth, growth, Held, held
-from intradp_ros.lab.soak.site import open_site, ROBOT, Site
+from intradp_ros.lab.soak.site import open_site, Site
 
 #: The greatest difference to the unsplit model, relative to its output's spread.
 EXACT = 1e-4
@@ -29,7 +30,7 @@ class SoakPlan:
 
     seconds: float
     seed: int = 0
-    mbps: float = 100.0
+    mbps: float = 20.0
     rest: tuple[float, float] = (4.0, 12.0)
     lasting: tuple[float, float] = (0.5, 6.0)
 
@@ -102,18 +103,32 @@ def _watch(site: Site, record: SoakRecord, end: float) -> None:
 
 @dataclass(frozen=True)
 class FaultFigures:
-    """How frames fared that were published while a kind of fault lasted."""
+    """
+    How frames fared that were published while a kind of fault lasted.
+
+    Those that were answered were shared by rows, shared otherwise, `recovered`
+    by the robot from what it had, or computed by the robot alone.
+    """
 
     times: int
     frames: int
     lost: int
+    by_rows: int
+    otherwise_shared: int
     recovered: int
+    alone: int
+    median_ms: float
     longest_ms: float
 
 
 @dataclass(frozen=True)
 class SoakFigures:
-    """What a soak found; `robot` is None if it was too short to tell growth."""
+    """
+    What a soak found.
+
+    `quiet` is how frames fared during no fault.  `growth` has the processes that
+    ran for long enough to tell; server and planner are others after faults.
+    """
 
     frames: int
     lost: int
@@ -122,9 +137,10 @@ class SoakFigures:
     shared: int
     recovered: int
     longest_ms: float
+    quiet: FaultFigures
     faults: Mapping[str, FaultFigures]
     left_out: Mapping[str, str]
-    robot: Growth | None
+    growth: Mapping[str, Growth]
 
     @property
     def well(self) -> bool:
@@ -142,16 +158,31 @@ def figures(record: SoakRecord) -> SoakFigures:
         max((row.difference for row in answered), default=math.nan),
         sum(row.shared for row in answered), sum(row.recovered for row in answered),
         _longest(answered),
+        _fared(0, [row for row in record.rows if not _within(row, record.happened)]),
         {kind: _of_kind([e for e in record.happened if e.name == kind], record.rows)
          for kind in kinds},
-        record.left_out, growth(record.samples.get(ROBOT, ())))
+        record.left_out, {name: found for name, samples in record.samples.items()
+                          if (found := growth(samples))})
 
 
 def _of_kind(times: Sequence[Happened], rows: Sequence[FrameRow]) -> FaultFigures:
-    within = [row for row in rows if any(e.start <= row.at <= e.stop for e in times)]
-    answered = [row for row in within if not math.isnan(row.answer_s)]
-    return FaultFigures(len(times), len(within), len(within) - len(answered),
-                        sum(row.recovered for row in answered), _longest(answered))
+    return _fared(len(times), [row for row in rows if _within(row, times)])
+
+
+def _within(row: FrameRow, times: Sequence[Happened]) -> bool:
+    return any(each.start <= row.at <= each.stop for each in times)
+
+
+def _fared(times: int, rows: Sequence[FrameRow]) -> FaultFigures:
+    answered = [row for row in rows if not math.isnan(row.answer_s)]
+    by_rows = sum(row.by_rows for row in answered)
+    shared, recovered = (sum(row.shared for row in answered),
+                         sum(row.recovered for row in answered))
+    return FaultFigures(
+        times, len(rows), len(rows) - len(answered), by_rows, shared - by_rows, recovered,
+        len(answered) - shared - recovered,
+        statistics.median(1e3 * row.answer_s for row in answered) if answered else 0.0,
+        _longest(answered))
 
 
 def _longest(rows: Sequence[FrameRow]) -> float:

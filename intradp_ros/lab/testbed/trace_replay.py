@@ -10,8 +10,8 @@ knows: the mean of an inference in which something was sent, once that is
 over, and probes where nothing was sent for long.
 
 Where rows are late the robot works on by itself, as `runtime/recourse.py` does: with `players`
-(`recourse_replay.py`) just so, step by step and with the rate of every moment.  Without, it has
-nothing of the result when it begins and meets nobody, which is the worst case.
+(`judge/recourse_play.py`) just so, step by step and with the rate of every moment.  Without, it
+has nothing of the result when it begins and meets nobody, which is the worst case.
 """
 from __future__ import annotations
 
@@ -24,15 +24,22 @@ import numpy as np
 import numpy.typing as npt
 
 from intradp_ros.lab.testbed.recourse_replay import Players
+from intradp_ros.link.outlook import LinkPast
 from intradp_ros.link.predictor import RatePredictor
 from intradp_ros.link.rate import TELLING_BYTES
 from intradp_ros.link.trace import LinkTrace
 from intradp_ros.systems.sharing.baselines import LOCAL, LOSS
 from intradp_ros.systems.sharing.book.book import ScheduleBook
-from intradp_ros.systems.sharing.book.choice import ScheduleChoice
+from intradp_ros.systems.sharing.book.choice import Ahead, ScheduleChoice
 from intradp_ros.systems.sharing.book.make_book import Setting
 from intradp_ros.systems.sharing.judge.judge import Judge
-from intradp_ros.systems.sharing.policy.patience import believable, PatiencePolicy
+from intradp_ros.systems.sharing.policy.patience import (
+    AT_ONCE,
+    believable,
+    Lateness,
+    NEVER_LATE,
+    PatiencePolicy,
+)
 from intradp_ros.systems.sharing.session.probe import PROBE_AFTER
 
 Floats = npt.NDArray[np.float64]
@@ -68,13 +75,16 @@ class Curves:
         """
         if not self._crosses[self._number[schedule]]:
             return math.inf
-        return self.late(schedule, mbps, patience) + self.alone
+        return self.late(schedule, mbps, patience).ran + self.alone
 
-    def late(self, schedule: int, mbps: float, patience: PatiencePolicy) -> float:
-        """Return the seconds after which a schedule that was chosen for a rate is late."""
+    def late(self, schedule: int, mbps: float, patience: PatiencePolicy) -> Lateness:
+        """Return from when on a schedule that was chosen for a rate is late."""
         expected = float(self.seconds([schedule], np.array([max(mbps, 1e-3)]))[0])
-        predicted = believable(expected, self.alone, faster=True)
-        return predicted + patience.margin(predicted, self.alone)
+        return self.late_by(expected, patience)
+
+    def late_by(self, predicted: float, patience: PatiencePolicy) -> Lateness:
+        """Return from when on an inference is late of which so many seconds were predicted."""
+        return patience.lateness(believable(predicted, self.alone, faster=True), self.alone)
 
     def seconds(self, schedules: Sequence[int], mbps: Floats) -> Floats:
         """Return what schedules take, each at its rate."""
@@ -135,8 +145,8 @@ class Chooser(Protocol):
     def latest(self, schedule: int) -> float:
         """Return the seconds after which the robot has the result by itself."""
 
-    def late(self, schedule: int) -> float:
-        """Return the seconds after which a robot that waits works by itself."""
+    def late(self, schedule: int) -> Lateness:
+        """Return from when on a robot that waits works by itself."""
 
     def learn(self, run: Run) -> None:
         """Hear of an inference that has ended."""
@@ -197,9 +207,9 @@ class Oracle:
         """Return that it never takes the recourse: it knows better."""
         return math.inf
 
-    def late(self, schedule: int) -> float:
+    def late(self, schedule: int) -> Lateness:
         """Return that it never does anything by itself."""
-        return math.inf
+        return NEVER_LATE
 
     def learn(self, run: Run) -> None:
         """Hear nothing new."""
@@ -207,28 +217,39 @@ class Oracle:
 
 class Predicting:
     """
-    Takes the book's schedule for the rate that a predictor expects, as the robot does.
+    Chooses as the robot does, by what a predictor expects and by what may come.
 
-    Without `patience` it waits for rows however late they are.
+    Without `patience` it waits for rows however late they are, and takes the
+    best schedule for the expected rate; so it does without `foresight`, too.
     """
 
     def __init__(self, curves: Curves, air: Air, book: ScheduleBook, predictor: RatePredictor,
-                 strategy: str = LOSS, patience: PatiencePolicy | None = PatiencePolicy(),
-                 ) -> None:
+                 strategy: str = LOSS, patience: PatiencePolicy | None = PatiencePolicy(), *,
+                 foresight: bool = True) -> None:
         self._curves, self._air, self._book = curves, air, book
         self._patience, self._mbps = patience, 0.0
         self._predictor, self._strategy = predictor, strategy
-        self._choice = ScheduleChoice()
+        self._choice, self._past, self._at_once = ScheduleChoice(), LinkPast(), False
+        self._foresight = foresight
         self._measured = -PROBE_AFTER
 
     def choose(self, now: float) -> int:
-        """Return the schedule for the expected rate."""
+        """Return the schedule for what may come."""
         self._probe(now)
-        self._mbps = self._predictor.predict(now) / _MBPS
-        schedule = self._choice.choose(0, self._book, self._mbps, self._strategy,
-                                       self._predictor.spread)
-        assert schedule is not None
-        return schedule
+        expected = self._predictor.predict(now)
+        self._mbps = expected / _MBPS
+        chosen = self._choice.decide(0, self._book, self._mbps, self._strategy,
+                                     self._predictor.spread, self._ahead(now, expected))
+        assert chosen is not None
+        self._at_once = chosen.at_once
+        return chosen.index
+
+    def _ahead(self, now: float, expected: float) -> Ahead:
+        patience = self._patience
+        if patience is None or not self._foresight:
+            return Ahead(lambda seconds: None, lambda predicted: math.inf)
+        return Ahead(lambda seconds: self._past.outlook(now, seconds, expected),
+                     lambda predicted: self._curves.late_by(predicted, patience).ran)
 
     def latest(self, schedule: int) -> float:
         """Return the seconds after which the robot has the result by itself."""
@@ -236,10 +257,12 @@ class Predicting:
             return math.inf
         return self._curves.latest(schedule, self._mbps, self._patience)
 
-    def late(self, schedule: int) -> float:
-        """Return the seconds after which a robot that waits works by itself."""
+    def late(self, schedule: int) -> Lateness:
+        """Return from when on a robot that waits works by itself."""
         if self._patience is None:
-            return math.inf
+            return NEVER_LATE
+        if self._at_once:
+            return AT_ONCE
         return self._curves.late(schedule, self._mbps, self._patience)
 
     def _probe(self, now: float) -> None:
@@ -247,13 +270,17 @@ class Predicting:
         while now - self._measured >= PROBE_AFTER:
             self._measured += PROBE_AFTER
             rate = self._air.mean(max(0.0, self._measured - 0.01), np.array(0.01))
-            self._predictor.update(float(rate) * _MBPS, self._measured)
+            self._take(float(rate) * _MBPS)
+
+    def _take(self, rate: float) -> None:
+        self._predictor.update(rate, self._measured)
+        self._past.update(rate, self._measured)
 
     def learn(self, run: Run) -> None:
         """Hear the mean rate of an inference that sent enough."""
         if self._curves.telling(run.schedule):
             self._measured = run.start + run.seconds
-            self._predictor.update(run.mbps * _MBPS, self._measured)
+            self._take(run.mbps * _MBPS)
 
 
 def mean_and_p95(runs: Sequence[Run]) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from intradp_ros.runtime.pipeline.weight_holdings import WeightHoldings
 from intradp_ros.schedule.stage_plan import StagePlan
 from intradp_ros.split.calls.device import Device
 from intradp_ros.split.calls.on_device import split_for
-from intradp_ros.split.split_graph import split_graph
+from intradp_ros.split.received_graph import split_received
 
 _REMEMBERED = 2
 
@@ -73,7 +73,7 @@ class FetchedModels:
             if text is None:
                 return None
             manifest = read_manifest(text.numpy().tobytes(), digest)
-            self._known[digest] = manifest, SharedModel(split_graph(manifest.graph), digest)
+            self._known[digest] = manifest, SharedModel(split_received(manifest.graph), digest)
             if len(self._known) > _REMEMBERED:
                 self._known.popitem(last=False)
         return self._known[digest]

@@ -20,8 +20,8 @@ from intradp_ros.lab.soak.soak import figures, Happened, SoakRecord
 
 
 def row(at: float, answer: float = 0.1, difference: float = 1e-6, recovered: bool = False,
-        ) -> FrameRow:
-    return FrameRow(at, answer, difference, True, recovered)
+        shared: bool = True, by_rows: bool = False) -> FrameRow:
+    return FrameRow(at, answer, difference, shared and not recovered, recovered, by_rows)
 
 
 def test_lost_and_wrong_frames_count_and_belong_to_the_fault_that_lasted() -> None:
@@ -35,6 +35,17 @@ def test_lost_and_wrong_frames_count_and_belong_to_the_fault_that_lasted() -> No
     cut = found.faults['link_cut']
     assert (cut.times, cut.frames, cut.lost, cut.recovered) == (2, 2, 1, 1)
     assert cut.longest_ms == pytest.approx(300) and not found.well
+
+
+def test_who_computed_is_told_with_and_without_a_fault() -> None:
+    cut, killed = Happened('link_cut', 1.0, 2.0), Happened('server_killed', 3.0, 4.0)
+    found = figures(SoakRecord(True, {}, [cut, killed], {}, [
+        row(0.0, by_rows=True), row(1.5, recovered=True), row(1.6, shared=False),
+        row(2.5, by_rows=True), row(3.5), row(9.0)]))
+    quiet, cut_figures, kill_figures = (
+        (f.by_rows, f.otherwise_shared, f.recovered, f.alone)
+        for f in (found.quiet, *found.faults.values()))
+    assert quiet == (2, 1, 0, 0) and cut_figures == (0, 0, 1, 1) and kill_figures == (0, 1, 0, 0)
 
 
 def test_answers_that_are_all_right_are_well() -> None:

@@ -19,6 +19,7 @@ from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.critical_paths import anywhere
 from intradp_ros.systems.sharing.book.make_book import book_of, Setting
+from intradp_ros.systems.sharing.book.recourse_curve import POINTS, recourse_curve
 from intradp_ros.systems.sharing.judge.judge import Judge
 from intradp_ros.systems.sharing.partition.partition import (
     local,
@@ -60,12 +61,22 @@ def test_paths_tell_what_the_judge_says(seed: int, robot: float, server: float, 
         assert told <= true * 1.02 and told >= true * 0.9
 
 
+def test_a_book_of_another_format_has_to_be_made_anew() -> None:
+    data = json.loads(book_of(setting_of(3), 'd' * 64, GRID[:1]).to_json())
+    data['format'] = 'intradp-schedule-book/4'
+    with pytest.raises(ValueError, match='plan again with this version'):
+        ScheduleBook.from_json(json.dumps(data))
+
+
 def test_books_tell_it_of_every_schedule() -> None:
     setting = setting_of(3)
     book = book_of(setting, 'd' * 64, GRID)
     assert book.knows_speeds and ScheduleBook.from_json(book.to_json()) == book
+    assert book.knows_recourse
     for entry in book.entries:
         assert entry.anywhere is not None
+        curve = recourse_curve(setting.cost, setting.link(1.0), entry.partition, book.curve_rates)
+        assert entry.anywhere.recourse == curve
         assert entry.anywhere.seconds(entry.mbps) == pytest.approx(entry.predicted, rel=0.02)
     busiest = max(e.anywhere.busy[0] for e in book.entries if e.anywhere)
     assert book.most_busy[0] == busiest
@@ -74,12 +85,17 @@ def test_books_tell_it_of_every_schedule() -> None:
 
 @pytest.mark.parametrize('spoil', [
     {'paths': []}, {'paths': [[0, 0, 0, math.nan]]}, {'paths': [[0, 0, 0]]},
-    {'paths': [[0, 0, 0, 1]] * 9}, {'busy': [-1, 0]}, {'busy': [1]}])
+    {'paths': [[0, 0, 0, 1]] * 9}, {'busy': [-1, 0]}, {'busy': [1]},
+    {'recourse': [1.0] * (POINTS - 1)}, {'recourse': [1.0] * 10_000}, {'recourse': None},
+    {'recourse': [math.nan] * POINTS}, {'recourse': [-1.0] * POINTS},
+    {'recourse': [1e7] * POINTS}, {'recourse': [[1.0]] * POINTS}])
 def test_impossible_paths_are_refused(spoil: dict[str, object]) -> None:
     book = book_of(setting_of(3), 'd' * 64, GRID[:1])
-    known = {'paths': [[0.0, 0.0, 0.0, 1.0]], 'busy': [1.0, 1.0], **spoil}
+    known = {'paths': [[0.0, 0.0, 0.0, 1.0]], 'busy': [1.0, 1.0], 'recourse': [1.0] * POINTS}
     text = replace(book, entries=book.entries[:1]).to_json()
     data = json.loads(text)
     data['entries'][0]['anywhere'] = known
+    assert ScheduleBook.from_json(json.dumps(data)).knows_recourse
+    data['entries'][0]['anywhere'] = {**known, **spoil}
     with pytest.raises(ValueError, match='not a schedule book'):
         ScheduleBook.from_json(json.dumps(data))

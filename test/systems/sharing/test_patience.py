@@ -6,7 +6,13 @@ from __future__ import annotations
 
 import pytest
 
-from intradp_ros.systems.sharing.policy.patience import LEAST_SLACK, MOST_SLACK, PatiencePolicy
+from intradp_ros.systems.sharing.policy.patience import (
+    AT_ONCE,
+    Lateness,
+    LEAST_SLACK,
+    MOST_SLACK,
+    PatiencePolicy,
+)
 
 
 def waits(policy: PatiencePolicy, elapsed: float, *, ran: float | None = None,
@@ -42,6 +48,21 @@ def test_who_waits_works_on_well_before_patience_ends() -> None:
     assert PatiencePolicy().margin(0.1, 0.1) == LEAST_SLACK / 2  # short ones wait as they did
     assert works_on(0.2, 0.0, quiet=0.16) and not works_on(0.2, 0.0, quiet=0.14)
     assert not works_on(10.0, 9.0, slack=60.0)
+
+
+def test_who_was_chosen_to_work_at_once_waits_next_to_nothing() -> None:
+    def works(waited: float, at_once: bool) -> bool:
+        return PatiencePolicy(late_slack=9.0).reason_to_work(
+            ran=0.01, waited=waited, predicted=0.2, alone=0.2, quiet=0.0, round_trip=0.0,
+            chunk_time=0.0, at_once=at_once) is not None
+    assert works(AT_ONCE.waited * 1.01, at_once=True)
+    assert not works(AT_ONCE.waited, at_once=True) and not works(0.01, at_once=False)
+
+
+def test_lateness_is_prediction_and_margin() -> None:
+    patient = PatiencePolicy()
+    margin = patient.margin(0.2, 0.5)
+    assert patient.lateness(0.2, 0.5) == Lateness(0.2 + margin, margin)
 
 
 def test_the_server_is_not_late_for_what_the_robot_slept() -> None:

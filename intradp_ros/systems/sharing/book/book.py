@@ -23,10 +23,11 @@ from intradp_ros.core.limits import MAX_MBPS, MAX_SECONDS, within
 from intradp_ros.core.whole_file import write_whole
 from intradp_ros.systems.sharing.baselines import LOCAL, LOSS
 from intradp_ros.systems.sharing.book.critical_paths import Anywhere, MAX_PATHS, Path
+from intradp_ros.systems.sharing.book.recourse_curve import curve_rates, POINTS
 from intradp_ros.systems.sharing.partition.partition import Partition
 from intradp_ros.wire.codecs.names import LOSSY
 
-FORMAT = 'intradp-schedule-book/4'
+FORMAT = 'intradp-schedule-book/5'
 MAX_ENTRIES = 1000
 #: A schedule is kept until the bandwidth is outside of its range by this factor.
 HYSTERESIS = 1.05
@@ -104,6 +105,16 @@ class ScheduleBook:
     def knows_speeds(self) -> bool:
         """Whether all entries tell what they take at any rate and on devices of any speed."""
         return all(entry.anywhere for entry in self.entries)
+
+    @cached_property
+    def curve_rates(self) -> tuple[float, ...]:
+        """Rates (Mbit/s) of what schedules take with recourse, ascending."""
+        return curve_rates(self.grid)
+
+    @cached_property
+    def knows_recourse(self) -> bool:
+        """Whether all entries also tell what they take if the robot works on when it waits."""
+        return all(entry.anywhere and entry.anywhere.recourse for entry in self.entries)
 
     @cached_property
     def most_busy(self) -> tuple[float, float]:
@@ -260,7 +271,8 @@ def _plain(entry: Entry) -> dict[str, Any]:
     return {**asdict(entry), 'partition': entry.partition.to_dict(),
             'high': entry.high if entry.high < math.inf else None,
             'anywhere': {'paths': [list(path) for path in known.paths],
-                         'busy': list(known.busy)} if known else None}
+                         'busy': list(known.busy),
+                         'recourse': list(known.recourse)} if known else None}
 
 
 def _entry(data: Mapping[str, Any]) -> Entry:
@@ -282,4 +294,7 @@ def _anywhere(data: Mapping[str, Any] | None) -> Anywhere | None:
     if not 1 <= len(paths) <= MAX_PATHS or not all(
             abs(number) <= MAX_SECONDS for path in paths for number in path):
         raise ValueError(f'impossible paths: {paths!r:.200}')
-    return Anywhere(paths, (robot, server))
+    recourse = tuple(within('recourse', float(s), 0.0, MAX_SECONDS) for s in data['recourse'])
+    if len(recourse) not in (0, POINTS):
+        raise ValueError(f'a schedule has {len(recourse)} times with recourse, not {POINTS}')
+    return Anywhere(paths, (robot, server), recourse)

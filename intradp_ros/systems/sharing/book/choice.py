@@ -5,12 +5,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 import time
 
+import numpy as np
+
+from intradp_ros.link.outlook import Outlook
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import LOCAL, LOSS
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.device_speeds import DeviceSpeeds
+from intradp_ros.systems.sharing.book.expected_latency import LatencyCurves
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration, WORTH
 
 #: Sharing has to promise more, up to a limit, the longer the robot alone would take and the less
@@ -19,6 +24,35 @@ from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibrat
 _GAIN_A_SECOND, _MOST_GAIN = 0.4, 0.25
 #: The schedule in use is kept unless another is expected to take less than this part of its time.
 KEEPS = 0.97
+#: The robot works at once while it waits where that is expected to take less than this part of the
+#: time: elsewhere its rows would be computed in vain.
+AT_ONCE_TAKES = 0.99
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """
+    A schedule id, and whether the robot works on at once whenever it waits.
+
+    `likely` are the seconds that half of such inferences take at most,
+    without experience; 0 if no outlook told them.
+    """
+
+    index: int
+    at_once: bool = False
+    likely: float = 0.0
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """
+    What may come: `outlook` says it of the rate (bytes a second) in the next so many seconds.
+
+    `late` tells after how many seconds a robot that waits works on, if so many were predicted.
+    """
+
+    outlook: Callable[[float], Outlook | None]
+    late: Callable[[float], float]
 
 
 class ScheduleChoice:
@@ -38,6 +72,62 @@ class ScheduleChoice:
         self._epoch = 0
         self._used: dict[str, int] = {}  # schedule in use, by strategy
         self._speeds = 1.0, 1.0  # factors of robot and server when it chose
+        self._curves: LatencyCurves | None = None
+        self._expected = 0.0  # seconds of the last choice by an outlook
+
+    def decide(self, epoch: int, book: ScheduleBook, mbps: float, strategy: str,
+               spread: Callable[[], float], ahead: Ahead) -> Chosen | None:
+        """
+        Return the schedule of least expected latency over the rates that may come.
+
+        For the usual strategy, where the book tells what schedules take with
+        recourse; else, and as long as nothing was measured, as `choose`.
+        """
+        foreseen = strategy == LOSS and book.knows_recourse and book.objective == 'latency'
+        if foreseen and strategy in book.strategies:
+            if epoch != self._epoch or self._curves is None:
+                self._begin(epoch)
+                self._curves = LatencyCurves(book, self._candidates(book))
+            outlook = ahead.outlook(self._expected or book.entries[0].predicted)
+            if outlook is not None:
+                return self._foreseen(book, self._curves, mbps, outlook, ahead)
+        index = self.choose(epoch, book, mbps, strategy, spread)
+        return None if index is None else Chosen(index)
+
+    def _candidates(self, book: ScheduleBook) -> tuple[int, ...]:
+        """Return the ids of what the usual strategy may take: with experience, anything."""
+        if self.experience:
+            return book.different()
+        usual = book.different(LOSS)
+        known = {book.entries[i].partition for i in usual}
+        return (*usual, *(i for i in book.different(LOCAL)
+                          if book.entries[i].partition not in known))
+
+    def _foreseen(self, book: ScheduleBook, curves: LatencyCurves, mbps: float, outlook: Outlook,
+                  ahead: Ahead) -> Chosen:
+        """Return the schedule of least expected seconds; nothing crosses unless that pays."""
+        speeds, rates = self._factors(), np.append(outlook.rates, outlook.quantile(0.5)) / 125e3
+        late = np.array([ahead.late(seconds) for seconds in curves.plain(
+            np.array([max(mbps, 1e-9)]), *speeds)[:, 0]])
+        at_once, by_plan = curves.at_once(rates, *speeds), curves.by_plan(rates, late, *speeds)
+        factors = np.array([self.corrected(book.entries[i], 1.0) for i in curves.ids])
+        once, plan = (factors * (kind[:, :-1] @ outlook.weights) for kind in (at_once, by_plan))
+        expected = np.minimum(once, plan)
+        best = int(expected.argmin())
+        alone = [row for row, i in enumerate(curves.ids) if not _crosses(book.entries[i])]
+        if alone and expected[best] > WORTH * expected[alone[0]]:
+            best = alone[0]
+        self._expected = float(expected[best])
+        early = bool(once[best] < AT_ONCE_TAKES * plan[best])
+        likely = float((at_once if early else by_plan)[best, -1])
+        return Chosen(curves.ids[best], early, likely)
+
+    def _begin(self, epoch: int) -> None:
+        """Forget what was learned with another book."""
+        if epoch != self._epoch:
+            self._epoch, self._used, self._curves = epoch, {}, None
+            self._expected = 0.0
+            self.speeds.reset()  # they were against the profiles of another book
 
     def choose(self, epoch: int, book: ScheduleBook, mbps: float, strategy: str,
                spread: Callable[[], float]) -> int | None:
@@ -51,9 +141,7 @@ class ScheduleChoice:
         """
         if strategy not in book.strategies:
             return None
-        if epoch != self._epoch:
-            self._epoch, self._used = epoch, {}
-            self.speeds.reset()  # they were against the profiles of another book
+        self._begin(epoch)
         if book.knows_speeds and book.objective == 'latency':
             return self._fastest(book, mbps, strategy, spread)
         index = book.choose(mbps, strategy, self._used.get(strategy))
@@ -147,5 +235,9 @@ def _key(entry: Entry) -> Hashable:
     """
     if entry.anywhere is None:
         return entry.partition, entry.predicted
-    crosses = any(path.link > 0 for path in entry.anywhere.paths)
-    return crosses, entry.partition.by_rows
+    return _crosses(entry), entry.partition.by_rows
+
+
+def _crosses(entry: Entry) -> bool:
+    """Tell whether anything crosses the link."""
+    return entry.anywhere is not None and any(path.link > 0 for path in entry.anywhere.paths)

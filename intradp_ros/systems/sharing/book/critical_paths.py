@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
+from intradp_ros.systems.sharing.book.recourse_curve import curve_rates, recourse_curve
 from intradp_ros.systems.sharing.judge.judge import Judge
 from intradp_ros.systems.sharing.partition.partition import Partition
 
@@ -47,11 +48,14 @@ class Anywhere:
     What a schedule takes at any rate, on devices that take any times as long as profiled.
 
     `paths` are chains of which the longest counts; `busy` the seconds in
-    which robot and server compute, as profiled.
+    which robot and server compute, as profiled.  `recourse` are its seconds
+    at the rates of the book's curves if the robot works on whenever it waits;
+    empty if that is not known.
     """
 
     paths: tuple[Path, ...]
     busy: tuple[float, float]
+    recourse: tuple[float, ...] = ()
 
     def seconds(self, mbps: float, robot: float = 1.0, server: float = 1.0) -> float:
         """Return seconds at a rate up, on devices that take so many times as long."""
@@ -84,8 +88,10 @@ def anywhere(cost: CostModel, link: Callable[[float], LinkModel],
     places = [(robot, server, 1 / mbps) for robot, server in FACTORS for mbps in rates]
     tangents = np.array([_tangents(judged, np.array(place)) for place in places])
     known, judge = np.array([(*p, 1.0) for p in places]), Judge(cost, link(grid[-1]))
+    curves, middle = curve_rates(grid), link(float(np.sqrt(grid[0] * grid[-1])))
     return {partition: Anywhere(_chosen(known, tangents[:, k]), (
-        judge(partition).busy[ROBOT], judge(partition).busy[SERVER]))
+        judge(partition).busy[ROBOT], judge(partition).busy[SERVER]),
+        recourse_curve(cost, middle, partition, curves))
             for k, partition in enumerate(partitions)}
 
 

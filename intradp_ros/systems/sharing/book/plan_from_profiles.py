@@ -19,7 +19,7 @@ from intradp_ros.profiling.cache import cache_folder, code_digest
 from intradp_ros.profiling.profile import PowerStates, Profile
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.split.split_graph import split_graph
+from intradp_ros.split.received_graph import split_received
 from intradp_ros.systems.sharing.baselines.spso_ga import DEADLINE
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import (
@@ -46,7 +46,8 @@ OBJECTIVES = (LATENCY, ENERGY, WEIGHTED)
 #: A book is made anew where that should win this part of an inference's time.
 WORTH_PLANNING = 0.1
 #: Packages that decide what a book says.
-_PLANNING = ('graph', 'link', 'profiling', 'schedule', 'split', 'systems/sharing', 'wire')
+_PLANNING = ('graph', 'link', 'profiling', 'runtime', 'schedule', 'split', 'systems/sharing',
+             'wire')
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +178,7 @@ def _prepared(request: PlanRequest) -> tuple[Setting, Relaxation, str]:
         raise ValueError(
             f'the profiles do not belong together: robot has model {robot.digest} split along '
             f'axis {robot.axis}, server {server.digest} along axis {server.axis}')
-    split = split_graph(graph_from_json(request.graph), robot.axis)
+    split = split_received(graph_from_json(request.graph), robot.axis)
     cost = CostModel.from_profiles(split, {ROBOT: robot, SERVER: server})
     aim = Aim(_objective(request, robot.power), robot.power, request.deadline, request.seed,
               request.lossy)

@@ -17,6 +17,7 @@ from dataclasses import asdict
 import json
 import os
 from pathlib import Path
+import resource
 import signal
 import subprocess
 import sys
@@ -31,6 +32,9 @@ from intradp_ros.systems.sharing.book.plan_from_profiles import book_from_profil
 
 #: Part of a core's time that planning takes while inferences go on by another book.
 SHARE = 0.1
+#: Seconds of a processor, and bytes of data, that each process of a job may take.  Real models
+#: need a few minutes and 1 GB at most; one that a stranger invented would keep a planner for days.
+MAX_SECONDS, MAX_BYTES = 1800, 6 << 30
 
 
 class PlanningError(RuntimeError):
@@ -126,10 +130,27 @@ def limited(share: float, stretch: float = 0.02) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_PROF, 0.0)
 
 
+def bound(seconds: int, data: int) -> None:
+    """
+    Let this process, and those that it starts, take no more than this of a processor and memory.
+
+    Both end in an exception, and what does not heed it for ten seconds is killed.
+    """
+    def give_up(*_: object) -> None:
+        raise PlanningError(f'planning takes more than {seconds} s of a processor')
+
+    signal.signal(signal.SIGXCPU, give_up)
+    for kind, most, grace in ((resource.RLIMIT_CPU, seconds, 10), (resource.RLIMIT_DATA, data, 0)):
+        _, allowed = resource.getrlimit(kind)
+        hard = most + grace if allowed == resource.RLIM_INFINITY else min(most + grace, allowed)
+        resource.setrlimit(kind, (min(most, hard), hard))
+
+
 def main() -> None:
     """Make the book that standard input asks for."""
     job = json.load(sys.stdin)
     end_with(job['parent'])
+    bound(MAX_SECONDS, MAX_BYTES)
     folder = Path(job['folder']) if job['folder'] else None
     former = ScheduleBook.from_json(job['former']) if job['former'] else None
     with claim_output() as output, limited(SHARE) if former else nullcontext():

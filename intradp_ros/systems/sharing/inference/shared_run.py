@@ -17,7 +17,7 @@ from intradp_ros.runtime.processor import Turns
 from intradp_ros.runtime.recourse import Recourse
 from intradp_ros.runtime.recovery import finish_alone
 from intradp_ros.runtime.sending import describe_transfers, expected_transfer, SendContext, Sender
-from intradp_ros.runtime.timeline import Event, Recorder
+from intradp_ros.runtime.timeline import Event, Recorder, RECOVERY
 from intradp_ros.runtime.traffic import Traffic
 from intradp_ros.schedule.schedule import ROBOT
 from intradp_ros.split.local_operator import SplitGraph
@@ -99,7 +99,7 @@ class SharedRun:
         begin = time.monotonic()
         values = finish_alone(self._split, self._recourse.held(inputs), parameters)
         self._recourse.forget()
-        self.recorder.events.append(Event(ROBOT, 'compute', 'recovery', begin, time.monotonic()))
+        self.recorder.events.append(Event(ROBOT, 'compute', RECOVERY, begin, time.monotonic()))
         return values
 
     @property

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+import math
 
 #: Seconds between which the slack is that is not given: other threads of a busy machine may take
 #: their turn meanwhile, and nobody should wait longer for nothing.
@@ -17,6 +18,23 @@ _LATE, _LONG = 0.05, 0.2
 #: Seconds above which no prediction is believed, and how many times as long as the robot takes
 #: alone where sharing need not be faster (it saves energy, say).
 LONGEST_WAIT, TIMES_ALONE = 60.0, 10.0
+
+#: Seconds of a wait after which a robot that works at once does: less is what machines and
+#: transports delay anything by.
+_AT_ONCE = 5e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """Rows are late for a robot that `ran` so many seconds, and `waited` these for them."""
+
+    ran: float
+    waited: float
+
+
+NEVER_LATE = Lateness(math.inf, math.inf)
+#: The robot works on whenever it has to wait, whatever was predicted.
+AT_ONCE = Lateness(0.0, _AT_ONCE)
 
 
 def believable(predicted: float, alone: float, *, faster: bool) -> float:
@@ -65,19 +83,26 @@ class PatiencePolicy:
             least = min(least, _LATE * alone)
         return max(_LATE * predicted * (self.late_factor - 1), least)
 
+    def lateness(self, predicted: float, alone: float) -> Lateness:
+        """Return from when on an inference is late by what was predicted of it."""
+        margin = self.margin(predicted, alone)
+        return Lateness(predicted + margin, margin)
+
     def reason_to_work(self, *, ran: float, waited: float, predicted: float, alone: float,
-                       quiet: float, round_trip: float, chunk_time: float) -> str | None:
+                       quiet: float, round_trip: float, chunk_time: float,
+                       at_once: bool = False) -> str | None:
         """
         Return why the robot, which waits anyway, should work on by itself meanwhile, or None.
 
         The server is quiet for half of what counts as silence, or the
         inference and the wait at hand (`waited`) are late by a margin; what
-        was late before, and came, is no reason.  Otherwise as `reason_to_stop`.
+        was late before, and came, is no reason.  Or it was chosen to work
+        `at_once` when it waits.  Otherwise as `reason_to_stop`.
         """
         if quiet > self.silent_after(round_trip, chunk_time) / 2:
             return f'server silent for {quiet * 1e3:.0f} ms'
-        margin = self.margin(predicted, alone)
-        if ran > predicted + margin and waited > margin:
+        late = AT_ONCE if at_once else self.lateness(predicted, alone)
+        if ran > late.ran and waited > late.waited:
             return f'late: {ran * 1e3:.0f} ms, predicted {predicted * 1e3:.0f} ms'
         return None
 

@@ -11,7 +11,7 @@ from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import LOSS
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.book_versions import BookVersion
-from intradp_ros.systems.sharing.book.choice import ScheduleChoice
+from intradp_ros.systems.sharing.book.choice import Ahead, ScheduleChoice
 from intradp_ros.systems.sharing.book.program_cache import ProgramCache
 from intradp_ros.systems.sharing.book.throughput import best_period, Busy
 from intradp_ros.systems.sharing.judge.simulator import transfer_bytes
@@ -26,6 +26,9 @@ class Selection:
 
     `faster` tells that it was chosen because it takes less than the robot
     alone, `rate` for how many bytes per second up (0: nothing crosses).
+    `at_once` tells that the robot works on whenever it waits, `foreseen` are
+    the seconds that half of such inferences should take at most with that, by
+    what the link may do (0: that was not asked).
     """
 
     epoch: int
@@ -34,6 +37,13 @@ class Selection:
     predicted: float
     faster: bool = False
     rate: float = 0.0
+    at_once: bool = False
+    foreseen: float = 0.0
+
+    @property
+    def likely(self) -> float:
+        """Seconds that an inference should take, late rows and all."""
+        return self.foreseen or self.predicted
 
 
 @dataclass(frozen=True)
@@ -43,11 +53,13 @@ class Conditions:
 
     `rate` is what the link carries up in bytes per second, `spread` tells how
     unsteady that is; `load` is how many times as long the server computes,
-    `inflight` how many inferences of the robot may be under way.
+    `inflight` how many inferences of the robot may be under way; `ahead` is
+    what may come.
     """
 
     rate: float
     spread: Callable[[], float]
+    ahead: Ahead
     load: float = 1.0
     inflight: int = 1
 
@@ -61,12 +73,14 @@ def select(choice: ScheduleChoice, cache: ProgramCache, agreement: BookVersion, 
         selection = _of_a_stream(choice, cache, agreement, found)
     else:
         mbps = found.rate / _BYTES_A_SECOND
-        index = choice.choose(agreement.epoch, book, mbps, strategy, found.spread)
-        if index is None:
+        chosen = choice.decide(agreement.epoch, book, mbps, strategy, found.spread, found.ahead)
+        if chosen is None:
             return None
+        index = chosen.index
         selection = Selection(
             agreement.epoch, index, book.entries[index], choice.predicted(book, index, mbps),
-            strategy == LOSS and book.objective == 'latency', found.rate)
+            strategy == LOSS and book.objective == 'latency', found.rate, chosen.at_once,
+            chosen.likely)
     shared = cache.get(selection.entry.partition).schedule.transfers
     return selection if shared else None
 

@@ -35,7 +35,7 @@ class Waiting:
 
     It should take `predicted` seconds, and `alone` by the robot itself (0: not
     known), over a link of a round trip in seconds and a rate in bytes per
-    second.
+    second.  `at_once` tells that the robot works on whenever it waits.
     """
 
     look: Callable[[], Sight]
@@ -45,6 +45,7 @@ class Waiting:
     alone: float
     round_trip: float
     rate: float
+    at_once: bool = False
 
     def stop(self, _waited: float) -> str | None:
         """Return why the inference is given up, None to wait on."""
@@ -57,7 +58,8 @@ class Waiting:
     def work(self, waited: float) -> str | None:
         """Return why the robot works on after so many seconds of a wait, None to go on waiting."""
         sight = self.look()
-        return sight.patience.reason_to_work(waited=waited, **self._figures(sight))
+        return sight.patience.reason_to_work(waited=waited, at_once=self.at_once,
+                                             **self._figures(sight))
 
     def _figures(self, sight: Sight) -> dict[str, float]:
         ran = sight.awake - self.awake

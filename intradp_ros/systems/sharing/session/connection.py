@@ -189,6 +189,11 @@ class Connection:
         return self.awake - self._heard_awake
 
     @property
+    def silent(self) -> bool:
+        """Whether nothing was heard for half of a silence."""
+        return self.quiet > SILENCE / 2
+
+    @property
     def servers(self) -> tuple[int, ...]:
         """Numbers of the servers that answered to the name lately; more than one is a mistake."""
         return self.followed.there(time.monotonic())
@@ -231,7 +236,7 @@ class Connection:
         now, pause = time.monotonic(), self._pause.length
         self._silent = overtaken or self.quiet > SILENCE
         returns = self._pause.failed(self._silent, now)
-        if overtaken and returns and self.quiet <= SILENCE / 2:
+        if overtaken and returns and not self.silent:
             self._pause.answered(True)
             return
         until = 'until the server answers' if returns else f'for {pause:.1f} s'

@@ -28,7 +28,7 @@ from intradp_ros.runtime.traffic import Traffic
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, STRATEGIES
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
-from intradp_ros.systems.sharing.book.choice import ScheduleChoice
+from intradp_ros.systems.sharing.book.choice import Ahead, ScheduleChoice
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 from intradp_ros.systems.sharing.book.program_cache import ProgramCache
 from intradp_ros.systems.sharing.inference.at_hand import InferenceAtHand
@@ -241,8 +241,12 @@ class RobotClient:
         rate = self.predicted_rate
         if rate <= 0 or self._server_silent(rate):
             return None
+        own, patience = self.own_seconds, self.patience
+        ahead = Ahead(
+            lambda seconds: self._link.outlook(seconds, rate),
+            lambda predicted: patience.lateness(believable(predicted, own, faster=True), own).ran)
         return select(self.choice, self.cache, agreement, strategy, Conditions(
-            rate, self.predictor.spread, self.connection.load, self._among.inflight))
+            rate, self.predictor.spread, ahead, self.connection.load, self._among.inflight))
 
     def _server_silent(self, rate: float) -> bool:
         """Tell whether an inference that began now would wait for a server that says nothing."""
@@ -292,7 +296,8 @@ class RobotClient:
             run.stop()
             self._cancel()
         if run.overtaken:
-            self.connection.lost(run.overtaken, overtaken=True)
+            if not run.selection.at_once or self.connection.silent:
+                self.connection.lost(run.overtaken, overtaken=True)
         else:
             self._note_speed(ROBOT, run.selection.entry, run.recorder.events, run.compiled.moving)
             self.connection.succeeded()
@@ -321,7 +326,7 @@ class RobotClient:
         predicted = believable(selection.predicted, self.own_seconds, faster=selection.faster)
         return Waiting(self._sight, start, self.connection.awake, predicted,
                        self.own_seconds or (told.predicted if told else 0.0),
-                       report.round_trip, max(selection.rate, 1.0))
+                       report.round_trip, max(selection.rate, 1.0), selection.at_once)
 
     def _sight(self) -> Sight:
         connection = self.connection
@@ -331,9 +336,9 @@ class RobotClient:
     def _outcome(self, values: Values, ended: Ended) -> Outcome:
         """Return what an inference gave, after learning from what it took."""
         selection, load = ended.selection, max(self.choice.load, self.connection.load)
-        expected = self.choice.corrected(selection.entry, selection.predicted)
+        expected = self.choice.corrected(selection.entry, selection.likely)
         if self._among.inflight == 1 and (ended.crossed is None or load <= CROWDED):
-            self.choice.note(selection.entry, ended.latency, selection.predicted, ended.start)
+            self.choice.note(selection.entry, ended.latency, selection.likely, ended.start)
         if ended.crossed:
             self._link.crossed(*ended.crossed, self._down_ratio)
         drawn = self.meter.drawn(ended.start, ended.stop) if self.meter else None

@@ -1,0 +1,40 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What a schedule takes, by the rate that comes, if the robot works on whenever it waits.
+
+No sum of a few chains tells it, as where both sides meet depends on what each
+has done by then; so it is played, once, when the book is made.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from intradp_ros.schedule.cost import CostModel, LinkModel
+from intradp_ros.systems.sharing.judge.recourse_play import Player, Steady
+from intradp_ros.systems.sharing.partition.partition import Partition
+from intradp_ros.systems.sharing.policy.patience import AT_ONCE
+
+#: At how many rates curves are known, and how many times below and above a book's these go.
+POINTS, BELOW, ABOVE = 18, 4.0, 2.0
+
+
+def curve_rates(grid: Sequence[float]) -> tuple[float, ...]:
+    """Return the rates (Mbit/s) of the curves in a book with these bandwidths, ascending."""
+    return tuple(map(float, np.geomspace(grid[0] / BELOW, grid[-1] * ABOVE, POINTS)))
+
+
+def recourse_curve(cost: CostModel, link: LinkModel, partition: Partition,
+                   rates: Sequence[float]) -> tuple[float, ...]:
+    """Return the seconds of a schedule at some rates; of `link` all counts but the rate."""
+    player = Player(cost, link, partition)
+    if not player.crosses:
+        return (_rounded(player.seconds(Steady(1.0), 0.0)),) * len(rates)
+    return tuple(_rounded(player.seconds(Steady(mbps), 0.0, AT_ONCE)) for mbps in rates)
+
+
+def _rounded(seconds: float) -> float:
+    return float(f'{seconds:.5g}')

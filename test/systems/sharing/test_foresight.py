@@ -1,0 +1,175 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Of a book's schedules that of least expected latency is taken, late rows and all."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+import math
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from intradp_ros.link.outlook import Outlook
+from intradp_ros.schedule.schedule import ROBOT, SERVER
+from intradp_ros.systems.sharing.baselines import LOCAL, LOSS
+from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
+from intradp_ros.systems.sharing.book.choice import Ahead, Chosen, ScheduleChoice
+from intradp_ros.systems.sharing.book.critical_paths import Anywhere, Path
+from intradp_ros.systems.sharing.book.expected_latency import LatencyCurves
+from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
+from intradp_ros.systems.sharing.book.recourse_curve import curve_rates
+from intradp_ros.systems.sharing.partition.partition import local, Partition, Stage
+
+GRID = (1.0, 100.0)
+RATES = np.array(curve_rates(GRID))
+ALONE, SHARED, AWAY = 0, 1, 2
+#: What is left of a second alone where nothing comes in time, by schedule: the one that sends
+#: most of the work away leaves most to do.
+PATHS = (Path(1.0, 0.0, 0.0, 0.0), Path(0.4, 0.1, 1.0, 0.0), Path(0.0, 0.2, 3.0, 0.0))
+LATEST = (1.0, 1.1, 1.6)
+PARTITIONS = (local(4), Partition((Stage(4, 0.5, 2, 2),)), Partition((Stage(4, 0.1, 2, 2),)))
+
+
+def entry(kind: int) -> Entry:
+    path = PATHS[kind]
+    played = tuple(min(path.seconds(float(mbps), 1.0, 1.0), LATEST[kind]) for mbps in RATES)
+    known = Anywhere((path,), (path.robot, path.server), played)
+    return Entry(GRID[min(kind, 1)], LOCAL if kind == ALONE else LOSS, 1.0, PARTITIONS[kind],
+                 low=0.0, anywhere=known)
+
+
+BOOK = ScheduleBook('d' * 64, 0, 0.0, 0.0, tuple(map(entry, (ALONE, SHARED, AWAY))))
+
+
+def outlook(mbps: Sequence[float]) -> Outlook:
+    """Return that these rates are equally likely."""
+    return Outlook(125e3 * np.array(mbps), np.full(len(mbps), 1 / len(mbps)))
+
+
+def decided(mbps: Sequence[float], choice: ScheduleChoice | None = None, *,
+            book: ScheduleBook = BOOK, margin: float = 0.05) -> Chosen:
+    ahead = Ahead(lambda seconds: outlook(mbps), lambda predicted: min(predicted, 1.0) + margin)
+    found = (choice or ScheduleChoice()).decide(
+        1, book, float(np.mean(mbps)), LOSS, lambda: 0.0, ahead)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize('mbps, best', [(0.6, ALONE), (3.0, SHARED), (80.0, AWAY)])
+def test_on_a_steady_link_the_fastest_is_taken_by_plan(mbps: float, best: int) -> None:
+    found = decided([mbps])
+    assert (found.index, found.at_once) == (best, False)
+    assert found.likely == pytest.approx(PATHS[best].seconds(mbps, 1.0, 1.0))
+
+
+def test_of_a_link_that_breaks_in_less_is_expected() -> None:
+    """At 40 Mbit/s all goes away; if it may be gone as likely, half of it stays."""
+    gone = 0.05
+    assert decided([40.0]).index == AWAY
+    assert decided([40.0, gone]).index == SHARED
+    assert decided([40.0, gone, gone, gone, gone, gone]).index == ALONE
+
+
+def test_where_rows_may_be_late_the_robot_works_at_once() -> None:
+    """Waiting as long as predicted costs more than nothing if nothing comes."""
+    assert decided([30.0, 0.05], margin=0.2).at_once
+    assert not decided([30.0, 25.0], margin=0.2).at_once
+
+
+def test_sharing_that_promises_little_is_left() -> None:
+    mbps = 1.0 / 0.47  # halves take 0.97 of the time alone
+    assert PATHS[SHARED].seconds(mbps, 1.0, 1.0) == pytest.approx(0.97)
+    assert decided([mbps]).index == ALONE
+
+
+@pytest.mark.parametrize('robot, server, best', [
+    (1.0, 1.0, SHARED), (1.0, 8.0, ALONE), (4.0, 1.0, AWAY)])
+def test_speeds_of_devices_count(robot: float, server: float, best: int) -> None:
+    choice = ScheduleChoice(LatencyCalibration())
+    assert decided([4.0], choice).index == SHARED
+    for side, factor in ((ROBOT, robot), (SERVER, server)):
+        for _ in range(3):
+            choice.speeds.note(side, factor, 1.0, 1.0, 1e9)
+    assert decided([4.0], choice).index == best
+
+
+def test_what_schedules_really_took_counts() -> None:
+    choice = ScheduleChoice(LatencyCalibration())
+    assert decided([80.0], choice).index == AWAY
+    for _ in range(3):  # what crosses by rows takes five times as long as it should
+        choice.note(BOOK.entries[AWAY], 5.0, 1.0, 1e9)
+    assert decided([80.0], choice).index == ALONE
+
+
+def test_without_curves_or_measurements_it_is_as_before() -> None:
+    bare = replace(BOOK, entries=tuple(
+        replace(e, anywhere=replace(e.anywhere, recourse=())) for e in BOOK.entries if e.anywhere))
+    assert BOOK.knows_recourse and not bare.knows_recourse
+    assert decided([40.0, 0.05], book=bare) == Chosen(AWAY)
+    blind = Ahead(lambda seconds: None, lambda predicted: predicted)
+    assert ScheduleChoice().decide(1, BOOK, 40.0, LOSS, lambda: 0.0, blind) == Chosen(AWAY)
+
+
+def test_another_book_has_other_curves() -> None:
+    choice = ScheduleChoice()
+    assert decided([80.0], choice).index == AWAY
+    slower = replace(BOOK.entries[AWAY], anywhere=Anywhere((Path(9.0, 0.0, 0.0, 0.0),), (9.0, 0.0),
+                                                           (9.0,) * len(RATES)))
+    other = replace(BOOK, entries=(*BOOK.entries[:AWAY], slower))
+    ahead = Ahead(lambda seconds: outlook([80.0]), lambda predicted: predicted)
+    found = choice.decide(2, other, 80.0, LOSS, lambda: 0.0, ahead)
+    assert found is not None and found.index == SHARED
+
+
+rates = st.floats(0.01, 1e4).map(lambda mbps: np.array([mbps]))
+factors = st.floats(0.25, 8.0)
+
+
+@settings(max_examples=200, deadline=None)
+@given(mbps=rates, robot=factors, server=factors, late=st.floats(0.0, 5.0))
+def test_recourse_never_costs_more_than_waiting(mbps: np.ndarray, robot: float, server: float,
+                                                late: float) -> None:
+    curves = LatencyCurves(BOOK, (ALONE, SHARED, AWAY))
+    waits = curves.plain(mbps, robot, server)
+    at_once = curves.at_once(mbps, robot, server)
+    by_plan = curves.by_plan(mbps, np.full(3, late), robot, server)
+    assert np.isfinite(by_plan).all() and (at_once > 0).all()
+    assert (at_once <= by_plan * (1 + 1e-9)).all() or robot != 1 or server != 1
+    assert (by_plan <= waits * (1 + 1e-9)).all()
+    assert (at_once[:, 0] <= robot * np.array(LATEST) * (1 + 1e-9)).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(mbps=st.floats(2.0, 50.0), factor=st.floats(0.5, 4.0))
+def test_a_slower_pair_is_a_faster_link_with_a_slower_clock(mbps: float, factor: float) -> None:
+    curves, slow = LatencyCurves(BOOK, (SHARED, AWAY)), np.array([mbps / factor])
+    assert curves.at_once(slow, factor, factor) == pytest.approx(
+        factor * curves.at_once(np.array([mbps])), rel=1e-9)
+
+
+def test_at_the_rates_of_the_curves_they_tell_what_was_played() -> None:
+    curves = LatencyCurves(BOOK, (SHARED, AWAY))
+    played = [e.anywhere.recourse for e in BOOK.entries[SHARED:] if e.anywhere]
+    assert curves.at_once(RATES) == pytest.approx(np.array(played))
+
+
+def test_a_book_without_curves_has_none() -> None:
+    bare = replace(BOOK, entries=(replace(BOOK.entries[0], anywhere=None),))
+    with pytest.raises(ValueError, match='does not tell'):
+        LatencyCurves(bare, (0,))
+
+
+def test_the_next_outlook_is_over_as_long_as_the_last_choice_takes() -> None:
+    asked: list[float] = []
+
+    def look(seconds: float) -> Outlook:
+        asked.append(seconds)
+        return outlook([80.0])
+    choice, ahead = ScheduleChoice(), Ahead(look, lambda predicted: math.inf)
+    for _ in range(2):
+        choice.decide(1, BOOK, 80.0, LOSS, lambda: 0.0, ahead)
+    assert asked == pytest.approx([1.0, PATHS[AWAY].seconds(80.0, 1.0, 1.0)])
