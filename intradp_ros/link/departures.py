@@ -8,10 +8,11 @@ Each peer has a window, `limit` bytes: half of it fills a link of the peer's
 own, the other half is there so that a link never runs empty.
 
 A peer that waits with more urgent chunks, because its window is full, has the
-air filled already.  Others may have under way what their windows are
-larger: nothing on one air, where windows are alike, and nearly all beside a
-peer that is slow, whose window is small.  One that takes nothing at all any
-more (`moves` is false) does not count.
+air filled already.  Others may have under way what their windows exceed
+`BESIDE` times its bytes by: nothing on one air, where windows are alike (they
+are measured, so one may be twice the other), and most of it beside a peer that
+is slow, whose window is small.  One that takes nothing at all any more
+(`moves` is false) does not count.
 
 Among peers that are equally urgent one reserve is enough for all: each
 always may have half of its window under way, and the rest of it while all
@@ -22,6 +23,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+
+#: So many times the bytes of a more urgent peer keep others from launching.
+BESIDE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,6 @@ def _has_room(departure: Departure, waiting: Collection[Departure], in_flight: i
     ahead = sum(d.in_flight for d in waiting
                 if d.urgency < departure.urgency and d.moves and d.air == departure.air)
     if ahead:
-        return own + ahead <= limit
+        return own + BESIDE * ahead <= limit
     return (departure.in_flight == 0 or 2 * own <= limit
             or in_flight + departure.nbytes <= limit)
