@@ -21,7 +21,7 @@ import time
 from models import command_line, print_table
 import torch
 
-from intradp_ros.cli.shared_run import connect
+from intradp_ros.cli.pair_run import connect
 from intradp_ros.link.predictor import make_predictor
 from intradp_ros.profiling.machine import device_name, prepare_process
 from intradp_ros.profiling.tune import choose_tuning

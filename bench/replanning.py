@@ -24,8 +24,8 @@ import time
 from models import command_line, print_table
 import torch
 
+from intradp_ros.cli.pair_run import connect
 from intradp_ros.cli.profile_arguments import imagined
-from intradp_ros.cli.shared_run import connect
 from intradp_ros.graph.serialise import graph_to_json
 from intradp_ros.link.predictor import make_predictor
 from intradp_ros.profiling.machine import device_name, prepare_process, settle_process

@@ -31,8 +31,8 @@ from rich.console import Console
 from rich.table import Table
 
 from intradp_ros.lab.testbed.checking_channel import CheckingChannel
-from intradp_ros.lab.testbed.emulated_pair import EmulatedPair
 from intradp_ros.lab.testbed.joined_channel import JoinedChannel
+from intradp_ros.lab.testbed.paced_pair import PacedPair
 from intradp_ros.lab.testbed.phases import wait_ready
 from intradp_ros.link.predictor import make_predictor
 from intradp_ros.profiling.machine import prepare_process
@@ -82,7 +82,7 @@ class Robot:
 class Site:
     """One emulated server, and robots that come and go."""
 
-    def __init__(self, pair: EmulatedPair, book: ScheduleBook) -> None:
+    def __init__(self, pair: PacedPair, book: ScheduleBook) -> None:
         self.pair, self.book = pair, book
         self.channel = JoinedChannel()
         model = pair.device(SERVER)
@@ -182,7 +182,7 @@ def main() -> None:
     parser.add_argument('--json', type=Path)
     args = parser.parse_args()
     prepare_process()
-    pair, console = EmulatedPair(server=args.server), Console(width=110)
+    pair, console = PacedPair(server=args.server), Console(width=110)
     book = pair.book(2.0, 200.0, 8, delay=DELAY)
     site = Site(pair, book)
     with closing(site.server):

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from intradp_ros.lab.testbed.checking_channel import CheckingChannel
-from intradp_ros.lab.testbed.emulated_pair import EmulatedPair
+from intradp_ros.lab.testbed.paced_pair import PacedPair
 from intradp_ros.lab.testbed.phases import wait_ready
 from intradp_ros.link.predictor import make_predictor
 from intradp_ros.profiling.machine import prepare_process
@@ -79,7 +79,7 @@ class Seen:
         self.recovered += stats.recovered
 
 
-def run(pair: EmulatedPair, book: ScheduleBook, args: argparse.Namespace, seen: Seen, *,
+def run(pair: PacedPair, book: ScheduleBook, args: argparse.Namespace, seen: Seen, *,
         cut: bool = False) -> Seen:
     """Let a robot infer for a while; `cut` the link for good after half of it."""
     ends = memory_pair(rate=args.mbps * 125e3, delay=DELAY)
@@ -122,7 +122,7 @@ def main() -> None:
     prepare_process()
     found = []
     for server in args.servers:
-        pair = EmulatedPair(server=server)
+        pair = PacedPair(server=server)
         book = pair.book(2.0, 200.0, 8, delay=DELAY)
         found += [run(pair, book, args, Seen(server, strategy, inflight))
                   for strategy in args.strategies for inflight in args.inflight]

@@ -21,9 +21,9 @@ _SHARED = 'the same model text, weights and version of torch'
 
 
 def look_around(namespace: str, seconds: float) -> Mapping[str, Any]:
-    """Return what a node sees (`intradp_ros.nodes.probe`), or {'failed': why}."""
+    """Return what a node sees (`intradp_ros.nodes.domain_probe`), or {'failed': why}."""
     command = Command('probe', module_arguments(
-        'intradp_ros.nodes.probe', namespace, str(seconds)))
+        'intradp_ros.nodes.domain_probe', namespace, str(seconds)))
     try:
         done = subprocess.run(command.line(), env=command.variables(), capture_output=True,
                               text=True, timeout=_STARTING + seconds, check=False)

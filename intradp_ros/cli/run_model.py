@@ -13,9 +13,9 @@ from intradp_ros.cli.books import Grid, make_plan, MODES
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, size
 from intradp_ros.cli.output_paths import result_picture
+from intradp_ros.cli.pair_run import connect, figures, run_frames, sent_bytes, Session
 from intradp_ros.cli.plan_model import add_link, add_lossy, check_link
 from intradp_ros.cli.profile_arguments import own_profile
-from intradp_ros.cli.shared_run import connect, figures, run_frames, sent_bytes, Session
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.link.predictor import make_predictor, PREDICTORS
 from intradp_ros.profiling.profile import Profile

@@ -25,7 +25,7 @@ from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.runtime.catalogue import load_factory, ModelSpec, ModelSpecError, parse_dtype
 from intradp_ros.runtime.model import share_graph, share_module, SharedModel
 from intradp_ros.split.calls.accelerator import DeviceError, open_device
-from intradp_ros.split.calls.device import HOST
+from intradp_ros.split.calls.kernel_device import HOST
 
 MODEL_HELP = """\
 MODEL is one of

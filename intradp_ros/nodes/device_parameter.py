@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from intradp_ros.nodes.parameters import Parameter
-from intradp_ros.split.calls.device import HOST
+from intradp_ros.split.calls.kernel_device import HOST
 
 DEVICE = Parameter('device', HOST.name, 'What operators run on: cpu, or a device of PyTorch with '
                    'memory of its own, such as cuda.')

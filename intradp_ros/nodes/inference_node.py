@@ -32,7 +32,7 @@ from intradp_ros.msg import (
     OperatorProfile,
 )
 from intradp_ros.msg import ScheduleBook as ScheduleBookMessage
-from intradp_ros.nodes.announcements import AnnouncementCheck, Announcer, MAX_BYTES
+from intradp_ros.nodes.announcement_seals import AnnouncementCheck, Announcer, MAX_BYTES
 from intradp_ros.nodes.default_model import DEFAULT_MODEL
 from intradp_ros.nodes.device_parameter import DEVICE
 from intradp_ros.nodes.diagnostics import added, crossed, Diagnostics

@@ -34,7 +34,7 @@ from intradp_ros.graph.serialise import graph_to_json
 from intradp_ros.link.delay import ASSUMED_DELAY, ASSUMED_OVERHEAD, DELAY_PATIENCE
 from intradp_ros.link.predictor import make_predictor
 from intradp_ros.msg import OperatorProfile
-from intradp_ros.nodes.announcements import AnnouncementCheck, MAX_BYTES
+from intradp_ros.nodes.announcement_seals import AnnouncementCheck, MAX_BYTES
 from intradp_ros.nodes.key_parameter import open_key
 from intradp_ros.nodes.lifecycle import LATCHED
 from intradp_ros.nodes.lossy_parameter import tell_difference
@@ -50,7 +50,7 @@ from intradp_ros.profiling.profile import Profile
 from intradp_ros.runtime.model import share_module
 from intradp_ros.runtime.outcome import Outcome
 from intradp_ros.split.calls.accelerator import open_device
-from intradp_ros.split.calls.device import HOST
+from intradp_ros.split.calls.kernel_device import HOST
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.systems.sharing.book.book_keeper import BookKeeper
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration

@@ -14,7 +14,7 @@ from intradp_ros.dds.paths import MAX_SESSIONS
 from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.msg import OperatorProfile
-from intradp_ros.nodes.announcements import Announcer, MAX_BYTES
+from intradp_ros.nodes.announcement_seals import Announcer, MAX_BYTES
 from intradp_ros.nodes.default_model import DEFAULT_MODEL
 from intradp_ros.nodes.device_parameter import DEVICE
 from intradp_ros.nodes.diagnostics import added, crossed, Diagnostics
@@ -32,7 +32,7 @@ from intradp_ros.runtime.catalogue import example_inputs, ModelSpec
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.processor import Processor
 from intradp_ros.split.calls.accelerator import open_device
-from intradp_ros.split.calls.device import Device, HOST
+from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
 from intradp_ros.systems.sharing.session.leases import USUAL_SESSIONS
 from intradp_ros.systems.sharing.session.server import OffloadServer
 from intradp_ros.systems.sharing.session.watch import DriftWatch
@@ -123,7 +123,7 @@ class OffloadNode(ManagedNode):
         self.server = None
         server.close()
 
-    def _catalogue(self, texts: Sequence[str], axis: int | None, device: Device,
+    def _catalogue(self, texts: Sequence[str], axis: int | None, device: KernelDevice,
                    ) -> dict[str, SharedModel]:
         """
         Load the models before the first is profiled, which takes long; tell what cannot be.
@@ -173,7 +173,7 @@ class OffloadNode(ManagedNode):
             well=not self._skipped))
 
 
-def lanes_of(device: Device, threads: int) -> int:
+def lanes_of(device: KernelDevice, threads: int) -> int:
     """Return how many inferences a device computes at a time without taking turns."""
     return max(1, available_cores() // threads) if device is HOST else 1
 

@@ -15,7 +15,7 @@ from intradp_ros.core.limits import MAX_MODEL_TEXT
 from intradp_ros.link.delay import ASSUMED_OVERHEAD
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.msg import ScheduleBook as ScheduleBookMessage
-from intradp_ros.nodes.announcements import AnnouncementCheck, Announcer, MAX_BYTES
+from intradp_ros.nodes.announcement_seals import AnnouncementCheck, Announcer, MAX_BYTES
 from intradp_ros.nodes.diagnostics import added, Diagnostics
 from intradp_ros.nodes.key_parameter import KEY_FILE, key_of
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node

@@ -16,7 +16,7 @@ from intradp_ros.core.limits import MAX_DELAY, MAX_MODEL_TEXT, within
 from intradp_ros.dds.moving import with_moving
 from intradp_ros.graph.serialise import graph_from_json, graph_to_json
 from intradp_ros.msg import OperatorProfile
-from intradp_ros.nodes.announcements import Announcer
+from intradp_ros.nodes.announcement_seals import Announcer
 from intradp_ros.power.power_sensors import find_sensor
 from intradp_ros.profiling.cache import cached_profile
 from intradp_ros.profiling.machine import release_memory

@@ -13,7 +13,7 @@ from intradp_ros.graph.weight_store import WeightStore
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.profiling.cache import cache_folder
 from intradp_ros.runtime.pipeline.weight_exchange import WeightPolicy
-from intradp_ros.split.calls.device import Device
+from intradp_ros.split.calls.kernel_device import KernelDevice
 
 KEYED, ALWAYS, NEVER = 'keyed', 'always', 'never'
 FETCH = Parameter(
@@ -33,7 +33,7 @@ STORE_MB = Parameter(
 WEIGHT_PARAMETERS: tuple[Parameter, ...] = (FETCH, FETCH_ONLY, SERVE, STORE, STORE_MB)
 
 
-def weight_policy(given: Mapping[str, Any], keyed: bool, device: Device) -> WeightPolicy:
+def weight_policy(given: Mapping[str, Any], keyed: bool, device: KernelDevice) -> WeightPolicy:
     """
     Return what the parameters let a device do.
 

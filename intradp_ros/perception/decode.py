@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from intradp_ros.perception.answers import Answer
 from intradp_ros.perception.card import HeadCard
 from intradp_ros.perception.heads.classes import classification
-from intradp_ros.perception.heads.dense import depth, segmentation
+from intradp_ros.perception.heads.dense_heads import depth, segmentation
 from intradp_ros.perception.heads.detections import detections
 from intradp_ros.perception.heads.key_points import key_points
 from intradp_ros.perception.heads.named_outputs import Outputs

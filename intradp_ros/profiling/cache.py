@@ -20,7 +20,7 @@ import torch
 from intradp_ros.core.whole_file import write_whole
 from intradp_ros.profiling.machine import device_name
 from intradp_ros.profiling.profile import Profile
-from intradp_ros.split.calls.device import Device, HOST
+from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
 from intradp_ros.wire.tensors import tensor_bytes
 
 #: Packages that decide what a profile says.
@@ -59,7 +59,7 @@ def example_key(inputs: Sequence[torch.Tensor]) -> str:
 
 
 def cache_path(digest: str, axis: int, folder: Path | None = None, example: str = '',
-               device: Device = HOST) -> Path:
+               device: KernelDevice = HOST) -> Path:
     """Return the file of a profile measured on a device, with these example inputs."""
     name = hashlib.sha256(device_name(device).encode()).hexdigest()[:12]
     code = code_digest(*_MEASURING)[:8]
@@ -69,7 +69,7 @@ def cache_path(digest: str, axis: int, folder: Path | None = None, example: str 
 
 def cached_profile(digest: str, axis: int, measure: Callable[[], Profile],
                    folder: Path | None = None, example: str = '',
-                   device: Device = HOST) -> Profile:
+                   device: KernelDevice = HOST) -> Profile:
     """
     Return the profile of this model on a device, measuring it only the first time.
 

@@ -14,7 +14,7 @@ import sys
 import torch
 
 from intradp_ros.graph.paging import page_all_out
-from intradp_ros.split.calls.device import Device, HOST
+from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 
@@ -69,7 +69,7 @@ def settle_process() -> None:
     gc.freeze()
 
 
-def device_name(device: Device = HOST) -> str:
+def device_name(device: KernelDevice = HOST) -> str:
     """Name the hardware and whatever else decides operator times."""
     isa = os.environ.get('ONEDNN_MAX_CPU_ISA', '')
     parts = [device.hardware, _cpu_model(), torch.backends.cpu.get_cpu_capability(),

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from intradp_ros.split.calls.device import Device
 from intradp_ros.split.calls.in_place import in_place, overwritable
+from intradp_ros.split.calls.kernel_device import KernelDevice
 from intradp_ros.split.local_operator import Kernel, LocalOperator, SplitGraph
 from intradp_ros.split.regions.region import Region
 
@@ -53,7 +53,7 @@ class BoundOperator:
             values.pop(v, None)
 
 
-def clock(device: Device) -> Callable[[], float]:
+def clock(device: KernelDevice) -> Callable[[], float]:
     """
     Return the clock to time kernels of a device with, in seconds.
 
@@ -65,7 +65,7 @@ def clock(device: Device) -> Callable[[], float]:
     return time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
 
 
-def _when_done(device: Device) -> float:
+def _when_done(device: KernelDevice) -> float:
     device.finish()
     return time.perf_counter()
 

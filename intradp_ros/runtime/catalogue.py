@@ -16,7 +16,7 @@ from intradp_ros.graph.paging import paged
 from intradp_ros.graph.serialise import load_graph
 from intradp_ros.profiling.machine import release_memory
 from intradp_ros.runtime.model import AS_GRAPH, share_graph, SharedModel
-from intradp_ros.split.calls.device import Device, HOST
+from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
 
 
 class ModelSpecError(ValueError):
@@ -75,7 +75,7 @@ class ModelSpec:
         return torch.randint(0, 256 if self.dtype is torch.uint8 else 2, self.shape,
                              generator=generator).to(self.dtype)
 
-    def load(self, axis: int | None = None, device: Device = HOST) -> SharedModel:
+    def load(self, axis: int | None = None, device: KernelDevice = HOST) -> SharedModel:
         """Load the model, make it ready for sharing on a device, and release what that took."""
         model = share_graph(paged(self._graph()), axis).on(device)
         release_memory()

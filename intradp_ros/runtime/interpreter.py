@@ -14,7 +14,7 @@ from intradp_ros.runtime.mailbox import InferenceAbandonedError, Mailbox
 from intradp_ros.runtime.processor import Turns
 from intradp_ros.runtime.timeline import Recorder
 from intradp_ros.schedule.program import Await, Cut, Emit, Gather, Program, Run
-from intradp_ros.split.calls.device import Device
+from intradp_ros.split.calls.kernel_device import KernelDevice
 from intradp_ros.split.calls.variants import in_layout
 
 #: Names the time in which the processor computed for others, among what was waited for.
@@ -178,7 +178,7 @@ def _nowhere(transfer: int, tensor: torch.Tensor) -> None:
     raise InferenceAbandonedError(f'transfer {transfer} has nowhere to go')
 
 
-def _gather(slots: Slots, cuts: Sequence[Cut], device: Device) -> torch.Tensor:
+def _gather(slots: Slots, cuts: Sequence[Cut], device: KernelDevice) -> torch.Tensor:
     if not cuts:
         return torch.empty(0)  # no row is needed: the kernel does not read it
     parts = [slots[slot].narrow(dim, start, rows)

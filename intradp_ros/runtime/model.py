@@ -14,7 +14,7 @@ from intradp_ros.graph.capture import capture
 from intradp_ros.graph.operator_graph import OperatorGraph, ParameterRef, ValueRef
 from intradp_ros.graph.serialise import digest
 from intradp_ros.graph.trees import rebuild_outputs
-from intradp_ros.split.calls.device import Device
+from intradp_ros.split.calls.kernel_device import KernelDevice
 from intradp_ros.split.calls.on_device import split_for
 from intradp_ros.split.calls.tuning import tuned, Tuning, UNTUNED
 from intradp_ros.split.local_operator import Parameters, SplitGraph
@@ -56,7 +56,7 @@ class SharedModel:
         plain = SharedModel(split_for(self.split.captured, axis, self.split.device), self.digest)
         return plain.tuned(self.tuning)
 
-    def on(self, device: Device) -> SharedModel:
+    def on(self, device: KernelDevice) -> SharedModel:
         """Return the same model, not tuned, on a device."""
         if device.name == self.split.device.name:
             return self

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 
 from intradp_ros.schedule.schedule import Compute, Receive, Schedule, Send, Step, Transfer
 from intradp_ros.schedule.tiling import tiling
-from intradp_ros.split.calls.device import Device
 from intradp_ros.split.calls.in_place import in_place, overwritable
+from intradp_ros.split.calls.kernel_device import KernelDevice
 from intradp_ros.split.calls.tuning import wants_channels_last
 from intradp_ros.split.local_operator import Kernel, LocalOperator, Parameters, SplitGraph
 from intradp_ros.split.regions.region import Region
@@ -93,7 +93,7 @@ class Program:
     inputs: Mapping[int, int]
     outputs: Mapping[int, int]
     pieces: tuple[Piece, ...]
-    device: Device
+    device: KernelDevice
 
 
 def compile_program(split: SplitGraph, schedule: Schedule, device: str,

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from intradp_ros.graph.operator_graph import Operator, OperatorGraph
-from intradp_ros.split.calls.device import Device, HOST
+from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
 from intradp_ros.split.regions.region import Region, RowMap
 
 Parameters = Mapping[str, torch.Tensor]
@@ -82,7 +82,7 @@ class SplitGraph:
     folded: frozenset[int] = frozenset()
     channels_last: bool = False
     source: OperatorGraph | None = field(default=None, repr=False, compare=False)
-    device: Device = field(default=HOST, repr=False, compare=False)
+    device: KernelDevice = field(default=HOST, repr=False, compare=False)
 
     @property
     def captured(self) -> OperatorGraph:

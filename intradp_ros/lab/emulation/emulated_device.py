@@ -23,7 +23,7 @@ import numpy.typing as npt
 import torch
 
 from intradp_ros.runtime.model import SharedModel
-from intradp_ros.split.calls.device import Device
+from intradp_ros.split.calls.kernel_device import KernelDevice
 from intradp_ros.split.local_operator import Kernel, LocalOperator, Parameters, SplitGraph
 from intradp_ros.split.regions.region import Region
 
@@ -72,7 +72,7 @@ class DeviceClock:
                 return
 
 
-class EmulatedDevice(Device):
+class EmulatedDevice(KernelDevice):
     """Puts pieces together in the time that its memory takes (`copies`: seconds for a byte)."""
 
     def __init__(self, clock: DeviceClock, copies: float) -> None:

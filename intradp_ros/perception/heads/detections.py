@@ -22,7 +22,7 @@ from intradp_ros.perception.answers import Detections
 from intradp_ros.perception.card import HeadCard
 from intradp_ros.perception.heads.named_outputs import HeadError, Outputs, read
 from intradp_ros.perception.heads.overlaps import distinct
-from intradp_ros.perception.heads.shares import softmax
+from intradp_ros.perception.heads.softmax import softmax
 from intradp_ros.perception.view import View
 
 Array = npt.NDArray[Any]

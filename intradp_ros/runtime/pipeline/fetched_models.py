@@ -12,7 +12,7 @@ from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.pipeline.stage_programs import weights_read
 from intradp_ros.runtime.pipeline.weight_holdings import WeightHoldings
 from intradp_ros.schedule.stage_plan import StagePlan
-from intradp_ros.split.calls.device import Device
+from intradp_ros.split.calls.kernel_device import KernelDevice
 from intradp_ros.split.calls.on_device import split_for
 from intradp_ros.split.received_graph import split_received
 
@@ -30,7 +30,7 @@ class Lacking:
 class FetchedModels:
     """Finds out what a plan needs here, and makes a model of it; for one thread."""
 
-    def __init__(self, name: str, holdings: WeightHoldings, device: Device) -> None:
+    def __init__(self, name: str, holdings: WeightHoldings, device: KernelDevice) -> None:
         self._name, self._holdings, self._device = name, holdings, device
         self._known: OrderedDict[str, tuple[Manifest, SharedModel]] = OrderedDict()
 

@@ -19,7 +19,7 @@ from intradp_ros.runtime.pipeline.weight_frames import held_frame, read_wish
 from intradp_ros.runtime.pipeline.weight_holdings import WeightHoldings
 from intradp_ros.runtime.pipeline.weight_server import WeightServer
 from intradp_ros.schedule.stage_plan import PlanError, StagePlan
-from intradp_ros.split.calls.device import Device, HOST
+from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
 from intradp_ros.wire.frames import ControlKind, Frame, MalformedFrameError
 from intradp_ros.wire.quoting import quoted
 
@@ -35,7 +35,7 @@ class WeightPolicy:
     store: WeightStore | None = None
     only: frozenset[str] = frozenset()
     serves: bool = False
-    device: Device = HOST
+    device: KernelDevice = HOST
     times: FetchTimes = FetchTimes()
 
     def refusal(self, digest: str) -> str:

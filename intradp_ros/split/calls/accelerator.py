@@ -13,14 +13,14 @@ from typing import Any
 
 import torch
 
-from intradp_ros.split.calls.device import Device, HOST
+from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
 
 
 class DeviceError(ValueError):
     """A device that cannot be used; the text says why and how to mend it."""
 
 
-class Accelerator(Device):
+class Accelerator(KernelDevice):
     """
     A device of PyTorch with memory of its own.
 
@@ -59,7 +59,7 @@ class Accelerator(Device):
         self._module.synchronize(self.where)
 
 
-def open_device(name: str) -> Device:
+def open_device(name: str) -> KernelDevice:
     """
     Return the device of PyTorch's name for it: ``cpu``, ``cuda``, ``cuda:1``.
 

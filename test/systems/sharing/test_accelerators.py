@@ -15,7 +15,7 @@ from intradp_ros.profiling.profile import Profile
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.schedule.schedule import SERVER
 from intradp_ros.split.calls.accelerator import open_device
-from intradp_ros.split.calls.device import HOST
+from intradp_ros.split.calls.kernel_device import HOST
 from intradp_ros.split.calls.variants import CHANNELS_LAST, variants_of
 from intradp_ros.systems.sharing.baselines import LOCAL
 from intradp_ros.systems.sharing.book.program_cache import ProgramCache

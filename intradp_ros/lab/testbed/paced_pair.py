@@ -30,7 +30,7 @@ HED = 'intradp_ros.lab.zoo.hed:hed 1x3x144x336 uint8'
 
 
 @dataclass(frozen=True)
-class EmulatedPair:
+class PacedPair:
     """
     A network that takes so many seconds on a robot, and so many on a server.
 

@@ -4,7 +4,7 @@
 """
 What a node sees that looks around for some seconds; a process, for two commands of ``intradp``.
 
-``python -m intradp_ros.nodes.probe NAMESPACE SECONDS`` prints one line of JSON:
+``python -m intradp_ros.nodes.domain_probe NAMESPACE SECONDS`` prints one line of JSON:
 its own announcement as heard, those of others, the nodes, the profiles that
 robots and servers publish, what nodes say of themselves (diagnostics), and how far the
 clocks of their stamps are from this one.
@@ -32,7 +32,7 @@ _MOST = 256
 _LONGEST, _VALUES = 500, 200
 
 
-class Probe:
+class DomainProbe:
     """A node that takes what profiles and diagnostics there are."""
 
     def __init__(self, namespace: str) -> None:
@@ -74,7 +74,7 @@ def main() -> None:
     domain = rclpy.utilities.get_default_context().get_domain_id()
     listening = _listening(domain)
     with listening or nullcontext():
-        probe = Probe(namespace)
+        probe = DomainProbe(namespace)
         own = listening.own(1.0) if listening else None
         probe.look(seconds)
         others = list(listening.hear(1.0)) if listening else []

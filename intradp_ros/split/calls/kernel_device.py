@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 
 
-class Device:
+class KernelDevice:
     """
     The processor that PyTorch computes on; accelerators and emulated devices do otherwise.
 
@@ -40,4 +40,4 @@ class Device:
         """Hear that there was nothing to compute until then (seconds, monotonic)."""
 
 
-HOST = Device()
+HOST = KernelDevice()
