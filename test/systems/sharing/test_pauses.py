@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 import math
 import re
 import threading
@@ -27,7 +28,7 @@ import torch
 
 from intradp_ros.runtime.memory_channel import memory_pair, MemoryChannel
 from intradp_ros.runtime.model import SharedModel
-from intradp_ros.systems.sharing.policy import sharing_pause
+from intradp_ros.systems.sharing.policy import selection, sharing_pause
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.policy.sharing_pause import (
     FIRST_PAUSE,
@@ -35,7 +36,7 @@ from intradp_ros.systems.sharing.policy.sharing_pause import (
     LONGEST_PAUSE,
     SharingPause,
 )
-from intradp_ros.systems.sharing.session import connection
+from intradp_ros.systems.sharing.session import connection, robot
 from intradp_ros.systems.sharing.session.awake_clock import AwakeClock
 from intradp_ros.systems.sharing.session.connection import State
 from intradp_ros.systems.sharing.session.pair import Pair
@@ -178,6 +179,34 @@ def test_a_robot_that_is_faster_than_a_late_server_goes_on_sharing(
             assert 3.0 < outcome.stats.latency < 6.0
         go_on.set()
         assert pair.robot.infer((SOURCE,)).stats.shared
+
+
+@pytest.mark.parametrize('at_once', [True, False])
+def test_who_works_at_once_leaves_nobody_alone_for_it(
+        model: SharedModel, wanted: torch.Tensor, at_once: bool,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    That it has the result first is no failure of a server that is there, however often it happens.
+
+    Who did not mean to pauses after some, for ever in this test.
+    """
+    endless(monkeypatch)
+    choose = selection.select
+    monkeypatch.setattr(robot, 'select', lambda *args: replace(
+        choose(*args), at_once=at_once))
+    monkeypatch.setattr(connection, 'SILENCE', TIMEOUT)
+    slack = TIMEOUT if at_once else 0.2
+    patience, go_on = PatiencePolicy(TIMEOUT, TIMEOUT, slack), threading.Event()
+    stuck = with_kernels(model, lambda kernel: lambda tensors: (
+        go_on.wait(TIMEOUT), kernel(tensors))[1])
+    with sharing_pair(model, server=stuck, patience=patience) as pair:
+        shared = 0
+        for _ in range(2 * FREE_SILENCES):
+            outcome = pair.robot.infer((SOURCE,))
+            assert_equal(outcome.outputs, wanted)
+            shared += outcome.stats.recovered
+        go_on.set()
+        assert shared == (2 * FREE_SILENCES if at_once else FREE_SILENCES + 1)
 
 
 def test_a_server_that_is_silent_is_not_waited_for(pair: Pair, wanted: torch.Tensor) -> None:

@@ -24,6 +24,9 @@ from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibrat
 _GAIN_A_SECOND, _MOST_GAIN = 0.4, 0.25
 #: The schedule in use is kept unless another is expected to take less than this part of its time.
 KEEPS = 0.97
+#: Of sharing that is chosen for what may come, which counts its risk already, less has to be
+#: promised: at most this part of the time alone.
+_PAYS_AHEAD = 0.98
 #: The robot works at once while it waits where that is expected to take less than this part of the
 #: time: elsewhere its rows would be computed in vain.
 AT_ONCE_TAKES = 0.99
@@ -115,7 +118,7 @@ class ScheduleChoice:
         expected = np.minimum(once, plan)
         best = int(expected.argmin())
         alone = [row for row, i in enumerate(curves.ids) if not _crosses(book.entries[i])]
-        if alone and expected[best] > WORTH * expected[alone[0]]:
+        if alone and expected[best] > _PAYS_AHEAD * expected[alone[0]]:
             best = alone[0]
         self._expected = float(expected[best])
         early = bool(once[best] < AT_ONCE_TAKES * plan[best])
