@@ -21,6 +21,7 @@ import difflib
 import importlib
 import importlib.util
 import json
+import math
 import os
 from pathlib import Path
 from random import Random
@@ -118,10 +119,20 @@ def outcome(copy: Path, tests: list[str], limit: float) -> str:
     return 'timed out'
 
 
-def run(area: str, count: int, seed: int, package: Path) -> list[dict[str, object]]:
-    """Change an area at `count` places, one at a time; return what became of each."""
+def score(records: list[dict[str, object]]) -> str:
+    """Say how many changes were noticed, and Wilson's interval of 95 % for all places."""
+    counts, n, z = Counter(str(record['outcome']) for record in records), len(records), 1.96
+    noticed = n - counts['survived']
+    middle = (noticed + z * z / 2) / (n + z * z)
+    half = z / (n + z * z) * (noticed * counts['survived'] / n + z * z / 4) ** 0.5
+    return (f'{noticed} of {n} changes noticed ({noticed / n:.0%}; of all places '
+            f'{middle - half:.0%} to {middle + half:.0%}), {counts["timed out"]} of them by '
+            'running on')
+
+
+def run(area: str, count: int, seed: int, package: Path) -> Iterator[dict[str, object]]:
+    """Change an area at `count` places, one at a time; yield what became of each."""
     globs, tests = AREAS[area]
-    records: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
         shutil.copytree(package, copy / package.name,
@@ -148,12 +159,11 @@ def run(area: str, count: int, seed: int, package: Path) -> list[dict[str, objec
             difference = [line for line in difflib.unified_diff(
                 source.splitlines(), changed.splitlines(), lineterm='', n=0)
                 if line[0] in '+-' and line[:3] not in ('+++', '---')]
-            records.append({'place': f'{told}:{place.line}', 'operator': name, 'outcome': result,
-                            'difference': difference})
             if result == 'survived':
-                print(f'survived: {told}:{place.line} ({name})', *difference,
-                      sep='\n    ', flush=True)
-    return records
+                print(f'survived: {told}:{place.line} ({name})', *difference, sep='\n    ',
+                      flush=True)
+            yield {'place': f'{told}:{place.line}', 'operator': name, 'outcome': result,
+                   'difference': difference}
 
 
 def main() -> None:
@@ -162,6 +172,8 @@ def main() -> None:
     parser.add_argument('areas', nargs='*', default=list(AREAS), metavar='AREA',
                         help=f'of {", ".join(AREAS)}')
     parser.add_argument('--count', type=int, default=60, help='places in each area')
+    parser.add_argument('--minutes', type=float, default=math.inf,
+                        help='stop in an area after so long, with the places until then')
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--json', type=Path)
     args = parser.parse_args()
@@ -171,16 +183,17 @@ def main() -> None:
     assert spec and spec.origin
     for name in _WARM:
         importlib.import_module(name)
-    everything = {}
+    everything: dict[str, list[dict[str, object]]] = {}
     for area in args.areas:
-        records = everything[area] = run(area, args.count, args.seed, Path(spec.origin).parent)
-        counts = Counter(str(record['outcome']) for record in records)
-        noticed = len(records) - counts['survived']
-        print(f'{area}: {noticed} of {len(records)} changes noticed '
-              f'({noticed / max(1, len(records)):.0%}), {counts["timed out"]} of them by running '
-              'on', flush=True)
-    if args.json:
-        args.json.write_text(json.dumps(everything, indent=1))
+        records = everything[area] = []
+        begin = time.monotonic()
+        for record in run(area, args.count, args.seed, Path(spec.origin).parent):
+            records.append(record)
+            if args.json:  # each time: places come in an order drawn by the seed, so that the
+                args.json.write_text(json.dumps(everything, indent=1))  # first are a sample, too
+            if time.monotonic() - begin > 60 * args.minutes:
+                break
+        print(f'{area}: {score(records)}', flush=True)
 
 
 if __name__ == '__main__':

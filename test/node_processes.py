@@ -25,6 +25,7 @@ from sensor_msgs.msg import Image
 import torch
 from torch import nn
 
+from intradp_ros.dds.transport_profile import transport_environment
 from intradp_ros.lab.emulation.processes import Child, Command, ros_arguments, starter
 from intradp_ros.msg import InferenceResult, InferenceStats, LinkState
 from intradp_ros.nodes.image_messages import rgb_to_image
@@ -43,12 +44,21 @@ PATIENT = {'server_timeout_ms': 5000.0, 'queue_size': 64}
 
 
 @contextmanager
-def own_domain(tmp_path: Path) -> Iterator[None]:
-    """Give this process and its children a ROS domain and a cache of their own."""
+def own_domain(tmp_path: Path, transport: str = '') -> Iterator[None]:
+    """
+    Give this process and its children a ROS domain and a cache of their own.
+
+    A transport that ships asks for a network namespace: all in the domain hear one another.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('ROS_DOMAIN_ID', str(1 + (os.getpid() * 13 + 50) % 100))
-        patch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
         patch.delenv('INTRADP_TRANSPORT', raising=False)
+        if transport:
+            patch.delenv('ROS_AUTOMATIC_DISCOVERY_RANGE', raising=False)
+            for name, value in transport_environment(transport).items():
+                patch.setenv(name, value)
+        else:
+            patch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
         patch.setenv('INTRADP_CACHE', str(tmp_path / 'cache'))
         patch.setenv('ROS_LOG_DIR', str(tmp_path / 'ros'))
         patch.setenv('OMP_NUM_THREADS', '1')

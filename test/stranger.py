@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -21,6 +21,8 @@ from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 
 from intradp_ros.core.limits import MAX_BOOK_TEXT, MAX_MODEL_TEXT
+from intradp_ros.dds.tensor_context import end_tensor_context, tensor_context
+from intradp_ros.dds.transport_profile import transport_in_use
 from intradp_ros.msg import ChunkAck, OperatorProfile, ScheduleBook, SessionControl, TensorChunk
 from intradp_ros.wire.frames import ControlKind
 from intradp_ros.wire.texts import packed, unpacked
@@ -36,6 +38,8 @@ TOPICS: dict[str, tuple[type, QoSProfile]] = {
     CONTROL_UP: (SessionControl, RELIABLE), CONTROL_DOWN: (SessionControl, RELIABLE),
     ACK_DOWN: (ChunkAck, QoSProfile(depth=256, reliability=ReliabilityPolicy.BEST_EFFORT)),
     BOOK: (ScheduleBook, LATCHED), PROFILE: (OperatorProfile, LATCHED)}
+#: What goes over the participant that carries tensors.
+SESSION = TOPICS.keys() - {BOOK, PROFILE}
 
 
 def changed(message: Any, **fields: Any) -> Any:
@@ -55,13 +59,14 @@ class Stranger:
     shapes: dict[tuple[int, int], TensorChunk] = field(default_factory=dict)
     react: Callable[[Stranger, str, Any], None] = lambda stranger, topic, message: None
     sent: int = 0
+    publishers: dict[str, Any] = field(default_factory=dict)
     _own: set[bytes] = field(default_factory=set)
 
-    def open(self, node: Any) -> None:
+    def open(self, node: Any, topics: Iterable[str]) -> None:
         """Create publishers and subscriptions."""
-        self.publishers = {t: node.create_publisher(kind, t, qos)
-                           for t, (kind, qos) in TOPICS.items()}
-        for topic, (kind, qos) in TOPICS.items():
+        for topic in topics:
+            kind, qos = TOPICS[topic]
+            self.publishers[topic] = node.create_publisher(kind, topic, qos)
             node.create_subscription(kind, topic, lambda m, topic=topic: self._hear(topic, m), qos)
 
     def send(self, topic: str, message: Any) -> None:
@@ -99,14 +104,28 @@ def _name(message: Any) -> bytes:
 
 @contextmanager
 def strangers_node() -> Iterator[Stranger]:
-    """Provide a stranger with a participant of its own, which a thread spins."""
+    """Provide a stranger with participants of its own, as the transport has them."""
     context = rclpy.Context()
     rclpy.init(context=context)
-    node = rclpy.create_node('stranger', context=context)
-    executor = SingleThreadedExecutor(context=context)
-    executor.add_node(node)
     stranger = Stranger()
-    stranger.open(node)
+    with tensor_context(context, transport_in_use()) as tensors:
+        of_tensors = rclpy.create_node('stranger_of_tensors', context=tensors)
+    node = rclpy.create_node('stranger', context=context)
+    stranger.open(of_tensors, SESSION)
+    stranger.open(node, TOPICS.keys() - SESSION)
+    try:
+        with spinning(of_tensors), spinning(node):
+            yield stranger
+    finally:
+        end_tensor_context(tensors, context)
+        context.try_shutdown()
+
+
+@contextmanager
+def spinning(node: Any) -> Iterator[None]:
+    """Let a thread spin a node, which is destroyed in the end."""
+    executor = SingleThreadedExecutor(context=node.context)
+    executor.add_node(node)
 
     def spin() -> None:
         try:
@@ -117,12 +136,11 @@ def strangers_node() -> Iterator[Stranger]:
     thread = threading.Thread(target=spin, daemon=True)
     thread.start()
     try:
-        yield stranger
+        yield
     finally:
         executor.shutdown()
         thread.join()
         node.destroy_node()
-        context.try_shutdown()
 
 
 def false_rows_down(stranger: Stranger, topic: str, message: Any) -> None:

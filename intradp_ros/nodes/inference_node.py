@@ -60,6 +60,7 @@ from intradp_ros.nodes.result_messages import result_message, stats_message, tim
 from intradp_ros.nodes.robot_silence import RobotSilence
 from intradp_ros.nodes.sensor_inputs import Camera, Scene, Sensor, UNUSABLE
 from intradp_ros.nodes.silence import network_of, SilenceWatch
+from intradp_ros.nodes.sole_publisher import SolePublisher
 from intradp_ros.nodes.typed_results import TypedResults
 from intradp_ros.perception.card import ModelCard
 from intradp_ros.perception.heads.named_outputs import named
@@ -146,6 +147,7 @@ class InferenceNode(ManagedNode):
         self._stream: InferenceStream | None = None
         self._receiver = Receiver(self)
         self._status = Diagnostics(self)
+        self._sole = SolePublisher(self, 'diagnostics', PROFILE_TOPIC)
         self._worker: Worker[Any] | None = None
         self._mode = MODE.default
         self._dropped = 0
@@ -440,6 +442,7 @@ class InferenceNode(ManagedNode):
         allowed = self._settings['max_allowed_processing_time_ms']
         in_range = self._last_ms is None or self._last_ms <= allowed
         dropped = self._dropped + (self._worker.dropped if self._worker else 0)
+        others = self._sole.others()
         message = '; '.join([connection.state.value, *self._missing])
         self._diagnostics.publish(self._status.status(message, {
             'processing_time_ms': 'n/a' if self._last_ms is None else f'{self._last_ms:.1f}',
@@ -451,8 +454,9 @@ class InferenceNode(ManagedNode):
             'inputs_unmatched': self._together.unmatched,
             'frames_of_other_sessions': self._stream.foreign + self._channel.foreign,
             'servers_of_this_name': len(connection.servers),
+            'other_publishers': others,
             'authenticated': self._key is not None}, self._rejected(),
-            well=in_range and not self._missing and len(connection.servers) < 2))
+            well=in_range and not self._missing and len(connection.servers) < 2 and not others))
 
 
 def _stamp(header: Header) -> Stamp:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 import json
+import os
 from pathlib import Path
 import signal
 import time
@@ -33,6 +34,7 @@ from torch import nn
 from intradp_ros.core.limits import MAX_MODEL_TEXT
 from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.lab.emulation.processes import Child
+from intradp_ros.msg import InferenceResult
 from intradp_ros.wire.texts import packed, unpacked
 
 FRAMES = 8
@@ -65,7 +67,8 @@ def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     if request.param:
         SharedKey.generate().save(folder / 'key')
         key = {'key_file': str(folder / 'key')}
-    with own_domain(folder), nodes(folder / 'logs') as running, strangers_node() as stranger:
+    with own_domain(folder, os.environ.get('RED_TEAM_TRANSPORT', '')), \
+            nodes(folder / 'logs') as running, strangers_node() as stranger:
         observer = Observer()
         children = {
             'planner_node': running.start('planner_node', {**QUICK_PLANNER, **key}),
@@ -136,6 +139,20 @@ def test_what_went_on_is_told(scene: Scene) -> None:
     for node in scene.children:
         assert observer.status(node)['authenticated'] == str(scene.keyed)
         assert ('no key_file:' in scene.children[node].output()) != scene.keyed
+
+
+def test_false_results_are_noticed(scene: Scene) -> None:
+    """Listeners cannot tell who published a result, so the robot says that another does."""
+    observer, robot = scene.observer, scene.children['inference_node']
+    assert observer.status('inference_node')['other_publishers'] == '0'
+    false = observer.node.create_publisher(InferenceResult, 'result', 10)
+    try:
+        robot.wait_for_line('WARN.*another publishes on /result, too', TIMEOUT)
+        observer.wait(lambda: observer.status('inference_node')['other_publishers'] == '1',
+                      'the count')
+    finally:
+        observer.node.destroy_publisher(false)
+    observer.wait(lambda: observer.status('inference_node')['other_publishers'] == '0', 'none')
 
 
 def test_policies_allow_what_the_nodes_do(scene: Scene) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
+from synthetic import random_split_graph
 
 from intradp_ros.profiling.profile import EncodingTiming, OperatorTiming, Profile
 from intradp_ros.schedule.cost import CostModel, LinkModel, WireCost
@@ -18,7 +19,6 @@ from intradp_ros.systems.sharing.judge.simulator import simulate
 from intradp_ros.systems.sharing.partition.encoding_choice import best_encodings
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import offload
-from test.synthetic import random_split_graph
 
 SPLIT = random_split_graph(0)
 LINK = LinkModel(1e6, 1e6)

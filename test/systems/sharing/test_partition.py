@@ -6,10 +6,10 @@ from __future__ import annotations
 import json
 
 import pytest
+from synthetic import random_split_graph
 
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import cut, Partition, Stage
-from test.synthetic import random_split_graph
 
 ENCODED = Partition((Stage(3, 0.5, 2, 1), Stage(9, 0.25)), ((0, 'zstd'), (4, 'bits')))
 
