@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from intradp_ros.runtime.timeline import Event, RECOVERY, RECOURSE, total
+from intradp_ros.runtime.timeline import Event, RECOURSE, RECOVERY, total
 from intradp_ros.schedule.schedule import ROBOT
 
 

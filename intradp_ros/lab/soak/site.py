@@ -127,10 +127,10 @@ class Network(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         widths = (3, *_WIDTHS)
-        self.layers = nn.ModuleList(
-            nn.Conv2d(a, b, 3, padding=1) for a, b in zip(widths, _WIDTHS))
-        for layer in self.layers:
+        layers = [nn.Conv2d(a, b, 3, padding=1) for a, b in zip(widths, _WIDTHS)]
+        for layer in layers:
             nn.init.kaiming_normal_(layer.weight, nonlinearity='relu')
+        self.layers = nn.ModuleList(layers)
         self.answer = nn.Conv2d(_WIDTHS[-1], 1, 3, padding=1)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
