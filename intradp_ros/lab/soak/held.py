@@ -4,6 +4,7 @@
 """What processes hold, as Linux tells it: memory, threads, open descriptors."""
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 import os
@@ -15,8 +16,9 @@ _PAGE = os.sysconf('SC_PAGE_SIZE')
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a process holds at a time (seconds of the monotonic clock)."""
+    """What a process holds at a time (seconds of the monotonic clock); `pid` names it."""
 
+    pid: int
     at: float
     resident_bytes: int
     threads: int
@@ -43,15 +45,18 @@ def held(pid: int, now: float) -> Held | None:
         parts = [_of_one(each) for each in tree]
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return Held(now, *(sum(column) for column in zip(*parts)))
+    return Held(pid, now, *(sum(column) for column in zip(*parts)))
 
 
 def growth(samples: Sequence[Held]) -> Growth | None:
     """
     Compare the second tenth of the samples with the last; None if there are too few.
 
+    Of several processes, one after another, that counts which was there longest.
     The first tenth is left out: processes load, plan and warm up in it.
     """
+    longest = {pid for pid, _ in Counter(sample.pid for sample in samples).most_common(1)}
+    samples = [sample for sample in samples if sample.pid in longest]
     tenth = len(samples) // 10
     if tenth < 1:
         return None
@@ -59,7 +64,7 @@ def growth(samples: Sequence[Held]) -> Growth | None:
 
 
 def _median(samples: Sequence[Held]) -> Held:
-    return Held(samples[0].at, *(
+    return Held(samples[0].pid, samples[0].at, *(
         round(statistics.median(getattr(each, name) for each in samples))
         for name in ('resident_bytes', 'threads', 'descriptors')))
 

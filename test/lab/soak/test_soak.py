@@ -54,11 +54,17 @@ def test_answers_that_are_all_right_are_well() -> None:
 
 
 def test_growth_leaves_out_the_beginning() -> None:
-    samples = [Held(t, 500 if t < 2 else 100 + t, 5, 9) for t in range(20)]
+    samples = [Held(7, t, 500 if t < 2 else 100 + t, 5, 9) for t in range(20)]
     found = growth(samples)
     assert found and found.early.resident_bytes == 102 and found.late.resident_bytes == 118
     assert found.memory == pytest.approx(118 / 102 - 1)
     assert growth(samples[:9]) is None
+
+
+def test_growth_is_that_of_one_process() -> None:
+    """One that was started again later, and is small as yet, must not hide it."""
+    samples = [Held(7 if t < 20 else 8, t, 100 + t, 5, 9) for t in range(30)]
+    assert growth(samples) == growth(samples[:20])
 
 
 @needs_proc
