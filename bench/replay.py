@@ -66,7 +66,8 @@ def planned(case: Case) -> tuple[Setting, ScheduleBook]:
 
 
 def results_of(case: Case, traces: dict[str, LinkTrace], seconds: float | None,
-               period: float, patience: PatiencePolicy | None) -> Iterator[Result]:
+               period: float, patience: PatiencePolicy | None, foresight: bool,
+               ) -> Iterator[Result]:
     """Replay all traces for one network."""
     setting, book = planned(case)
     curves = Curves(setting, book)
@@ -75,7 +76,8 @@ def results_of(case: Case, traces: dict[str, LinkTrace], seconds: float | None,
         air = Air(trace)
         choosers = {(LOSS, ORACLE): Oracle(curves, air, book)} | {
             (strategy, predictor): Predicting(
-                curves, air, book, make_predictor(predictor), strategy, patience)
+                curves, air, book, make_predictor(predictor), strategy, patience,
+                foresight=foresight)
             for strategy in book.strategies for predictor in PREDICTORS}
         for (system, predictor), chooser in choosers.items():
             runs = replay(curves, air, chooser, until=seconds, period=period,
@@ -139,6 +141,8 @@ def main() -> None:
                         help='generated links that break in, too')
     parser.add_argument('--wait', action='store_true',
                         help='wait for late rows, instead of working on meanwhile')
+    parser.add_argument('--point', action='store_true',
+                        help='choose by the expected rate alone, not by all that may come')
     parser.add_argument('--nets', nargs='+', default=DEFAULT, help='recordings to take')
     parser.add_argument('--inputs', nargs='+', default=(FLOAT32, SENSOR),
                         choices=(FLOAT32, SENSOR))
@@ -155,7 +159,8 @@ def main() -> None:
     patience = None if args.wait else PatiencePolicy()
     console, results = Console(width=max(120, Console().width)), []
     for case in recorded_cases(args.profiles, () if args.full else args.nets, (), args.inputs):
-        results += list(results_of(case, traces, args.seconds, args.period, patience))
+        results += list(results_of(case, traces, args.seconds, args.period, patience,
+                                   not args.point))
         console.print(f'{case.title} done')
     show(results, console)
     if args.json:
