@@ -9,7 +9,6 @@ In a process of its own: how its memory behaves is set up once for a process.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import count
 import json
 from random import Random
 from statistics import median
@@ -35,7 +34,7 @@ from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import Partition, Stage
 
 SHAPE = (1, 3, 192, 256)
-SCHEDULES, FRAMES, WINDOW = 40, 240, 40
+SCHEDULES, FRAMES, WINDOW = 40, 160, 20
 
 
 def schedules(split: SplitGraph) -> list[Schedule]:
@@ -67,8 +66,8 @@ def robot(looks: bool) -> None:
     values = values_of(split, source)
     book = [(s, compile_program(split, s, ROBOT, split.graph.parameters, delivers=True))
             for s in schedules(split)]
-    random, held, frames = Random(7), [], count()
-    memory = KeptMemory(clock=lambda: float(next(frames)))  # a robot that does not hurry
+    random, held, frame = Random(7), [], 0
+    memory = KeptMemory(clock=lambda: 60.0 * frame)  # a robot that does not hurry
     for frame in range(FRAMES):
         schedule, program = book[frame % SCHEDULES]
         box = Mailbox(lambda waited: None)
@@ -88,18 +87,22 @@ def robot(looks: bool) -> None:
     print(json.dumps(held))
 
 
+def memory_of(looks: bool) -> list[int]:
+    """Return what a robot that looks at its memory, or does not, held by and by."""
+    done = subprocess.run([sys.executable, __file__, str(int(looks))], check=True, text=True,
+                          stdout=subprocess.PIPE, timeout=900)
+    held: list[int] = json.loads(done.stdout.splitlines()[-1])
+    return held
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not private_bytes(), reason='the system does not tell what a process holds')
 def test_own_work_in_ever_other_places_leaves_the_memory_as_it_was() -> None:
-    def late_over_early(looks: bool) -> float:
-        done = subprocess.run([sys.executable, __file__, str(int(looks))], check=True, text=True,
-                              stdout=subprocess.PIPE, timeout=600)
-        held = json.loads(done.stdout.splitlines()[-1])
-        return median(held[-WINDOW:]) / median(held[:WINDOW])
-
-    grown, kept = late_over_early(False), late_over_early(True)
-    assert kept < 1.04, (grown, kept)
-    assert grown > kept
+    kept = memory_of(looks=True)
+    late = median(kept[-WINDOW:])
+    assert late < 1.05 * median(kept[WINDOW:2 * WINDOW]), kept
+    grown = memory_of(looks=False)
+    assert median(grown[-WINDOW:]) > 1.2 * late, 'what the robot looks for does not happen'
 
 
 if __name__ == '__main__':
