@@ -38,6 +38,9 @@ TOPICS: dict[str, tuple[type, QoSProfile]] = {
     CONTROL_UP: (SessionControl, RELIABLE), CONTROL_DOWN: (SessionControl, RELIABLE),
     ACK_DOWN: (ChunkAck, QoSProfile(depth=256, reliability=ReliabilityPolicy.BEST_EFFORT)),
     BOOK: (ScheduleBook, LATCHED), PROFILE: (OperatorProfile, LATCHED)}
+#: Chunks are reliable or not, as the transport has it: so whoever wants to hear asks for less.
+HEARING = {topic: QoSProfile(depth=256, reliability=ReliabilityPolicy.BEST_EFFORT)
+           for topic in (UP, DOWN)}
 #: What goes over the participant that carries tensors.
 SESSION = TOPICS.keys() - {BOOK, PROFILE}
 
@@ -67,7 +70,8 @@ class Stranger:
         for topic in topics:
             kind, qos = TOPICS[topic]
             self.publishers[topic] = node.create_publisher(kind, topic, qos)
-            node.create_subscription(kind, topic, lambda m, topic=topic: self._hear(topic, m), qos)
+            node.create_subscription(kind, topic, lambda m, topic=topic: self._hear(topic, m),
+                                     HEARING.get(topic, qos))
 
     def send(self, topic: str, message: Any) -> None:
         """Publish a message."""

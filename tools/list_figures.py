@@ -21,8 +21,14 @@ import sys
 README = Path(__file__).resolve().parents[1] / 'README.md'
 #: A number with a unit, or a ratio: what somebody must have measured, computed or chosen.
 _FIGURE = re.compile(
-    r'\d(?:[\d.,e-]*\d)?\s*(?:%|ms\b|s\b|min\b|minutes?\b|seconds?\b|[kMG]?B\b|[kM]bit/s|J\b|W\b|'
-    r'times\b|frames\b|fps\b|messages\b|of \d)', re.ASCII)
+    r'\d(?:[\d.,e-]*\d)?\s*(?:%|[mµμun]?s\b|min\b|minutes?\b|seconds?\b|h\b|hours?\b|[kMG]?i?B\b|'
+    r'[kMG]bit/s|J\b|W\b|Hz\b|times\b|frames\b|images\b|fps\b|messages\b|'
+    r'of (?:(?:the|all) )?\d)', re.ASCII)
+#: Or how many of something: "all 60 frames", "nine of twelve points", "eight of them".
+_COUNTED = re.compile(
+    r'\b(?:all \d[\d,]*|(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve) of '
+    r'(?:(?:the|all) )?(?:\w+teen|\w+ty|four|five|six|seven|eight|nine|ten|eleven|twelve|\d+|'
+    r'them))\b')
 _COMMANDS = re.compile(r'<!--\s*by:\s*(.*?)\s*-->', re.DOTALL)
 
 
@@ -42,7 +48,8 @@ def told(text: str) -> Iterator[Told]:
                                  flags=re.DOTALL)))
     for (line, block), (_, below) in zip(blocks, [*blocks[1:], (0, '')]):
         words = _COMMANDS.sub('', block).strip()
-        figures = tuple(m.group() for m in _FIGURE.finditer(words))
+        figures = tuple(m.group() for pattern in (_FIGURE, _COUNTED)
+                        for m in pattern.finditer(words))
         if figures:
             named = _COMMANDS.findall(block)
             if not named and below.startswith('<!--'):

@@ -29,6 +29,14 @@ def test_figures_have_a_command(block) -> None:
     assert all(map(exists, block.commands)), block.commands
 
 
+@pytest.mark.parametrize('figure', [
+    '40 µs', '31 μs', '5 us', '3 h', '2 GiB', '1.5 Gbit/s', '30 Hz', '16 of 30', '32 of the 48',
+    '531 images', 'all 60', 'eight of them', 'nine of twelve', '12 %'])
+def test_a_figure_is_found_as_people_write_it(figure: str) -> None:
+    (block,) = told(f'It was {figure} in that run.\n')
+    assert len(block.figures) == 1 and figure.startswith(block.figures[0])
+
+
 def test_a_figure_without_a_command_is_found(tmp_path: Path) -> None:
     text = ('It took 5 ms.\n\nIt takes 20 to 57 % less. <!-- by: make demo; bench/lean.py -->\n\n'
             '```\n7 s\n```\n\n| a | 3 MB |\n\n<!-- by: make x -->\n\nNo figures in 2026.\n')

@@ -13,7 +13,7 @@ import pytest
 
 from intradp_ros.lab.emulation.network import available, shaped_link
 
-ATTACKS = 'false_rows or false_controls or old_frames or false_books'
+ATTACKS = 'false_rows or false_controls or old_frames'
 pytestmark = pytest.mark.skipif(available() is not None, reason=str(available()))
 
 
@@ -26,4 +26,4 @@ def test_strangers_over_large_data(tmp_path: Path) -> None:
              ATTACKS], env={**os.environ, 'RED_TEAM_TRANSPORT': 'large_data'}, text=True,
             capture_output=True, timeout=900)
     assert ended.returncode == 0, ended.stdout[-4000:]
-    assert ended.stdout.count(' PASSED') == 10
+    assert ended.stdout.count(' PASSED') == 8
