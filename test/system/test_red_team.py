@@ -122,7 +122,8 @@ def test_every_frame_is_answered_right_and_sharing_returns(scene: Scene, name: s
         scene.stranger.react = lambda *heard: None
     end = time.monotonic()
     observer.infer_until(picture(1), scene.model, lambda s: s.shared)
-    print(f'{name}: {scene.stranger.sent - sent} sent, shared {time.monotonic() - end:.1f} s after it')
+    print(f'{name}: {scene.stranger.sent - sent} sent, '
+          f'shared {time.monotonic() - end:.1f} s after it')
     assert time.monotonic() - end < BACK_AFTER
     assert scene.stranger.sent > sent
     for node, child in scene.children.items():
