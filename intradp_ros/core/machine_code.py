@@ -34,7 +34,7 @@ def machine_code(modules: Modules, entries: Sequence[Callable[..., Any]], inline
         from numba import config, njit
     except ImportError:
         return None
-    if config.DISABLE_JIT:
+    if config.DISABLE_JIT:  # type: ignore[attr-defined]  # set from its variables
         return None
     _let_be_called(modules, inline)
     digest = hashlib.sha256(''.join(map(inspect.getsource, modules)).encode()).hexdigest()[:12]
