@@ -24,14 +24,17 @@ def machine_code(modules: Modules, entries: Sequence[Callable[..., Any]], inline
     """
     Return functions that call those of some modules, compiled on their first call.
 
-    None where numba is not installed: the functions themselves do the same.
+    None where numba is not installed, or told not to compile by its variable
+    NUMBA_DISABLE_JIT: the functions themselves do the same.
     `inline` makes small functions quicker, and compiling slower.  Functions
     that make no arrays are quicker if they say so: those that they are given
     are then not counted each time that one is named.
     """
     try:
-        from numba import njit
+        from numba import config, njit
     except ImportError:
+        return None
+    if config.DISABLE_JIT:  # type: ignore[attr-defined]  # set from its variables
         return None
     _let_be_called(modules, inline)
     digest = hashlib.sha256(''.join(map(inspect.getsource, modules)).encode()).hexdigest()[:12]

@@ -443,7 +443,8 @@ class InferenceNode(ManagedNode):
         in_range = self._last_ms is None or self._last_ms <= allowed
         dropped = self._dropped + (self._worker.dropped if self._worker else 0)
         others = self._sole.others()
-        message = '; '.join([connection.state.value, *self._missing])
+        inactive = ['inactive'] if self._worker is None else []
+        message = '; '.join([connection.state.value, *inactive, *self._missing])
         self._diagnostics.publish(self._status.status(message, {
             'processing_time_ms': 'n/a' if self._last_ms is None else f'{self._last_ms:.1f}',
             'is_processing_time_ms_in_expected_range': in_range,

@@ -78,6 +78,7 @@ class ManagedNode(LifecycleNode):
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Undo `start`."""
+        self._tell_of_call('deactivated')
         self.until_deactivated.close()
         return super().on_deactivate(state)
 
@@ -88,6 +89,7 @@ class ManagedNode(LifecycleNode):
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Undo whatever was done."""
+        self._tell_of_call('shut down')
         self.release()
         return super().on_shutdown(state)
 
@@ -114,6 +116,12 @@ class ManagedNode(LifecycleNode):
         """
         stack.callback(self.destroy_timer, self.create_timer(
             seconds, function, clock=Clock(clock_type=ClockType.STEADY_TIME)))
+
+    def _tell_of_call(self, what: str) -> None:
+        """Tell of a change of state, which a service asks for: the node itself never does."""
+        managed = not self.get_parameter(AUTOSTART.name).value
+        (self.info if managed else self.warn)(
+            f'{what} by a call of change_state, which is open to all without SROS2')
 
     def _start_bonded(self) -> None:
         """Run `start`, and say to a lifecycle manager that the node lives."""

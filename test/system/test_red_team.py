@@ -12,6 +12,8 @@ from pathlib import Path
 import signal
 import time
 
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState
 from node_processes import (
     DENSE,
     Nodes,
@@ -122,8 +124,8 @@ def test_every_frame_is_answered_right_and_sharing_returns(scene: Scene, name: s
         scene.stranger.react = lambda *heard: None
     end = time.monotonic()
     observer.infer_until(picture(1), scene.model, lambda s: s.shared)
-    print(f'{name}: {scene.stranger.sent - sent} sent, '
-          f'shared {time.monotonic() - end:.1f} s after it')
+    print(f'{name}: {scene.stranger.sent - sent} sent, shared '
+          f'{time.monotonic() - end:.1f} s after it')
     assert time.monotonic() - end < BACK_AFTER
     assert scene.stranger.sent > sent
     for node, child in scene.children.items():
@@ -146,7 +148,7 @@ def test_what_went_on_is_told(scene: Scene) -> None:
 def test_false_results_are_noticed(scene: Scene) -> None:
     """Listeners cannot tell who published a result, so the robot says that another does."""
     observer, robot = scene.observer, scene.children['inference_node']
-    assert observer.status('inference_node')['other_publishers'] == '0'
+    observer.wait(lambda: observer.status('inference_node').get('other_publishers') == '0', 'none')
     false = observer.node.create_publisher(InferenceResult, 'result', 10)
     try:
         robot.wait_for_line('WARN.*another publishes on /result, too', TIMEOUT)
@@ -155,6 +157,29 @@ def test_false_results_are_noticed(scene: Scene) -> None:
     finally:
         observer.node.destroy_publisher(false)
     observer.wait(lambda: observer.status('inference_node')['other_publishers'] == '0', 'none')
+
+
+def test_a_stranger_who_deactivates_the_robot_is_told_of(scene: Scene) -> None:
+    """ROS lets anybody do that without SROS2; whoever watches sees it, and can undo it."""
+    observer, robot = scene.observer, scene.children['inference_node']
+    client = observer.node.create_client(ChangeState, 'inference_node/change_state')
+    assert client.wait_for_service(TIMEOUT)
+
+    def change(transition: int) -> None:
+        request = ChangeState.Request(transition=Transition(id=transition))
+        answer = client.call_async(request)
+        end = time.monotonic() + TIMEOUT
+        while not answer.done():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert answer.result().success
+
+    change(Transition.TRANSITION_DEACTIVATE)
+    robot.wait_for_line('WARN.*deactivated by a call of change_state', TIMEOUT)
+    observer.wait(lambda: 'inactive' in observer.diagnostics['/inference_node'][0], 'inactive')
+    change(Transition.TRANSITION_ACTIVATE)
+    observer.infer_until(picture(1), scene.model, lambda s: s.shared)
+    observer.wait(lambda: 'inactive' not in observer.diagnostics['/inference_node'][0], 'active')
 
 
 def test_policies_allow_what_the_nodes_do(scene: Scene) -> None:
