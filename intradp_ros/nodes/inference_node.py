@@ -55,6 +55,7 @@ from intradp_ros.nodes.profile_publisher import (
     PROFILE_TOPIC,
     ProfilePublisher,
 )
+from intradp_ros.nodes.quality import of_speakers
 from intradp_ros.nodes.receiving import Receiver
 from intradp_ros.nodes.result_messages import result_message, stats_message, timeline_message
 from intradp_ros.nodes.robot_silence import RobotSilence
@@ -173,8 +174,8 @@ class InferenceNode(ManagedNode):
                                   region_of(parameters['roi']))
         self._together = self._intake.together()
         self._sensor = self._intake.sensor
-        self._open_topics(self._sensor)
         self._monitor = Monitor(self, parameters)
+        self._open_topics(self._sensor)
         self._typed = self._open_typed(model, card)
         self._example = self._intake.example(parameters['example'], model)
         profile = profile_model(model, self._example, self.info, example_key(self._example))
@@ -196,11 +197,17 @@ class InferenceNode(ManagedNode):
         for number, source in enumerate(self._sources()):
             taken = self._receiver.subscribe(
                 self._sensor.kind, source, partial(self._take_input, number),
-                qos_profile_sensor_data, self._sensor.topic, qos_overriding_options=_CHANGEABLE)
+                qos_profile_sensor_data, self._sensor.topic, qos_overriding_options=_CHANGEABLE,
+                event_callbacks=of_speakers(self.resolve_topic_name(source), self.mismatched))
             self.until_deactivated.callback(self.destroy_subscription, taken)
         self.call_every(0.5, self._report_link, self.until_deactivated)
         self.call_every(1.0, self._look_out, self.until_deactivated)
         self.info(self._described())
+
+    def mismatched(self, text: str) -> None:
+        """Tell it those too who watch this robot."""
+        super().mismatched(text)
+        self._monitor.mismatched(text)
 
     def _described(self) -> str:
         """Return what this node is set up for."""

@@ -22,6 +22,7 @@ from rclpy.signals import SignalHandlerOptions
 from intradp_ros.nodes.bond import Bond, bond_messages, BOND_PERIOD, MISSING
 from intradp_ros.nodes.ending_signals import EndingSignals
 from intradp_ros.nodes.parameters import declare, Parameter, read
+from intradp_ros.nodes.quality import of_listeners
 from intradp_ros.nodes.transport_check import listening_for_profile, tell_profile
 from intradp_ros.nodes.unused_overrides import unused_overrides
 
@@ -101,10 +102,15 @@ class ManagedNode(LifecycleNode):
         """Log one line as a warning."""
         self.get_logger().warning(text)
 
+    def mismatched(self, text: str) -> None:
+        """Tell that the quality of service of another node does not fit."""
+        self.warn(text)
+
     def publish_on(self, kind: type, topic: str, qos: QoSProfile | int, **options: Any,
                    ) -> Publisher[Any]:
-        """Create a publisher that lasts until cleanup."""
-        publisher = self.create_publisher(kind, topic, qos, **options)
+        """Create a publisher that lasts until cleanup; listeners that it does not fit are told."""
+        listeners = of_listeners(self.resolve_topic_name(topic), self.mismatched)
+        publisher = self.create_publisher(kind, topic, qos, event_callbacks=listeners, **options)
         self.until_cleanup.callback(self.destroy_publisher, publisher)
         return publisher
 

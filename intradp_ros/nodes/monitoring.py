@@ -73,6 +73,12 @@ class Monitor:
         if self._metrics:
             self._metrics.link(rate, alive=connection.alive)
 
+    def mismatched(self, text: str) -> None:
+        """Tell that the quality of service of another node does not fit, in words."""
+        with self._lock:
+            change = self._changes.mismatched(text)
+        self._publish([change])
+
     def _publish(self, changes: list[Change]) -> None:
         for change in changes:
             message = SharingEvent(inference=change.inference, kind=change.kind,

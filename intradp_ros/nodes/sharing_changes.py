@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from intradp_ros.runtime.outcome import InferenceStats
 
-SESSION, BOOK, SCHEDULE, OUTAGE, RETURN = KINDS = (
-    'session', 'book', 'schedule', 'outage', 'return')
+SESSION, BOOK, SCHEDULE, OUTAGE, RETURN, MISMATCH = KINDS = (
+    'session', 'book', 'schedule', 'outage', 'return', 'mismatch')
 #: What is counted; all are there from the start, so that tools find them.
 COUNTED = ('inferences', 'inferences_shared', 'inferences_by_rows', 'inferences_recovered',
            'schedule_switches', 'outages')
@@ -73,6 +73,10 @@ class SharingChanges:
             self._epoch = epoch
             found.append(Change(BOOK, self._newest, f'schedule book {epoch} is in use'))
         return found
+
+    def mismatched(self, text: str) -> Change:
+        """Return that another node's quality of service does not fit."""
+        return Change(MISMATCH, self._newest, text)
 
     def _switched(self, stats: InferenceStats) -> list[Change]:
         schedule = stats.strategy, stats.schedule
