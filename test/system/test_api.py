@@ -93,6 +93,7 @@ def test_three_lines_with_a_server(running: Nodes, model: torch.nn.Module) -> No
     assert model(source(1)).requires_grad
 
 
+@pytest.mark.slow
 @needed
 def test_a_model_on_an_accelerator(running: Nodes, model: torch.nn.Module) -> None:
     """It is shared from there, and results are where the model's own would be."""

@@ -23,6 +23,7 @@ from node_processes import (
     TIMEOUT,
 )
 import numpy as np
+import pytest
 from rclpy.serialization import serialize_message
 from rosbags.rosbag2 import Reader
 from sensor_msgs.msg import Image
@@ -109,6 +110,7 @@ def replayed(observer: Observer, running: Nodes, start: Any, pictures: list[byte
             if FIRST <= (second := message.header.stamp.sec) < HELLO}
 
 
+@pytest.mark.slow
 def test_a_bag_that_is_replayed_gives_the_same_results(tmp_path: Path) -> None:
     """By the robot alone to the last bit; shared with a server, but for rounding."""
     with own_domain(tmp_path), nodes(tmp_path / 'logs') as running, \

@@ -34,7 +34,8 @@ def smooth(seed: int) -> np.ndarray:
     return cv2.resize(few, (WIDTH, HEIGHT), interpolation=cv2.INTER_CUBIC)
 
 
-@pytest.mark.parametrize(('lossy', 'tolerance'), [('none', 1e-4), ('fp16', 1e-2)])
+@pytest.mark.parametrize(('lossy', 'tolerance'), [
+    ('none', 1e-4), pytest.param('fp16', 1e-2, marks=pytest.mark.slow)])
 def test_values_cross_encoded(tmp_path: Path, lossy: str, tolerance: float) -> None:
     """Pixels cross as differences; nothing is rejected; both nodes tell what crossed how."""
     example, model = tmp_path / 'example.png', small_models.dense()

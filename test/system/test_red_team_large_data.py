@@ -14,7 +14,8 @@ import pytest
 from intradp_ros.lab.emulation.network import available, shaped_link
 
 ATTACKS = 'false_rows or false_controls or old_frames'
-pytestmark = pytest.mark.skipif(available() is not None, reason=str(available()))
+pytestmark = [pytest.mark.slow,
+              pytest.mark.skipif(available() is not None, reason=str(available()))]
 
 
 def test_strangers_over_large_data(tmp_path: Path) -> None:

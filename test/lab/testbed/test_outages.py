@@ -62,6 +62,7 @@ def test_outages_that_cannot_be_run_are_refused(
     assert 'outages must last 0.1 to 300 seconds' in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @needs_root
 def test_no_frame_is_lost_and_sharing_comes_back(tmp_path: Path) -> None:
     """A run on emulated devices whose link fails for 1.5 s."""
