@@ -55,7 +55,7 @@ from intradp_ros.nodes.profile_publisher import (
     PROFILE_TOPIC,
     ProfilePublisher,
 )
-from intradp_ros.nodes.quality import of_speakers
+from intradp_ros.nodes.qos_mismatch import of_speakers
 from intradp_ros.nodes.receiving import Receiver
 from intradp_ros.nodes.result_messages import result_message, stats_message, timeline_message
 from intradp_ros.nodes.robot_silence import RobotSilence

@@ -22,7 +22,7 @@ from rclpy.signals import SignalHandlerOptions
 from intradp_ros.nodes.bond import Bond, bond_messages, BOND_PERIOD, MISSING
 from intradp_ros.nodes.ending_signals import EndingSignals
 from intradp_ros.nodes.parameters import declare, Parameter, read
-from intradp_ros.nodes.quality import of_listeners
+from intradp_ros.nodes.qos_mismatch import of_listeners
 from intradp_ros.nodes.transport_check import listening_for_profile, tell_profile
 from intradp_ros.nodes.unused_overrides import unused_overrides
 

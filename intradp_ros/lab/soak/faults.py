@@ -14,16 +14,16 @@ import shutil
 import signal
 
 from intradp_ros.lab.emulation.processes import Child
-from intradp_ros.lab.soak.site import OTHER_SHAPE, ROBOT, SERVER, Site
 from intradp_ros.lab.soak.small_disk import filled
+from intradp_ros.lab.soak.soak_site import OTHER_SHAPE, ROBOT, SERVER, SoakSite
 
-Fault = Callable[[Site], AbstractContextManager[None]]
+Fault = Callable[[SoakSite], AbstractContextManager[None]]
 _SLOW = 0.1  # of the link's rate
 _LOSS = 0.05
 
 
 @contextmanager
-def server_killed(site: Site) -> Iterator[None]:
+def server_killed(site: SoakSite) -> Iterator[None]:
     """End the server at once; start another one."""
     site.server.kill()
     yield
@@ -31,7 +31,7 @@ def server_killed(site: Site) -> Iterator[None]:
 
 
 @contextmanager
-def planner_killed(site: Site) -> Iterator[None]:
+def planner_killed(site: SoakSite) -> Iterator[None]:
     """End the planner at once; start another one."""
     site.planner.kill()
     yield
@@ -39,21 +39,21 @@ def planner_killed(site: Site) -> Iterator[None]:
 
 
 @contextmanager
-def server_stopped(site: Site) -> Iterator[None]:
+def server_stopped(site: SoakSite) -> Iterator[None]:
     """Let the server stand still, as a machine does that swaps."""
     with _stopped(site.server):
         yield
 
 
 @contextmanager
-def planner_stopped(site: Site) -> Iterator[None]:
+def planner_stopped(site: SoakSite) -> Iterator[None]:
     """Let the planner stand still."""
     with _stopped(site.planner):
         yield
 
 
 @contextmanager
-def link_cut(site: Site) -> Iterator[None]:
+def link_cut(site: SoakSite) -> Iterator[None]:
     """Interrupt the link both ways."""
     assert site.link
     site.link.cut()
@@ -64,7 +64,7 @@ def link_cut(site: Site) -> Iterator[None]:
 
 
 @contextmanager
-def link_slow(site: Site) -> Iterator[None]:
+def link_slow(site: SoakSite) -> Iterator[None]:
     """Leave a tenth of the link's rate."""
     assert site.link
     site.link.set_rate(_SLOW * site.mbps)
@@ -75,7 +75,7 @@ def link_slow(site: Site) -> Iterator[None]:
 
 
 @contextmanager
-def link_lossy(site: Site) -> Iterator[None]:
+def link_lossy(site: SoakSite) -> Iterator[None]:
     """Lose one packet in twenty, each way."""
     assert site.link
     site.link.lose(_LOSS)
@@ -86,21 +86,21 @@ def link_lossy(site: Site) -> Iterator[None]:
 
 
 @contextmanager
-def robot_loaded(site: Site) -> Iterator[None]:
+def robot_loaded(site: SoakSite) -> Iterator[None]:
     """Let another program compute beside the robot."""
     with _loaded(site, ROBOT):
         yield
 
 
 @contextmanager
-def server_loaded(site: Site) -> Iterator[None]:
+def server_loaded(site: SoakSite) -> Iterator[None]:
     """Let another program compute beside the server."""
     with _loaded(site, SERVER):
         yield
 
 
 @contextmanager
-def caches_corrupt(site: Site) -> Iterator[None]:
+def caches_corrupt(site: SoakSite) -> Iterator[None]:
     """Spoil every file of the cache and start server and planner again, who read it."""
     for path in site.cache.rglob('*'):
         if path.is_file():
@@ -112,7 +112,7 @@ def caches_corrupt(site: Site) -> Iterator[None]:
 
 
 @contextmanager
-def disk_full(site: Site) -> Iterator[None]:
+def disk_full(site: SoakSite) -> Iterator[None]:
     """Leave no room for the cache, and start server and planner again, who would write it."""
     for path in site.cache.rglob('*'):
         if path.is_file():
@@ -125,7 +125,7 @@ def disk_full(site: Site) -> Iterator[None]:
 
 
 @contextmanager
-def another_model(site: Site) -> Iterator[None]:
+def another_model(site: SoakSite) -> Iterator[None]:
     """Put a server with another model in the server's place."""
     site.server.kill()
     site.server = site.start_server(OTHER_SHAPE, 'other-server')
@@ -135,7 +135,7 @@ def another_model(site: Site) -> Iterator[None]:
 
 
 @contextmanager
-def two_of_a_name(site: Site) -> Iterator[None]:
+def two_of_a_name(site: SoakSite) -> Iterator[None]:
     """Start a second server of the same name, with another model."""
     second = site.start_server(OTHER_SHAPE, 'second-server')
     yield
@@ -152,7 +152,7 @@ def _stopped(child: Child) -> Iterator[None]:
 
 
 @contextmanager
-def _loaded(site: Site, side: str) -> Iterator[None]:
+def _loaded(site: SoakSite, side: str) -> Iterator[None]:
     load = site.start_load(side)
     try:
         yield
@@ -165,7 +165,7 @@ _OF_PROCESSES: tuple[Fault, ...] = (
     caches_corrupt, another_model, two_of_a_name)
 
 
-def faults_of(site: Site) -> Mapping[str, Fault]:
+def faults_of(site: SoakSite) -> Mapping[str, Fault]:
     """Return the faults that can be made here, by name; `left_out` tells of the others."""
     possible = {link_cut: site.link, link_slow: site.link, link_lossy: _can_lose(site),
                 disk_full: site.own_disk}
@@ -173,7 +173,7 @@ def faults_of(site: Site) -> Mapping[str, Fault]:
     return {fault.__name__: fault for fault in faults}
 
 
-def left_out(site: Site) -> Mapping[str, str]:
+def left_out(site: SoakSite) -> Mapping[str, str]:
     """Return the faults that cannot be made here, with why and the mend."""
     missing = {}
     if not site.link:
@@ -185,5 +185,5 @@ def left_out(site: Site) -> Mapping[str, str]:
     return missing
 
 
-def _can_lose(site: Site) -> bool:
+def _can_lose(site: SoakSite) -> bool:
     return site.link is not None and shutil.which('nft') is not None

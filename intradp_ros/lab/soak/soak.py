@@ -16,7 +16,7 @@ import time
 from intradp_ros.lab.soak.faults import Fault, faults_of, left_out
 from intradp_ros.lab.soak.frame_row import FrameRow, LOST
 from intradp_ros.lab.soak.held import Growth, growth, Held, held
-from intradp_ros.lab.soak.site import open_site, Site
+from intradp_ros.lab.soak.soak_site import open_site, SoakSite
 
 #: The greatest difference to the unsplit model, relative to its output's spread.
 EXACT = 1e-4
@@ -82,14 +82,14 @@ def run_soak(plan: SoakPlan, out: Path, say: Say = lambda text: None) -> SoakRec
     return record
 
 
-def _suffer(site: Site, record: SoakRecord, name: str, fault: Fault, lasting: float) -> None:
+def _suffer(site: SoakSite, record: SoakRecord, name: str, fault: Fault, lasting: float) -> None:
     start = time.monotonic()
     with fault(site):
         _watch(site, record, time.monotonic() + lasting)
     record.happened.append(Happened(name, start, time.monotonic()))
 
 
-def _watch(site: Site, record: SoakRecord, end: float) -> None:
+def _watch(site: SoakSite, record: SoakRecord, end: float) -> None:
     """Note what the nodes hold until a time."""
     while (now := time.monotonic()) < end:
         for child in (site.robot, site.camera):

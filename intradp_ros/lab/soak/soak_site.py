@@ -39,7 +39,7 @@ _WIDTHS = (48,) * 6
 
 
 @dataclass
-class Site:
+class SoakSite:
     """
     Robot, server, planner and camera, and the link between them (None: loopback).
 
@@ -163,7 +163,7 @@ def write_models(folder: Path) -> None:
 
 
 @contextmanager
-def open_site(out: Path, mbps: float) -> Iterator[Site]:
+def open_site(out: Path, mbps: float) -> Iterator[SoakSite]:
     """Start everything; all has ended, and the link is gone, when the context is left."""
     folder = out.resolve()
     os.environ['INTRADP_CACHE'] = str(folder / 'cache')
@@ -172,7 +172,7 @@ def open_site(out: Path, mbps: float) -> Iterator[Site]:
         if available():
             os.environ |= {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST',
                            'ROS_DOMAIN_ID': str(os.getpid() % 100 + 1)}
-            yield Site(start, None, mbps, folder, own_disk)
+            yield SoakSite(start, None, mbps, folder, own_disk)
         else:
             with shaped_link(mbps) as link:
-                yield Site(start, link, mbps, folder, own_disk)
+                yield SoakSite(start, link, mbps, folder, own_disk)
