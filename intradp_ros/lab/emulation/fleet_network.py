@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from intradp_ros.lab.emulation.namespaces import owned_names, remove, remove_stale, run
+from intradp_ros.lab.emulation.namespaces import owned_namespaces, run
 from intradp_ros.lab.emulation.network import (
     ACCESS_POINT,
     AIR,
@@ -77,9 +77,7 @@ def fleet_network(devices: Sequence[str], mbit: float, wired: Sequence[str] = ()
     """
     Make the devices' namespaces, joined by an access point whose air has `mbit` Mbit/s.
 
-    On the way out, however it is left, processes that still run in the
-    namespaces are killed and the namespaces removed; what a killed run left
-    behind is removed on the way in.
+    They are gone when it is left (`owned_namespaces`).
 
     :raises ValueError: for more than eight devices, or a rate that is not above 0.
     :raises NetworkError: when the system refuses; `network.available` says why beforehand.
@@ -87,19 +85,14 @@ def fleet_network(devices: Sequence[str], mbit: float, wired: Sequence[str] = ()
     if not 2 <= len(devices) <= MOST_DEVICES:
         raise ValueError(f'a fleet has 2 to {MOST_DEVICES} devices here, got {len(devices)}')
     check_rate(mbit)
-    remove_stale(prefix)
     roles = {name: f'd{chr(ord("a") + k)}' for k, name in enumerate(devices)}
-    names = owned_names(prefix, [*roles.values(), ACCESS_POINT])
-    network = FleetNetwork(
-        MappingProxyType({**{name: names[role] for name, role in roles.items()},
-                          ACCESS_POINT: names[ACCESS_POINT]}), MappingProxyType(roles))
-    try:
+    with owned_namespaces(prefix, [*roles.values(), ACCESS_POINT]) as names:
+        network = FleetNetwork(
+            MappingProxyType({**{name: names[role] for name, role in roles.items()},
+                              ACCESS_POINT: names[ACCESS_POINT]}), MappingProxyType(roles))
         _set_up(network, devices, set(devices) - set(wired))
         network.set_rate(mbit)
         yield network
-    finally:
-        for name in network.namespaces.values():
-            remove(name)
 
 
 def _set_up(network: FleetNetwork, devices: Sequence[str], stations: set[str]) -> None:

@@ -9,8 +9,8 @@ behind is found, and what a living one uses is left alone.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 import itertools
 import os
 from pathlib import Path
@@ -18,6 +18,7 @@ import re
 import signal
 import subprocess
 import time
+from types import MappingProxyType
 
 # A process may start another before it is killed, and takes a moment to go.
 _KILL_ROUNDS = 100
@@ -89,3 +90,21 @@ def remove_stale(prefix: str = 'intradp') -> list[str]:
             remove(name)
             stale.append(name)
     return stale
+
+
+@contextmanager
+def owned_namespaces(prefix: str, roles: Sequence[str]) -> Iterator[Mapping[str, str]]:
+    """
+    Provide a name for the namespace of each role, which whoever enters may create.
+
+    On the way out, however it is left, processes that still run in the
+    namespaces are killed and the namespaces removed; what a killed run left
+    behind is removed on the way in.
+    """
+    remove_stale(prefix)
+    names = MappingProxyType(owned_names(prefix, roles))
+    try:
+        yield names
+    finally:
+        for name in names.values():
+            remove(name)

@@ -27,8 +27,7 @@ import warnings
 from intradp_ros.lab.emulation.namespaces import (
     namespaces,
     NetworkError,
-    owned_names,
-    remove,
+    owned_namespaces,
     remove_stale,
     run,
 )
@@ -236,9 +235,7 @@ def shaped_link(settings: LinkSettings | float, prefix: str = 'intradp',
     """
     Make robot and server with a link between them; a number is its rate in Mbit/s each way.
 
-    On the way out, however it is left, processes that still run in the
-    namespaces are killed and the namespaces removed; what a killed run left
-    behind is removed on the way in.
+    They are gone when it is left (`owned_namespaces`).
 
     :param prefix: start of the namespaces' names.
     :raises NetworkError: when the system refuses; `available` says why beforehand.
@@ -247,10 +244,9 @@ def shaped_link(settings: LinkSettings | float, prefix: str = 'intradp',
         settings = LinkSettings(settings)
     if settings.warning():
         warnings.warn(settings.warning(), stacklevel=3)
-    remove_stale(prefix)
     roles = [*SIDES, ACCESS_POINT] if settings.has_access_point else SIDES
-    link = ShapedLink(MappingProxyType(owned_names(prefix, roles)), settings)
-    try:
+    with owned_namespaces(prefix, roles) as names:
+        link = ShapedLink(names, settings)
         _set_up(link)
         link.set_rate(settings.mbit)
         if settings.uneven:
@@ -258,6 +254,3 @@ def shaped_link(settings: LinkSettings | float, prefix: str = 'intradp',
                 yield link
         else:
             yield link
-    finally:
-        for name in link.namespaces.values():
-            remove(name)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from intradp_ros.lab.emulation.fleet_network import MOST_DEVICES
-from intradp_ros.lab.emulation.namespaces import owned_names, remove, remove_stale, run
+from intradp_ros.lab.emulation.namespaces import owned_namespaces, run
 from intradp_ros.lab.emulation.network import burst_bytes, join, MULTICAST
 from intradp_ros.lab.emulation.settings import check_rate, QUEUE_BYTES
 
@@ -107,9 +107,7 @@ def ring_network(devices: Sequence[str], mbit: float, prefix: str = PREFIX,
     """
     Make the devices' namespaces, joined in a ring whose hops have `mbit` Mbit/s each way.
 
-    On the way out, however it is left, processes that still run in the
-    namespaces are killed and the namespaces removed; what a killed run left
-    behind is removed on the way in.
+    They are gone when it is left (`owned_namespaces`).
 
     :raises ValueError: for fewer than three or more than eight devices, or a rate not above 0.
     :raises NetworkError: when the system refuses; `network.available` says why beforehand.
@@ -117,17 +115,12 @@ def ring_network(devices: Sequence[str], mbit: float, prefix: str = PREFIX,
     if not 3 <= len(devices) <= MOST_DEVICES:
         raise ValueError(f'a ring has 3 to {MOST_DEVICES} devices here, got {len(devices)}')
     check_rate(mbit)
-    remove_stale(prefix)
     roles = {name: f'd{chr(ord("a") + k)}' for k, name in enumerate(devices)}
-    names = owned_names(prefix, list(roles.values()))
-    ring = RingNetwork(MappingProxyType({name: names[role] for name, role in roles.items()}))
-    try:
+    with owned_namespaces(prefix, list(roles.values())) as names:
+        ring = RingNetwork(MappingProxyType({name: names[role] for name, role in roles.items()}))
         _set_up(ring)
         ring.set_rate(mbit)
         yield ring
-    finally:
-        for name in ring.namespaces.values():
-            remove(name)
 
 
 def _set_up(ring: RingNetwork) -> None:
