@@ -4,10 +4,11 @@
 """Several sessions of one robot on one channel."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 import threading
 
-from intradp_ros.runtime.channel import Channel, LinkReport
+from intradp_ros.runtime.channel import Channel
+from intradp_ros.runtime.wrapped_channel import WrappedChannel
 from intradp_ros.wire.frames import Chunk, Control, Frame
 
 Handler = Callable[[Frame], None]
@@ -61,51 +62,30 @@ class SessionChannels:
             self.foreign += 1
 
 
-class SessionChannel:
-    """One session's part of a channel; a `Channel`."""
+class SessionChannel(WrappedChannel):
+    """One session's part of a channel; what waits, and what is rejected, is of all sessions."""
 
     def __init__(self, channels: SessionChannels) -> None:
-        self._channels, self._channel = channels, channels.channel
+        super().__init__(channels.channel)
+        self._channels = channels
         self._handler: Handler | None = None
         self._session = 0
 
     @property
     def chunk_bytes(self) -> int:
-        """Bytes of a chunk, as the link is now."""
-        return self._channel.chunk_bytes_of(self._session)
-
-    def chunk_bytes_of(self, session: int) -> int:
-        """Return the bytes of a chunk of a session, as the way to its robot is now."""
-        return self._channel.chunk_bytes_of(session)
-
-    @property
-    def waiting(self) -> int:
-        """Bytes of chunks that wait to be sent, of all sessions."""
-        return self._channel.waiting
-
-    @property
-    def rejected(self) -> Mapping[str, int]:
-        """Messages of all sessions that could not be made into frames, by cause."""
-        return self._channel.rejected
+        """Bytes of a chunk, as the way to its robot is now."""
+        return self.chunk_bytes_of(self._session)
 
     def send(self, frame: Chunk | Control) -> None:
         """Queue one frame."""
         if not self._session:
             self._session = frame.session
             self._channels.begin(frame.session, self._take)
-        self._channel.send(frame)
-
-    def abandon(self, session: int, inference: int) -> None:
-        """Drop chunks of a session's inference that still wait in the queue."""
-        self._channel.abandon(session, inference)
+        super().send(frame)
 
     def listen(self, handler: Handler) -> None:
         """Call `handler` with every frame from now on."""
         self._handler = handler
-
-    def report(self) -> LinkReport:
-        """Return what is known of the link now."""
-        return self._channel.report()
 
     def close(self) -> None:
         """Stop; later sends are ignored once all sessions have."""

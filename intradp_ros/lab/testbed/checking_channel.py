@@ -10,7 +10,7 @@ chunk belongs, and the receiving side knows what must come.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 import json
 from pathlib import Path
@@ -19,7 +19,8 @@ from typing import TypeGuard
 import numpy as np
 
 from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES
-from intradp_ros.runtime.channel import Channel, LinkReport
+from intradp_ros.runtime.channel import Channel
+from intradp_ros.runtime.wrapped_channel import WrappedChannel
 from intradp_ros.wire.cutting import CODEC_NONE
 from intradp_ros.wire.frames import Chunk, Control, Frame
 
@@ -62,41 +63,18 @@ def _is_checked(frame: Frame) -> TypeGuard[Chunk]:
     return isinstance(frame, Chunk) and frame.inference > 0 and frame.codec == CODEC_NONE
 
 
-class CheckingChannel:
+class CheckingChannel(WrappedChannel):
     """A channel that marks every chunk it sends and checks every one that comes."""
 
     def __init__(self, channel: Channel) -> None:
-        self._channel = channel
+        super().__init__(channel)
         self.arrived = Arrived()
-
-    @property
-    def chunk_bytes(self) -> int:
-        """Bytes of a chunk, as the link is now."""
-        return self._channel.chunk_bytes
-
-    def chunk_bytes_of(self, session: int) -> int:
-        """Return the bytes of a chunk of a session."""
-        return self._channel.chunk_bytes_of(session)
-
-    @property
-    def waiting(self) -> int:
-        """Bytes of chunks that wait to be sent."""
-        return self._channel.waiting
-
-    @property
-    def rejected(self) -> Mapping[str, int]:
-        """Messages that could not be made into frames, by cause."""
-        return self._channel.rejected
 
     def send(self, frame: Chunk | Control) -> None:
         """Queue one frame, a chunk with its pattern."""
         if _is_checked(frame):
             frame = replace(frame, data=pattern(frame))
-        self._channel.send(frame)
-
-    def abandon(self, session: int, inference: int) -> None:
-        """Drop chunks of a session's inference that still wait in the queue."""
-        self._channel.abandon(session, inference)
+        super().send(frame)
 
     def listen(self, handler: Callable[[Frame], None]) -> None:
         """Call `handler` with every frame from now on."""
@@ -105,14 +83,6 @@ class CheckingChannel:
                 self._check(frame)
             handler(frame)
         self._channel.listen(check)
-
-    def report(self) -> LinkReport:
-        """Return what is known of the link now."""
-        return self._channel.report()
-
-    def close(self) -> None:
-        """Stop; later sends are ignored."""
-        self._channel.close()
 
     def _check(self, chunk: Chunk) -> None:
         self.arrived.chunks += 1
