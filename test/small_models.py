@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from intradp_ros.perception.card import HeadCard, InputCard, ModelCard
 from intradp_ros.perception.inside import BestBoxes, Normalised
 from intradp_ros.split.checks.calibrate import calibrate
 
@@ -210,3 +211,8 @@ def detector() -> nn.Module:
     """Return a detector of the best 20 objects on pixels, normalised inside."""
     body = seeded(Detector)
     return BestBoxes(Normalised(body, (0.5, 0.5, 0.5), (0.3, 0.3, 0.3)), Detector.CLASSES, 20)
+
+
+DETECTOR_CARD = ModelCard(
+    'small', input=InputCard('letterbox', 114),
+    head=HeadCard('detections', score=0.3, form='xywh'), labels=('a', 'b', 'c'))

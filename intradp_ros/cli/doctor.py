@@ -8,7 +8,7 @@ import argparse
 from dataclasses import asdict
 
 from intradp_ros.cli.machine_checks import check_machine
-from intradp_ros.cli.network_checks import check_network, look_around
+from intradp_ros.cli.network_checks import add_looking, check_network, look_around
 from intradp_ros.cli.output import add_json, output, table
 
 DESCRIPTION = """\
@@ -30,9 +30,7 @@ MARKS = {'ok': '[green]ok[/green]', 'warning': '[yellow]warning[/yellow]',
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the subcommand."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
-    parser.add_argument('--namespace', default='/', help='of the nodes (default /)')
-    parser.add_argument('--seconds', type=float, default=3.0,
-                        help='how long to look for nodes (default 3)')
+    add_looking(parser, 'how long to look for nodes')
     add_json(parser)
 
 

@@ -4,6 +4,7 @@
 """Checks of the network, by what a node sees that looks around for some seconds."""
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Mapping
 import json
 import os
@@ -18,6 +19,12 @@ _STARTING = 30.0
 #: Seconds by which clocks may differ before stamps of sensors mislead other nodes.
 _MOST_OFFSET = 1.0
 _SHARED = 'the same model text, weights and version of torch'
+
+
+def add_looking(parser: argparse.ArgumentParser, what: str) -> None:
+    """Declare where, and for how long, a command looks around; `what` says it of the seconds."""
+    parser.add_argument('--namespace', default='/', help='of the nodes (default /)')
+    parser.add_argument('--seconds', type=float, default=3.0, help=f'{what} (default 3)')
 
 
 def look_around(namespace: str, seconds: float) -> Mapping[str, Any]:

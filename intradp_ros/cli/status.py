@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from intradp_ros.cli.command_errors import CommandError
-from intradp_ros.cli.network_checks import look_around
+from intradp_ros.cli.network_checks import add_looking, look_around
 from intradp_ros.cli.output import add_json, output, table
 
 DESCRIPTION = """\
@@ -34,9 +34,7 @@ KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the subcommand."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
-    parser.add_argument('--namespace', default='/', help='of the nodes (default /)')
-    parser.add_argument('--seconds', type=float, default=3.0,
-                        help='how long to listen (default 3)')
+    add_looking(parser, 'how long to listen')
     add_json(parser)
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from rclpy.publisher import Publisher
 from sensor_msgs.msg import Image
 import small_models
+from small_models import DETECTOR_CARD as CARD
 import torch
 from vision_msgs.msg import Detection2DArray
 
@@ -28,14 +29,12 @@ from intradp_ros.graph.capture import capture
 from intradp_ros.graph.serialise import save_graph
 from intradp_ros.nodes.image_messages import rgb_to_image
 from intradp_ros.perception.answers import Detections
-from intradp_ros.perception.card import card_to_json, HeadCard, InputCard, ModelCard
+from intradp_ros.perception.card import card_to_json
 from intradp_ros.perception.decode import decode
 from intradp_ros.perception.view import fitted
 
 CAMERAS = ('front', 'rear')
 SIZE = (50, 110)
-CARD = ModelCard('small', input=InputCard('letterbox', 114),
-                 head=HeadCard('detections', score=0.3, form='xywh'), labels=('a', 'b', 'c'))
 
 
 class Cameras(Observer):

@@ -23,19 +23,18 @@ from node_processes import (
 import numpy as np
 from sensor_msgs.msg import CompressedImage, Image
 import small_models
+from small_models import DETECTOR_CARD as CARD
 import torch
 from vision_msgs.msg import Detection2DArray
 
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.serialise import save_graph
 from intradp_ros.perception.answers import Detections
-from intradp_ros.perception.card import card_to_json, HeadCard, InputCard, ModelCard
+from intradp_ros.perception.card import card_to_json
 from intradp_ros.perception.decode import decode
 from intradp_ros.perception.view import fitted
 
 SIZE = (50, 110)
-CARD = ModelCard('small', input=InputCard('letterbox', 114),
-                 head=HeadCard('detections', score=0.3, form='xywh'), labels=('a', 'b', 'c'))
 
 
 class Watcher(Observer):

@@ -105,9 +105,7 @@ def caches_corrupt(site: SoakSite) -> Iterator[None]:
     for path in site.cache.rglob('*'):
         if path.is_file():
             path.write_bytes(b'\0' + path.read_bytes()[: path.stat().st_size // 2])
-    site.server.kill()
-    site.planner.kill()
-    site.server, site.planner = site.start_server(), site.start_planner()
+    _restart_readers(site)
     yield
 
 
@@ -118,9 +116,7 @@ def disk_full(site: SoakSite) -> Iterator[None]:
         if path.is_file():
             path.unlink()
     with filled(site.cache):
-        site.server.kill()
-        site.planner.kill()
-        site.server, site.planner = site.start_server(), site.start_planner()
+        _restart_readers(site)
         yield
 
 
@@ -149,6 +145,13 @@ def _stopped(child: Child) -> Iterator[None]:
         yield
     finally:
         child.signal(signal.SIGCONT)
+
+
+def _restart_readers(site: SoakSite) -> None:
+    """Kill and start again those who keep files in the cache."""
+    site.server.kill()
+    site.planner.kill()
+    site.server, site.planner = site.start_server(), site.start_planner()
 
 
 @contextmanager
