@@ -19,7 +19,7 @@ from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.critical_paths import anywhere
 from intradp_ros.systems.sharing.book.make_book import book_of, Setting
-from intradp_ros.systems.sharing.book.recourse_curve import POINTS, recourse_curve
+from intradp_ros.systems.sharing.book.recourse_curve import CURVE_RATIOS, POINTS, recourse_curve
 from intradp_ros.systems.sharing.judge.judge import Judge
 from intradp_ros.systems.sharing.partition.partition import (
     local,
@@ -30,6 +30,7 @@ from intradp_ros.systems.sharing.partition.partition import (
 )
 
 GRID = (0.05, 0.5, 5.0)
+PLAYED = len(CURVE_RATIOS) * POINTS
 
 
 def setting_of(seed: int) -> Setting:
@@ -63,7 +64,7 @@ def test_paths_tell_what_the_judge_says(seed: int, robot: float, server: float, 
 
 def test_a_book_of_another_format_has_to_be_made_anew() -> None:
     data = json.loads(book_of(setting_of(3), 'd' * 64, GRID[:1]).to_json())
-    data['format'] = 'intradp-schedule-book/4'
+    data['format'] = 'intradp-schedule-book/5'
     with pytest.raises(ValueError, match='plan again with this version'):
         ScheduleBook.from_json(json.dumps(data))
 
@@ -86,12 +87,12 @@ def test_books_tell_it_of_every_schedule() -> None:
 @pytest.mark.parametrize('spoil', [
     {'paths': []}, {'paths': [[0, 0, 0, math.nan]]}, {'paths': [[0, 0, 0]]},
     {'paths': [[0, 0, 0, 1]] * 9}, {'busy': [-1, 0]}, {'busy': [1]},
-    {'recourse': [1.0] * (POINTS - 1)}, {'recourse': [1.0] * 10_000}, {'recourse': None},
-    {'recourse': [math.nan] * POINTS}, {'recourse': [-1.0] * POINTS},
-    {'recourse': [1e7] * POINTS}, {'recourse': [[1.0]] * POINTS}])
+    {'recourse': [1.0] * POINTS}, {'recourse': [1.0] * 10_000}, {'recourse': None},
+    {'recourse': [math.nan] * PLAYED}, {'recourse': [-1.0] * PLAYED},
+    {'recourse': [1e7] * PLAYED}, {'recourse': [[1.0]] * PLAYED}])
 def test_impossible_paths_are_refused(spoil: dict[str, object]) -> None:
     book = book_of(setting_of(3), 'd' * 64, GRID[:1])
-    known = {'paths': [[0.0, 0.0, 0.0, 1.0]], 'busy': [1.0, 1.0], 'recourse': [1.0] * POINTS}
+    known = {'paths': [[0.0, 0.0, 0.0, 1.0]], 'busy': [1.0, 1.0], 'recourse': [1.0] * PLAYED}
     text = replace(book, entries=book.entries[:1]).to_json()
     data = json.loads(text)
     data['entries'][0]['anywhere'] = known

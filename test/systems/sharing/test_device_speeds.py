@@ -102,3 +102,18 @@ def test_another_book_means_other_profiles() -> None:
     assert chosen(choice, 10.0) == local(4)
     index = choice.choose(2, BOOK, 10.0, LOSS, lambda: 0.0)
     assert index is not None and BOOK.entries[index].partition == HALVES
+
+
+@pytest.mark.parametrize(('before', 'meanwhile', 'after', 'about'), [
+    (1.0, 1.0, 1.0, 1.0), (1.0, 3.0, 3.0, 3.0), (3.0, 3.0, 1.0, 3.0),  # it became slow, or fast
+    (1.0, 3.0, 1.0, 1.0)])  # in this inference alone it seemed slow
+def test_what_a_device_shows_in_one_inference_alone_is_no_speed(
+        before: float, meanwhile: float, after: float, about: float) -> None:
+    speeds = DeviceSpeeds()
+    speeds.note(ROBOT, before, 1.0, 1.0, 1.0)
+    assert speeds.about(ROBOT, 2.0, 2.0) == pytest.approx(
+        before, rel=0.05)  # nothing was measured in it
+    speeds.note(ROBOT, meanwhile, 1.0, 1.0, 3.0)
+    assert speeds.about(ROBOT, 2.0, 3.0) is None
+    speeds.note(ROBOT, after, 1.0, 1.0, 4.0)
+    assert speeds.about(ROBOT, 2.0, 4.0) == pytest.approx(about)

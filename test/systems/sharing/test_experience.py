@@ -17,21 +17,35 @@ from intradp_ros.systems.sharing.baselines import LOCAL, LOSS
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 
 
-def test_a_factor_is_the_median_once_there_are_three() -> None:
+def test_two_inferences_say_as_much_as_the_prediction() -> None:
     seen = LatencyCalibration()
-    for latency, factor in ((2.0, 1.0), (2.0, 1.0), (9.0, 2.0), (1.0, 2.0)):
+    for latency, factor in ((2.0, 1.0), (2.0, 1.5), (9.0, 2.0), (2.0, 2.0)):
         seen.note('a', latency, 1.0, 0.0)
-        assert seen.factor('a', 1.0) == pytest.approx(factor)
-    assert seen.factor('b', 1.0) == 1.0
+        assert seen.factor('a', 0.0) == pytest.approx(factor)
+    assert seen.factor('b', 0.0) == 1.0
 
 
-def test_what_is_old_is_forgotten() -> None:
-    seen = LatencyCalibration(forget=10.0)
-    for _ in range(3):
+def test_one_disturbed_inference_of_seven_teaches_nothing() -> None:
+    seen = LatencyCalibration()
+    for latency in (1.1, 1.1, 1.1, 60.0, 1.1, 1.1, 1.1):
+        seen.note('a', latency, 1.0, 0.0)
+    assert seen.factor('a', 0.0) == 1.1
+
+
+def test_what_was_given_up_gets_another_chance() -> None:
+    seen = LatencyCalibration(half_life=10.0)
+    for _ in range(4):
         seen.note('a', 2.0, 1.0, 0.0)
-    assert (seen.factor('a', 9.0), seen.factor('a', 11.0)) == (2.0, 1.0)
-    seen.note('a', 5.0, 1.0, 11.0)
-    assert seen.factor('a', 11.0) == 1.0
+    assert [seen.factor('a', now) for now in (0.0, 9.0, 11.0)] == [2.0, 2.0, 1.0]
+
+
+@pytest.mark.parametrize('latency, factor', [(1.0, 1.0), (2.0, 2.0)])
+def test_it_keeps_its_chance_if_it_takes_less_then(latency: float, factor: float) -> None:
+    seen = LatencyCalibration(half_life=10.0)
+    for _ in range(4):
+        seen.note('a', 2.0, 1.0, 0.0)
+    seen.note('a', latency, 1.0, 11.0)
+    assert seen.factor('a', 11.0) == factor
 
 
 @pytest.mark.parametrize('latency, predicted', [

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 import math
+import time
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,11 +18,11 @@ from intradp_ros.link.outlook import Outlook
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import LOCAL, LOSS
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
-from intradp_ros.systems.sharing.book.choice import Ahead, Chosen, ScheduleChoice
+from intradp_ros.systems.sharing.book.choice import Ahead, Chosen, ScheduleChoice, Took
 from intradp_ros.systems.sharing.book.critical_paths import Anywhere, Path
 from intradp_ros.systems.sharing.book.expected_latency import LatencyCurves
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
-from intradp_ros.systems.sharing.book.recourse_curve import curve_rates
+from intradp_ros.systems.sharing.book.recourse_curve import curve_rates, CURVE_RATIOS
 from intradp_ros.systems.sharing.partition.partition import local, Partition, Stage
 
 GRID = (1.0, 100.0)
@@ -36,7 +37,8 @@ PARTITIONS = (local(4), Partition((Stage(4, 0.5, 2, 2),)), Partition((Stage(4, 0
 
 def entry(kind: int) -> Entry:
     path = PATHS[kind]
-    played = tuple(min(path.seconds(float(mbps), 1.0, 1.0), LATEST[kind]) for mbps in RATES)
+    played = tuple(min(path.seconds(float(mbps), root, 1 / root), LATEST[kind] * root)
+                   for root in np.sqrt(CURVE_RATIOS) for mbps in RATES)
     known = Anywhere((path,), (path.robot, path.server), played)
     return Entry(GRID[min(kind, 1)], LOCAL if kind == ALONE else LOSS, 1.0, PARTITIONS[kind],
                  low=0.0, anywhere=known)
@@ -57,6 +59,12 @@ def decided(mbps: Sequence[float], choice: ScheduleChoice | None = None, *,
         1, book, float(np.mean(mbps)), LOSS, lambda: 0.0, ahead)
     assert found is not None
     return found
+
+
+def took(kind: int, mbps: float, seconds: float) -> Took:
+    """Return an inference that was expected to take what it does on devices as profiled."""
+    expected = PATHS[kind].seconds(mbps, 1.0, 1.0)
+    return Took(time.monotonic() - seconds, seconds, expected, expected, mbps)
 
 
 @pytest.mark.parametrize('mbps, best', [(0.6, ALONE), (3.0, SHARED), (80.0, AWAY)])
@@ -102,8 +110,38 @@ def test_what_schedules_really_took_counts() -> None:
     choice = ScheduleChoice(LatencyCalibration())
     assert decided([80.0], choice).index == AWAY
     for _ in range(3):  # what crosses by rows takes five times as long as it should
-        choice.note(BOOK.entries[AWAY], 5.0, 1.0, 1e9)
+        choice.note(BOOK.entries[AWAY], took(AWAY, 80.0, 1.2))
     assert decided([80.0], choice).index == ALONE
+
+
+def test_what_a_device_showed_meanwhile_is_no_experience_of_schedules() -> None:
+    """
+    A robot that was slow for some frames takes no schedule for bad.
+
+    Of 0.75 s by plan 0.4 are the robot's, so 4 times as slow it takes 1.95;
+    what it took beyond that would be the schedule's.
+    """
+    for latency, best in ((1.95, SHARED), (3.9, ALONE)):
+        choice = ScheduleChoice(LatencyCalibration())
+        assert decided([4.0], choice).index == SHARED
+        for _ in range(4):
+            choice.speeds.note(ROBOT, 4.0, 1.0, 1.0, time.monotonic())
+            choice.note(BOOK.entries[SHARED], took(SHARED, 4.0, latency))
+        decided([4.0], choice)
+        choice.speeds.reset()  # as fast as before
+        assert decided([4.0], choice).index == best
+
+
+def test_a_schedule_in_which_a_device_is_always_slow_is_left() -> None:
+    """What is only seen in shared inferences is a matter of sharing, not of the robot."""
+    choice = ScheduleChoice(LatencyCalibration())
+    for _ in range(4):
+        choice.note(BOOK.entries[SHARED], took(SHARED, 4.0, 1.95))
+        choice.speeds.note(ROBOT, 4.0, 1.0, 1.0, time.monotonic())
+        choice.speeds.note(ROBOT, 1.0, 1.0, 1.0, time.monotonic())  # alone, meanwhile
+        choice.speeds.note(ROBOT, 1.0, 1.0, 1.0, time.monotonic())
+        decided([4.0], choice)
+    assert decided([4.0], choice).index == ALONE
 
 
 def test_without_curves_or_measurements_it_is_as_before() -> None:
@@ -118,8 +156,8 @@ def test_without_curves_or_measurements_it_is_as_before() -> None:
 def test_another_book_has_other_curves() -> None:
     choice = ScheduleChoice()
     assert decided([80.0], choice).index == AWAY
-    slower = replace(BOOK.entries[AWAY], anywhere=Anywhere((Path(9.0, 0.0, 0.0, 0.0),), (9.0, 0.0),
-                                                           (9.0,) * len(RATES)))
+    slower = replace(BOOK.entries[AWAY], anywhere=Anywhere(
+        (Path(9.0, 0.0, 0.0, 0.0),), (9.0, 0.0), (9.0,) * len(CURVE_RATIOS) * len(RATES)))
     other = replace(BOOK, entries=(*BOOK.entries[:AWAY], slower))
     ahead = Ahead(lambda seconds: outlook([80.0]), lambda predicted: predicted)
     found = choice.decide(2, other, 80.0, LOSS, lambda: 0.0, ahead)
@@ -154,8 +192,10 @@ def test_a_slower_pair_is_a_faster_link_with_a_slower_clock(mbps: float, factor:
 
 def test_at_the_rates_of_the_curves_they_tell_what_was_played() -> None:
     curves = LatencyCurves(BOOK, (SHARED, AWAY))
-    played = [e.anywhere.recourse for e in BOOK.entries[SHARED:] if e.anywhere]
-    assert curves.at_once(RATES) == pytest.approx(np.array(played))
+    played = np.array([e.anywhere.recourse for e in BOOK.entries[SHARED:] if e.anywhere])
+    for k, root in enumerate(np.sqrt(CURVE_RATIOS)):
+        assert curves.at_once(RATES, root, 1 / root) == pytest.approx(
+            played[:, k * len(RATES):(k + 1) * len(RATES)])
 
 
 def test_a_book_without_curves_has_none() -> None:

@@ -9,6 +9,7 @@ What is played so is kept in books as curves over the rate.
 from __future__ import annotations
 
 from dataclasses import replace
+import math
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,7 +23,9 @@ from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.book.make_book import Setting
 from intradp_ros.systems.sharing.book.recourse_curve import (
+    at_ratio,
     curve_rates,
+    CURVE_RATIOS,
     POINTS,
     recourse_curve,
 )
@@ -102,9 +105,10 @@ def test_curves_are_what_is_played_at_once(share: float, bands: int) -> None:
     setting, rates = made(), curve_rates((1.0, 100.0))
     partition = Partition((Stage(OPERATORS, share, 1, bands),))
     curve = recourse_curve(setting.cost, setting.link(8.0), partition, rates)
-    assert len(curve) == len(rates) == POINTS
-    player = player_of(setting, partition)
-    played = [player.seconds(Steady(mbps), 0.0, AT_ONCE) for mbps in rates]
+    assert len(rates) == POINTS and len(curve) == len(CURVE_RATIOS) * POINTS
+    players = [Player(at_ratio(setting.cost, ratio), setting.link(8.0), partition)
+               for ratio in CURVE_RATIOS]
+    played = [player.seconds(Steady(mbps), 0.0, AT_ONCE) for player in players for mbps in rates]
     assert curve == pytest.approx(played, rel=1e-4)
 
 
@@ -118,4 +122,5 @@ def test_where_nothing_crosses_the_rate_does_not_matter(setting: Setting) -> Non
     whole = local(OPERATORS)
     curve = recourse_curve(setting.cost, setting.link(8.0), whole, (1.0, 100.0))
     alone = simulate(lower(setting.cost.split, whole), setting.cost, setting.link(8.0)).latency
-    assert curve == pytest.approx([alone] * 2)
+    assert curve == pytest.approx(
+        [alone * math.sqrt(ratio) for ratio in CURVE_RATIOS for _ in range(2)], rel=1e-4)

@@ -10,6 +10,9 @@ LOCAL, OFFLOAD, CUT, LOSS = 'local', 'offload', 'cut', 'loss'
 DSCCS, SPSO_GA = 'dsccs', 'spso-ga'
 BASELINES = (LOCAL, OFFLOAD, CUT, DSCCS, SPSO_GA)
 STRATEGIES = (*BASELINES, LOSS)
+#: Schedules of a book that nobody asks for by name: for devices that are no longer as fast, to
+#: each other, as profiled.
+UNEVEN = 'uneven'
 
 __all__ = ['BASELINES', 'best_cut', 'best_local', 'best_offload', 'CUT', 'DSCCS', 'LOCAL', 'LOSS',
-           'OFFLOAD', 'SPSO_GA', 'STRATEGIES']
+           'OFFLOAD', 'SPSO_GA', 'STRATEGIES', 'UNEVEN']

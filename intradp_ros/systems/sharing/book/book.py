@@ -23,14 +23,15 @@ from intradp_ros.core.limits import MAX_MBPS, MAX_SECONDS, within
 from intradp_ros.core.whole_file import write_whole
 from intradp_ros.systems.sharing.baselines import LOCAL, LOSS
 from intradp_ros.systems.sharing.book.critical_paths import Anywhere, MAX_PATHS, Path
-from intradp_ros.systems.sharing.book.recourse_curve import curve_rates, POINTS
+from intradp_ros.systems.sharing.book.recourse_curve import curve_rates, CURVE_RATIOS, POINTS
 from intradp_ros.systems.sharing.partition.partition import Partition
 from intradp_ros.wire.codecs.names import LOSSY
 
-FORMAT = 'intradp-schedule-book/5'
+FORMAT = 'intradp-schedule-book/6'
 MAX_ENTRIES = 1000
 #: A schedule is kept until the bandwidth is outside of its range by this factor.
 HYSTERESIS = 1.05
+_PLAYED = len(CURVE_RATIOS) * POINTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +296,6 @@ def _anywhere(data: Mapping[str, Any] | None) -> Anywhere | None:
             abs(number) <= MAX_SECONDS for path in paths for number in path):
         raise ValueError(f'impossible paths: {paths!r:.200}')
     recourse = tuple(within('recourse', float(s), 0.0, MAX_SECONDS) for s in data['recourse'])
-    if len(recourse) not in (0, POINTS):
-        raise ValueError(f'a schedule has {len(recourse)} times with recourse, not {POINTS}')
+    if len(recourse) not in (0, _PLAYED):
+        raise ValueError(f'a schedule has {len(recourse)} times with recourse, not {_PLAYED}')
     return Anywhere(paths, (robot, server), recourse)

@@ -4,6 +4,7 @@
 """Which schedule of a book an inference takes."""
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 import time
@@ -11,8 +12,8 @@ import time
 import numpy as np
 
 from intradp_ros.link.outlook import Outlook
-from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.baselines import LOCAL, LOSS
+from intradp_ros.schedule.schedule import ROBOT, SERVER, SIDES
+from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, UNEVEN
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.device_speeds import DeviceSpeeds
 from intradp_ros.systems.sharing.book.expected_latency import LatencyCurves
@@ -30,6 +31,8 @@ _PAYS_AHEAD = 0.98
 #: The robot works at once while it waits where that is expected to take less than this part of the
 #: time: elsewhere its rows would be computed in vain.
 AT_ONCE_TAKES = 0.99
+#: So many inferences may wait to be learned from, until it is known how fast the devices were.
+_AWAITED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,23 @@ class Chosen:
     index: int
     at_once: bool = False
     likely: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """
+    What an inference that began at `start` took (seconds of a steady clock).
+
+    `expected` are the seconds that it should have taken at the speeds that
+    devices were thought to have, late rows and all, `predicted` those without
+    late rows at `mbps`.
+    """
+
+    start: float
+    latency: float
+    expected: float
+    predicted: float
+    mbps: float
 
 
 @dataclass(frozen=True)
@@ -77,6 +97,7 @@ class ScheduleChoice:
         self._speeds = 1.0, 1.0  # factors of robot and server when it chose
         self._curves: LatencyCurves | None = None
         self._expected = 0.0  # seconds of the last choice by an outlook
+        self._ended = deque[tuple[Entry, Took]](maxlen=_AWAITED)  # not learned from yet
 
     def decide(self, epoch: int, book: ScheduleBook, mbps: float, strategy: str,
                spread: Callable[[], float], ahead: Ahead) -> Chosen | None:
@@ -86,6 +107,7 @@ class ScheduleChoice:
         For the usual strategy, where the book tells what schedules take with
         recourse; else, and as long as nothing was measured, as `choose`.
         """
+        self._learn()
         foreseen = strategy == LOSS and book.knows_recourse and book.objective == 'latency'
         if foreseen and strategy in book.strategies:
             if epoch != self._epoch or self._curves is None:
@@ -101,7 +123,7 @@ class ScheduleChoice:
         """Return the ids of what the usual strategy may take: with experience, anything."""
         if self.experience:
             return book.different()
-        usual = book.different(LOSS)
+        usual = (*book.different(LOSS), *book.different(UNEVEN))
         known = {book.entries[i].partition for i in usual}
         return (*usual, *(i for i in book.different(LOCAL)
                           if book.entries[i].partition not in known))
@@ -130,6 +152,7 @@ class ScheduleChoice:
         if epoch != self._epoch:
             self._epoch, self._used, self._curves = epoch, {}, None
             self._expected = 0.0
+            self._ended.clear()
             self.speeds.reset()  # they were against the profiles of another book
 
     def choose(self, epoch: int, book: ScheduleBook, mbps: float, strategy: str,
@@ -217,10 +240,34 @@ class ScheduleChoice:
             return seconds
         return seconds * self.experience.factor(_key(entry), time.monotonic())
 
-    def note(self, entry: Entry, latency: float, predicted: float, start: float) -> None:
-        """Learn from an inference that began at `start` and took `latency` seconds."""
+    def note(self, entry: Entry, took: Took) -> None:
+        """Learn from an inference, as soon as it is known how fast the devices were then."""
         if self.experience:
-            self.experience.note(_key(entry), latency, predicted, start)
+            self._ended.append((entry, took))
+
+    def _learn(self) -> None:
+        """Make experience of what inferences took, but for devices that were slow or fast."""
+        waiting = []
+        while self.experience and self._ended:
+            entry, took = self._ended.popleft()
+            expected = self._in_hindsight(entry, took)
+            if expected is None:
+                waiting.append((entry, took))
+            else:
+                self.experience.note(_key(entry), took.latency, expected, took.start)
+        self._ended.extend(waiting)
+
+    def _in_hindsight(self, entry: Entry, took: Took) -> float | None:
+        """Return what it should have taken at the speeds of its time, None if not known yet."""
+        if entry.anywhere is None or took.predicted <= 0:
+            return took.expected
+        now, busy = time.monotonic(), entry.anywhere.busy
+        robot, server = (self.speeds.about(side, took.start, now) if seconds > 0 else 1.0
+                         for side, seconds in zip(SIDES, busy))
+        if robot is None or server is None:
+            return None
+        then = self._at(entry, max(took.mbps, 1e-9), (robot, self.load * server))
+        return took.expected * then / took.predicted
 
 
 def pays(shared: float, alone: float, spread: Callable[[], float]) -> bool:

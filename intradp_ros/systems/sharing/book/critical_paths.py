@@ -49,8 +49,8 @@ class Anywhere:
 
     `paths` are chains of which the longest counts; `busy` the seconds in
     which robot and server compute, as profiled.  `recourse` are its seconds
-    at the rates of the book's curves if the robot works on whenever it waits;
-    empty if that is not known.
+    if the robot works on whenever it waits, for each of the `CURVE_RATIOS` at
+    each of the rates of the book's curves; empty if that is not known.
     """
 
     paths: tuple[Path, ...]

@@ -28,8 +28,7 @@ class DeviceSpeeds:
     """
 
     def __init__(self, window: int = 5, forget: float = 30.0) -> None:
-        self._seen = {side: deque[float](maxlen=window) for side in SIDES}
-        self._last = dict.fromkeys(SIDES, -math.inf)
+        self._seen = {side: deque[tuple[float, float]](maxlen=window) for side in SIDES}
         self._forget, self._lock = forget, threading.Lock()
 
     def note(self, side: str, measured: float, profiled: float, whole: float, now: float) -> None:
@@ -44,15 +43,34 @@ class DeviceSpeeds:
             return
         with self._lock:
             ratio = min(max(measured / profiled, LEAST), MOST)
-            self._seen[side].append(math.log(ratio))
-            self._last[side] = now
+            self._seen[side].append((now, math.log(ratio)))
 
     def factor(self, side: str, now: float) -> float:
         """Return how many times as long as profiled a device takes; 1 if that is not known."""
         with self._lock:
             seen = list(self._seen[side])
-            age = max(0.0, now - self._last[side])
-        return math.exp(median(seen) * 0.5 ** (age / self._forget)) if seen else 1.0
+        if not seen:
+            return 1.0
+        age = max(0.0, now - seen[-1][0])
+        return math.exp(median(log for _, log in seen) * 0.5 ** (age / self._forget))
+
+    def about(self, side: str, start: float, now: float) -> float | None:
+        """
+        Return the factor about the time of an inference that began at `start`.
+
+        It is the median of what was measured just before, in it, and just
+        after: what the device shows in this inference alone is no matter of its
+        speed.  None if what comes after is not known yet; if nothing was
+        measured since, as `factor`.
+        """
+        with self._lock:
+            seen = list(self._seen[side])
+        first = next((k for k, (when, _) in enumerate(seen) if when >= start), None)
+        if first is None:
+            return self.factor(side, now)
+        if first == len(seen) - 1:
+            return None
+        return math.exp(median(log for _, log in seen[max(0, first - 1):first + 2]))
 
     def reset(self) -> None:
         """Forget everything: another profile counts."""

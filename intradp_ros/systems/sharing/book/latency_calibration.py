@@ -7,38 +7,50 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable
 import math
-from statistics import median
 
 #: Another strategy than the usual one, and sharing at all, must promise to take at most this part
 #: of the time.
 WORTH = 0.95
+#: That predictions hold counts as so many inferences that showed it.
+_TRUSTED = 2.0
 
 
 class LatencyCalibration:
     """
     Factors between measured and predicted latency, by schedule.
 
-    A factor is the median of the last `window` inferences; it counts from
-    the third one on, and is forgotten after `forget` seconds without an
-    inference, so that a schedule that was given up gets another chance.
+    A factor is the weighted median of the last `window` inferences and of the
+    prediction itself, which counts as `_TRUSTED` of them.  An inference counts
+    half after every `half_life` seconds: what was given up for what it took
+    gets another chance, by and by, and keeps it if it takes less then.
     """
 
-    def __init__(self, window: int = 7, forget: float = 60.0) -> None:
-        self._window, self._forget = window, forget
-        self._ratios: dict[Hashable, deque[float]] = {}
-        self._last: dict[Hashable, float] = {}
+    def __init__(self, window: int = 7, half_life: float = 30.0) -> None:
+        self._window, self._half_life = window, half_life
+        self._seen: dict[Hashable, deque[tuple[float, float]]] = {}  # ratio and when
 
     def note(self, schedule: Hashable, latency: float, predicted: float, now: float) -> None:
         """Take one inference's seconds; what has no prediction teaches nothing."""
         if not (0 < predicted < math.inf and 0 < latency < math.inf):
             return
-        if now - self._last.get(schedule, now) > self._forget:
-            del self._ratios[schedule]
-        self._ratios.setdefault(schedule, deque(maxlen=self._window)).append(latency / predicted)
-        self._last[schedule] = now
+        seen = self._seen.setdefault(schedule, deque(maxlen=self._window))
+        seen.append((latency / predicted, now))
 
     def factor(self, schedule: Hashable, now: float) -> float:
         """Return how many times its prediction a schedule takes; 1 if nothing is known."""
-        ratios = self._ratios.get(schedule, ())
-        known = len(ratios) >= 3 and now - self._last[schedule] <= self._forget
-        return median(ratios) if known else 1.0
+        seen = [(ratio, 0.5 ** (max(0.0, now - then) / self._half_life))
+                for ratio, then in self._seen.get(schedule, ())]
+        return _weighted_median([(1.0, _TRUSTED), *seen])
+
+
+def _weighted_median(values: list[tuple[float, float]]) -> float:
+    """Return the value in the middle of the weight; halfway where two share it."""
+    values = sorted(values)
+    half, below = sum(weight for _, weight in values) / 2, 0.0
+    for (value, weight), (above, _) in zip(values, [*values[1:], values[-1]]):
+        below += weight
+        if math.isclose(below, half):
+            return (value + above) / 2
+        if below > half:
+            return value
+    return values[-1][0]

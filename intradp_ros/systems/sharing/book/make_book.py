@@ -17,15 +17,25 @@ import math
 import numpy as np
 
 from intradp_ros.schedule.cost import CostModel, LinkModel
-from intradp_ros.systems.sharing.baselines import LOSS, STRATEGIES
+from intradp_ros.systems.sharing.baselines import LOSS, STRATEGIES, UNEVEN
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.critical_paths import anywhere
+from intradp_ros.systems.sharing.book.uneven_speeds import Condition, conditions, worth_keeping
 from intradp_ros.systems.sharing.partition.partition import Partition
 from intradp_ros.systems.sharing.search.bounds import Relaxation
-from intradp_ros.systems.sharing.search.pool import Aim, best, Candidate, candidates, Prices
+from intradp_ros.systems.sharing.search.pool import (
+    Aim,
+    best,
+    Candidate,
+    candidates,
+    improved,
+    Prices,
+)
 
 Progress = Callable[[int, int], None]
 PlanPoints = Callable[[Iterable[float]], Iterable['Point']]
+#: Seeks a schedule for each condition, beginning from some that are known.
+Seek = Callable[[Sequence[Partition], Sequence[Condition]], Iterable[Partition]]
 #: Neighbours whose schedules lose this fraction at each other's bandwidth get a point between.
 TOLERANCE = 0.03
 # Points closer than this factor are not parted further.
@@ -64,6 +74,10 @@ class Setting:
         """Return what partitions take at a bandwidth."""
         return Prices(self.cost, self.link(mbps), self.aim)
 
+    def prices_at(self, where: Condition) -> Prices:
+        """Return what partitions take where devices have other speeds."""
+        return Prices(where.of(self.cost), self.link(where.mbps), self.aim)
+
 
 @dataclass(frozen=True)
 class Point:
@@ -82,6 +96,12 @@ def plan_point(setting: Setting, relaxation: Relaxation, mbps: float) -> Point:
     return Point(mbps, found, relaxation.bound(link, known))
 
 
+def seek(setting: Setting, known: Sequence[Partition], where: Condition) -> Partition:
+    """Return the best schedule that is found for a condition."""
+    return improved(where.of(setting.cost), setting.link(where.mbps), setting.aim,
+                    known).partition
+
+
 def make_book(cost: CostModel, digest: str, *, grid: Sequence[float] | None = None,
               delay: float = 0.0, overhead: float = 0.0, seed: int = 0, lossy: str = '',
               progress: Progress | None = None) -> ScheduleBook:
@@ -96,30 +116,46 @@ def make_book(cost: CostModel, digest: str, *, grid: Sequence[float] | None = No
 
 
 def book_of(setting: Setting, digest: str, grid: Sequence[float], *, extra: int = 0,
-            objective: str = 'latency', plan: PlanPoints | None = None,
+            ratios: Sequence[float] = (), objective: str = 'latency',
+            plan: PlanPoints | None = None, look: Seek | None = None,
             progress: Progress | None = None) -> ScheduleBook:
     """
     Make the book for a grid of bandwidths, with at most `extra` points where schedules change.
 
-    `plan` plans several points (by default one after another); `objective`
-    is the name of what the setting aims at.
+    With schedules for devices whose speeds have these `ratios` (robot's
+    seconds over the server's, as profiled 1).  `plan` plans several points
+    (by default one after another), `look` seeks schedules for several
+    conditions; `objective` is the name of what the setting aims at.
     """
     plan = plan or partial(map, partial(plan_point, setting, Relaxation(setting.cost)))
+    look = look or (lambda known, where: map(partial(seek, setting, known), where))
     points: dict[float, Point] = {}
-    wanted = sorted(set(grid))
+    wanted, where = sorted(set(grid)), conditions(sorted(set(grid)), ratios)
     while wanted:
         for point in plan(wanted):
             points[point.mbps] = point
             if progress:
-                progress(len(points), max(len(points), len(grid)))
+                progress(len(points), max(len(points), len(grid)) + len(where))
         left = len(set(grid)) + extra - len(points)
         wanted = where_to_look(setting, _ascending(points))[:left] if left > 0 else []
-    final = shared_with_neighbours(setting, _ascending(points))
+    known = _partitions(points.values())
+    found = []
+    for partition in look(known, where):
+        found.append(partition)
+        if progress:
+            progress(len(points) + len(found), len(points) + len(where))
+    final = shared_with_neighbours(setting, _ascending(points), found)
+    known = _partitions(final)
+    uneven = worth_keeping(setting.prices_at, known, found, where)
     return ScheduleBook(
         digest, setting.cost.split.axis, setting.delay, setting.overhead,
-        tuple(entries(setting, final)), setting.aim.lossy,
+        tuple(entries(setting, final, uneven)), setting.aim.lossy,
         bounds=tuple((p.mbps, p.bound) for p in final), objective=objective,
         shared_air=setting.shared_air, down_ratio=setting.down_ratio)
+
+
+def _partitions(points: Iterable[Point]) -> list[Partition]:
+    return list(dict.fromkeys(p.found[s].partition for p in points for s in STRATEGIES))
 
 
 def _ascending(points: Mapping[float, Point]) -> list[Point]:
@@ -151,23 +187,28 @@ def _ratio(one: Candidate, other: Candidate) -> float:
     return one.price / other.price if other.price > 0 else 1.0
 
 
-def shared_with_neighbours(setting: Setting, points: Sequence[Point]) -> list[Point]:
-    """Take over a neighbour's schedule where it is better than a point's own."""
+def shared_with_neighbours(setting: Setting, points: Sequence[Point],
+                           others: Sequence[Partition] = ()) -> list[Point]:
+    """Take over a neighbour's schedule, or one of `others`, where it is better than a point's."""
     final = []
     for index, point in enumerate(points):
         price = setting.prices(point.mbps)
         near = [points[i].found[LOSS].partition for i in (index - 1, index + 1)
                 if 0 <= i < len(points)]
-        winner = best([point.found[LOSS], *map(price, near)])
+        winner = best([point.found[LOSS], *map(price, (*near, *others))])
         final.append(replace(point, found={**point.found, LOSS: winner}))
     return final
 
 
-def entries(setting: Setting, points: Sequence[Point]) -> list[Entry]:
-    """Return the entries of all points and strategies with their ranges."""
-    found = []
-    partitions = list(dict.fromkeys(p.found[s].partition for p in points for s in STRATEGIES))
+def entries(setting: Setting, points: Sequence[Point], uneven: Sequence[Partition] = (),
+            ) -> list[Entry]:
+    """Return the entries of all points and strategies with their ranges, and of uneven speeds."""
+    found, middle = [], points[len(points) // 2].mbps
+    partitions = [*_partitions(points), *uneven]
     known = anywhere(setting.cost, setting.link, partitions, [p.mbps for p in points])
+    for candidate in map(setting.prices(middle), uneven):
+        found.append(Entry(middle, UNEVEN, candidate.played.latency, candidate.partition,
+                           candidate.joules, anywhere=known[candidate.partition]))
     for strategy in STRATEGIES:
         ends = [points[0].mbps / 2]
         for a, b in zip(points, points[1:]):
@@ -180,7 +221,7 @@ def entries(setting: Setting, points: Sequence[Point]) -> list[Entry]:
                                candidate.partition, candidate.joules,
                                min(low, point.mbps), max(high, point.mbps),
                                known[candidate.partition]))
-    return sorted(found, key=lambda e: (e.mbps, STRATEGIES.index(e.strategy)))
+    return sorted(found, key=lambda e: (e.mbps, (*STRATEGIES, UNEVEN).index(e.strategy)))
 
 
 def _switch(setting: Setting, a: Point, b: Point) -> float:

@@ -4,7 +4,7 @@
 """From two measured profiles to a schedule book: the planner's whole job as one function."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 from intradp_ros.core.workers import worker_pool
 from intradp_ros.graph.serialise import graph_from_json
@@ -28,9 +29,11 @@ from intradp_ros.systems.sharing.book.make_book import (
     plan_point,
     Point,
     Progress,
+    seek,
     Setting,
 )
 from intradp_ros.systems.sharing.book.repricing import loss, moved_by, repriced
+from intradp_ros.systems.sharing.book.uneven_speeds import Condition, RATIOS
 from intradp_ros.systems.sharing.judge.energy import (
     EnergyUnderDeadline,
     latency,
@@ -38,6 +41,7 @@ from intradp_ros.systems.sharing.judge.energy import (
     Weighted,
 )
 from intradp_ros.systems.sharing.judge.judge import make_ready
+from intradp_ros.systems.sharing.partition.partition import Partition
 from intradp_ros.systems.sharing.search.bounds import Relaxation
 from intradp_ros.systems.sharing.search.pool import Aim
 
@@ -151,12 +155,14 @@ def _plan(request: PlanRequest, progress: Progress | None, workers: int) -> Sche
     with _mapping(workers) as mapped:
         return book_of(
             setting, digest, bandwidth_grid(request.low, request.high, request.points),
-            extra=extra, objective=request.objective, progress=progress,
-            plan=partial(mapped, partial(_plan_point, request)))
+            extra=extra, ratios=RATIOS if request.objective == LATENCY else (),
+            objective=request.objective, progress=progress,
+            plan=partial(mapped, partial(_plan_point, request)),
+            look=lambda known, where: mapped(partial(_seek, request, known), where))
 
 
 @contextmanager
-def _mapping(workers: int) -> Iterator[Callable[..., Iterable[Point]]]:
+def _mapping(workers: int) -> Iterator[Callable[..., Iterable[Any]]]:
     """Provide a `map` that runs in this process or in several."""
     if workers == 1:
         yield map
@@ -168,6 +174,11 @@ def _mapping(workers: int) -> Iterator[Callable[..., Iterable[Point]]]:
 def _plan_point(request: PlanRequest, mbps: float) -> Point:
     setting, relaxation, _ = _prepared(request)
     return plan_point(setting, relaxation, mbps)
+
+
+def _seek(request: PlanRequest, known: Sequence[Partition], where: Condition) -> Partition:
+    setting, _, _ = _prepared(request)
+    return seek(setting, known, where)
 
 
 @lru_cache(maxsize=1)

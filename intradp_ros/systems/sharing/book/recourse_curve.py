@@ -10,16 +10,20 @@ has done by then; so it is played, once, when the book is made.
 from __future__ import annotations
 
 from collections.abc import Sequence
+import math
 
 import numpy as np
 
 from intradp_ros.schedule.cost import CostModel, LinkModel
+from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.judge.recourse_play import Player, Steady
 from intradp_ros.systems.sharing.partition.partition import Partition
 from intradp_ros.systems.sharing.policy.patience import AT_ONCE
 
 #: At how many rates curves are known, and how many times below and above a book's these go.
 POINTS, BELOW, ABOVE = 18, 4.0, 2.0
+#: For how many times as long the robot takes, compared with the server, they are known.
+CURVE_RATIOS = (0.5, 1.0, 2.0)
 
 
 def curve_rates(grid: Sequence[float]) -> tuple[float, ...]:
@@ -27,10 +31,28 @@ def curve_rates(grid: Sequence[float]) -> tuple[float, ...]:
     return tuple(map(float, np.geomspace(grid[0] / BELOW, grid[-1] * ABOVE, POINTS)))
 
 
+def at_ratio(cost: CostModel, ratio: float) -> CostModel:
+    """
+    Return what operators take if the robot takes `ratio` times as long, against the server.
+
+    Half of that (in the logarithm) is the robot's doing, half the server's.
+    """
+    root = math.sqrt(ratio)
+    return cost.scaled({ROBOT: root, SERVER: 1 / root})
+
+
 def recourse_curve(cost: CostModel, link: LinkModel, partition: Partition,
                    rates: Sequence[float]) -> tuple[float, ...]:
-    """Return the seconds of a schedule at some rates; of `link` all counts but the rate."""
-    player = Player(cost, link, partition)
+    """
+    Return the seconds of a schedule at each of `CURVE_RATIOS`, there at each rate.
+
+    Of `link` all counts but the rate.
+    """
+    return tuple(seconds for ratio in CURVE_RATIOS
+                 for seconds in _curve(Player(at_ratio(cost, ratio), link, partition), rates))
+
+
+def _curve(player: Player, rates: Sequence[float]) -> tuple[float, ...]:
     if not player.crosses:
         return (_rounded(player.seconds(Steady(1.0), 0.0)),) * len(rates)
     return tuple(_rounded(player.seconds(Steady(mbps), 0.0, AT_ONCE)) for mbps in rates)

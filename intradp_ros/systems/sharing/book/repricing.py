@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from intradp_ros.schedule.cost import LinkModel
-from intradp_ros.systems.sharing.baselines import LOSS
+from intradp_ros.systems.sharing.baselines import LOSS, UNEVEN
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.critical_paths import anywhere
 from intradp_ros.systems.sharing.book.make_book import Setting
@@ -54,7 +54,8 @@ def loss(book: ScheduleBook, setting: Setting, relaxation: Relaxation) -> float:
     was made, is what no longer fits; the largest such ratio of the sampled
     bandwidths counts.  Infinite where the book does not say what it was.
     """
-    partitions = list(dict.fromkeys(e.partition for e in book.entries if e.strategy == LOSS))
+    partitions = list(dict.fromkeys(e.partition for e in book.entries
+                                    if e.strategy in (LOSS, UNEVEN)))
     ratios = []
     for mbps in sampled_rates(book):
         bound = book.bound(mbps)

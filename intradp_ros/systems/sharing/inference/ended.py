@@ -13,6 +13,7 @@ from intradp_ros.runtime.outcome import compute_and_wait, InferenceStats
 from intradp_ros.runtime.timeline import Event, total
 from intradp_ros.schedule.schedule import SIDES
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
+from intradp_ros.systems.sharing.book.choice import Took
 from intradp_ros.systems.sharing.book.device_speeds import DeviceSpeeds
 from intradp_ros.systems.sharing.policy.selection import Selection
 
@@ -38,6 +39,13 @@ class Ended:
     def latency(self) -> float:
         """Seconds from begin to end."""
         return self.stop - self.start
+
+    @property
+    def took(self) -> Took:
+        """What experience is made of."""
+        selection = self.selection
+        return Took(self.start, self.latency, selection.likely, selection.predicted,
+                    selection.mbps)
 
     def stats(self, power: PowerStates, down_ratio: float, *, expected: float, alone: float,
               drawn: float | None) -> InferenceStats:

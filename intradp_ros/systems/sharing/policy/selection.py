@@ -41,6 +41,11 @@ class Selection:
     foreseen: float = 0.0
 
     @property
+    def mbps(self) -> float:
+        """Mbit/s for which it was chosen."""
+        return self.rate / _BYTES_A_SECOND
+
+    @property
     def likely(self) -> float:
         """Seconds that an inference should take, late rows and all."""
         return self.foreseen or self.predicted

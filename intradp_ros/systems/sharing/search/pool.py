@@ -34,10 +34,12 @@ from intradp_ros.systems.sharing.judge.judge import Judge
 from intradp_ros.systems.sharing.judge.simulator import Simulation
 from intradp_ros.systems.sharing.partition.encoding_choice import assuming, best_encodings, encoded
 from intradp_ros.systems.sharing.partition.partition import local, offload, Partition
-from intradp_ros.systems.sharing.search.annealing import search
+from intradp_ros.systems.sharing.search.annealing import search, usual_budget
 
 # Partitions that are judged for each point of a front.
 _FRONT_BUDGET = 1000
+# Known schedules from which others are sought.
+_BEGIN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,20 @@ def candidates(cost: CostModel, link: LinkModel, aim: Aim) -> dict[str, Candidat
     solved = search(assumed, link, seed=aim.seed, objective=aim.objective,
                     begin=[replace(c.partition, encodings=()) for c in found.values()])
     return {**found, LOSS: best([*found.values(), judged(solved.partition)])}
+
+
+def improved(cost: CostModel, link: LinkModel, aim: Aim, known: Iterable[Partition]) -> Candidate:
+    """
+    Return the best of some schedules and of what the search finds from the best few of them.
+
+    Beginning with good ones, it gets half of the usual budget.
+    """
+    encodings, price = best_encodings(cost, link, aim.lossy), Prices(cost, link, aim)
+    first = sorted(map(price, known), key=lambda c: (c.price, c.played.latency))[:_BEGIN]
+    solved = search(assuming(cost, encodings), link, seed=aim.seed, objective=aim.objective,
+                    budget=usual_budget(len(cost.split.operators)) // 2,
+                    begin=[replace(c.partition, encodings=()) for c in first])
+    return best([*first, price(encoded(cost.split, solved.partition, encodings))])
 
 
 def baselines(cost: CostModel, link: LinkModel, aim: Aim) -> dict[str, Partition]:

@@ -338,7 +338,7 @@ class RobotClient:
         selection, load = ended.selection, max(self.choice.load, self.connection.load)
         expected = self.choice.corrected(selection.entry, selection.likely)
         if self._among.inflight == 1 and (ended.crossed is None or load <= CROWDED):
-            self.choice.note(selection.entry, ended.latency, selection.likely, ended.start)
+            self.choice.note(selection.entry, ended.took)
         if ended.crossed:
             self._link.crossed(*ended.crossed, self._down_ratio)
         drawn = self.meter.drawn(ended.start, ended.stop) if self.meter else None

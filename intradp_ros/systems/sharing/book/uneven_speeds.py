@@ -1,0 +1,73 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Schedules for devices that became slower or faster than profiled, but not alike.
+
+Other programs, heat and batteries change what a device takes by half within
+minutes.  Where both devices change alike, all is as on a link that is so many
+times as fast.  Where one of them does, a schedule that kept both at work all
+the time no longer does; one that moves the border between them does again.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from intradp_ros.schedule.cost import CostModel
+from intradp_ros.systems.sharing.book.recourse_curve import at_ratio
+from intradp_ros.systems.sharing.partition.partition import Partition
+from intradp_ros.systems.sharing.search.pool import Prices
+
+Floats = npt.NDArray[np.float64]
+#: How many times as long the robot takes, compared with the server, as profiled.
+RATIOS = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
+#: At so many bandwidths of a book schedules are sought for each ratio.
+RATES = 4
+#: Schedules are kept until all conditions have one that takes this much longer than the best.
+TOLERANCE = 0.03
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """The link carries `mbps` up; the robot takes `ratio` times as long, against the server."""
+
+    ratio: float
+    mbps: float
+
+    def of(self, cost: CostModel) -> CostModel:
+        """Return what operators take then."""
+        return at_ratio(cost, self.ratio)
+
+
+#: Tells what schedules take under a condition.
+PricesAt = Callable[[Condition], Prices]
+
+
+def conditions(grid: Sequence[float], ratios: Sequence[float] = RATIOS) -> tuple[Condition, ...]:
+    """Return all ratios at some bandwidths that stand for a grid."""
+    places = np.linspace(0, len(grid) - 1, RATES + 2)[1:-1].round().astype(int)
+    return tuple(Condition(ratio, grid[i]) for ratio in ratios for i in dict.fromkeys(places))
+
+
+def worth_keeping(prices: PricesAt, known: Sequence[Partition], found: Iterable[Partition],
+                  where: Sequence[Condition]) -> tuple[Partition, ...]:
+    """
+    Return the few of the schedules `found` that are needed beside the `known` ones.
+
+    One after another that which wins most, until no condition loses more than
+    `TOLERANCE`.
+    """
+    if not where:
+        return ()
+    pool = list(dict.fromkeys([*known, *found]))
+    seconds = np.array([[price(p).price for p in pool] for price in map(prices, where)])
+    relative = seconds / seconds.min(axis=1, keepdims=True)
+    chosen = list(range(len(dict.fromkeys(known))))
+    while (best := relative[:, chosen].min(axis=1)).max() > 1 + TOLERANCE:
+        won = np.minimum(relative, best[:, None]).sum(axis=0)
+        chosen.append(int(won.argmin()))
+    return tuple(pool[k] for k in chosen if pool[k] not in set(known))
