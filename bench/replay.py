@@ -36,9 +36,10 @@ from intradp_ros.lab.testbed.trace_replay import (
 )
 from intradp_ros.link.predictor import make_predictor, PREDICTORS
 from intradp_ros.link.trace import LinkTrace, read_trace
-from intradp_ros.systems.sharing.baselines import LOSS
+from intradp_ros.systems.sharing.baselines import LOSS, STRATEGIES
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import bandwidth_grid, book_of, Setting
+from intradp_ros.systems.sharing.book.uneven_speeds import RATIOS
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 
 DELAY, OVERHEAD = 2e-3, 0.5e-3
@@ -62,7 +63,7 @@ class Result:
 def planned(case: Case) -> tuple[Setting, ScheduleBook]:
     """Make the book of a network."""
     setting, grid = Setting(case.cost, DELAY, OVERHEAD), bandwidth_grid()
-    return setting, book_of(setting, case.title, grid, extra=len(grid) // 2)
+    return setting, book_of(setting, case.title, grid, extra=len(grid) // 2, ratios=RATIOS)
 
 
 def results_of(case: Case, traces: dict[str, LinkTrace], seconds: float | None,
@@ -78,7 +79,7 @@ def results_of(case: Case, traces: dict[str, LinkTrace], seconds: float | None,
             (strategy, predictor): Predicting(
                 curves, air, book, make_predictor(predictor), strategy, patience,
                 foresight=foresight)
-            for strategy in book.strategies for predictor in PREDICTORS}
+            for strategy in STRATEGIES for predictor in PREDICTORS}
         for (system, predictor), chooser in choosers.items():
             runs = replay(curves, air, chooser, until=seconds, period=period,
                           players=players if patience and system == LOSS and predictor != ORACLE

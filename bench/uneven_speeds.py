@@ -1,0 +1,99 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What a book is worth on devices that became slower or faster than profiled.
+
+For recorded networks: a book with schedules for uneven speeds and one without,
+at bandwidths and ratios of speeds that neither was made for.  The loss is what
+the best of a book's schedules exceeds the best that a search for that very
+place finds, in model time.
+"""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import process_time
+
+from costed import Case, recorded_cases
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from intradp_ros.lab.testbed.evaluation_results import FLOAT32
+from intradp_ros.systems.sharing.book.book import ScheduleBook
+from intradp_ros.systems.sharing.book.make_book import bandwidth_grid, book_of, seek, Setting
+from intradp_ros.systems.sharing.book.uneven_speeds import Condition, RATIOS
+from intradp_ros.systems.sharing.judge.judge import make_ready
+
+DELAY, OVERHEAD = 2e-3, 0.5e-3
+#: Where books are looked at: none of these is a ratio or a bandwidth that they were made for.
+PLACES = tuple(Condition(ratio, mbps) for ratio in (0.6, 0.85, 1.2, 1.7, 2.4)
+               for mbps in (6.0, 17.0, 45.0, 100.0))
+
+
+@dataclass(frozen=True)
+class Worth:
+    """Schedules of a book, processor seconds of planning, and its loss by place."""
+
+    case: str
+    name: str
+    schedules: int
+    planning: float
+    losses: tuple[float, ...]
+
+
+def worth(case: Case) -> list[Worth]:
+    """Make both books of a network and look at them."""
+    setting, grid = Setting(case.cost, DELAY, OVERHEAD), bandwidth_grid()
+    make_ready(case.cost)
+    books: dict[str, tuple[ScheduleBook, float]] = {}
+    for name, ratios in (('even', ()), ('uneven', RATIOS)):
+        begin = process_time()
+        book = book_of(setting, case.title, grid, extra=len(grid) // 2, ratios=ratios)
+        books[name] = book, process_time() - begin
+    least = [_least(setting, place, list(books.values())) for place in PLACES]
+    return [Worth(case.title, name, len(book.different()), seconds, tuple(
+        _seconds(setting, place, book) / best - 1 for place, best in zip(PLACES, least)))
+        for name, (book, seconds) in books.items()]
+
+
+def _least(setting: Setting, place: Condition, books: Sequence[tuple[ScheduleBook, float]],
+           ) -> float:
+    known = list(dict.fromkeys(e.partition for book, _ in books for e in book.entries))
+    return setting.prices_at(place)(seek(setting, known, place)).price
+
+
+def _seconds(setting: Setting, place: Condition, book: ScheduleBook) -> float:
+    price = setting.prices_at(place)
+    return min(price(book.entries[i].partition).price for i in book.different())
+
+
+def show(found: Sequence[Worth], console: Console) -> None:
+    """Print a row for each book."""
+    table = Table('network', 'book', 'schedules', 'planning (s of a core)', 'mean loss', 'worst',
+                  title='loss where devices have other speeds')
+    for one in found:
+        table.add_row(one.case, one.name, f'{one.schedules}', f'{one.planning:.1f}',
+                      f'{np.mean(one.losses):.1%}', f'{max(one.losses):.1%}')
+    console.print(table)
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--profiles', type=Path, required=True, help='folder of recordings')
+    parser.add_argument('--nets', nargs='+', default=['agrnav', 'densenet121', 'vgg19_bn'])
+    args = parser.parse_args()
+    console = Console(width=100)
+    with console.status('planning'):
+        cases = recorded_cases(args.profiles, args.nets, inputs=[FLOAT32])
+        found = [one for case in cases for one in worth(case)]
+    show(found, console)
+
+
+if __name__ == '__main__':
+    main()
