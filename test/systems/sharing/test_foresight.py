@@ -18,9 +18,10 @@ from intradp_ros.link.outlook import Outlook
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import LOCAL, LOSS
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
-from intradp_ros.systems.sharing.book.choice import Ahead, Chosen, ScheduleChoice, Took
+from intradp_ros.systems.sharing.book.choice import Ahead, Chosen, ScheduleChoice
 from intradp_ros.systems.sharing.book.critical_paths import Anywhere, Path
 from intradp_ros.systems.sharing.book.expected_latency import LatencyCurves
+from intradp_ros.systems.sharing.book.hindsight import Took
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 from intradp_ros.systems.sharing.book.recourse_curve import curve_rates, CURVE_RATIOS
 from intradp_ros.systems.sharing.partition.partition import local, Partition, Stage

@@ -12,11 +12,12 @@ import time
 import numpy as np
 
 from intradp_ros.link.outlook import Outlook
-from intradp_ros.schedule.schedule import ROBOT, SERVER, SIDES
+from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, UNEVEN
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.device_speeds import DeviceSpeeds
 from intradp_ros.systems.sharing.book.expected_latency import LatencyCurves
+from intradp_ros.systems.sharing.book.hindsight import in_hindsight, seconds_at, Took
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration, WORTH
 
 #: Sharing has to promise more, up to a limit, the longer the robot alone would take and the less
@@ -47,23 +48,6 @@ class Chosen:
     index: int
     at_once: bool = False
     likely: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Took:
-    """
-    What an inference that began at `start` took (seconds of a steady clock).
-
-    `expected` are the seconds that it should have taken at the speeds that
-    devices were thought to have, late rows and all, `predicted` those without
-    late rows at `mbps`.
-    """
-
-    start: float
-    latency: float
-    expected: float
-    predicted: float
-    mbps: float
 
 
 @dataclass(frozen=True)
@@ -200,16 +184,11 @@ class ScheduleChoice:
 
     def _now(self, entry: Entry, mbps: float) -> float:
         """Return the expected seconds at a rate."""
-        return self.corrected(entry, self._at(entry, mbps, self._speeds))
-
-    @staticmethod
-    def _at(entry: Entry, mbps: float, speeds: tuple[float, float]) -> float:
-        known = entry.anywhere
-        return known.seconds(mbps, *speeds) if known else entry.predicted
+        return self.corrected(entry, seconds_at(entry, mbps, self._speeds))
 
     def seconds(self, entry: Entry, mbps: float) -> float:
         """Return what an entry takes at a rate, at the speeds that devices have now."""
-        return self._at(entry, mbps, self._factors())
+        return seconds_at(entry, mbps, self._factors())
 
     def busy(self, entry: Entry) -> tuple[float, float]:
         """Return for how many seconds an entry keeps robot and server busy, at their speeds."""
@@ -250,24 +229,12 @@ class ScheduleChoice:
         waiting = []
         while self.experience and self._ended:
             entry, took = self._ended.popleft()
-            expected = self._in_hindsight(entry, took)
+            expected = in_hindsight(entry, took, self.speeds, self.load)
             if expected is None:
                 waiting.append((entry, took))
             else:
                 self.experience.note(_key(entry), took.latency, expected, took.start)
         self._ended.extend(waiting)
-
-    def _in_hindsight(self, entry: Entry, took: Took) -> float | None:
-        """Return what it should have taken at the speeds of its time, None if not known yet."""
-        if entry.anywhere is None or took.predicted <= 0:
-            return took.expected
-        now, busy = time.monotonic(), entry.anywhere.busy
-        robot, server = (self.speeds.about(side, took.start, now) if seconds > 0 else 1.0
-                         for side, seconds in zip(SIDES, busy))
-        if robot is None or server is None:
-            return None
-        then = self._at(entry, max(took.mbps, 1e-9), (robot, self.load * server))
-        return took.expected * then / took.predicted
 
 
 def pays(shared: float, alone: float, spread: Callable[[], float]) -> bool:

@@ -9,7 +9,7 @@ be planned in any number of processes.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 import math
@@ -129,29 +129,43 @@ def book_of(setting: Setting, digest: str, grid: Sequence[float], *, extra: int 
     """
     plan = plan or partial(map, partial(plan_point, setting, Relaxation(setting.cost)))
     look = look or (lambda known, where: map(partial(seek, setting, known), where))
-    points: dict[float, Point] = {}
-    wanted, where = sorted(set(grid)), conditions(sorted(set(grid)), ratios)
-    while wanted:
-        for point in plan(wanted):
-            points[point.mbps] = point
-            if progress:
-                progress(len(points), max(len(points), len(grid)) + len(where))
-        left = len(set(grid)) + extra - len(points)
-        wanted = where_to_look(setting, _ascending(points))[:left] if left > 0 else []
-    known = _partitions(points.values())
-    found = []
-    for partition in look(known, where):
-        found.append(partition)
-        if progress:
-            progress(len(points) + len(found), len(points) + len(where))
-    final = shared_with_neighbours(setting, _ascending(points), found)
-    known = _partitions(final)
-    uneven = worth_keeping(setting.prices_at, known, found, where)
+    grid = sorted(set(grid))
+    where = conditions(grid, ratios)
+    points = _planned(setting, grid, extra, plan, _ahead_of(progress, len(where)))
+    told = _ahead_of(progress, len(points), done=len(points))
+    found = list(_counted(look(_partitions(points), where), told, len(where)))
+    final = shared_with_neighbours(setting, points, found)
+    uneven = worth_keeping(setting.prices_at, _partitions(final), found, where)
     return ScheduleBook(
         digest, setting.cost.split.axis, setting.delay, setting.overhead,
         tuple(entries(setting, final, uneven)), setting.aim.lossy,
         bounds=tuple((p.mbps, p.bound) for p in final), objective=objective,
         shared_air=setting.shared_air, down_ratio=setting.down_ratio)
+
+
+def _planned(setting: Setting, grid: Sequence[float], extra: int, plan: PlanPoints,
+             progress: Progress) -> list[Point]:
+    """Return the points of a grid, and at most `extra` where schedules change, ascending."""
+    points: dict[float, Point] = {}
+    wanted = list(grid)
+    while wanted:
+        for point in plan(wanted):
+            points[point.mbps] = point
+            progress(len(points), max(len(points), len(grid)))
+        left = len(grid) + extra - len(points)
+        wanted = where_to_look(setting, _ascending(points))[:left] if left > 0 else []
+    return _ascending(points)
+
+
+def _ahead_of(progress: Progress | None, others: int, done: int = 0) -> Progress:
+    """Return who tells of a part of the work, where `others` are to do or `done` beside it."""
+    return lambda count, total: progress(count + done, total + others) if progress else None
+
+
+def _counted(found: Iterable[Partition], progress: Progress, total: int) -> Iterator[Partition]:
+    for count, partition in enumerate(found, 1):
+        yield partition
+        progress(count, total)
 
 
 def _partitions(points: Iterable[Point]) -> list[Partition]:

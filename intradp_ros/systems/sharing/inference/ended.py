@@ -13,8 +13,8 @@ from intradp_ros.runtime.outcome import compute_and_wait, InferenceStats
 from intradp_ros.runtime.timeline import Event, total
 from intradp_ros.schedule.schedule import SIDES
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
-from intradp_ros.systems.sharing.book.choice import Took
 from intradp_ros.systems.sharing.book.device_speeds import DeviceSpeeds
+from intradp_ros.systems.sharing.book.hindsight import Took
 from intradp_ros.systems.sharing.policy.selection import Selection
 
 
