@@ -13,6 +13,8 @@ DEMO ?=
 PIPELINE ?=
 FLEET ?=
 TESTS ?=
+# Tests that need DDS, the machine's network or its time stay in one of the processes.
+WORKERS ?= -n 2 --dist loadgroup
 TRACES ?=
 ZOO ?=
 
@@ -25,7 +27,7 @@ SOURCES := $(shell find intradp_ros msg srv launch config cmake -name __pycache_
 	CMakeLists.txt LICENSE package.xml plugin.xml pyproject.toml setup.py $(wildcard README.md)
 
 # Those that need recordings or root are called by hand (predictors: with TRACES=...).
-BENCHMARKS := $(filter-out costed disturbed evolution fuzz_nodes models moving mutants mutation prediction predictors recorded replay synthetic_links,$(basename $(notdir $(wildcard bench/*.py))))
+BENCHMARKS := $(filter-out costed disturbed evolution fuzz_nodes models moving mutants mutation prediction predictors recorded replay synthetic_links uneven_speeds,$(basename $(notdir $(wildcard bench/*.py))))
 
 # What depends on the release of ROS 2.
 ROS_TESTS := test/dds test/nodes test/system/test_plain_neighbours.py test/system/test_sharing.py
@@ -46,6 +48,7 @@ help: ## show the targets and the variables
 	@echo '           DEMO=options of intradp demo, PIPELINE=of intradp demo-pipeline,'
 	@echo '           FLEET=of intradp demo-fleet,'
 	@echo '           TESTS=options and files for pytest,'
+	@echo '           WORKERS=processes of pytest ($(WORKERS)),'
 	@echo '           TRACES=recorded link rates (CSV) for the benchmark of the predictors,'
 	@echo '           ZOO=options of the survey of architectures, such as --help'
 
@@ -66,7 +69,7 @@ test-all: lint ## as test, with the tests marked slow
 	$(MAKE) check TESTS="-m 'slow or not slow' $(TESTS)"
 
 check: $(STAMPS)/package $(STAMPS)/weights $(STAMPS)/tools $(STAMPS)/interfaces ## only run the tests (TESTS=...)
-	$(BIN)/pytest $(TESTS)
+	$(BIN)/pytest $(WORKERS) $(TESTS)
 
 test-jazzy: ## the tests of transports, nodes and documents with the wheels of ROS 2 Jazzy
 	$(MAKE) VENV=$(VENV)-jazzy ROS=jazzy TESTS='$(or $(TESTS),$(ROS_TESTS))' check

@@ -10,7 +10,10 @@ import math
 
 import yaml
 
-MAX_BYTES, MAX_ENTRIES, MAX_TEXT = 1 << 20, 4096, 256
+MAX_BYTES, MAX_ENTRIES, MAX_TEXT, MAX_DEPTH = 1 << 20, 4096, 256, 32
+_OPENS = (yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken, yaml.BlockSequenceStartToken,
+          yaml.BlockMappingStartToken)
+_CLOSES = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken)
 
 _UNITS: Mapping[str, Mapping[str, float]] = {
     'an amount of memory': {
@@ -117,6 +120,23 @@ class Located:
         return found
 
 
+def _scan(text: str, file: str) -> None:
+    """
+    Refuse anchors, and what nests too deeply.
+
+    For each token of a flow collection the scanner looks at all that are
+    open: deep ones take it minutes.
+    """
+    depth = 0
+    for token in yaml.scan(text):
+        depth += isinstance(token, _OPENS) - isinstance(token, _CLOSES)
+        if depth > MAX_DEPTH:
+            raise FleetFileError(f'{file}:{token.start_mark.line + 1}: no YAML that is read here: '
+                                 f'more than {MAX_DEPTH} levels')
+        if isinstance(token, yaml.AliasToken):
+            raise FleetFileError(f'{file}: anchors (&, *) are not read: write the values out')
+
+
 def parse(text: str, file: str) -> Located:
     """
     Return the top of a file.
@@ -124,14 +144,13 @@ def parse(text: str, file: str) -> Located:
     Raises
     ------
     FleetFileError
-        If it is no YAML, too long, empty, or uses anchors.
+        If it is no YAML, too long or too deep, empty, or uses anchors.
 
     """
     if len(text.encode()) > MAX_BYTES:
         raise FleetFileError(f'{file}: longer than {MAX_BYTES} bytes: this is no fleet')
     try:
-        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
-            raise FleetFileError(f'{file}: anchors (&, *) are not read: write the values out')
+        _scan(text, file)
         node = yaml.compose(text, yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1

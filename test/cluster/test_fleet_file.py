@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import process_time
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -86,9 +87,12 @@ def test_what_is_wrong_is_told_with_its_line_and_what_would_do(text: str, messag
         parse_fleet(text)
 
 
-def test_deep_nesting_is_refused() -> None:
-    with pytest.raises(FleetFileError, match='no YAML'):
-        parse_fleet('[' * 100_000)
+@pytest.mark.parametrize('piece', ['[', '{a: ', '- ', '[{a: '])
+def test_deep_nesting_is_refused_at_once(piece: str) -> None:
+    begin = process_time()
+    with pytest.raises(FleetFileError, match=':1: no YAML .* levels'):
+        parse_fleet(piece * 100_000)
+    assert process_time() - begin < 5
 
 
 LEAVES = st.none() | st.floats() | st.integers() | st.sampled_from(['1 GB', '1 Gbit/s', 'a'])

@@ -88,7 +88,9 @@ def run(*command: str, cwd: Path) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope='module', params=[False, True], ids=['copies', 'symlinks'])
+@pytest.fixture(scope='module', params=[
+    pytest.param(False, id='copies'),
+    pytest.param(True, id='symlinks', marks=pytest.mark.slow)])
 def workspace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory,
               ) -> Workspace:
     """Build the package in a workspace of its own."""

@@ -55,6 +55,7 @@ def test_a_link_that_is_never_there_is_refused(
     assert 'never carries anything' in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @needs_root
 def test_a_far_link_that_both_ways_share(tmp_path: Path) -> None:
     """Plans know of delay and medium; nothing comes sooner than the delay there and back."""

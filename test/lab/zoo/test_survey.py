@@ -85,6 +85,7 @@ def test_one_failure_leaves_the_others_alone(list_file: Path, tmp_path: Path) ->
     assert '1 of 2 captured' in table and '| small | pytorchcv | export |' in table
 
 
+@pytest.mark.slow
 def test_results_are_kept_and_lines_that_changed_run_again(
         list_file: Path, tmp_path: Path) -> None:
     survey('--list', list_file, '--out', tmp_path, '--only', 'sm*')
