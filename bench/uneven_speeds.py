@@ -4,7 +4,8 @@
 """
 What a book is worth on devices that became slower or faster than profiled.
 
-For recorded networks: a book with schedules for uneven speeds and one without,
+For recorded networks, or for a model with the profiles that `intradp profile`
+wrote on robot and server: a book with schedules for uneven speeds and one without,
 at bandwidths and ratios of speeds that neither was made for.  The loss is what
 the best of a book's schedules exceeds the best that a search for that very
 place finds, in model time.
@@ -12,17 +13,21 @@ place finds, in model time.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import process_time
 
-from costed import Case, recorded_cases
+from costed import recorded_cases
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from intradp_ros.lab.testbed.evaluation_results import FLOAT32
+from intradp_ros.profiling.profile import Profile
+from intradp_ros.runtime.catalogue import ModelSpec
+from intradp_ros.schedule.cost import CostModel
+from intradp_ros.schedule.schedule import ROBOT, SIDES
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import bandwidth_grid, book_of, seek, Setting
 from intradp_ros.systems.sharing.book.uneven_speeds import Condition, RATIOS
@@ -45,17 +50,17 @@ class Worth:
     losses: tuple[float, ...]
 
 
-def worth(case: Case) -> list[Worth]:
+def worth(title: str, cost: CostModel) -> list[Worth]:
     """Make both books of a network and look at them."""
-    setting, grid = Setting(case.cost, DELAY, OVERHEAD), bandwidth_grid()
-    make_ready(case.cost)
+    setting, grid = Setting(cost, DELAY, OVERHEAD), bandwidth_grid()
+    make_ready(cost)
     books: dict[str, tuple[ScheduleBook, float]] = {}
     for name, ratios in (('even', ()), ('uneven', RATIOS)):
         begin = process_time()
-        book = book_of(setting, case.title, grid, extra=len(grid) // 2, ratios=ratios)
+        book = book_of(setting, title, grid, extra=len(grid) // 2, ratios=ratios)
         books[name] = book, process_time() - begin
     least = [_least(setting, place, list(books.values())) for place in PLACES]
-    return [Worth(case.title, name, len(book.different()), seconds, tuple(
+    return [Worth(title, name, len(book.different()), seconds, tuple(
         _seconds(setting, place, book) / best - 1 for place, best in zip(PLACES, least)))
         for name, (book, seconds) in books.items()]
 
@@ -85,14 +90,31 @@ def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--profiles', type=Path, required=True, help='folder of recordings')
+    parser.add_argument('--profiles', type=Path, help='folder of recordings')
     parser.add_argument('--nets', nargs='+', default=['agrnav', 'densenet121', 'vgg19_bn'])
+    parser.add_argument('--model', help='a model as nodes name it, with shape and dtype')
+    for side in SIDES:
+        parser.add_argument(f'--{side}', type=Path, help='its profile (JSON)')
     args = parser.parse_args()
-    console = Console(width=100)
-    with console.status('planning'):
-        cases = recorded_cases(args.profiles, args.nets, inputs=[FLOAT32])
-        found = [one for case in cases for one in worth(case)]
+    cases: dict[str, CostModel] = {}
+    if args.profiles:
+        cases |= {case.title: case.cost
+                  for case in recorded_cases(args.profiles, args.nets, inputs=[FLOAT32])}
+    if args.model:
+        cases[args.model] = _profiled(args.model, {
+            side: Profile.from_json(getattr(args, side).read_text()) for side in SIDES})
+    if not cases:
+        parser.error('name --profiles, or --model with --robot and --server')
+    console, found = Console(width=110), []
+    for title, cost in cases.items():
+        found += worth(title, cost)
+        console.print(f'{title} done')
     show(found, console)
+
+
+def _profiled(model: str, profiles: Mapping[str, Profile]) -> CostModel:
+    shared = ModelSpec.parse(model).load(axis=profiles[ROBOT].axis)
+    return CostModel.from_profiles(shared.split, profiles)
 
 
 if __name__ == '__main__':
