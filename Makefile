@@ -14,7 +14,7 @@ PIPELINE ?=
 FLEET ?=
 TESTS ?=
 # Tests that need DDS, the machine's network or its time stay in one of the processes.
-WORKERS ?= -n 2 --dist loadgroup
+WORKERS ?= -n 2
 TRACES ?=
 ZOO ?=
 

@@ -15,7 +15,8 @@ listed as RERUN in the summary; what fails twice fails.
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from pathlib import PurePosixPath
+from typing import Any
 
 import pytest
 
@@ -35,17 +36,23 @@ def pytest_configure(config: pytest.Config) -> None:
         torch.set_num_threads(1)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the marks
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Return who deals out tests by their place (groups of xdist do not work with pytest 9)."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByPlace(LoadScopeScheduling):
+
+        def _split_scope(self, nodeid: str) -> str:
+            place = PurePosixPath(nodeid.split('::', 1)[0])
+            together = any(place.is_relative_to(f'test/{room}') for room in TOGETHER)
+            return 'together' if together else str(place)
+    return ByPlace(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests by their place."""
+    """Mark the tests that get a second try."""
     here = config.rootpath / 'test'
     for item in items:
-        if item.path.is_relative_to(here):
-            _mark(item, item.path.relative_to(here))
-
-
-def _mark(item: pytest.Item, place: Path) -> None:
-    if place.parts[0] in WAITING:
-        item.add_marker(pytest.mark.flaky(reruns=1))
-    together = any(place.is_relative_to(room) for room in TOGETHER)
-    item.add_marker(pytest.mark.xdist_group('together' if together else str(place)))
+        if item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] in WAITING:
+            item.add_marker(pytest.mark.flaky(reruns=1))
