@@ -133,6 +133,17 @@ def test_what_a_device_showed_meanwhile_is_no_experience_of_schedules() -> None:
         assert decided([4.0], choice).index == best
 
 
+def test_a_load_that_came_later_is_no_excuse() -> None:
+    """Others' load counts as it was then: the server's 0.1 s would be 0.8 s with that of now."""
+    choice = ScheduleChoice(LatencyCalibration())
+    for _ in range(4):
+        choice.note(BOOK.entries[SHARED], took(SHARED, 4.0, 1.45))
+    choice.load = 8.0
+    decided([4.0], choice)
+    choice.load = 1.0
+    assert decided([4.0], choice).index == ALONE
+
+
 def test_a_schedule_in_which_a_device_is_always_slow_is_left() -> None:
     """What is only seen in shared inferences is a matter of sharing, not of the robot."""
     choice = ScheduleChoice(LatencyCalibration())

@@ -34,6 +34,7 @@ _PAYS_AHEAD = 0.98
 AT_ONCE_TAKES = 0.99
 #: So many inferences may wait to be learned from, until it is known how fast the devices were.
 _AWAITED = 8
+_Ended = tuple[Entry, Took, float]  # and how many times as long the server computed for others
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class ScheduleChoice:
         self._speeds = 1.0, 1.0  # factors of robot and server when it chose
         self._curves: LatencyCurves | None = None
         self._expected = 0.0  # seconds of the last choice by an outlook
-        self._ended = deque[tuple[Entry, Took]](maxlen=_AWAITED)  # not learned from yet
+        self._ended = deque[_Ended](maxlen=_AWAITED)  # not learned from yet
 
     def decide(self, epoch: int, book: ScheduleBook, mbps: float, strategy: str,
                spread: Callable[[], float], ahead: Ahead) -> Chosen | None:
@@ -222,19 +223,17 @@ class ScheduleChoice:
     def note(self, entry: Entry, took: Took) -> None:
         """Learn from an inference, as soon as it is known how fast the devices were then."""
         if self.experience:
-            self._ended.append((entry, took))
+            self._ended.append((entry, took, self.load))
 
     def _learn(self) -> None:
         """Make experience of what inferences took, but for devices that were slow or fast."""
-        waiting = []
-        while self.experience and self._ended:
-            entry, took = self._ended.popleft()
-            expected = in_hindsight(entry, took, self.speeds, self.load)
+        for _ in range(len(self._ended)):
+            entry, took, load = ended = self._ended.popleft()
+            expected = in_hindsight(entry, took, self.speeds, load)
             if expected is None:
-                waiting.append((entry, took))
-            else:
+                self._ended.append(ended)
+            elif self.experience:
                 self.experience.note(_key(entry), took.latency, expected, took.start)
-        self._ended.extend(waiting)
 
 
 def pays(shared: float, alone: float, spread: Callable[[], float]) -> bool:

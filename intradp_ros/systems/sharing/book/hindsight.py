@@ -45,7 +45,7 @@ def in_hindsight(entry: Entry, took: Took, speeds: DeviceSpeeds, load: float) ->
     """
     Return the seconds that an inference should have taken; None if not known yet.
 
-    `load` is how many times as long the server computes because of others.
+    `load` is how many times as long the server then computed because of others.
     """
     if entry.anywhere is None or took.predicted <= 0:
         return took.expected
