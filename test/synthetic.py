@@ -13,13 +13,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 import random
 
+import numpy as np
 import torch
 
 from intradp_ros.graph.operator_graph import Operator, OperatorGraph, Value, ValueRef
+from intradp_ros.schedule.cost import CostModel
+from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.split.local_operator import Kernel, Kind, LocalOperator, SplitGraph
 from intradp_ros.split.regions.region import Region, RowMap
 
 PRIME = 1_000_003
+
+
+def flat_cost(split: SplitGraph, robot: float = 4e-3, server: float = 1e-3) -> CostModel:
+    """Each operator costs a fixed part and a part by rows."""
+    return CostModel(split, {side: tuple(
+        np.where(np.arange(op.rows + 1) > 0, seconds * (0.1 + np.arange(op.rows + 1) / op.rows), 0)
+        for op in split.operators) for side, seconds in ((ROBOT, robot), (SERVER, server))})
 
 
 def random_split_graph(seed: int, operators: int = 8, rows: int = 24,

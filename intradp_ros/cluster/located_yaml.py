@@ -125,7 +125,7 @@ def _scan(text: str, file: str) -> None:
     Refuse anchors, and what nests too deeply.
 
     For each token of a flow collection the scanner looks at all that are
-    open: deep ones take it minutes.
+    open: 100,000 open brackets took it more than a minute.
     """
     depth = 0
     for token in yaml.scan(text):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 import numpy as np
 import pytest
-from synthetic import random_split_graph
+from synthetic import flat_cost, random_split_graph
 
 from intradp_ros.profiling.profile import XAVIER_NX
 from intradp_ros.schedule.cost import CostModel, LinkModel
@@ -37,10 +37,7 @@ GRID = (0.05, 0.5, 5.0)
 
 
 def cost_of(seed: int, count: int = 8) -> CostModel:
-    split = random_split_graph(seed, count, rows=40)
-    return CostModel(split, {side: tuple(
-        np.where(np.arange(op.rows + 1) > 0, seconds * (0.1 + np.arange(op.rows + 1) / op.rows), 0)
-        for op in split.operators) for side, seconds in ((ROBOT, 4e-3), (SERVER, 5e-4))})
+    return flat_cost(random_split_graph(seed, count, rows=40), server=5e-4)
 
 
 def setting_of(seed: int) -> Setting:

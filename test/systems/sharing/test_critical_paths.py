@@ -10,11 +10,9 @@ import math
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-import numpy as np
 import pytest
-from synthetic import random_split_graph
+from synthetic import flat_cost, random_split_graph
 
-from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.critical_paths import anywhere
@@ -34,11 +32,8 @@ PLAYED = len(CURVE_RATIOS) * POINTS
 
 
 def setting_of(seed: int) -> Setting:
-    split = random_split_graph(seed, 8, rows=40)
-    return Setting(CostModel(split, {side: tuple(
-        np.where(np.arange(op.rows + 1) > 0, seconds * (0.1 + np.arange(op.rows + 1) / op.rows), 0)
-        for op in split.operators) for side, seconds in ((ROBOT, 4e-3), (SERVER, 5e-4))}),
-        delay=1e-3, overhead=1e-4)
+    cost = flat_cost(random_split_graph(seed, 8, rows=40), server=5e-4)
+    return Setting(cost, delay=1e-3, overhead=1e-4)
 
 
 def partitions(count: int) -> list[Partition]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
-from sharing import assert_equal, hand_made_book, sharing_pair
+from sharing import assert_equal, hand_made_book, sharing_pair, SHORT
 from small_models import seeded, UNet
 import torch
 from torch import nn
@@ -17,7 +17,6 @@ from torch.utils import _pytree as pytree
 from intradp_ros.runtime.model import share_module, SharedModel
 from intradp_ros.systems.sharing.baselines import LOSS, OFFLOAD
 from intradp_ros.systems.sharing.book.book import ScheduleBook
-from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.pair import Pair
 from intradp_ros.wire.codecs.names import LOSSLESS, NONE
 from intradp_ros.wire.cutting import CODEC_NONE
@@ -135,7 +134,7 @@ def test_a_side_without_the_library_gets_plain_values(unet: SharedModel) -> None
 
 def test_a_chunk_that_cannot_be_decoded_costs_one_late_inference(unet: SharedModel) -> None:
     """It is rejected and counted; the robot finishes alone, exactly; the next one is shared."""
-    patience = PatiencePolicy(silence=5.0, late_slack=1.0)
+    patience = replace(SHORT, late_slack=1.0)
     with sharing_pair(unet, encoded_book(unet, 'floats'), patience=patience) as pair:
         wanted = pair.robot.infer(picture(1), strategy='local').outputs
         mangled = 0

@@ -7,11 +7,9 @@ from __future__ import annotations
 from dataclasses import replace
 import math
 
-import numpy as np
 import pytest
-from synthetic import random_split_graph
+from synthetic import flat_cost, random_split_graph
 
-from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import LOCAL
 from intradp_ros.systems.sharing.book.book import ScheduleBook
@@ -19,15 +17,8 @@ from intradp_ros.systems.sharing.book.make_book import book_of, Setting
 from intradp_ros.systems.sharing.book.repricing import loss, moved_by, repriced, sampled_rates
 from intradp_ros.systems.sharing.search.bounds import Relaxation
 
-
-def costs() -> CostModel:
-    split = random_split_graph(3, 8, rows=40)
-    return CostModel(split, {side: tuple(
-        np.where(np.arange(op.rows + 1) > 0, seconds * (0.1 + np.arange(op.rows + 1) / op.rows), 0)
-        for op in split.operators) for side, seconds in ((ROBOT, 4e-3), (SERVER, 5e-4))})
-
-
-SETTING = Setting(costs(), delay=1e-3, overhead=1e-4)
+SETTING = Setting(flat_cost(random_split_graph(3, 8, rows=40), server=5e-4),
+                  delay=1e-3, overhead=1e-4)
 
 
 @pytest.fixture(scope='module')

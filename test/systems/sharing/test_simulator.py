@@ -8,14 +8,12 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-import numpy as np
 import pytest
-from synthetic import random_split_graph
+from synthetic import flat_cost, random_split_graph
 
 from intradp_ros.profiling.profile import MovingCost
-from intradp_ros.schedule.cost import CostModel, LinkModel, WireCost
+from intradp_ros.schedule.cost import LinkModel, WireCost
 from intradp_ros.schedule.schedule import Receive, ROBOT, Schedule, SERVER, SIDES
-from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.systems.sharing.baselines import (
     best_cut,
     best_local,
@@ -30,13 +28,6 @@ from intradp_ros.systems.sharing.judge.simulator import DeadlockError, simulate
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import cut, local, offload, Partition, Stage
 from intradp_ros.wire.codecs.names import NONE
-
-
-def flat_cost(split: SplitGraph, robot: float = 4e-3, server: float = 1e-3) -> CostModel:
-    """Each operator costs a fixed part and a part by rows."""
-    return CostModel(split, {side: tuple(
-        np.where(np.arange(op.rows + 1) > 0, seconds * (0.1 + np.arange(op.rows + 1) / op.rows), 0)
-        for op in split.operators) for side, seconds in ((ROBOT, robot), (SERVER, server))})
 
 
 def test_local_takes_the_time_of_the_operators() -> None:

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 import numpy as np
 import pytest
-from synthetic import random_split_graph
+from synthetic import flat_cost, random_split_graph
 
 from intradp_ros.link.outlook import Outlook
-from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import LOSS, STRATEGIES, UNEVEN
 from intradp_ros.systems.sharing.book.book import ScheduleBook
@@ -39,11 +38,8 @@ SOUGHT: dict[tuple[int, Condition], Partition] = {}
 
 @lru_cache
 def setting_of(seed: int) -> Setting:
-    split = random_split_graph(seed, 8, rows=40)
-    return Setting(CostModel(split, {side: tuple(
-        np.where(np.arange(op.rows + 1) > 0, seconds * (0.1 + np.arange(op.rows + 1) / op.rows), 0)
-        for op in split.operators) for side, seconds in ((ROBOT, 8e-3), (SERVER, 4e-3))}),
-        delay=1e-3, overhead=1e-4)
+    cost = flat_cost(random_split_graph(seed, 8, rows=40), 8e-3, 4e-3)
+    return Setting(cost, delay=1e-3, overhead=1e-4)
 
 
 @lru_cache

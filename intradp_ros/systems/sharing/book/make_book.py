@@ -9,7 +9,7 @@ be planned in any number of processes.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 import math
@@ -131,9 +131,13 @@ def book_of(setting: Setting, digest: str, grid: Sequence[float], *, extra: int 
     look = look or (lambda known, where: map(partial(seek, setting, known), where))
     grid = sorted(set(grid))
     where = conditions(grid, ratios)
-    points = _planned(setting, grid, extra, plan, _ahead_of(progress, len(where)))
-    told = _ahead_of(progress, len(points), done=len(points))
-    found = list(_counted(look(_partitions(points), where), told, len(where)))
+    tell = progress or (lambda done, total: None)
+    points = _planned(setting, grid, extra, plan,
+                      lambda done, total: tell(done, total + len(where)))
+    found: list[Partition] = []
+    for partition in look(_partitions(points), where):
+        found.append(partition)
+        tell(len(points) + len(found), len(points) + len(where))
     final = shared_with_neighbours(setting, points, found)
     uneven = worth_keeping(setting.prices_at, _partitions(final), found, where)
     return ScheduleBook(
@@ -155,17 +159,6 @@ def _planned(setting: Setting, grid: Sequence[float], extra: int, plan: PlanPoin
         left = len(grid) + extra - len(points)
         wanted = where_to_look(setting, _ascending(points))[:left] if left > 0 else []
     return _ascending(points)
-
-
-def _ahead_of(progress: Progress | None, others: int, done: int = 0) -> Progress:
-    """Return who tells of a part of the work, where `others` are to do or `done` beside it."""
-    return lambda count, total: progress(count + done, total + others) if progress else None
-
-
-def _counted(found: Iterable[Partition], progress: Progress, total: int) -> Iterator[Partition]:
-    for count, partition in enumerate(found, 1):
-        yield partition
-        progress(count, total)
 
 
 def _partitions(points: Iterable[Point]) -> list[Partition]:

@@ -15,14 +15,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.systems.sharing.book.recourse_curve import at_ratio
 from intradp_ros.systems.sharing.partition.partition import Partition
 from intradp_ros.systems.sharing.search.pool import Prices
 
-Floats = npt.NDArray[np.float64]
 #: How many times as long the robot takes, compared with the server, as profiled.
 RATIOS = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
 #: At so many bandwidths of a book schedules are sought for each ratio.
@@ -63,11 +61,12 @@ def worth_keeping(prices: PricesAt, known: Sequence[Partition], found: Iterable[
     """
     if not where:
         return ()
+    known = list(dict.fromkeys(known))
     pool = list(dict.fromkeys([*known, *found]))
     seconds = np.array([[price(p).price for p in pool] for price in map(prices, where)])
     relative = seconds / seconds.min(axis=1, keepdims=True)
-    chosen = list(range(len(dict.fromkeys(known))))
+    chosen = list(range(len(known)))
     while (best := relative[:, chosen].min(axis=1)).max() > 1 + TOLERANCE:
         won = np.minimum(relative, best[:, None]).sum(axis=0)
         chosen.append(int(won.argmin()))
-    return tuple(pool[k] for k in chosen if pool[k] not in set(known))
+    return tuple(pool[k] for k in chosen[len(known):])

@@ -78,7 +78,11 @@ class Prices:
 
 def best(candidates: Iterable[Candidate]) -> Candidate:
     """Return the candidate of least price; the faster one of equals, then the first."""
-    return min(candidates, key=lambda c: (c.price, c.played.latency))
+    return min(candidates, key=_rank)
+
+
+def _rank(candidate: Candidate) -> tuple[float, float]:
+    return candidate.price, candidate.played.latency
 
 
 def candidates(cost: CostModel, link: LinkModel, aim: Aim) -> dict[str, Candidate]:
@@ -89,18 +93,32 @@ def candidates(cost: CostModel, link: LinkModel, aim: Aim) -> dict[str, Candidat
     never worse than any of them.  Each value crosses in the encoding that is
     fastest on this link.
     """
-    encodings = best_encodings(cost, link, aim.lossy)
-    assumed = assuming(cost, encodings)
-    price = Prices(cost, link, aim)
+    seeker = _Seeker(cost, link, aim)
+    found = {name: seeker.judged(partition)
+             for name, partition in baselines(seeker.assumed, link, aim).items()}
+    return {**found, LOSS: best([*found.values(), seeker(found.values())])}
 
-    def judged(partition: Partition) -> Candidate:
-        return price(encoded(cost.split, partition, encodings))
 
-    found = {name: judged(partition)
-             for name, partition in baselines(assumed, link, aim).items()}
-    solved = search(assumed, link, seed=aim.seed, objective=aim.objective,
-                    begin=[replace(c.partition, encodings=()) for c in found.values()])
-    return {**found, LOSS: best([*found.values(), judged(solved.partition)])}
+class _Seeker:
+    """Seeks schedules for one link, with each value in the encoding that is fastest on it."""
+
+    def __init__(self, cost: CostModel, link: LinkModel, aim: Aim) -> None:
+        self.price = Prices(cost, link, aim)
+        self._encodings = best_encodings(cost, link, aim.lossy)
+        self.assumed = assuming(cost, self._encodings)
+
+    def __call__(self, begin: Iterable[Candidate], objective: Objective | None = None,
+                 budget: int | None = None) -> Candidate:
+        """Return what the search finds from some candidates, by default for what is aimed at."""
+        aim = self.price.aim
+        solved = search(self.assumed, self.price.judge.link, seed=aim.seed, budget=budget,
+                        objective=objective or aim.objective,
+                        begin=[replace(c.partition, encodings=()) for c in begin])
+        return self.judged(solved.partition)
+
+    def judged(self, partition: Partition) -> Candidate:
+        """Return what a partition takes whose values cross so."""
+        return self.price(encoded(self.assumed.split, partition, self._encodings))
 
 
 def improved(cost: CostModel, link: LinkModel, aim: Aim, known: Iterable[Partition]) -> Candidate:
@@ -109,12 +127,10 @@ def improved(cost: CostModel, link: LinkModel, aim: Aim, known: Iterable[Partiti
 
     Beginning with good ones, it gets half of the usual budget.
     """
-    encodings, price = best_encodings(cost, link, aim.lossy), Prices(cost, link, aim)
-    first = sorted(map(price, known), key=lambda c: (c.price, c.played.latency))[:_BEGIN]
-    solved = search(assuming(cost, encodings), link, seed=aim.seed, objective=aim.objective,
-                    budget=usual_budget(len(cost.split.operators)) // 2,
-                    begin=[replace(c.partition, encodings=()) for c in first])
-    return best([*first, price(encoded(cost.split, solved.partition, encodings))])
+    seeker = _Seeker(cost, link, aim)
+    first = sorted(map(seeker.price, known), key=_rank)[:_BEGIN]
+    budget = usual_budget(len(cost.split.operators)) // 2
+    return best([*first, seeker(first, budget=budget)])
 
 
 def baselines(cost: CostModel, link: LinkModel, aim: Aim) -> dict[str, Partition]:
@@ -133,15 +149,10 @@ def front(cost: CostModel, link: LinkModel, aim: Aim, known: Mapping[str, Candid
     They are the best of the `known` ones and of what the search finds for the
     least energy, at all and within `steps` deadlines up to what that takes.
     """
-    encodings = best_encodings(cost, link, aim.lossy)
-    assumed, price = assuming(cost, encodings), Prices(cost, link, aim)
-    found = list(known.values())
+    seeker, found = _Seeker(cost, link, aim), list(known.values())
 
     def frugal(deadline: float) -> Candidate:
-        solved = search(assumed, link, seed=aim.seed, budget=_FRONT_BUDGET,
-                        objective=EnergyUnderDeadline(aim.power, deadline),
-                        begin=[replace(c.partition, encodings=()) for c in found])
-        return price(encoded(cost.split, solved.partition, encodings))
+        return seeker(found, EnergyUnderDeadline(aim.power, deadline), _FRONT_BUDGET)
 
     found.append(frugal(math.inf))
     first = min(c.played.latency for c in found)
