@@ -13,7 +13,7 @@ DEMO ?=
 PIPELINE ?=
 FLEET ?=
 TESTS ?=
-# Tests that need DDS, the machine's network or its time stay in one of the processes.
+# Those that need DDS or the machine's network stay in one of the processes (test/conftest.py).
 WORKERS ?= -n 2
 TRACES ?=
 ZOO ?=

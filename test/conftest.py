@@ -4,9 +4,9 @@
 """
 Which tests run side by side, and which get a second try.
 
-``make check`` runs two processes (pytest-xdist).  All tests that start ROS
-nodes, share network namespaces or measure time stay in one of them, one after
-another; of the others the tests of a file stay together.
+``make check`` runs two processes (pytest-xdist).  Tests that start ROS nodes or
+share network namespaces stay in one of them, one after another, and so do most
+that measure time; of the others the tests of a file stay together.
 
 Tests that wait for other processes get a second try.  Their limits are
 generous, but a shared machine may stand still for longer.  What fails once is
@@ -22,7 +22,7 @@ import pytest
 
 #: Rooms whose tests start processes, or wait for what comes over DDS.
 WAITING = {'cli', 'core', 'dds', 'lab', 'nodes', 'rqt', 'system'}
-#: Rooms and files whose tests need the machine's network, or its time.
+#: Rooms and files of which tests need the machine's network, or its time.
 TOGETHER = (
     'cli/test_demo_fleet.py', 'cli/test_doctor.py', 'cli/test_fleet_run.py',
     'cli/test_pipeline_check.py', 'core', 'dds', 'lab/emulation', 'lab/fleet', 'lab/soak',
@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Return who deals out tests by their place (groups of xdist do not work with pytest 9)."""
+    """Return who deals out tests by place (groups of xdist 3.8 do nothing with pytest 9.2)."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByPlace(LoadScopeScheduling):
