@@ -26,8 +26,8 @@ TIMEOUT = 60.0
 SOURCE = torch.randn(1, 3, 32, 48, generator=torch.Generator().manual_seed(1))
 #: For tests without faults: a busy machine must not look like one.
 ENDLESS = PatiencePolicy(silence=TIMEOUT, late_slack=TIMEOUT)
-#: For tests of faults.
-SHORT = PatiencePolicy(silence=0.3, late_slack=TIMEOUT)
+#: For tests of faults: a server that is silent is given up.
+SHORT = PatiencePolicy(silence=0.3, away=0.3, late_slack=TIMEOUT)
 
 
 class FixedRate:

@@ -121,7 +121,9 @@ class InferenceNode(ManagedNode):
                   choices=tuple(PREDICTORS)),
         DEADLINE,
         Parameter('server_timeout_ms', 300.0,
-                  'Finish alone when nothing was heard from the server for this long.',
+                  'A server that was not heard for this long is silent: from half of it on the '
+                  'robot works by itself while it waits; after 2 s, or this if it is more, it no '
+                  'longer waits.',
                   20.0, 10000.0),
         LOSSY_PARAMETER,
         Parameter('example', '', 'A file like what the sensor gives (an image; an array of points '

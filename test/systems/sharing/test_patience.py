@@ -73,5 +73,10 @@ def test_the_server_is_not_late_for_what_the_robot_slept() -> None:
 
 def test_silence_counts_from_what_was_heard_last() -> None:
     patient = PatiencePolicy(late_slack=9.0)
-    assert waits(patient, 5.0, quiet=0.29) and not waits(patient, 5.0, quiet=0.31)
-    assert waits(patient, 5.0, quiet=0.31, round_trip=0.2)
+    assert waits(patient, 5.0, quiet=1.99) and not waits(patient, 5.0, quiet=2.01)
+    assert waits(patient, 5.0, quiet=2.01, round_trip=0.7)
+
+
+def test_a_server_is_away_no_sooner_than_it_is_silent() -> None:
+    assert PatiencePolicy(silence=5.0).away_after(0.0, 0.0) == 5.0
+    assert PatiencePolicy().away_after(0.0, 0.0) == PatiencePolicy().away

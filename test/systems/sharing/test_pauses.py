@@ -61,14 +61,13 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, name, 10 * TIMEOUT)
 
 
-def fail_once(pair: Pair, wanted: torch.Tensor) -> None:
-    """Infer until an inference was not finished by both sides."""
-    end = time.monotonic() + TIMEOUT
-    while True:
+def fail(pair: Pair, wanted: torch.Tensor) -> None:
+    """Infer until the robot no longer counts on the server."""
+    end, failed = time.monotonic() + TIMEOUT, False
+    while not failed or pair.robot.connection.state is not State.ALONE:
         outcome = pair.robot.infer((SOURCE,))
         assert_equal(outcome.outputs, wanted)
-        if outcome.stats.recovered:
-            return
+        failed |= outcome.stats.recovered
         assert time.monotonic() < end
 
 
@@ -81,8 +80,7 @@ def test_sharing_resumes_when_the_link_is_back(
     for _ in range(3):
         infer_until_shared(pair.robot, (SOURCE,), wanted)
         pair.robot_channel.cut()
-        fail_once(pair, wanted)
-        assert pair.robot.connection.state is State.ALONE
+        fail(pair, wanted)
         assert not pair.robot.infer((SOURCE,)).stats.shared
         pair.robot_channel.restore()
         assert pair.robot.connection.wait_ready(TIMEOUT)
@@ -103,7 +101,7 @@ def test_a_silence_that_shows_after_an_inference_was_late(
         assert isinstance(pair.robot_channel, MemoryChannel)
         infer_until_shared(pair.robot, (SOURCE,), wanted)
         pair.robot_channel.cut()
-        fail_once(pair, wanted)
+        fail(pair, wanted)
         if silent:
             time.sleep(1.5)
         pair.robot_channel.restore()
@@ -122,11 +120,11 @@ def test_a_server_that_answers_but_fails_is_left_alone_ever_longer(
     pair.server_channel.listen(failing)
     for _ in range(2):
         assert pair.robot.connection.wait_ready(TIMEOUT)
-        fail_once(pair, wanted)
+        fail(pair, wanted)
     pair.server_channel.listen(pair.server.handle)
     infer_until_shared(pair.robot, (SOURCE,), wanted)
     pair.server_channel.listen(failing)
-    fail_once(pair, wanted)
+    fail(pair, wanted)
     pauses = [found[1] for line in log if (found := re.search(r'paused for (.*) s:', line))]
     assert pauses == ['0.5', '1.0', '0.5']
 
@@ -139,7 +137,7 @@ def test_silences_cost_no_pause_while_the_server_comes_back(
     infer_until_shared(pair.robot, (SOURCE,), wanted)
     for _ in range(FREE_SILENCES):
         pair.robot_channel.cut()
-        fail_once(pair, wanted)
+        fail(pair, wanted)
         pair.robot_channel.restore()
         assert pair.robot.connection.wait_ready(TIMEOUT)
     assert pair.robot.infer((SOURCE,)).stats.shared
@@ -154,7 +152,7 @@ def test_a_link_that_fails_again_and_again_is_left_alone(
     for _ in range(FREE_SILENCES + 1):
         assert pair.robot.connection.wait_ready(TIMEOUT)
         channel.cut()
-        fail_once(pair, wanted)
+        fail(pair, wanted)
         channel.restore()
     pauses = ['until the server answers' in line for line in log if 'paused' in line]
     assert pauses == [True] * FREE_SILENCES + [False]
@@ -218,9 +216,59 @@ def test_a_server_that_is_silent_is_not_waited_for(pair: Pair, wanted: torch.Ten
     assert until(lambda: pair.robot.connection.quiet > 2 * SHORT.silence)
     outcome = pair.robot.infer((SOURCE,))
     assert not outcome.stats.shared and not outcome.stats.recovered
-    assert pair.robot.connection.state is State.READY
+    assert pair.robot.connection.state is State.ALONE
     channel.restore()
     infer_until_shared(pair.robot, (SOURCE,), wanted)
+
+
+def test_a_silent_server_that_may_come_back_is_counted_on(
+        model: SharedModel, wanted: torch.Tensor, log: list[str]) -> None:
+    """Inferences that begin in a silence are the robot's own, exact, and never wait for long."""
+    patience = replace(SHORT, away=TIMEOUT)
+    with sharing_pair(model, patience=patience, log=log.append) as pair:
+        channel = pair.robot_channel
+        assert isinstance(channel, MemoryChannel)
+        infer_until_shared(pair.robot, (SOURCE,), wanted)
+        channel.cut()
+        assert until(lambda: pair.robot.connection.quiet > 2 * patience.silence)
+        for _ in range(2 * FREE_SILENCES):
+            outcome = pair.robot.infer((SOURCE,))
+            assert_equal(outcome.outputs, wanted)
+            assert outcome.stats.recovered and 'silent' in outcome.stats.reason
+            assert pair.robot.connection.state is State.READY
+        channel.restore()
+        infer_until_shared(pair.robot, (SOURCE,), wanted)
+    assert not [line for line in log if 'paused' in line]
+
+
+def test_a_server_that_comes_back_takes_its_part(model: SharedModel, wanted: torch.Tensor) -> None:
+    """The inference began while it was stopped; both meet in the middle, exactly."""
+    patience = replace(SHORT, away=TIMEOUT)
+    held = threading.Event()
+    slow = with_kernels(model, lambda kernel: lambda tensors: (
+        held.is_set() and time.sleep(0.02), kernel(tensors))[1])
+    with sharing_pair(slow, server=model, patience=patience) as pair:
+        channel, kept = pair.server_channel, list[Frame]()
+        stopped, resuming = threading.Event(), threading.Lock()
+
+        def handle(frame: Frame) -> None:
+            with resuming:
+                kept.append(frame)
+                if not stopped.is_set():
+                    while kept:
+                        pair.server.handle(kept.pop(0))
+
+        channel.listen(handle)
+        infer_until_shared(pair.robot, (SOURCE,), wanted)
+        stopped.set()
+        assert until(lambda: pair.robot.connection.quiet > 2 * patience.silence)
+        held.set()
+        going_on = threading.Timer(0.1, stopped.clear)
+        going_on.start()
+        outcome = pair.robot.infer((SOURCE,))
+        going_on.join()
+        assert_equal(outcome.outputs, wanted)
+        assert outcome.stats.shared and not outcome.stats.recovered
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=40, max_size=200))

@@ -54,22 +54,30 @@ class PatiencePolicy:
     Limits in seconds.
 
     `silence`: nothing at all was heard from the server; at least three
-    round trips and the time of a few chunks are always granted.
+    round trips and the time of a few chunks are always granted.  From half
+    of it on the robot works by itself.
     `late_factor`, `late_slack`: how far an inference may run past what its
     schedule predicts; None for as long as the robot takes alone, so that
     waiting in vain costs no more than giving up too soon (`LEAST_SLACK` to
     `MOST_SLACK`).  `deadline`: hard limit from the start of the inference, 0
-    for none.
+    for none.  `away`: a silent server is not counted on any more; until then
+    its host may only be busy, or the link cut for a moment, and a robot that
+    works meanwhile loses little.
     """
 
     silence: float = 0.3
     late_factor: float = 2.0
     late_slack: float | None = None
     deadline: float = 0.0
+    away: float = 2.0
 
     def silent_after(self, round_trip: float, chunk_time: float) -> float:
         """Return the seconds without any frame after which the server counts as silent."""
         return max(self.silence, 3 * round_trip + 4 * chunk_time)
+
+    def away_after(self, round_trip: float, chunk_time: float) -> float:
+        """Return the seconds of silence after which the server is not counted on."""
+        return max(self.away, self.silent_after(round_trip, chunk_time))
 
     def _slack(self, alone: float) -> float:
         if self.late_slack is not None:
@@ -116,7 +124,7 @@ class PatiencePolicy:
         the robot itself was stopped.  `alone` is what it takes for an
         inference by itself, 0 if that is not known.
         """
-        if quiet > self.silent_after(round_trip, chunk_time):
+        if quiet > self.away_after(round_trip, chunk_time):
             return f'server silent for {quiet * 1e3:.0f} ms'
         if self.deadline and elapsed > self.deadline:
             return f'deadline of {self.deadline * 1e3:.0f} ms passed'

@@ -52,17 +52,17 @@ class Waiting:
         sight = self.look()
         if not sight.agreed:
             return 'the server no longer knows this session'
+        ran = sight.awake - self.awake
         return sight.patience.reason_to_stop(elapsed=time.monotonic() - self.start,
-                                             **self._figures(sight))
+                                             **self._figures(sight, min(sight.quiet, ran)))
 
     def work(self, waited: float) -> str | None:
         """Return why the robot works on after so many seconds of a wait, None to go on waiting."""
         sight = self.look()
         return sight.patience.reason_to_work(waited=waited, at_once=self.at_once,
-                                             **self._figures(sight))
+                                             **self._figures(sight, sight.quiet))
 
-    def _figures(self, sight: Sight) -> dict[str, float]:
-        ran = sight.awake - self.awake
-        return {'ran': ran, 'predicted': self.predicted, 'alone': self.alone,
-                'quiet': min(sight.quiet, ran), 'round_trip': self.round_trip,
+    def _figures(self, sight: Sight, quiet: float) -> dict[str, float]:
+        return {'ran': sight.awake - self.awake, 'predicted': self.predicted,
+                'alone': self.alone, 'quiet': quiet, 'round_trip': self.round_trip,
                 'chunk_time': sight.chunk_bytes / self.rate}

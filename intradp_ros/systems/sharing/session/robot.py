@@ -239,7 +239,7 @@ class RobotClient:
         if strategy == LOCAL or agreement is None:
             return None
         rate = self.predicted_rate
-        if rate <= 0 or self._server_silent(rate):
+        if rate <= 0 or self._away():
             return None
         own, patience = self.own_seconds, self.patience
         ahead = Ahead(
@@ -248,11 +248,14 @@ class RobotClient:
         return select(self.choice, self.cache, agreement, strategy, Conditions(
             rate, self.predictor.spread, ahead, self.connection.load, self._among.inflight))
 
-    def _server_silent(self, rate: float) -> bool:
-        """Tell whether an inference that began now would wait for a server that says nothing."""
-        after = self.patience.silent_after(self.channel.report().round_trip,
-                                           self.channel.chunk_bytes / rate)
-        return self.connection.quiet > after
+    def _away(self) -> bool:
+        """Tell whether the server has said nothing for so long that it is not counted on."""
+        quiet, chunk_time = self.connection.quiet, self.channel.chunk_bytes / max(
+            self.predicted_rate, 1.0)
+        if quiet <= self.patience.away_after(self.channel.report().round_trip, chunk_time):
+            return False
+        self.connection.lost(f'server silent for {quiet * 1e3:.0f} ms')
+        return True
 
     def _infer_anew(self, inputs: Sequence[torch.Tensor], error: Exception) -> Outcome:
         """Run alone what went wrong in a way that nobody foresaw."""
@@ -296,7 +299,7 @@ class RobotClient:
             run.stop()
             self._cancel()
         if run.overtaken:
-            if not run.selection.at_once or self.connection.silent:
+            if not (self._away() or run.selection.at_once or self.connection.silent):
                 self.connection.lost(run.overtaken, overtaken=True)
         else:
             self._note_speed(ROBOT, run.selection.entry, run.recorder.events, run.compiled.moving)
