@@ -11,6 +11,7 @@ and a spawned one would run the user's own main module again.
 """
 from __future__ import annotations
 
+import atexit
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
@@ -140,6 +141,8 @@ def bound(seconds: int, data: int) -> None:
         raise PlanningError(f'planning takes more than {seconds} s of a processor')
 
     signal.signal(signal.SIGXCPU, give_up)
+    # it comes again every second, and an interpreter that ends takes it no more
+    atexit.register(signal.signal, signal.SIGXCPU, signal.SIG_IGN)
     for kind, most, grace in ((resource.RLIMIT_CPU, seconds, 10), (resource.RLIMIT_DATA, data, 0)):
         _, allowed = resource.getrlimit(kind)
         hard = most + grace if allowed == resource.RLIM_INFINITY else min(most + grace, allowed)
