@@ -28,6 +28,7 @@ import torch
 
 from intradp_ros.runtime.memory_channel import memory_pair, MemoryChannel
 from intradp_ros.runtime.model import SharedModel
+from intradp_ros.systems.sharing.baselines import OFFLOAD
 from intradp_ros.systems.sharing.policy import selection, sharing_pause
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.policy.sharing_pause import (
@@ -235,6 +236,7 @@ def test_a_silent_server_that_may_come_back_is_counted_on(
             outcome = pair.robot.infer((SOURCE,))
             assert_equal(outcome.outputs, wanted)
             assert outcome.stats.recovered and 'silent' in outcome.stats.reason
+            assert outcome.stats.strategy == OFFLOAD
             assert pair.robot.connection.state is State.READY
         channel.restore()
         infer_until_shared(pair.robot, (SOURCE,), wanted)
@@ -242,7 +244,7 @@ def test_a_silent_server_that_may_come_back_is_counted_on(
 
 
 def test_a_server_that_comes_back_takes_its_part(model: SharedModel, wanted: torch.Tensor) -> None:
-    """The inference began while it was stopped; both meet in the middle, exactly."""
+    """The inference began while it was stopped, and it is the first to have the result."""
     patience = replace(SHORT, away=TIMEOUT)
     held = threading.Event()
     slow = with_kernels(model, lambda kernel: lambda tensors: (

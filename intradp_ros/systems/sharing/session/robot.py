@@ -26,7 +26,7 @@ from intradp_ros.runtime.serial_executor import SerialExecutor
 from intradp_ros.runtime.timeline import Event, Recorder, total, with_send_times
 from intradp_ros.runtime.traffic import Traffic
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, STRATEGIES
+from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, OFFLOAD, STRATEGIES
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.choice import Ahead, ScheduleChoice
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
@@ -245,17 +245,24 @@ class RobotClient:
         ahead = Ahead(
             lambda seconds: self._link.outlook(seconds, rate),
             lambda predicted: patience.lateness(believable(predicted, own, faster=True), own).ran)
+        if strategy == LOSS and OFFLOAD in agreement.book.strategies and \
+                self.connection.quiet > patience.works_after(*self._delays()):
+            strategy = OFFLOAD  # whoever computes all of it is not held up by rows that do not come
         return select(self.choice, self.cache, agreement, strategy, Conditions(
             rate, self.predictor.spread, ahead, self.connection.load, self._among.inflight))
 
     def _away(self) -> bool:
         """Tell whether the server has said nothing for so long that it is not counted on."""
-        quiet, chunk_time = self.connection.quiet, self.channel.chunk_bytes / max(
-            self.predicted_rate, 1.0)
-        if quiet <= self.patience.away_after(self.channel.report().round_trip, chunk_time):
+        quiet = self.connection.quiet
+        if quiet <= self.patience.away_after(*self._delays()):
             return False
         self.connection.lost(f'server silent for {quiet * 1e3:.0f} ms')
         return True
+
+    def _delays(self) -> tuple[float, float]:
+        """Return the link's round trip and the time of a chunk, in seconds."""
+        return (self.channel.report().round_trip,
+                self.channel.chunk_bytes / max(self.predicted_rate, 1.0))
 
     def _infer_anew(self, inputs: Sequence[torch.Tensor], error: Exception) -> Outcome:
         """Run alone what went wrong in a way that nobody foresaw."""
