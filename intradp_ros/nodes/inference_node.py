@@ -18,21 +18,15 @@ from rclpy.qos import qos_profile_sensor_data, QoSProfile
 from rclpy.qos_overriding_options import QoSOverridingOptions
 from std_msgs.msg import Header
 
-from intradp_ros.core.limits import MAX_BOOK_TEXT
 from intradp_ros.dds.convert import MAX_FRAME_ID, MAX_NANOSECONDS
 from intradp_ros.dds.dds_channel import DdsChannel
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.link.delay import DELAY_PATIENCE
 from intradp_ros.link.predictor import make_predictor, PREDICTORS
-from intradp_ros.msg import (
-    InferenceResult,
-    InferenceStats,
-    InferenceTimeline,
-    LinkState,
-    OperatorProfile,
-)
-from intradp_ros.msg import ScheduleBook as ScheduleBookMessage
-from intradp_ros.nodes.announcement_seals import AnnouncementCheck, Announcer, MAX_BYTES
+from intradp_ros.msg import LinkState, OperatorProfile
+from intradp_ros.nodes.announcement_seals import AnnouncementCheck, Announcer
+from intradp_ros.nodes.answer_publisher import AnswerPublisher
+from intradp_ros.nodes.book_intake import BookIntake
 from intradp_ros.nodes.default_model import DEFAULT_MODEL
 from intradp_ros.nodes.device_parameter import DEVICE
 from intradp_ros.nodes.diagnostics import added, crossed, Diagnostics
@@ -42,29 +36,15 @@ from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.lossy_parameter import allowed, LOSSY_PARAMETER, tell_difference
 from intradp_ros.nodes.monitoring import Monitor, MONITORING
 from intradp_ros.nodes.parameters import Parameter
-from intradp_ros.nodes.perception import (
-    card_of,
-    first_answer,
-    PERCEPTION,
-    region_of,
-    warn_of_input,
-)
-from intradp_ros.nodes.profile_publisher import (
-    BOOK_TOPIC,
-    profile_model,
-    PROFILE_TOPIC,
-    ProfilePublisher,
-)
+from intradp_ros.nodes.perception import card_of, PERCEPTION, region_of
+from intradp_ros.nodes.profile_publisher import profile_model, PROFILE_TOPIC, ProfilePublisher
 from intradp_ros.nodes.qos_mismatch import of_speakers
 from intradp_ros.nodes.receiving import Receiver
-from intradp_ros.nodes.result_messages import result_message, stats_message, timeline_message
 from intradp_ros.nodes.robot_silence import RobotSilence
-from intradp_ros.nodes.sensor_inputs import Camera, Scene, Sensor, UNUSABLE
+from intradp_ros.nodes.sensor_inputs import Camera, Scene, UNUSABLE
 from intradp_ros.nodes.silence import network_of, SilenceWatch
 from intradp_ros.nodes.sole_publisher import SolePublisher
-from intradp_ros.nodes.typed_results import TypedResults
 from intradp_ros.perception.card import ModelCard
-from intradp_ros.perception.heads.named_outputs import named
 from intradp_ros.power.meter import EnergyMeter, open_meter
 from intradp_ros.profiling.cache import example_key
 from intradp_ros.profiling.drift import BEYOND_BOOKS, DriftMeter
@@ -86,7 +66,6 @@ from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.stream import InferenceStream, MAX_INFLIGHT
 from intradp_ros.systems.sharing.session.watch import DelayWatch, DriftWatch
 from intradp_ros.wire.frames import Stamp
-from intradp_ros.wire.texts import unpacked
 
 MODES = {'shared': LOSS, 'local': LOCAL, 'offload': OFFLOAD, 'cut': CUT}
 MODE = Parameter('mode', 'shared', 'How inferences run; may be changed at any time.',
@@ -95,8 +74,6 @@ DEADLINE = Parameter('deadline_ms', 0.0, 'Finish alone after this time; 0 for no
                      'changed at any time.', 0.0, 60000.0, read_only=False)
 #: Seconds between two requests for a book that does not come.
 ASK_AGAIN = 10.0
-#: Books that may wait while one is compiled, the newest; inferences go on meanwhile.
-MAX_BOOKS = 1
 _CHANGEABLE = QoSOverridingOptions.with_default_policies()
 
 
@@ -167,7 +144,6 @@ class InferenceNode(ManagedNode):
         prepare_process(parameters['threads'])
         self._settings, self._mode = parameters, parameters['mode']
         self._key = key_of(parameters, self.warn)
-        self._check = AnnouncementCheck(self._key)
         model = ModelSpec.parse(parameters['model']).load(
             parameters['axis'] if parameters['axis'] >= 0 else None,
             open_device(parameters[DEVICE.name]))
@@ -177,17 +153,14 @@ class InferenceNode(ManagedNode):
         self._together = self._intake.together()
         self._sensor = self._intake.sensor
         self._monitor = Monitor(self, parameters)
-        self._open_topics(self._sensor)
-        self._typed = self._open_typed(model, card)
+        self._open_topics()
+        self._answers = AnswerPublisher(self, self._intake)
+        self._answers.open_typed(model, card)
         self._example = self._intake.example(parameters['example'], model)
         profile = profile_model(model, self._example, self.info, example_key(self._example))
         self._connect(model.tuned(profile.tuning), profile)
-        self._book_text = ''
-        self._new_books = Worker(self._use_book, self._book_failed, MAX_BOOKS, 'books')
-        self.until_cleanup.callback(self._new_books.close)
-        books = self._receiver.subscribe(ScheduleBookMessage, BOOK_TOPIC, self._take_book,
-                                         LATCHED, 'book', MAX_BYTES[ScheduleBookMessage])
-        self.until_cleanup.callback(self.destroy_subscription, books)
+        self._books = BookIntake(self, self._receiver, AnnouncementCheck(self._key), model.digest,
+                                 self._use_book)
         self.call_every(1.0, self._diagnose, self.until_cleanup)
 
     def start(self) -> None:
@@ -266,30 +239,11 @@ class InferenceNode(ManagedNode):
         self._dropped += worker.dropped
         self._worker = None
 
-    def _open_topics(self, sensor: Sensor) -> None:
+    def _open_topics(self) -> None:
         reliable = QoSProfile(depth=10)
-        self._results = self.publish_on(
-            InferenceResult, 'result', reliable, qos_overriding_options=_CHANGEABLE)
-        self._pictures = self.publish_on(
-            sensor.shown_kind, f'result_{sensor.topic}', reliable,
-            qos_overriding_options=_CHANGEABLE)
-        self._stats = self.publish_on(InferenceStats, '~/stats', reliable)
-        self._timelines = self.publish_on(InferenceTimeline, '~/timeline', reliable)
         self._links = self.publish_on(LinkState, '~/link', reliable)
         self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', reliable)
         self._profiles = self.publish_on(OperatorProfile, PROFILE_TOPIC, LATCHED)
-
-    def _open_typed(self, model: SharedModel, card: ModelCard | None) -> list[TypedResults]:
-        """Open the topics of what the card says that the outputs mean, for each camera."""
-        self._output_names = card.outputs if card else ()
-        if not isinstance(self._sensor, Camera):
-            return []
-        warn_of_input(self._sensor, card, self.get_logger().warning)
-        if self._intake.cameras and not self._intake.batched:
-            return []  # what an output says of which camera nobody knows
-        like = first_answer(self._sensor, card, model, self._intake) if card else None
-        return [TypedResults(self, card, like, name)
-                for name in self._intake.cameras or ('',)] if card and like else []
 
     def _sources(self) -> list[str]:
         """Return the sensor's topics; of compressed images as image_transport names them."""
@@ -348,31 +302,12 @@ class InferenceNode(ManagedNode):
                     client.patience = replace(client.patience, deadline=parameter.value / 1e3)
         return SetParametersResult(successful=True)
 
-    def _take_book(self, message: ScheduleBookMessage) -> None:
-        assert self.client is not None
-        if message.digest != self.client.model.digest:
-            return  # a book for another robot's model
-        if message.robot not in ('', self.get_fully_qualified_name()):
-            return  # or for another robot
-        self._check(message)
-        self._new_books.put(message.book)
-
-    def _use_book(self, text: str) -> None:
-        """Parse a book and compile its schedules, which may take a while; once for each text."""
+    def _use_book(self, book: ScheduleBook) -> None:
+        """Compile a book's schedules, which may take a while, and share by them."""
         assert self.client is not None and self._stream is not None
-        if text == self._book_text:
-            return
-        book = ScheduleBook.from_json(unpacked(text, MAX_BOOK_TEXT))
         check_book(book, self.client.own_seconds)
         self._stream.use_book(book)
-        self._book_text = text
         tell_difference(self.client.model, book, self._example, self.get_logger().warning)
-
-    def _book_failed(self, error: Exception) -> None:
-        if isinstance(error, ValueError):
-            self._receiver.reject('book', str(error))
-        else:
-            self._receiver.reject('handler', f'{type(error).__name__}: {error}')
 
     def _process(self, messages: Sequence[Any]) -> None:
         """Begin the inference of an input, and wait until another may begin."""
@@ -394,13 +329,12 @@ class InferenceNode(ManagedNode):
 
     def _tell(self, headers: Sequence[Header], began: float, scenes: Sequence[Scene],
               outcome: Outcome) -> None:
-        header = headers[0]
+        assert self._stream is not None
         self._last_ms = outcome.stats.latency * 1e3
         self._monitor.inferred(outcome.stats)
-        self._publish(headers, outcome, scenes)
+        self._answers.publish(headers, scenes, outcome, self._stream.timeline)
         extra = time.monotonic() - began - outcome.stats.latency
-        self._stats.publish(stats_message(
-            header, outcome.stats, sum(self._rejected().values()), max(0.0, extra)))
+        self._answers.publish_stats(headers[0], outcome, sum(self._rejected().values()), extra)
         self._memory.look(usual=not outcome.own_work)
 
     def _failed(self, error: Exception) -> None:
@@ -409,27 +343,10 @@ class InferenceNode(ManagedNode):
         else:
             self._receiver.reject('inference', f'{type(error).__name__}: {error}')
 
-    def _publish(self, headers: Sequence[Header], outcome: Outcome, scenes: Sequence[Scene],
-                 ) -> None:
-        assert self._stream is not None
-        inference, header = outcome.stats.inference, headers[0]
-        tensors = named(outcome.outputs, self._output_names)
-        for number, (typed, own, scene) in enumerate(zip(self._typed, headers, scenes)):
-            typed.publish(own, self._intake.part(tensors, number), scene)
-        if self._results.get_subscription_count():
-            self._results.publish(result_message(header, inference, tensors))
-        picture = self._sensor.shown(next(iter(tensors.values()))) if tensors else None
-        if picture is not None:
-            picture.header = header
-            self._pictures.publish(picture)
-        if self._timelines.get_subscription_count():
-            events = self._stream.timeline(outcome)
-            self._timelines.publish(timeline_message(header, inference, events))
-
     def _rejected(self) -> Mapping[str, int]:
         """Count what was rejected on the way from sensor and server, by cause."""
         assert self.client is not None and self._stream is not None
-        overtaken = {'overtaken': n} if (n := self._new_books.dropped) else {}
+        overtaken = {'overtaken': n} if (n := self._books.dropped) else {}
         return added(overtaken, self._receiver.rejections.by_cause(),
                      *(client.rejections.by_cause() for client in self._stream.clients),
                      self.client.channel.rejected)

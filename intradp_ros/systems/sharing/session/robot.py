@@ -247,7 +247,7 @@ class RobotClient:
             lambda predicted: patience.lateness(believable(predicted, own, faster=True), own).ran)
         if strategy == LOSS and OFFLOAD in agreement.book.strategies and \
                 self.connection.quiet > patience.works_after(*self._delays()):
-            strategy = OFFLOAD  # whoever computes all of it is not held up by rows that do not come
+            strategy = OFFLOAD  # by rows, all of it takes the robot longer than alone
         return select(self.choice, self.cache, agreement, strategy, Conditions(
             rate, self.predictor.spread, ahead, self.connection.load, self._among.inflight))
 
