@@ -46,11 +46,11 @@ AREAS: dict[str, tuple[list[str], list[str]]] = {
     'execution': (
         ['runtime/*.py', 'systems/sharing/session/*.py'],
         [*(f'test/systems/sharing/test_{name}.py' for name in (
-            'patience', 'pauses', 'watch', 'experience', 'editions', 'pair', 'recovery',
-            'sessions', 'stream', 'several_robots')),
+            'patience', 'rehearsal', 'strange_books', 'watch', 'experience', 'pair', 'editions',
+            'several_robots', 'sessions', 'stream', 'pauses', 'recovery')),
          *(f'test/runtime/test_{name}.py' for name in (
-             'link_rate', 'memory', 'memory_network', 'model', 'processor', 'recourse',
-             'request_queue', 'worker_thread'))]),
+             'link_rate', 'memory', 'memory_network', 'model', 'processor', 'own_work_memory',
+             'recourse', 'worker_thread'))]),
     'planning': (
         ['systems/sharing/judge/*.py', 'systems/sharing/judge/kernels/*.py',
          'systems/sharing/partition/*.py'],
