@@ -204,8 +204,8 @@ def main() -> None:
                         help='stop in an area after so long, with the places until then')
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--limit', type=float, default=120, metavar='SECONDS',
-                        help='a test that takes longer runs on (of a quiet machine, the slowest '
-                             'takes 10)')
+                        help='a test that takes longer runs on (beside other work, the slowest '
+                             'took 13)')
     parser.add_argument('--json', type=Path)
     args = parser.parse_args()
     os.chdir(_ROOT)
