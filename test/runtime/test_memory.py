@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from intradp_ros.runtime.memory_channel import memory_pair, MemoryChannel
+from intradp_ros.runtime.wrapped_channel import WrappedChannel
 from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame
@@ -186,3 +187,18 @@ def test_impossible_settings_are_refused(options: dict[str, float]) -> None:
     """The error names the values."""
     with pytest.raises(ValueError, match='must be positive'):
         memory_pair(**options)  # type: ignore[arg-type]
+
+
+def test_a_channel_around_another_passes_all_on() -> None:
+    with joined(chunk_bytes=1234, rate=10.0) as (robot, _, received):
+        around = WrappedChannel(robot)
+        for chunk in chunks_of(5000, chunk_bytes=around.chunk_bytes):
+            around.send(chunk)
+        assert around.chunk_bytes == around.chunk_bytes_of(1) == robot.chunk_bytes == 1234
+        assert around.waiting > 0 and around.rejected == robot.rejected
+        around.abandon(1, 1)
+        assert around.waiting == 0
+        around.close()
+        around.send(ping(1))
+        with pytest.raises(Empty):
+            received.get(timeout=0.1)

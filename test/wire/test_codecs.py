@@ -128,8 +128,11 @@ def test_a_third_value_anywhere_crosses_plain(place: int, third: float) -> None:
     assert same_bits(joined(chunks, expecting(grid, 'bits')), grid)
 
 
-def test_a_binary_transfer_crosses_in_few_chunks() -> None:
-    assert len(cut(torch.ones(2_000_000), 'bits')) == 9
+@pytest.mark.parametrize(('encoding', 'kind', 'count'), [
+    ('bits', 'constant', 5), ('fp16', 'dense', 73), ('int8', 'dense', 35)])
+def test_a_transfer_crosses_in_few_chunks(encoding: str, kind: str, count: int) -> None:
+    """Chunks are filled as far as an encoding's bound on what an element takes up allows."""
+    assert len(cut(contents(kind, torch.float32, (1_000_000,), 0), encoding)) == count
 
 
 @settings(max_examples=60, deadline=None)
@@ -164,6 +167,14 @@ def test_lossy_encodings_stay_close(encoding: str, error: float) -> None:
     assert 0 < (result - tensor).abs().max() < error
     assert same_bits(joined(cut(tensor.double(), encoding), expecting(tensor.double(), encoding)),
                      tensor.double())
+
+
+def test_levels_of_a_constant_are_not_divided_by_their_distance() -> None:
+    tensor = contents('constant', torch.float32, (5000,), 0)
+    with np.errstate(all='raise'):
+        chunks = cut(tensor, 'int8')
+    assert {c.codec for c in chunks} == {NUMBERS['int8']}
+    assert same_bits(joined(chunks, expecting(tensor, 'int8')), tensor)
 
 
 RAW = contents('relu', torch.float32, (4, 1000), 1).numpy().view(np.uint8).reshape(-1)
@@ -286,3 +297,4 @@ def test_a_chunk_that_cannot_be_decoded_may_come_again() -> None:
 
 def test_all_encodings_are_there() -> None:
     assert available() == set(CODECS) == set(names.ENCODINGS) - {names.NONE}
+    assert available() is available()  # each chunk asks, so that modules are looked for once

@@ -4,15 +4,20 @@
 """The order of frames that wait, and the count of those refused."""
 from __future__ import annotations
 
+from pathlib import Path
+import re
+
 import pytest
 import torch
 
 from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.cutting import split
-from intradp_ros.wire.frames import Chunk, Control, ControlKind
+from intradp_ros.wire.frames import Chunk, Control, ControlKind, Stamp
 from intradp_ros.wire.queue import FrameQueue, payload_bytes
 from intradp_ros.wire.quoting import MAX_QUOTED, quoted
 from intradp_ros.wire.rejections import MAX_CAUSES, Rejections
+
+MESSAGE = Path(__file__).parents[2] / 'msg' / 'SessionControl.msg'
 
 
 def chunks_of(inference: int, session: int = 1) -> list[Chunk]:
@@ -50,6 +55,18 @@ def test_the_most_urgent_chunk_leaves_first() -> None:
     assert queue.waiting == 0
 
 
+def test_sessions_take_turns_and_show_their_first_chunks() -> None:
+    queue = FrameQueue()
+    ours, theirs = chunks_of(1), chunks_of(2, 7)
+    for chunk in (*ours, *theirs):
+        queue.put(chunk)
+    assert list(queue.heads()) == [ours[0], theirs[0]]
+    assert queue.pop() is ours[0]
+    assert list(queue.heads()) == [theirs[0], ours[1]]
+    assert queue.pop_chunk(1) is ours[1]
+    assert list(queue.heads()) == [theirs[0], ours[2]]
+
+
 def test_abandoning_takes_only_that_inference() -> None:
     """Chunks of other inferences and sessions, and control frames, stay."""
     queue = FrameQueue()
@@ -85,9 +102,17 @@ def test_causes_without_end_do_not_fill_memory() -> None:
     assert len(rejections.by_cause()) == MAX_CAUSES + 1
 
 
-def test_kinds_have_numbers_of_their_own() -> None:
+def test_kinds_have_the_numbers_of_the_message() -> None:
     """Two names of one number would be one kind."""
-    assert len(ControlKind) == len(ControlKind.__members__)
+    constants = re.findall(r'^uint8 ([A-Z_]+)=(\d+)', MESSAGE.read_text(), re.MULTILINE)
+    assert {name: int(number) for name, number in constants} == dict(ControlKind.__members__)
+    assert len(ControlKind) == len(constants)
+
+
+def test_what_a_frame_leaves_out_is_zero_as_in_a_message() -> None:
+    assert Control(ControlKind.PING) == Control(ControlKind.PING, 0, 0, 0, {}, 0)
+    assert Stamp() == Stamp(0, 0, '')
+    assert (chunks_of(1)[0].stamp, chunks_of(1)[0].server) == (Stamp(), 0)
 
 
 def test_what_a_stranger_wrote_is_logged_on_one_line_in_ascii() -> None:

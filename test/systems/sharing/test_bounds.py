@@ -169,6 +169,30 @@ def test_without_a_link_the_robot_alone_is_optimal(seed: int) -> None:
     assert bound <= latency(cost, link, local(len(split.operators)))
 
 
+class Sum(nn.Module):
+    """A value, and what is made of it row by row or comes beside it, added."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.row = nn.Conv2d(4, 4, 1)
+
+    def forward(self, x: torch.Tensor, beside: torch.Tensor | None = None) -> torch.Tensor:
+        return x + (self.row(x) if beside is None else beside)
+
+
+@pytest.mark.parametrize(('inputs', 'rows'), [(1, 4), (2, 8)])
+def test_both_terms_of_a_sum_cross_where_the_server_is_slow_to_make_one(
+        inputs: int, rows: int) -> None:
+    """In eight seconds, at one for each row; of two inputs, the bound is that of the dearest."""
+    split = split_graph(capture(Sum().eval(), (torch.zeros(1, 4, 8, 8),) * inputs))
+    adding, slow = len(split.operators) - 1, np.arange(9) * 1e3
+    cost = CostModel(split, {side: tuple(
+        slow if side == SERVER and index != adding else 0 * slow for index in range(adding + 1))
+        for side in SIDES})
+    link = LinkModel.symmetric(4 * 8 * 4 / 125e3)
+    assert most_rows(Facts(cost), SERVER, link, 8.0)[adding] == rows
+
+
 def chain(rows: int = 16) -> SplitGraph:
     """One input, one operator, one output."""
     return random_split_graph(5, operators=1, rows=rows)
@@ -256,6 +280,11 @@ def test_lines_are_tight_for_plain_maps() -> None:
     assert max(line.slope * 10 + line.offset for line in lines_under(joined)) == 6
 
 
+def test_one_line_rises_from_no_rows_and_one_to_all_rows() -> None:
+    lines = lines_under(RowMap(np.array([0, 1, 2]), np.array([1, 2, 5])))
+    assert [max(line.slope * k + line.offset for line in lines) for k in range(4)] == [0, 1, 2, 5]
+
+
 def test_the_price_of_rows_is_the_least_over_all_bands() -> None:
     assert row_prices(np.array([0.0, 3.0, 4.0, 9.0])) == pytest.approx([0.0, 3.0, 2.0, 2.0])
 
@@ -272,3 +301,34 @@ def test_barriers_divide_the_operators(seed: int, count: int) -> None:
         assert found.after[index] == moment
         assert all(found.before[split.graph.producer[v]] <= moment
                    for v in found.whole[moment - 1] if v in split.graph.producer)
+
+
+class Squeezing(nn.Module):
+    """Two means over all rows: one that the rows are scaled by, one of the result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.after = (nn.Conv2d(4, 4, 3, padding=1) for _ in range(2))
+        self.gate, self.head = nn.Conv2d(4, 4, 1), nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = self.before(x)
+        rows = rows * self.gate(rows.mean((2, 3), keepdim=True)).sigmoid()
+        return self.head(self.after(rows).mean((2, 3)))
+
+
+@pytest.mark.parametrize(('most', 'light', 'operators', 'after', 'before'), [
+    (12, (), (2, 3, 4, 5, 8, 9), [0, 0, 1, 2, 3, 4, 4, 4, 5, 6], [1, 1, 2, 3, 4, 5, 5, 5, 6, 7]),
+    (12, (9,), (2, 3, 4, 5, 8), [0, 0, 1, 2, 3, 4, 4, 4, 5, 5], [1, 1, 2, 3, 4, 5, 5, 5, 6, 6]),
+    (2, (), (2, 8), [0, 0, 1, 1, 1, 1, 1, 1, 2, 2], [1, 1, 2, 2, 2, 2, 2, 2, 3, 3]),
+    (1, (2,), (8,), [0, 0, 0, 0, 0, 0, 0, 0, 1, 1], [1, 1, 1, 1, 1, 1, 1, 1, 2, 2])])
+def test_barriers_are_what_needs_all_rows_then_what_is_heavy(
+        most: int, light: tuple[int, ...], operators: tuple[int, ...], after: list[int],
+        before: list[int]) -> None:
+    """Of window, sum, mean, gate, sigmoid, product, window, sum, mean and head."""
+    split = split_graph(capture(Squeezing().eval(), (torch.zeros(1, 4, 8, 8),)))
+    weight = np.ones(len(split.operators))
+    weight[list(light)] = 1e-5
+    found = find_barriers(split, needed_rows(split), weight, most)
+    assert (found.operators, found.after.tolist(), found.before.tolist()) == (
+        operators, after, before)

@@ -30,6 +30,17 @@ def test_refuses_what_are_no_encodings(encodings: object) -> None:
         Partition.from_dict({'stages': [], 'encodings': encodings})
 
 
+@pytest.mark.parametrize('wrong', [
+    {'upward': 1}, {'by_input': 0}, {'upward': None, 'by_input': 'no'}, {'growth': None},
+    {'growth': 'fast'}])
+@pytest.mark.parametrize('side', ['robot_pace', 'server_pace'])
+def test_refuses_what_is_no_pace(side: str, wrong: dict[str, object]) -> None:
+    stages = ENCODED.to_dict()['stages']
+    stages[1][side].update(wrong)
+    with pytest.raises(ValueError, match='not a partition'):
+        Partition.from_dict({'stages': stages})
+
+
 @pytest.mark.parametrize('encodings', [
     ((4, 'zstd'), (0, 'zstd')), ((0, 'zstd'), (0, 'lz4')), ((-1, 'zstd'),), ((8, 'zstd'),),
     ((0, 'gzip'),), ((0, 'none'),), ((0, ''),)])

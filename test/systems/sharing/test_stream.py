@@ -88,7 +88,7 @@ def test_results_are_exact_and_in_order(model: SharedModel, inflight: int) -> No
         assert_answered(found, 40)
         shared = [outcome.stats.shared for outcome in found.delivered]
         assert shared == [True] * 20 + [False] * 10 + [True] * 10
-        assert len(found.server.sessions) == inflight
+        assert len(found.server.sessions) == len(found.stream.numbers) == inflight
         assert found.server.rejections.total == 0
         assert [each.foreign for each in found.stream.clients] == [0] * inflight
     assert until(lambda: not found.stream.channels.sessions)

@@ -9,7 +9,7 @@ import math
 import time
 
 import pytest
-from sharing import ENDLESS, FixedRate, hand_made_book, TIMEOUT
+from sharing import ENDLESS, FixedRate, hand_made_book, TIMEOUT, until
 from small_models import seeded, UNet
 import torch
 
@@ -20,10 +20,13 @@ from intradp_ros.profiling.drift import DriftMeter
 from intradp_ros.profiling.profile import MovingCost, OperatorTiming, Profile
 from intradp_ros.runtime.memory_channel import memory_pair
 from intradp_ros.runtime.model import share_module, SharedModel
-from intradp_ros.schedule.schedule import SERVER
+from intradp_ros.schedule.schedule import ROBOT, SERVER
+from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD
+from intradp_ros.systems.sharing.book.critical_paths import Anywhere, Path
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import offload
 from intradp_ros.systems.sharing.session.connection import HEARTBEAT
+from intradp_ros.systems.sharing.session.pair import in_process_pair
 from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.server import OffloadServer
 from intradp_ros.systems.sharing.session.watch import DelayWatch, DriftWatch
@@ -73,6 +76,26 @@ def test_both_sides_notice_what_has_become_slow(model: SharedModel, profile: Pro
     for told in (robot_told, server_told):
         assert len(told) == 1 and told[0].scale > 4 * profile.scale
         assert told[0].timings == profile.timings
+
+
+@pytest.mark.parametrize(('side', 'strategy'), [(ROBOT, LOCAL), (SERVER, OFFLOAD)])
+def test_a_robot_learns_from_both_sides_how_fast_they_are(
+        model: SharedModel, profile: Profile, side: str, strategy: str) -> None:
+    whole = profile.whole_seconds
+    known = {LOCAL: Anywhere((Path(whole, 0.0, 0.0, 0.0),), (whole, 0.0)),
+             OFFLOAD: Anywhere((Path(0.0, whole, 1.0, 0.0),), (0.0, whole))}
+    book = hand_made_book(model)
+    book = replace(book, entries=tuple(
+        replace(e, anywhere=known[e.strategy], predicted=known[e.strategy].seconds(e.mbps))
+        for e in book.entries if e.strategy in known))
+    slow = device(model, profile, 8.0)
+    with in_process_pair(slow, FixedRate(100.0), patience=ENDLESS) as pair:
+        pair.robot.use_book(book)
+        assert pair.robot.connection.wait_ready(TIMEOUT)
+        for _ in range(3):
+            pair.robot.infer((torch.zeros(1, 3, HEIGHT, WIDTH),), strategy=strategy)
+        speeds = pair.robot.choice.speeds
+        assert until(lambda: speeds.factor(side, 0.0) > 4)
 
 
 def test_what_a_program_should_take(model: SharedModel, profile: Profile) -> None:
