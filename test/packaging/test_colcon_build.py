@@ -17,6 +17,7 @@ import subprocess
 import sys
 from typing import Any, NamedTuple
 
+from node_processes import QUICK_PLANNER
 import pytest
 
 from intradp_ros.lab.emulation.processes import Child, Command, starter
@@ -195,11 +196,14 @@ def test_nodes_of_the_workspace_share(workspace: Workspace, tmp_path: Path) -> N
         'INTRADP_CACHE': str(tmp_path / 'cache'), 'ROS_LOG_DIR': str(tmp_path / 'ros')}
     nothing_else = ('env', '-i', *(f'{k}={v}' for k, v in environment(**variables).items()))
 
+    further = {'planner_node': [word for name, value in QUICK_PLANNER.items()
+                                for word in ('-p', f'{name}:={value}')]}
+
     def command(name: str) -> Command:
         parameters = workspace.prefix / 'share' / 'intradp_ros' / 'config' / NODES[name]
         return Command(name, [*nothing_else, *sourced(
             workspace, f'{workspace.prefix}/lib/intradp_ros/{name}',
-            '--ros-args', '--params-file', str(parameters))])
+            '--ros-args', '--params-file', str(parameters), *further.get(name, ()))])
 
     with starter(tmp_path) as start:
         children: list[Child] = [start(command(name)) for name in NODES]
