@@ -18,7 +18,6 @@ from rclpy.qos import DurabilityPolicy, QoSProfile
 from sensor_msgs.msg import CameraInfo, Image, PointCloud2
 from std_msgs.msg import Header
 import torch
-from vision_msgs.msg import Classification, Detection2DArray, LabelInfo
 
 from intradp_ros.nodes.lifecycle import ManagedNode
 from intradp_ros.nodes.map_messages import depth_points, labels_image
@@ -28,6 +27,8 @@ from intradp_ros.nodes.typed_results import TypedResults
 from intradp_ros.perception.card import HeadCard, ModelCard
 from intradp_ros.perception.decode import decode
 from intradp_ros.perception.view import place
+
+vision = pytest.importorskip('vision_msgs.msg', reason='vision_msgs comes with ROS, not from PyPI')
 
 SCENE = Scene(np.full((24, 32, 3), 90, np.uint8), place((24, 32), (24, 32), 'stretch'))
 HEADER = Header(frame_id='camera', stamp=Time(sec=7))
@@ -98,8 +99,9 @@ def pixels(message: Image) -> np.ndarray:
 def test_objects_with_masks(pair: Pair) -> None:
     """Boxes by name of class, two label images, and what their numbers mean, latched."""
     card = ModelCard(head=HeadCard('detections'), labels=('cat', 'dog'))
-    pair.listen(LabelInfo, 'label_info', LATCHED)
-    heard = pair.publish(card, MASKS, detections=Detection2DArray, labels=Image, instances=Image)
+    pair.listen(vision.LabelInfo, 'label_info', LATCHED)
+    heard = pair.publish(card, MASKS, detections=vision.Detection2DArray, labels=Image,
+                         instances=Image)
     first, second = heard['detections'].detections
     assert heard['detections'].header == first.header == HEADER
     middle = first.bbox.center.position
@@ -128,7 +130,7 @@ def test_bodies_with_key_points(pair: Pair) -> None:
 def test_classes(pair: Pair) -> None:
     card = ModelCard(head=HeadCard('classification', softmax=True), labels=('a', 'b'))
     heard = pair.publish(card, {'scores': torch.tensor([[0.0, 4.0]])},
-                         classification=Classification)
+                         classification=vision.Classification)
     (result,) = heard['classification'].results
     assert (result.class_id, result.score) == ('b', pytest.approx(0.982, abs=1e-3))
 

@@ -1,7 +1,11 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""`colcon build`, with and without symlinks, gives a package that works; `colcon test` runs."""
+"""
+`colcon build`, with and without symlinks, gives a package that works; `colcon test` runs.
+
+And robot, server and planner of a workspace share an inference.
+"""
 from __future__ import annotations
 
 import json
@@ -13,7 +17,10 @@ import subprocess
 import sys
 from typing import Any, NamedTuple
 
+from node_processes import QUICK_PLANNER
 import pytest
+
+from intradp_ros.lab.emulation.processes import Child, Command, starter
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ('CMakeLists.txt', 'LICENSE', 'cmake', 'config', 'intradp_ros', 'launch', 'msg',
@@ -42,6 +49,26 @@ print(json.dumps({
 }))
 """
 
+# Run in the environment of the workspace, with the folder of tests: publishes images until the
+# server takes part in the answer to one; each answer is compared with the undivided model's.
+SHARING = """
+import json, sys
+
+sys.path.append(sys.argv[1])
+from node_processes import Observer, picture
+from intradp_ros.lab.zoo.oriented_energy import oriented_energy
+
+observer = Observer()
+assert observer.set_mode('offload')[0]
+stats = observer.infer_until(picture(0, 144, 336), oriented_energy(), lambda s: s.shared)
+observer.close()
+print(json.dumps({'shared': stats.shared, 'up': stats.bytes_up, 'down': stats.bytes_down}))
+"""
+# Nodes and the parameter files that the launch files give them.
+NODES = {'offload_node': 'server.yaml', 'planner_node': 'planner.yaml',
+         'inference_node': 'robot.yaml'}
+TIMEOUT = 180.0
+
 # Laid beside the tests of a room: fails unless what colcon installed is imported.
 IMPORTS = """
 from pathlib import Path
@@ -65,7 +92,7 @@ class Workspace(NamedTuple):
         return self.path / 'install' / 'intradp_ros'
 
 
-def environment() -> dict[str, str]:
+def environment(**further: str) -> dict[str, str]:
     """
     Return what a shell has in which just the virtual environment was activated.
 
@@ -76,12 +103,12 @@ def environment() -> dict[str, str]:
                  if name in os.environ}
     search = [str(Path(sys.prefix, 'bin')), os.environ.get('PATH', os.defpath)]
     return {**inherited, 'PATH': os.pathsep.join(search), 'VIRTUAL_ENV': sys.prefix,
-            'ROS_AUTOMATIC_DISCOVERY_RANGE': 'OFF'}
+            'ROS_AUTOMATIC_DISCOVERY_RANGE': 'OFF', **further}
 
 
-def run(*command: str, cwd: Path) -> str:
+def run(*command: str, cwd: Path, **further: str) -> str:
     """Run a command; return its output, or fail with all of it."""
-    done = subprocess.run(command, cwd=cwd, env=environment(), timeout=600, text=True,
+    done = subprocess.run(command, cwd=cwd, env=environment(**further), timeout=600, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode:
         pytest.fail(f'{command} ended with {done.returncode}:\n{done.stdout}', pytrace=False)
@@ -104,10 +131,14 @@ def workspace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return Workspace(path, request.param)
 
 
-def in_workspace(workspace: Workspace, *command: str) -> str:
-    """Run a command in the environment that the workspace's set-up script makes."""
-    script = f'. "{workspace.path}/install/setup.sh" && exec "$@"'
-    return run('sh', '-c', script, 'sh', *command, cwd=workspace.path)
+def sourced(workspace: Workspace, *command: str) -> tuple[str, ...]:
+    """Return what runs a command in the environment that the workspace's set-up script makes."""
+    return ('sh', '-c', f'. "{workspace.path}/install/setup.sh" && exec "$@"', 'sh', *command)
+
+
+def in_workspace(workspace: Workspace, *command: str, **further: str) -> str:
+    """Run a command in the environment of the workspace, to its end."""
+    return run(*sourced(workspace, *command), cwd=workspace.path, **further)
 
 
 def test_messages_and_modules_are_imported_side_by_side(workspace: Workspace) -> None:
@@ -154,3 +185,30 @@ def test_the_rooms_are_tests_of_colcon(workspace: Workspace) -> None:
     assert status == 0 and count > 5, told
     status, told = colcon_tested(workspace, 'power', workspace.path / 'elsewhere')
     assert status == 1 and 'test_what_is_imported' in told, told
+
+
+@pytest.mark.slow
+def test_nodes_of_the_workspace_share(workspace: Workspace, tmp_path: Path) -> None:
+    """What `ros2 run` would start, with the default model: images are answered by both sides."""
+    variables = {
+        'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST', 'OMP_NUM_THREADS': '1',
+        'ROS_DOMAIN_ID': str(1 + (os.getpid() * 13 + 50) % 100),
+        'INTRADP_CACHE': str(tmp_path / 'cache'), 'ROS_LOG_DIR': str(tmp_path / 'ros')}
+    nothing_else = ('env', '-i', *(f'{k}={v}' for k, v in environment(**variables).items()))
+
+    further = {'planner_node': [word for name, value in QUICK_PLANNER.items()
+                                for word in ('-p', f'{name}:={value}')]}
+
+    def command(name: str) -> Command:
+        parameters = workspace.prefix / 'share' / 'intradp_ros' / 'config' / NODES[name]
+        return Command(name, [*nothing_else, *sourced(
+            workspace, f'{workspace.prefix}/lib/intradp_ros/{name}',
+            '--ros-args', '--params-file', str(parameters), *further.get(name, ()))])
+
+    with starter(tmp_path) as start:
+        children: list[Child] = [start(command(name)) for name in NODES]
+        for child in children:
+            child.wait_for_line(': active$', TIMEOUT)
+        told = json.loads(in_workspace(
+            workspace, 'python', '-c', SHARING, str(ROOT / 'test'), **variables).splitlines()[-1])
+    assert told['shared'] and told['up'] > 0 and told['down'] > 0

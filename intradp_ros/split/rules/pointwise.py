@@ -12,11 +12,15 @@ from intradp_ros.split.calls.site import follow, Rule, rules, Site, Split
 from intradp_ros.split.local_operator import Kind
 from intradp_ros.split.regions.aligned import aligned_split, operands_of
 
+#: Point-wise operators that torch 2.6 does not declare so.
+_UNDECLARED = frozenset(['aten.ldexp.Tensor', 'aten.leaky_relu.default'])
+
 
 def is_pointwise(function: object) -> bool:
-    """Tell whether ATen declares an operator overload point-wise, and not random."""
+    """Tell whether an operator overload of ATen is declared point-wise, and not random."""
     tags = getattr(function, 'tags', ())
-    return torch.Tag.pointwise in tags and torch.Tag.nondeterministic_seeded not in tags
+    return torch.Tag.nondeterministic_seeded not in tags and (
+        torch.Tag.pointwise in tags or str(function) in _UNDECLARED)
 
 
 def split_pointwise(site: Site) -> Split | None:
