@@ -79,5 +79,4 @@ def test_silence_counts_from_what_was_heard_last() -> None:
 
 def test_a_server_is_away_no_sooner_than_it_is_silent() -> None:
     assert PatiencePolicy(silence=5.0).away_after(0.0, 0.0) == 5.0
-    assert PatiencePolicy(silence=5.0).works_after(0.0, 0.0) == 2.5
     assert PatiencePolicy().away_after(0.0, 0.0) == PatiencePolicy().away

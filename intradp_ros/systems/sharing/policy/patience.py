@@ -75,10 +75,6 @@ class PatiencePolicy:
         """Return the seconds without any frame after which the server counts as silent."""
         return max(self.silence, 3 * round_trip + 4 * chunk_time)
 
-    def works_after(self, round_trip: float, chunk_time: float) -> float:
-        """Return the seconds without any frame after which the robot works by itself."""
-        return self.silent_after(round_trip, chunk_time) / 2
-
     def away_after(self, round_trip: float, chunk_time: float) -> float:
         """Return the seconds of silence after which the server is not counted on."""
         return max(self.away, self.silent_after(round_trip, chunk_time))
@@ -111,7 +107,7 @@ class PatiencePolicy:
         was late before, and came, is no reason.  Or it was chosen to work
         `at_once` when it waits.  Otherwise as `reason_to_stop`.
         """
-        if quiet > self.works_after(round_trip, chunk_time):
+        if quiet > self.silent_after(round_trip, chunk_time) / 2:
             return f'server silent for {quiet * 1e3:.0f} ms'
         late = AT_ONCE if at_once else self.lateness(predicted, alone)
         if ran > late.ran and waited > late.waited:

@@ -35,7 +35,8 @@ class Waiting:
 
     It should take `predicted` seconds, and `alone` by the robot itself (0: not
     known), over a link of a round trip in seconds and a rate in bytes per
-    second.  `at_once` tells that the robot works on whenever it waits.
+    second.  `at_once` tells that the robot works on whenever it waits, `silent`
+    that the server was when the inference began.
     """
 
     look: Callable[[], Sight]
@@ -46,21 +47,26 @@ class Waiting:
     round_trip: float
     rate: float
     at_once: bool = False
+    silent: bool = False
 
     def stop(self, _waited: float) -> str | None:
         """Return why the inference is given up, None to wait on."""
         sight = self.look()
         if not sight.agreed:
             return 'the server no longer knows this session'
-        ran = sight.awake - self.awake
         return sight.patience.reason_to_stop(elapsed=time.monotonic() - self.start,
-                                             **self._figures(sight, min(sight.quiet, ran)))
+                                             **self._figures(sight, self._quiet(sight)))
 
     def work(self, waited: float) -> str | None:
         """Return why the robot works on after so many seconds of a wait, None to go on waiting."""
         sight = self.look()
+        quiet = sight.quiet if self.silent else self._quiet(sight)
         return sight.patience.reason_to_work(waited=waited, at_once=self.at_once,
-                                             **self._figures(sight, sight.quiet))
+                                             **self._figures(sight, quiet))
+
+    def _quiet(self, sight: Sight) -> float:
+        """Return the seconds of this inference in which nothing was heard."""
+        return min(sight.quiet, sight.awake - self.awake)
 
     def _figures(self, sight: Sight, quiet: float) -> dict[str, float]:
         return {'ran': sight.awake - self.awake, 'predicted': self.predicted,

@@ -245,11 +245,14 @@ class RobotClient:
         ahead = Ahead(
             lambda seconds: self._link.outlook(seconds, rate),
             lambda predicted: patience.lateness(believable(predicted, own, faster=True), own).ran)
-        if strategy == LOSS and OFFLOAD in agreement.book.strategies and \
-                self.connection.quiet > patience.works_after(*self._delays()):
+        if strategy == LOSS and OFFLOAD in agreement.book.strategies and self._silent():
             strategy = OFFLOAD  # by rows, all of it takes the robot longer than alone
         return select(self.choice, self.cache, agreement, strategy, Conditions(
             rate, self.predictor.spread, ahead, self.connection.load, self._among.inflight))
+
+    def _silent(self) -> bool:
+        """Tell whether the server is silent; a ping that is late does not make it so."""
+        return self.connection.quiet > self.patience.silent_after(*self._delays())
 
     def _away(self) -> bool:
         """Tell whether the server has said nothing for so long that it is not counted on."""
@@ -336,7 +339,8 @@ class RobotClient:
         predicted = believable(selection.predicted, self.own_seconds, faster=selection.faster)
         return Waiting(self._sight, start, self.connection.awake, predicted,
                        self.own_seconds or (told.predicted if told else 0.0),
-                       report.round_trip, max(selection.rate, 1.0), selection.at_once)
+                       report.round_trip, max(selection.rate, 1.0), selection.at_once,
+                       self._silent())
 
     def _sight(self) -> Sight:
         connection = self.connection
