@@ -43,6 +43,11 @@ QUICK_PLANNER = {'grid.points': 3, 'grid.low_mbps': 20.0, 'grid.high_mbps': 2000
 PATIENT = {'server_timeout_ms': 5000.0, 'queue_size': 64}
 
 
+def domain_of_process() -> str:
+    """Return a ROS domain that other test processes hardly have."""
+    return str(1 + (os.getpid() * 13 + 50) % 100)
+
+
 @contextmanager
 def own_domain(tmp_path: Path, transport: str = '') -> Iterator[None]:
     """
@@ -51,7 +56,7 @@ def own_domain(tmp_path: Path, transport: str = '') -> Iterator[None]:
     A transport that ships asks for a network namespace: all in the domain hear one another.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv('ROS_DOMAIN_ID', str(1 + (os.getpid() * 13 + 50) % 100))
+        patch.setenv('ROS_DOMAIN_ID', domain_of_process())
         patch.delenv('INTRADP_TRANSPORT', raising=False)
         if transport:
             patch.delenv('ROS_AUTOMATIC_DISCOVERY_RANGE', raising=False)

@@ -6,13 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rclpy.qos import QoSProfile
-from rclpy.qos_overriding_options import QoSOverridingOptions
 from std_msgs.msg import Header
 
 from intradp_ros.msg import InferenceResult, InferenceStats, InferenceTimeline
 from intradp_ros.nodes.intake import Intake
-from intradp_ros.nodes.lifecycle import ManagedNode
+from intradp_ros.nodes.lifecycle import CHANGEABLE, ManagedNode, RELIABLE
 from intradp_ros.nodes.perception import first_answer, warn_of_input
 from intradp_ros.nodes.result_messages import result_message, stats_message, timeline_message
 from intradp_ros.nodes.sensor_inputs import Camera, Scene
@@ -23,9 +21,6 @@ from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.outcome import Outcome
 from intradp_ros.runtime.timeline import Event
 
-_CHANGEABLE = QoSOverridingOptions.with_default_policies()
-_RELIABLE = QoSProfile(depth=10)
-
 
 class AnswerPublisher:
     """
@@ -34,30 +29,29 @@ class AnswerPublisher:
     Tensors and timelines are made into messages only where somebody subscribes.
     """
 
-    def __init__(self, node: ManagedNode, intake: Intake) -> None:
+    def __init__(self, node: ManagedNode, intake: Intake, model: SharedModel,
+                 card: ModelCard | None) -> None:
         self._node, self._intake, self._sensor = node, intake, intake.sensor
         self._results = node.publish_on(
-            InferenceResult, 'result', _RELIABLE, qos_overriding_options=_CHANGEABLE)
+            InferenceResult, 'result', RELIABLE, qos_overriding_options=CHANGEABLE)
         self._pictures = node.publish_on(
-            self._sensor.shown_kind, f'result_{self._sensor.topic}', _RELIABLE,
-            qos_overriding_options=_CHANGEABLE)
-        self._stats = node.publish_on(InferenceStats, '~/stats', _RELIABLE)
-        self._timelines = node.publish_on(InferenceTimeline, '~/timeline', _RELIABLE)
-        self._output_names: Sequence[str] = ()
-        self._typed: list[TypedResults] = []
-
-    def open_typed(self, model: SharedModel, card: ModelCard | None) -> None:
-        """Open the topics of what the card says that the outputs mean, for each camera."""
+            self._sensor.shown_kind, f'result_{self._sensor.topic}', RELIABLE,
+            qos_overriding_options=CHANGEABLE)
+        self._stats = node.publish_on(InferenceStats, '~/stats', RELIABLE)
+        self._timelines = node.publish_on(InferenceTimeline, '~/timeline', RELIABLE)
         self._output_names = card.outputs if card else ()
+        self._typed = self._open_typed(model, card)
+
+    def _open_typed(self, model: SharedModel, card: ModelCard | None) -> list[TypedResults]:
+        """Open the topics of what the card says that the outputs mean, for each camera."""
         if not isinstance(self._sensor, Camera):
-            return
+            return []
         warn_of_input(self._sensor, card, self._node.get_logger().warning)
         if self._intake.cameras and not self._intake.batched:
-            return  # what an output says of which camera nobody knows
+            return []  # what an output says of which camera nobody knows
         like = first_answer(self._sensor, card, model, self._intake) if card else None
-        if card and like:
-            self._typed = [TypedResults(self._node, card, like, name)
-                           for name in self._intake.cameras or ('',)]
+        return [TypedResults(self._node, card, like, name)
+                for name in self._intake.cameras or ('',)] if card and like else []
 
     def publish(self, headers: Sequence[Header], scenes: Sequence[Scene], outcome: Outcome,
                 timeline: Callable[[Outcome], Sequence[Event]]) -> None:

@@ -12,7 +12,6 @@ import time
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
-from rclpy.qos import QoSProfile
 
 from intradp_ros.cluster.coordinator import CoordinatorTimes
 from intradp_ros.cluster.fleet_file import Fleet, read_fleet
@@ -23,7 +22,7 @@ from intradp_ros.msg import DeviceState, FleetQoe, FleetState
 from intradp_ros.nodes.device_node import DEVICES_TOPIC, FLEET
 from intradp_ros.nodes.diagnostics import added, Diagnostics
 from intradp_ros.nodes.key_parameter import KEY_FILE, key_of
-from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
+from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, RELIABLE, run_node
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.receiving import Receiver
 from intradp_ros.profiling.profile import Profile
@@ -116,7 +115,7 @@ class CoordinatorNode(ManagedNode):
         self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
         self.call_every(1.0, self._diagnose, self.until_cleanup)
         if self._live:
-            self._qoe = self.publish_on(FleetQoe, '~/qoe', QoSProfile(depth=10))
+            self._qoe = self.publish_on(FleetQoe, '~/qoe', RELIABLE)
             service = self.create_service(PlanModel, '~/plan_model', self._plan_model)
             self.until_cleanup.callback(self.destroy_service, service)
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
-from rclpy.qos import qos_profile_sensor_data, QoSProfile
-from rclpy.qos_overriding_options import QoSOverridingOptions
+from rclpy.qos import qos_profile_sensor_data
 from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 
@@ -22,7 +21,7 @@ from intradp_ros.msg import DeviceState, InferenceResult
 from intradp_ros.nodes.device_parameter import DEVICE
 from intradp_ros.nodes.diagnostics import added, crossed, Diagnostics
 from intradp_ros.nodes.key_parameter import KEY_FILE, key_of
-from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
+from intradp_ros.nodes.lifecycle import CHANGEABLE, LATCHED, ManagedNode, RELIABLE, run_node
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.receiving import Receiver
 from intradp_ros.nodes.result_messages import result_message
@@ -105,7 +104,7 @@ class DeviceNode(ManagedNode):
         self._models = {model.digest: model for model in models}
         self._states = self.publish_on(
             DeviceState, f'{parameters[FLEET.name]}/{DEVICES_TOPIC}', LATCHED)
-        self._results = self.publish_on(InferenceResult, 'result', QoSProfile(depth=10))
+        self._results = self.publish_on(InferenceResult, 'result', RELIABLE)
         self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
         self.call_every(1.0, self._diagnose, self.until_cleanup)
 
@@ -154,7 +153,7 @@ class DeviceNode(ManagedNode):
             patience=FleetPatience(silence=given['silence_ms'] / 1e3))
         images = self._receiver.subscribe(
             Image, 'image', self._take_image, qos_profile_sensor_data, 'image',
-            qos_overriding_options=QoSOverridingOptions.with_default_policies())
+            qos_overriding_options=CHANGEABLE)
         self.until_deactivated.callback(self.destroy_subscription, images)
 
     def _stop(self, device: FleetDevice) -> None:

@@ -14,8 +14,7 @@ from typing import Any
 from diagnostic_msgs.msg import DiagnosticArray
 from rcl_interfaces.msg import SetParametersResult
 from rclpy.parameter import Parameter as RclParameter
-from rclpy.qos import qos_profile_sensor_data, QoSProfile
-from rclpy.qos_overriding_options import QoSOverridingOptions
+from rclpy.qos import qos_profile_sensor_data
 from std_msgs.msg import Header
 
 from intradp_ros.dds.convert import MAX_FRAME_ID, MAX_NANOSECONDS
@@ -32,7 +31,7 @@ from intradp_ros.nodes.device_parameter import DEVICE
 from intradp_ros.nodes.diagnostics import added, crossed, Diagnostics
 from intradp_ros.nodes.intake import INTAKE, intake_for
 from intradp_ros.nodes.key_parameter import KEY_FILE, key_of
-from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
+from intradp_ros.nodes.lifecycle import CHANGEABLE, LATCHED, ManagedNode, RELIABLE, run_node
 from intradp_ros.nodes.lossy_parameter import allowed, LOSSY_PARAMETER, tell_difference
 from intradp_ros.nodes.monitoring import Monitor, MONITORING
 from intradp_ros.nodes.parameters import Parameter
@@ -74,7 +73,6 @@ DEADLINE = Parameter('deadline_ms', 0.0, 'Finish alone after this time; 0 for no
                      'changed at any time.', 0.0, 60000.0, read_only=False)
 #: Seconds between two requests for a book that does not come.
 ASK_AGAIN = 10.0
-_CHANGEABLE = QoSOverridingOptions.with_default_policies()
 
 
 class InferenceNode(ManagedNode):
@@ -154,8 +152,7 @@ class InferenceNode(ManagedNode):
         self._sensor = self._intake.sensor
         self._monitor = Monitor(self, parameters)
         self._open_topics()
-        self._answers = AnswerPublisher(self, self._intake)
-        self._answers.open_typed(model, card)
+        self._answers = AnswerPublisher(self, self._intake, model, card)
         self._example = self._intake.example(parameters['example'], model)
         profile = profile_model(model, self._example, self.info, example_key(self._example))
         self._connect(model.tuned(profile.tuning), profile)
@@ -172,7 +169,7 @@ class InferenceNode(ManagedNode):
         for number, source in enumerate(self._sources()):
             taken = self._receiver.subscribe(
                 self._sensor.kind, source, partial(self._take_input, number),
-                qos_profile_sensor_data, self._sensor.topic, qos_overriding_options=_CHANGEABLE,
+                qos_profile_sensor_data, self._sensor.topic, qos_overriding_options=CHANGEABLE,
                 event_callbacks=of_speakers(self.resolve_topic_name(source), self.mismatched))
             self.until_deactivated.callback(self.destroy_subscription, taken)
         self.call_every(0.5, self._report_link, self.until_deactivated)
@@ -240,9 +237,8 @@ class InferenceNode(ManagedNode):
         self._worker = None
 
     def _open_topics(self) -> None:
-        reliable = QoSProfile(depth=10)
-        self._links = self.publish_on(LinkState, '~/link', reliable)
-        self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', reliable)
+        self._links = self.publish_on(LinkState, '~/link', RELIABLE)
+        self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', RELIABLE)
         self._profiles = self.publish_on(OperatorProfile, PROFILE_TOPIC, LATCHED)
 
     def _sources(self) -> list[str]:

@@ -17,6 +17,7 @@ from rclpy.executors import ExternalShutdownException
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.publisher import Publisher
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.qos_overriding_options import QoSOverridingOptions
 from rclpy.signals import SignalHandlerOptions
 
 from intradp_ros.nodes.bond import Bond, bond_messages, BOND_PERIOD, MISSING
@@ -28,6 +29,9 @@ from intradp_ros.nodes.unused_overrides import unused_overrides
 
 LATCHED = QoSProfile(depth=10, durability=DurabilityPolicy.TRANSIENT_LOCAL,
                      reliability=ReliabilityPolicy.RELIABLE)
+RELIABLE = QoSProfile(depth=10)
+#: Whoever starts a node may set other qualities of service for these topics.
+CHANGEABLE = QoSOverridingOptions.with_default_policies()
 
 AUTOSTART = Parameter(
     'autostart', True, 'Configure and activate at once; false waits for a lifecycle manager.')

@@ -9,12 +9,11 @@ from typing import Any
 
 from rclpy.publisher import Publisher
 from rclpy.qos import qos_profile_sensor_data, QoSProfile
-from rclpy.qos_overriding_options import QoSOverridingOptions
 from sensor_msgs.msg import CameraInfo, Image
 from std_msgs.msg import Header
 import torch
 
-from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode
+from intradp_ros.nodes.lifecycle import CHANGEABLE, LATCHED, ManagedNode, RELIABLE
 from intradp_ros.nodes.map_messages import colour_image
 from intradp_ros.nodes.result_topics import topics_of
 from intradp_ros.nodes.sensor_inputs import Scene
@@ -25,8 +24,6 @@ from intradp_ros.perception.decode import decode
 from intradp_ros.perception.overlay import overlay
 
 CAMERA_INFO, DEBUG_IMAGE = 'camera_info', '~/debug_image'
-_CHANGEABLE = QoSOverridingOptions.with_default_policies()
-_RELIABLE = QoSProfile(depth=10)
 
 
 class TypedResults:
@@ -82,14 +79,14 @@ class TypedResults:
     def _listen_to_camera(self) -> None:
         subscription = self._node.create_subscription(
             CameraInfo, f'{self._above}{CAMERA_INFO}', self._take_camera, qos_profile_sensor_data,
-            qos_overriding_options=_CHANGEABLE)
+            qos_overriding_options=CHANGEABLE)
         self._node.until_cleanup.callback(self._node.destroy_subscription, subscription)
 
     def _take_camera(self, info: CameraInfo) -> None:
         self._camera = info
 
-    def _open(self, kind: type, name: str, qos: QoSProfile = _RELIABLE) -> Publisher[Any]:
-        return self._node.publish_on(kind, name, qos, qos_overriding_options=_CHANGEABLE)
+    def _open(self, kind: type, name: str, qos: QoSProfile = RELIABLE) -> Publisher[Any]:
+        return self._node.publish_on(kind, name, qos, qos_overriding_options=CHANGEABLE)
 
 
 def _heard(publisher: Publisher[Any]) -> bool:

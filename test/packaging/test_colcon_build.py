@@ -17,7 +17,7 @@ import subprocess
 import sys
 from typing import Any, NamedTuple
 
-from node_processes import QUICK_PLANNER
+from node_processes import domain_of_process, QUICK_PLANNER
 import pytest
 
 from intradp_ros.lab.emulation.processes import Child, Command, starter
@@ -192,10 +192,9 @@ def test_nodes_of_the_workspace_share(workspace: Workspace, tmp_path: Path) -> N
     """What `ros2 run` would start, with the default model: images are answered by both sides."""
     variables = {
         'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST', 'OMP_NUM_THREADS': '1',
-        'ROS_DOMAIN_ID': str(1 + (os.getpid() * 13 + 50) % 100),
+        'ROS_DOMAIN_ID': domain_of_process(),
         'INTRADP_CACHE': str(tmp_path / 'cache'), 'ROS_LOG_DIR': str(tmp_path / 'ros')}
     nothing_else = ('env', '-i', *(f'{k}={v}' for k, v in environment(**variables).items()))
-
     further = {'planner_node': [word for name, value in QUICK_PLANNER.items()
                                 for word in ('-p', f'{name}:={value}')]}
 

@@ -75,7 +75,7 @@ def test_every_mode_gives_the_unsplit_result(system: System, mode: str) -> None:
     """
     The mode changes at run time; headers are copied; in offload the server takes part.
 
-    In shared mode any schedule of the book may be best, also the robot alone.
+    In shared mode the book may find that everything is best kept on the robot.
     """
     assert system.shares()
     assert system.observer.set_mode(mode) == (True, '')
@@ -88,7 +88,7 @@ def test_every_mode_gives_the_unsplit_result(system: System, mode: str) -> None:
             stamp = message.header.stamp
             assert (stamp.sec, stamp.nanosec) == (number, number + 7)
             assert message.header.frame_id == f'camera {number}'
-        assert mode == 'shared' or stats.strategy == mode
+        assert stats.strategy in {'shared': ('loss', 'uneven', 'local')}.get(mode, (mode,))
         assert not stats.recovered and stats.latency_ms > 0 and stats.rejected == 0
         assert math.isnan(stats.energy_drawn_j) == (find_sensor() is None)
         if mode in ('local', 'offload'):

@@ -243,6 +243,23 @@ def test_a_silent_server_that_may_come_back_is_counted_on(
     assert not [line for line in log if 'paused' in line]
 
 
+def test_a_server_that_stays_silent_is_given_up(
+        model: SharedModel, wanted: torch.Tensor, log: list[str]) -> None:
+    """With the silences that nodes have by default."""
+    patience = PatiencePolicy(late_slack=TIMEOUT)
+    with sharing_pair(model, patience=patience, log=log.append) as pair:
+        channel = pair.robot_channel
+        assert isinstance(channel, MemoryChannel)
+        infer_until_shared(pair.robot, (SOURCE,), wanted)
+        channel.cut()
+        fail(pair, wanted)
+        assert pair.robot.connection.quiet > patience.away
+        assert not pair.robot.infer((SOURCE,)).stats.shared
+        channel.restore()
+        infer_until_shared(pair.robot, (SOURCE,), wanted)
+    assert len([line for line in log if 'paused until the server answers' in line]) == 1
+
+
 def test_a_server_that_comes_back_takes_its_part(model: SharedModel, wanted: torch.Tensor) -> None:
     """The inference began while it was stopped, and it is the first to have the result."""
     patience = replace(SHORT, away=TIMEOUT)

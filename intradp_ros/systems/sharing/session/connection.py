@@ -228,15 +228,15 @@ class Connection:
         """
         Take note that the server failed; each time in a row it is left alone for longer.
 
-        One that was `overtaken`, because the robot had the result first, was
-        busy for a moment, as one that was silent; it goes on if it is heard.
+        One that was `overtaken`, because the robot had the result first while
+        it was heard, was busy for a moment, as one that was silent; it goes on.
         """
         if not self._greeted:
             return
         now, pause = time.monotonic(), self._pause.length
         self._silent = overtaken or self.quiet > SILENCE
         returns = self._pause.failed(self._silent, now)
-        if overtaken and returns and not self.silent:
+        if overtaken and returns:
             self._pause.answered(True)
             return
         until = 'until the server answers' if returns else f'for {pause:.1f} s'

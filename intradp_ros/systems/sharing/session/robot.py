@@ -239,33 +239,33 @@ class RobotClient:
         if strategy == LOCAL or agreement is None:
             return None
         rate = self.predicted_rate
-        if rate <= 0 or self._away():
+        delays = self._delays(rate)
+        if rate <= 0 or self._away(delays):
             return None
         own, patience = self.own_seconds, self.patience
         ahead = Ahead(
             lambda seconds: self._link.outlook(seconds, rate),
             lambda predicted: patience.lateness(believable(predicted, own, faster=True), own).ran)
-        if strategy == LOSS and OFFLOAD in agreement.book.strategies and self._silent():
-            strategy = OFFLOAD  # by rows, all of it takes the robot longer than alone
+        if strategy == LOSS and OFFLOAD in agreement.book.strategies and self._silent(delays):
+            strategy = OFFLOAD  # so that the robot computes all of it in one piece meanwhile
         return select(self.choice, self.cache, agreement, strategy, Conditions(
             rate, self.predictor.spread, ahead, self.connection.load, self._among.inflight))
 
-    def _silent(self) -> bool:
+    def _silent(self, delays: tuple[float, float]) -> bool:
         """Tell whether the server is silent; a ping that is late does not make it so."""
-        return self.connection.quiet > self.patience.silent_after(*self._delays())
+        return self.connection.quiet > self.patience.silent_after(*delays)
 
-    def _away(self) -> bool:
+    def _away(self, delays: tuple[float, float]) -> bool:
         """Tell whether the server has said nothing for so long that it is not counted on."""
         quiet = self.connection.quiet
-        if quiet <= self.patience.away_after(*self._delays()):
+        if quiet <= self.patience.away_after(*delays):
             return False
         self.connection.lost(f'server silent for {quiet * 1e3:.0f} ms')
         return True
 
-    def _delays(self) -> tuple[float, float]:
-        """Return the link's round trip and the time of a chunk, in seconds."""
-        return (self.channel.report().round_trip,
-                self.channel.chunk_bytes / max(self.predicted_rate, 1.0))
+    def _delays(self, rate: float) -> tuple[float, float]:
+        """Return the link's round trip and the time of a chunk at a rate, in seconds."""
+        return self.channel.report().round_trip, self.channel.chunk_bytes / max(rate, 1.0)
 
     def _infer_anew(self, inputs: Sequence[torch.Tensor], error: Exception) -> Outcome:
         """Run alone what went wrong in a way that nobody foresaw."""
@@ -309,7 +309,8 @@ class RobotClient:
             run.stop()
             self._cancel()
         if run.overtaken:
-            if not (self._away() or run.selection.at_once or self.connection.silent):
+            away = self._away(self._delays(run.selection.rate))
+            if not (away or run.selection.at_once or self.connection.silent):
                 self.connection.lost(run.overtaken, overtaken=True)
         else:
             self._note_speed(ROBOT, run.selection.entry, run.recorder.events, run.compiled.moving)
@@ -335,12 +336,12 @@ class RobotClient:
                                   self.connection.followed.number))
 
     def _waiting(self, selection: Selection) -> Waiting:
-        start, report, told = time.monotonic(), self.channel.report(), self._told()
+        start, delays, told = time.monotonic(), self._delays(selection.rate), self._told()
         predicted = believable(selection.predicted, self.own_seconds, faster=selection.faster)
         return Waiting(self._sight, start, self.connection.awake, predicted,
                        self.own_seconds or (told.predicted if told else 0.0),
-                       report.round_trip, max(selection.rate, 1.0), selection.at_once,
-                       self._silent())
+                       delays[0], max(selection.rate, 1.0), selection.at_once,
+                       self._silent(delays))
 
     def _sight(self) -> Sight:
         connection = self.connection
