@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import importlib
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from intradp_ros.graph.capture import capture
@@ -15,6 +16,7 @@ from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.paging import paged
 from intradp_ros.graph.serialise import load_graph
 from intradp_ros.profiling.machine import release_memory
+from intradp_ros.runtime.example_picture import example_picture, is_picture
 from intradp_ros.runtime.model import AS_GRAPH, share_graph, SharedModel
 from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
 
@@ -66,14 +68,30 @@ class ModelSpec:
         return load_factory(self.source)
 
     def example(self, seed: int = 0) -> torch.Tensor:
-        """Return a random input of the model's shape and dtype."""
+        """
+        Return an input of the model's shape and dtype, made at random.
+
+        Where that looks like pictures it is such as `example_picture` makes,
+        of levels 0 to 255 as integers, of mean 0 and deviation 1 as floating
+        point numbers; else it is noise.
+        """
         if not self.shape:
             raise ModelSpecError(f'{self.source} needs an input shape such as 1x3x224x224')
+        if is_picture(self.shape) and (self.dtype.is_floating_point or self.dtype is torch.uint8):
+            return self._pictures(seed)
         generator = torch.Generator().manual_seed(seed)
         if self.dtype.is_floating_point:
             return torch.randn(self.shape, generator=generator, dtype=self.dtype)
         return torch.randint(0, 256 if self.dtype is torch.uint8 else 2, self.shape,
                              generator=generator).to(self.dtype)
+
+    def _pictures(self, seed: int) -> torch.Tensor:
+        random = np.random.default_rng(seed)
+        pictures = torch.from_numpy(np.stack([
+            example_picture(*self.shape[1:], random) for _ in range(self.shape[0])]))
+        if self.dtype.is_floating_point:
+            pictures = (pictures - pictures.mean()) / pictures.std()
+        return pictures.to(self.dtype)
 
     def load(self, axis: int | None = None, device: KernelDevice = HOST) -> SharedModel:
         """Load the model, make it ready for sharing on a device, and release what that took."""
@@ -91,7 +109,7 @@ class ModelSpec:
 
 
 def example_inputs(model: SharedModel, seed: int = 0) -> tuple[torch.Tensor, ...]:
-    """Return random inputs of the shapes and dtypes that a model was captured with."""
+    """Return inputs, made at random, of the shapes and dtypes that a model was captured with."""
     graph = model.split.graph
     return tuple(ModelSpec('', graph.values[v].shape, graph.values[v].dtype).example(seed)
                  for v in graph.inputs)

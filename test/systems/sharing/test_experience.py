@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 import math
+import time
 
 import pytest
 from sharing import hand_made_book, sharing_pair
@@ -13,7 +14,10 @@ from small_models import seeded, UNet
 import torch
 
 from intradp_ros.runtime.model import share_module
-from intradp_ros.systems.sharing.baselines import LOCAL, LOSS
+from intradp_ros.systems.sharing.baselines import CUT, LOCAL, LOSS, OFFLOAD
+from intradp_ros.systems.sharing.book.choice import Ahead, ScheduleChoice
+from intradp_ros.systems.sharing.book.critical_paths import Anywhere, Path
+from intradp_ros.systems.sharing.book.hindsight import Took
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 
 
@@ -71,3 +75,28 @@ def test_a_robot_leaves_a_strategy_that_breaks_its_word(learns: bool) -> None:
         used = [pair.robot.infer((source,)).stats.shared for _ in range(6)]
     assert used[:3] == [True] * 3
     assert used[-1] is not learns
+
+
+def test_one_schedule_may_be_mistaken_where_others_of_its_kind_are_not() -> None:
+    """Offload and cut in turn, both of whole layers; the cut takes twice what it promised."""
+    source = torch.randn(1, 3, 32, 48)
+    book = hand_made_book(share_module(seeded(UNet, 32, 48), (source,)))
+    known = Anywhere((Path(0.0, 0.1, 9.0, 0.0),), (0.0, 0.1))
+    one = {strategy: replace(next(e for e in book.entries if e.strategy == strategy),
+                             anywhere=known) for strategy in (OFFLOAD, CUT)}
+    assert not any(entry.partition.by_rows for entry in one.values())
+    choice = ScheduleChoice(LatencyCalibration())
+    for latency, strategy in ((1.0, OFFLOAD), (1.0, OFFLOAD), (2.0, CUT)) * 4:
+        choice.note(one[strategy], Took(time.monotonic(), latency, 1.0, 1.0, 10.0))
+        choice.decide(1, book, 10.0, OFFLOAD, lambda: 0.0, Ahead(lambda _: None, lambda s: s))
+    assert choice.corrected(one[OFFLOAD], 1.0) == pytest.approx(1.0)
+    assert choice.corrected(one[CUT], 1.0) == pytest.approx(2.0)
+
+
+def test_little_is_kept_of_books_that_are_gone() -> None:
+    seen = LatencyCalibration()
+    for number in range(1000):
+        seen.note('used', 2.0, 1.0, 0.0)
+        seen.note(number, 2.0, 1.0, 0.0)
+    assert seen.factor('used', 0.0) == 2.0 and seen.factor(999, 0.0) == 1.0
+    assert len(seen._seen) <= 256

@@ -218,7 +218,10 @@ class ScheduleChoice:
         """Return a prediction, corrected by what the schedule took lately."""
         if self.experience is None:
             return seconds
-        return seconds * self.experience.factor(_key(entry), time.monotonic())
+        now, factor = time.monotonic(), 1.0
+        for key in _keys(entry):
+            factor = self.experience.factor(key, now, factor)
+        return seconds * factor
 
     def note(self, entry: Entry, took: Took) -> None:
         """Learn from an inference, as soon as it is known how fast the devices were then."""
@@ -233,7 +236,8 @@ class ScheduleChoice:
             if expected is None:
                 self._ended.append(ended)
             elif self.experience:
-                self.experience.note(_key(entry), took.latency, expected, took.start)
+                for key in _keys(entry):
+                    self.experience.note(key, took.latency, expected, took.start)
 
 
 def pays(shared: float, alone: float, spread: Callable[[], float]) -> bool:
@@ -242,16 +246,18 @@ def pays(shared: float, alone: float, spread: Callable[[], float]) -> bool:
         shared <= alone * (WORTH - _GAIN_A_SECOND * spread() * min(alone, 1.0)))
 
 
-def _key(entry: Entry) -> Hashable:
+def _keys(entry: Entry) -> tuple[Hashable, ...]:
     """
-    Return what an entry shares its experience with.
+    Return under what experience with an entry is kept, from the general to the particular.
 
-    Where devices and link are corrected for by themselves, what remains is a
-    matter of the kind: nothing crosses, or whole layers do, or rows.
+    Where devices and link are corrected for by themselves, what remains is
+    mostly a matter of the kind: nothing crosses, or whole layers do, or rows.
+    But a schedule may be mistaken where others of its kind are not: its values
+    cross larger than those of the example, say.
     """
     if entry.anywhere is None:
-        return entry.partition, entry.predicted
-    return _crosses(entry), entry.partition.by_rows
+        return (entry.partition, entry.predicted),
+    return (_crosses(entry), entry.partition.by_rows), entry.partition
 
 
 def _crosses(entry: Entry) -> bool:

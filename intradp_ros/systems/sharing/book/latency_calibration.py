@@ -13,14 +13,16 @@ import math
 WORTH = 0.95
 #: That predictions hold counts as so many inferences that showed it.
 _TRUSTED = 2.0
+#: Of so many schedules and kinds of them is known what they took.
+_MOST = 256
 
 
 class LatencyCalibration:
     """
-    Factors between measured and predicted latency, by schedule.
+    Factors between measured and predicted latency, by schedule or kind of schedules.
 
-    A factor is the weighted median of the last `window` inferences and of the
-    prediction itself, which counts as `_TRUSTED` of them.  An inference counts
+    A factor is the weighted median of the last `window` inferences and of what
+    was thought before, which counts as `_TRUSTED` of them.  An inference counts
     half after every `half_life` seconds: what was given up for what it took
     gets another chance, by and by, and keeps it if it takes less then.
     """
@@ -33,14 +35,17 @@ class LatencyCalibration:
         """Take one inference's seconds; what has no prediction teaches nothing."""
         if not (0 < predicted < math.inf and 0 < latency < math.inf):
             return
-        seen = self._seen.setdefault(schedule, deque(maxlen=self._window))
+        seen = self._seen.pop(schedule, None) or deque(maxlen=self._window)
         seen.append((latency / predicted, now))
+        self._seen[schedule] = seen  # the last one now
+        while len(self._seen) > _MOST:
+            del self._seen[next(iter(self._seen))]
 
-    def factor(self, schedule: Hashable, now: float) -> float:
-        """Return how many times its prediction a schedule takes; 1 if nothing is known."""
+    def factor(self, schedule: Hashable, now: float, before: float = 1.0) -> float:
+        """Return how many times its prediction a schedule takes; `before` if nothing is known."""
         seen = [(ratio, 0.5 ** (max(0.0, now - then) / self._half_life))
                 for ratio, then in self._seen.get(schedule, ())]
-        return _weighted_median([(1.0, _TRUSTED), *seen])
+        return _weighted_median([(before, _TRUSTED), *seen])
 
 
 def _weighted_median(values: list[tuple[float, float]]) -> float:
