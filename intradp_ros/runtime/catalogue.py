@@ -87,8 +87,9 @@ class ModelSpec:
 
     def _pictures(self, seed: int) -> torch.Tensor:
         random = np.random.default_rng(seed)
+        count, channels, height, width = self.shape
         pictures = torch.from_numpy(np.stack([
-            example_picture(*self.shape[1:], random) for _ in range(self.shape[0])]))
+            example_picture(channels, height, width, random) for _ in range(count)]))
         if self.dtype.is_floating_point:
             pictures = (pictures - pictures.mean()) / pictures.std()
         return pictures.to(self.dtype)

@@ -45,8 +45,8 @@ def example_picture(channels: int, height: int, width: int, random: np.random.Ge
 def _radii(random: np.random.Generator) -> Floats:
     """Return radii whose density falls with the third power, so that all sizes cover as much."""
     small, large = _LEAST ** -2, _MOST ** -2
-    found: Floats = (small - random.uniform(0, 1, _LEAVES) * (small - large)) ** -0.5
-    return found
+    squares = small - random.uniform(0, 1, _LEAVES) * (small - large)
+    return (squares ** -0.5).astype(np.float32)
 
 
 def _draw_leaf(picture: Floats, radius: float, random: np.random.Generator) -> None:

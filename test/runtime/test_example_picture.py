@@ -46,13 +46,18 @@ def test_neighbouring_rows_differ() -> None:
 
 
 def test_values_cross_as_small_as_those_of_a_video() -> None:
-    """A real network: with noise, some values seem to be a tenth of what they are."""
+    """
+    A real network: with noise, some values seem to be a tenth of what they are.
+
+    That is what misleads: a cut that seems to send little.  What seems larger
+    than it is only makes a schedule unattractive.
+    """
     model = ModelSpec('intradp_ros.lab.zoo.hed:hed', SHAPE, torch.uint8).load()
     real = _ratios(model, _frame())
     made = _ratios(model, ModelSpec('', SHAPE, torch.uint8).example())
     noise = _ratios(model, torch.randint(0, 256, SHAPE, dtype=torch.uint8))
-    assert (made / real).min() > 0.5 and (made / real).max() < 3
-    assert (noise / real).min() < 0.25 or (noise / real).max() > 4
+    assert (made / real).min() > 0.5 and (noise / real).min() < 0.25
+    assert np.abs(np.log(made / real)).mean() < 0.5 * np.abs(np.log(noise / real)).mean()
 
 
 def _frame() -> torch.Tensor:
