@@ -67,7 +67,7 @@ class Intake:
                 for name, output in outputs.items()}
 
     def example(self, path: str, model: SharedModel) -> tuple[torch.Tensor, ...]:
-        """Return example inputs: what a file holds, or noise if none is named."""
+        """Return example inputs: what a file holds, or made-up ones if none is named."""
         if not path:
             return example_inputs(model)
         tensors = (self.sensor.example(path),) * len(self.topics)
