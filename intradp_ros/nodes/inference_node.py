@@ -102,8 +102,8 @@ class InferenceNode(ManagedNode):
                   20.0, 10000.0),
         LOSSY_PARAMETER,
         Parameter('example', '', 'A file like what the sensor gives (an image; an array of points '
-                  'of NumPy, .npy), by which encodings are chosen; empty for a made-up picture, or '
-                  'noise where the input is no picture.'),
+                  'of NumPy, .npy), by which encodings are chosen; empty for a made-up picture '
+                  '(noise where the input is no picture).'),
         *PERCEPTION,
         Parameter('queue_size', 1, 'Messages of the sensor that may wait.', 1, 1000),
         Parameter('max_inflight', 1, 'Inferences under way at a time: 1 for the least latency, '
