@@ -75,13 +75,15 @@ class LinkPast:
             self._append(now, math.log(rate), until)
         self._begin += int(np.searchsorted(times[self._begin:self._end], now - self._memory))
 
-    def _append(self, *moment: float) -> None:
+    def _append(self, now: float, log: float, carried: float) -> None:
         if self._end == self._kept.shape[1]:
             kept = self._kept[:, max(self._begin, self._end - _MOMENTS):self._end].copy()
-            kept[2] -= kept[2, 0]
+            before = kept[2, 0]
+            kept[2] -= before
+            carried -= before
             self._begin, self._end = 0, kept.shape[1]
             self._kept[:, :self._end] = kept
-        self._kept[:, self._end] = moment
+        self._kept[:, self._end] = now, log, carried
         self._end += 1
 
     def outlook(self, now: float, seconds: float, expected: float) -> Outlook | None:

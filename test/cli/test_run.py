@@ -40,7 +40,7 @@ def test_local_sends_nothing_and_offload_the_input(intradp):
                    '--json').json
     local, offload = data['modes']['local'], data['modes']['offload']
     assert (local['bytes_up'], local['bytes_down']) == (0, 0)
-    assert offload['bytes_up'] == 3 * 64 * 48
+    assert 0 < offload['bytes_up'] < 3 * 64 * 48  # a picture crosses in fewer bytes
     assert offload['bytes_down'] == 5 * 4 or offload['recovered']
 
 

@@ -111,6 +111,17 @@ def test_memory_is_bounded_and_what_was_carried_counts(step: float, rate: float)
     assert found.weights @ found.rates == pytest.approx(2 * rate, rel=0.25)
 
 
+@pytest.mark.parametrize('step', [0.03125, 0.04, 0.1, 0.3])
+def test_no_rate_follows_that_was_not_there(step: float) -> None:
+    """Not where moments are moved to the front either, which happens every few minutes."""
+    past = past_of([], step)[0]
+    for index in range(4000):
+        past.update(1e5 if index % 2 else 3e5, index * step)
+        if index > 100 and index % 10 == 0:
+            found = past.outlook(index * step, 5 * step, 2e5)
+            assert found is not None and found.rates.max() < 6e5 and found.rates.min() > 5e4
+
+
 @settings(max_examples=50, deadline=None)
 @given(times=st.lists(st.floats(-10.0, 10.0), min_size=2, max_size=20))
 def test_a_clock_that_jitters_does_no_harm(times: list[float]) -> None:
