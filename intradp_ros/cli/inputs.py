@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Inputs from the command line: random tensors by shape, and images."""
+"""Inputs from the command line: made-up tensors by shape, and images."""
 from __future__ import annotations
 
 import argparse
@@ -50,7 +50,7 @@ def load_inputs(texts: Sequence[str], dtypes: Sequence[torch.dtype], size: Size 
 
 
 def random_tensor(shape: tuple[int, ...], dtype: torch.dtype, seed: int) -> torch.Tensor:
-    """Return normal random numbers, or random integers for an integer dtype."""
+    """Return a made-up picture where the shape is that of one, else random numbers."""
     return ModelSpec('', shape, dtype).example(seed)
 
 

@@ -86,7 +86,7 @@ def _add_add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--weights', default='', metavar='FILE',
                         help='safetensors, or tensors saved by torch')
     parser.add_argument('--picture', metavar='IMAGE',
-                        help='what the archive is compared on (default: a made-up one)')
+                        help='what the archive is compared on (default: noise)')
     takes = parser.add_mutually_exclusive_group()
     takes.add_argument('--pixels', action='store_true',
                        help='the model takes uint8 pixels itself')
@@ -179,7 +179,7 @@ def _card(found: Found, args: argparse.Namespace) -> ModelCard:
 
 
 def _example(args: argparse.Namespace, shape: tuple[int, ...], card: ModelCard) -> torch.Tensor:
-    """Return a picture, real or made up, as the model takes it."""
+    """Return a picture, or noise, as the model takes it."""
     if args.picture:
         pixels = cv2.imread(args.picture, cv2.IMREAD_COLOR)
         if pixels is None:

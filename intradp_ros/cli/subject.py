@@ -77,7 +77,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('model', metavar='MODEL', help='package.module:factory, or an archive')
     parser.add_argument(
         '--input', action='append', default=[], metavar='SHAPE|IMAGE',
-        help='input as a shape such as 1x3x224x224, filled at random, or an image file; again '
+        help='input as a shape such as 1x3x224x224, made up, or an image file; again '
              'for each further input of the model')
     parser.add_argument('--size', type=spatial_size, metavar='HxW',
                         help="scale an image to this height and width (default: the image's own)")

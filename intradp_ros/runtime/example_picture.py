@@ -5,7 +5,7 @@
 Pictures for models of which no real picture is at hand.
 
 What encodings do to the values of a network depends on the picture: noise
-leaves later layers nearly empty, so that they seem to cross for nothing.
+leaves some layers of HED nearly empty, so that they seem to cross for nothing.
 These pictures have what photographs have: surfaces of all sizes that hide each
 other (the "dead leaves" model: Lee, Mumford and Huang, "Occlusion models for
 natural images", 2001), soft shades on them, and the noise of a sensor.
@@ -20,7 +20,7 @@ _LEAVES, _LEAST, _MOST = 800, 0.01, 0.35
 #: Levels (of 255) by which shades, channels, and pixels by the sensor's noise, differ.
 _SHADE, _TINT, _NOISE = 40.0, 30.0, 2.0
 #: Fewer pixels a side are no picture.
-LEAST_SIDE = 8
+_LEAST_SIDE = 8
 _CHANNELS = (1, 3, 4)
 
 Floats = npt.NDArray[np.float32]
@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float32]
 
 def is_picture(shape: tuple[int, ...]) -> bool:
     """Tell whether a tensor looks like pictures: ``NxCxHxW`` of 1, 3 or 4 channels."""
-    return len(shape) == 4 and shape[1] in _CHANNELS and min(shape[2:]) >= LEAST_SIDE
+    return len(shape) == 4 and shape[1] in _CHANNELS and min(shape[2:]) >= _LEAST_SIDE
 
 
 def example_picture(channels: int, height: int, width: int, random: np.random.Generator,

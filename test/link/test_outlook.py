@@ -113,7 +113,7 @@ def test_memory_is_bounded_and_what_was_carried_counts(step: float, rate: float)
 
 @pytest.mark.parametrize('step', [0.03125, 0.04, 0.1, 0.3])
 def test_no_rate_follows_that_was_not_there(step: float) -> None:
-    """Not where moments are moved to the front either, which happens every few minutes."""
+    """Not where moments are moved to the front either, once a minute or less often."""
     past = past_of([], step)[0]
     for index in range(4000):
         past.update(1e5 if index % 2 else 3e5, index * step)
