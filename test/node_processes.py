@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from rcl_interfaces.srv import SetParameters
 import rclpy
+from rclpy.event_handler import PublisherEventCallbacks, SubscriptionEventCallbacks
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.parameter import Parameter
 from rclpy.qos import DurabilityPolicy, QoSProfile
@@ -72,7 +73,12 @@ def own_domain(tmp_path: Path, transport: str = '') -> Iterator[None]:
 
 
 class Observer:
-    """A node that publishes images and keeps what the others publish, by the image's number."""
+    """
+    A node that publishes images and keeps what the others publish, by the image's number.
+
+    What is destroyed while it spins has no events: rclpy's executor waits for them without
+    asking whether they are still there, and would end.
+    """
 
     def __init__(self, name: str = 'observer', robot: str = 'inference_node') -> None:
         self.context = rclpy.Context()
@@ -111,6 +117,24 @@ class Observer:
         """Wait for what messages bring about."""
         with self.changed:
             assert self.changed.wait_for(condition, timeout), f'waited in vain for {what}'
+
+    @contextmanager
+    def listening(self, kind: type, topic: str, heard: Callable[[Any], None],
+                  qos: QoSProfile | int) -> Iterator[None]:
+        """Hear what is published on another topic."""
+        subscription = self.node.create_subscription(
+            kind, topic, heard, qos,
+            event_callbacks=SubscriptionEventCallbacks(use_default_callbacks=False))
+        yield
+        self.node.destroy_subscription(subscription)
+
+    @contextmanager
+    def publishing(self, kind: type, topic: str) -> Iterator[None]:
+        """Be one more publisher of a topic."""
+        publisher = self.node.create_publisher(
+            kind, topic, 10, event_callbacks=PublisherEventCallbacks(use_default_callbacks=False))
+        yield
+        self.node.destroy_publisher(publisher)
 
     def meet_robot(self, pixels: np.ndarray) -> None:
         """Publish images until one is answered: what is sent before discovery is lost."""

@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
 
 from intradp_ros.msg import InferenceStats, InferenceTimeline, LinkState, SharingEvent
@@ -81,4 +82,8 @@ class RobotWatch:
             with self._lock:
                 take(message)
 
-        return self._node.create_subscription(kind, topic, taken, qos)
+        # Whoever spins waits for a subscription's events, too, and ends with an error when these
+        # are destroyed at a wrong moment (rclpy 9): without events there is no such moment.
+        return self._node.create_subscription(
+            kind, topic, taken, qos,
+            event_callbacks=SubscriptionEventCallbacks(use_default_callbacks=False))

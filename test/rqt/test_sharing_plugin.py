@@ -22,7 +22,7 @@ from rclpy.node import Node
 
 from intradp_ros.msg import InferenceStats, InferenceTimeline, SharingEvent
 from intradp_ros.nodes.lifecycle import LATCHED
-from intradp_ros.rqt.robot_watch import robots_of
+from intradp_ros.rqt.robot_watch import robots_of, RobotWatch
 
 SHARE = Path(sys.prefix, 'share', 'intradp_ros')
 TIMEOUT = 60.0
@@ -166,6 +166,40 @@ def test_the_plugin_shows_a_robot(rqt: None, application: Any, robots: Callable[
     again.restore_settings(None, settings)
     assert (again._widget.robot, again._widget.timelines) == ('/robot', True)
     again.shutdown_plugin()
+
+
+class Interrupted(SingleThreadedExecutor):
+    """Calls a function while it gathers what it waits for, as if another thread had."""
+
+    def __init__(self, context: rclpy.Context, entities: int, call: Callable[[], None]) -> None:
+        super().__init__(context=context)
+        self.left, self.call = entities, call
+
+    def can_execute(self, entity: Any) -> bool:
+        self.left -= 1
+        if not self.left:
+            self.call()
+        return super().can_execute(entity)
+
+
+def test_watching_ends_at_any_moment_of_whoever_spins(context: rclpy.Context) -> None:
+    """Rqt spins its node in a thread; a user chooses another robot or closes the plugin."""
+    node, entities = rclpy.create_node('rqt', context=context), 0
+    while True:
+        entities += 1
+        watch = RobotWatch(node, '/robot')
+        executor = Interrupted(context, entities, watch.close)
+        executor.add_node(node)
+        executor.create_task(lambda: None)
+        for _ in range(2):  # the task ends the first
+            executor.spin_once(0.01)
+        executor.remove_node(node)
+        executor.shutdown()
+        if executor.left > 0:
+            break
+    watch.close()
+    node.destroy_node()
+    assert entities > 5
 
 
 def test_robots_are_found_by_what_they_publish(robots: Callable[[str], Robot],

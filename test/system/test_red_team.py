@@ -149,13 +149,10 @@ def test_false_results_are_noticed(scene: Scene) -> None:
     """Listeners cannot tell who published a result, so the robot says that another does."""
     observer, robot = scene.observer, scene.children['inference_node']
     observer.wait(lambda: observer.status('inference_node').get('other_publishers') == '0', 'none')
-    false = observer.node.create_publisher(InferenceResult, 'result', 10)
-    try:
+    with observer.publishing(InferenceResult, 'result'):
         robot.wait_for_line('WARN.*another publishes on /result, too', TIMEOUT)
         observer.wait(lambda: observer.status('inference_node')['other_publishers'] == '1',
                       'the count')
-    finally:
-        observer.node.destroy_publisher(false)
     observer.wait(lambda: observer.status('inference_node')['other_publishers'] == '0', 'none')
 
 

@@ -125,17 +125,16 @@ def test_the_server_is_killed_in_mid_inference(system: System) -> None:
     """
     assert system.shares()
     events: list[SharingEvent] = []
-    watch = system.observer.node.create_subscription(
-        SharingEvent, 'inference_node/events', events.append, LATCHED)
     before = int(system.observer.status('inference_node')['outages'])
-    kill_in_mid_inference(system)
-    stats = system.observer.infer(picture(4))[1]
-    assert not stats.shared and stats.alone_ms > 0
-    system.start_server()
-    assert system.shares()
-    system.observer.wait(lambda: {'outage', 'return', 'session'} <= {
-        e.kind for e in events}, 'the events')
-    system.observer.node.destroy_subscription(watch)
+    with system.observer.listening(
+            SharingEvent, 'inference_node/events', events.append, LATCHED):
+        kill_in_mid_inference(system)
+        stats = system.observer.infer(picture(4))[1]
+        assert not stats.shared and stats.alone_ms > 0
+        system.start_server()
+        assert system.shares()
+        system.observer.wait(lambda: {'outage', 'return', 'session'} <= {
+            e.kind for e in events}, 'the events')
     went = next(e for e in events if e.kind == 'outage')
     back = next(e for e in events if e.kind == 'return' and e.inference > went.inference)
     assert back.seconds > 0
@@ -151,15 +150,13 @@ def kill_in_mid_inference(system: System) -> None:
         if chunk.inference:
             under_way.set()
 
-    chunks = system.observer.node.create_subscription(
-        TensorChunk, 'offload/chunks_up', hear, 100)
-    system.observer.infer_until(pixels, system.model, lambda s: under_way.is_set())
-    system.server.signal(signal.SIGSTOP)
-    under_way.clear()
-    number = system.observer.publish(pixels)
-    assert under_way.wait(TIMEOUT)
-    system.server.kill()
-    system.observer.node.destroy_subscription(chunks)
+    with system.observer.listening(TensorChunk, 'offload/chunks_up', hear, 100):
+        system.observer.infer_until(pixels, system.model, lambda s: under_way.is_set())
+        system.server.signal(signal.SIGSTOP)
+        under_way.clear()
+        number = system.observer.publish(pixels)
+        assert under_way.wait(TIMEOUT)
+        system.server.kill()
     result, stats = system.observer.answer(number)
     assert stats.recovered and not stats.shared
     assert relative_difference(result, unsplit(system.model, pixels)) <= 1e-4
