@@ -4,9 +4,9 @@
 """
 Which tests run side by side, and which get a second try.
 
-``make check`` runs two processes (pytest-xdist).  Tests that start ROS nodes or
-share network namespaces stay in one of them, one after another, and so do most
-that measure time; of the others the tests of a file stay together.
+``make check`` runs two processes (pytest-xdist).  Tests that share network
+namespaces or the machine's time stay in one of them, one after another, with
+most that start ROS nodes; of the others the tests of a file stay together.
 
 Tests that wait for other processes get a second try.  Their limits are
 generous, but a shared machine may stand still for longer.  What fails once is
@@ -26,7 +26,10 @@ WAITING = {'cli', 'core', 'dds', 'lab', 'nodes', 'rqt', 'system'}
 TOGETHER = (
     'cli/test_demo_fleet.py', 'cli/test_doctor.py', 'cli/test_fleet_run.py',
     'cli/test_pipeline_check.py', 'core', 'dds', 'lab/emulation', 'lab/fleet', 'lab/soak',
-    'lab/testbed', 'link', 'nodes', 'packaging', 'profiling', 'rqt', 'system')
+    'lab/testbed', 'link', 'nodes', 'profiling', 'rqt', 'system')
+#: Files of these rooms whose nodes have a domain of their own and no limit but patience.
+APART = ('system/test_books.py', 'system/test_encodings.py', 'system/test_fuzz.py',
+         'system/test_points.py', 'system/test_refusals.py')
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -45,8 +48,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
         def _split_scope(self, nodeid: str) -> str:
             place = PurePosixPath(nodeid.split('::', 1)[0])
-            together = any(place.is_relative_to(f'test/{room}') for room in TOGETHER)
-            return 'together' if together else str(place)
+            together, apart = (any(place.is_relative_to(f'test/{room}') for room in rooms)
+                               for rooms in (TOGETHER, APART))
+            return 'together' if together and not apart else str(place)
     return ByPlace(config, log)
 
 

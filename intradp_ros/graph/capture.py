@@ -193,15 +193,21 @@ def _describe(reasons: Mapping[str, CaptureError]) -> str:
     return '; '.join(f'{cause} (by {", ".join(methods)})' for cause, methods in causes.items())
 
 
+#: Modules of torch that log what they then raise; the second by torch 2.6.
+_TALKATIVE = 'symbolic_shapes', 'recording'
+
+
 @contextmanager
 def _quiet_torch() -> Iterator[None]:
     """Keep torch from warning of itself, and from printing what the errors here say."""
-    logger = logging.getLogger('torch.fx.experimental.symbolic_shapes')
-    before = logger.disabled
-    logger.disabled = True
+    loggers = [logging.getLogger(f'torch.fx.experimental.{name}') for name in _TALKATIVE]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
     try:
         with warnings.catch_warnings(), redirect_stderr(StringIO()):
             warnings.simplefilter('ignore')
             yield
     finally:
-        logger.disabled = before
+        for logger, disabled in zip(loggers, before):
+            logger.disabled = disabled

@@ -38,13 +38,17 @@ def test_curves_have_their_shapes(tmp_path: Path) -> None:
     assert left.mean() < local[:, 0].mean() < right.mean()
 
 
-def test_the_chosen_schedule_is_marked(tmp_path: Path) -> None:
+@pytest.mark.parametrize('mbps, edge, place', [(10.0, 'min', 0.38), (40.0, 'max', 0.62)])
+def test_the_chosen_schedule_is_marked(tmp_path: Path, mbps: float, edge: str, place: float,
+                                       ) -> None:
+    """A line at its rate; the words stand on the side that has room."""
     plain, marked = tmp_path / 'plain.png', tmp_path / 'marked.png'
     draw_book(CURVES, plain, 'HED')
-    draw_book(CURVES, marked, 'HED', chosen=(20.0, 219.0))
-    changed = np.argwhere((cv2.imread(str(plain)) != cv2.imread(str(marked))).any(2))
-    # 20 Mbit/s is in the middle of 1 to 400 on a logarithmic axis.
-    assert 600 < changed[:, 1].min() < 700
+    draw_book(CURVES, marked, 'HED', chosen=(mbps, 219.0))
+    columns = np.argwhere((cv2.imread(str(plain)) != cv2.imread(str(marked))).any(2))[:, 1]
+    # From 1 to 400 Mbit/s on a logarithmic axis, between the columns 70 and 1190 or so.
+    assert abs(getattr(columns, edge)() - (70 + 1120 * place)) < 50
+    assert np.ptp(columns) > 250
 
 
 @pytest.mark.parametrize('curves, message', [
