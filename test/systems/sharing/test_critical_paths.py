@@ -19,6 +19,8 @@ from intradp_ros.systems.sharing.book.critical_paths import anywhere
 from intradp_ros.systems.sharing.book.make_book import book_of, Setting
 from intradp_ros.systems.sharing.book.recourse_curve import CURVE_RATIOS, POINTS, recourse_curve
 from intradp_ros.systems.sharing.judge.judge import Judge
+from intradp_ros.systems.sharing.judge.simulator import simulate
+from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import (
     local,
     offload,
@@ -59,7 +61,7 @@ def test_paths_tell_what_the_judge_says(seed: int, robot: float, server: float, 
 
 def test_a_book_of_another_format_has_to_be_made_anew() -> None:
     data = json.loads(book_of(setting_of(3), 'd' * 64, GRID[:1]).to_json())
-    data['format'] = 'intradp-schedule-book/5'
+    data['format'] = 'intradp-schedule-book/6'
     with pytest.raises(ValueError, match='plan again with this version'):
         ScheduleBook.from_json(json.dumps(data))
 
@@ -74,6 +76,10 @@ def test_books_tell_it_of_every_schedule() -> None:
         curve = recourse_curve(setting.cost, setting.link(1.0), entry.partition, book.curve_rates)
         assert entry.anywhere.recourse == curve
         assert entry.anywhere.seconds(entry.mbps) == pytest.approx(entry.predicted, rel=0.02)
+        played = simulate(lower(setting.cost.split, entry.partition), setting.cost,
+                          setting.link(1.0))
+        assert entry.anywhere.crossing == pytest.approx(
+            (played.sending[ROBOT], played.sending[SERVER]))
     busiest = max(e.anywhere.busy[0] for e in book.entries if e.anywhere)
     assert book.most_busy[0] == busiest
     assert len(book.different()) == len({e.partition for e in book.entries})
@@ -82,12 +88,14 @@ def test_books_tell_it_of_every_schedule() -> None:
 @pytest.mark.parametrize('spoil', [
     {'paths': []}, {'paths': [[0, 0, 0, math.nan]]}, {'paths': [[0, 0, 0]]},
     {'paths': [[0, 0, 0, 1]] * 9}, {'busy': [-1, 0]}, {'busy': [1]},
+    {'crossing': [-1, 0]}, {'crossing': [1]}, {'crossing': [math.inf, 0]},
     {'recourse': [1.0] * POINTS}, {'recourse': [1.0] * 10_000}, {'recourse': None},
     {'recourse': [math.nan] * PLAYED}, {'recourse': [-1.0] * PLAYED},
     {'recourse': [1e7] * PLAYED}, {'recourse': [[1.0]] * PLAYED}])
 def test_impossible_paths_are_refused(spoil: dict[str, object]) -> None:
     book = book_of(setting_of(3), 'd' * 64, GRID[:1])
-    known = {'paths': [[0.0, 0.0, 0.0, 1.0]], 'busy': [1.0, 1.0], 'recourse': [1.0] * PLAYED}
+    known = {'paths': [[0.0, 0.0, 0.0, 1.0]], 'busy': [1.0, 1.0],
+             'crossing': [1.0, 1.0], 'recourse': [1.0] * PLAYED}
     text = replace(book, entries=book.entries[:1]).to_json()
     data = json.loads(text)
     data['entries'][0]['anywhere'] = known

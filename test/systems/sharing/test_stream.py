@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 import time
 
 import pytest
@@ -21,6 +21,8 @@ from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.outcome import Outcome
 from intradp_ros.runtime.session_channels import SessionChannels
 from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, OFFLOAD
+from intradp_ros.systems.sharing.book.choice import ScheduleChoice
+from intradp_ros.systems.sharing.book.critical_paths import Anywhere, Path
 from intradp_ros.systems.sharing.book.throughput import best_period, Busy, period
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.robot import RobotClient
@@ -119,6 +121,20 @@ def test_frames_per_second_of_a_link_with_a_delay(model: SharedModel) -> None:
             seconds[inflight] = time.monotonic() - begin
     assert seconds[1] >= 9 * 0.3
     assert seconds[3] < 0.7 * seconds[1]
+
+
+def test_the_link_is_busy_for_what_crosses(model: SharedModel) -> None:
+    """
+    Of both ways the busier one counts, or their sum on shared air; the server's load counts.
+
+    Not for what values are in memory: encoded they may be a tenth of it.
+    """
+    known = Anywhere((Path(0.1, 0.2, 5.0, 0.0),), (0.1, 0.2), crossing=(3.0, 2.0))
+    made, choice = hand_made_book(model), ScheduleChoice()
+    choice.load = 2.0
+    book = replace(made, entries=(replace(made.entries[0], anywhere=known),))
+    assert choice.busy(book, 0, 10.0) == Busy(0.1, 0.3, 0.4)
+    assert choice.busy(replace(book, shared_air=True), 0, 10.0) == Busy(0.1, 0.5, 0.4)
 
 
 @pytest.mark.parametrize('inflight', [0, MAX_INFLIGHT + 1])

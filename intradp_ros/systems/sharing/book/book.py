@@ -27,7 +27,7 @@ from intradp_ros.systems.sharing.book.recourse_curve import curve_rates, CURVE_R
 from intradp_ros.systems.sharing.partition.partition import Partition
 from intradp_ros.wire.codecs.names import LOSSY
 
-FORMAT = 'intradp-schedule-book/6'
+FORMAT = 'intradp-schedule-book/7'
 MAX_ENTRIES = 1000
 #: A schedule is kept until the bandwidth is outside of its range by this factor.
 HYSTERESIS = 1.05
@@ -272,7 +272,7 @@ def _plain(entry: Entry) -> dict[str, Any]:
     return {**asdict(entry), 'partition': entry.partition.to_dict(),
             'high': entry.high if entry.high < math.inf else None,
             'anywhere': {'paths': [list(path) for path in known.paths],
-                         'busy': list(known.busy),
+                         'busy': list(known.busy), 'crossing': list(known.crossing),
                          'recourse': list(known.recourse)} if known else None}
 
 
@@ -292,10 +292,11 @@ def _anywhere(data: Mapping[str, Any] | None) -> Anywhere | None:
         return None
     paths = tuple(Path(*map(float, path)) for path in data['paths'])
     robot, server = (within('busy', float(s), 0.0, MAX_SECONDS) for s in data['busy'])
+    up, down = (within('crossing', float(s), 0.0, MAX_SECONDS) for s in data['crossing'])
     if not 1 <= len(paths) <= MAX_PATHS or not all(
             abs(number) <= MAX_SECONDS for path in paths for number in path):
         raise ValueError(f'impossible paths: {paths!r:.200}')
     recourse = tuple(within('recourse', float(s), 0.0, MAX_SECONDS) for s in data['recourse'])
     if len(recourse) not in (0, _PLAYED):
         raise ValueError(f'a schedule has {len(recourse)} times with recourse, not {_PLAYED}')
-    return Anywhere(paths, (robot, server), recourse)
+    return Anywhere(paths, (robot, server), recourse, (up, down))

@@ -19,6 +19,7 @@ from intradp_ros.systems.sharing.book.device_speeds import DeviceSpeeds
 from intradp_ros.systems.sharing.book.expected_latency import LatencyCurves
 from intradp_ros.systems.sharing.book.hindsight import in_hindsight, seconds_at, Took
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration, WORTH
+from intradp_ros.systems.sharing.book.throughput import Busy
 
 #: Sharing has to promise more, up to a limit, the longer the robot alone would take and the less
 #: steady the link: the rate a second later has little to do with that at the begin, and where
@@ -191,11 +192,15 @@ class ScheduleChoice:
         """Return what an entry takes at a rate, at the speeds that devices have now."""
         return seconds_at(entry, mbps, self._factors())
 
-    def busy(self, entry: Entry) -> tuple[float, float]:
-        """Return for how many seconds an entry keeps robot and server busy, at their speeds."""
-        robot, server = entry.anywhere.busy if entry.anywhere else (entry.predicted, 0.0)
+    def busy(self, book: ScheduleBook, index: int, mbps: float) -> Busy:
+        """Return for how many seconds a schedule keeps each busy at a rate, at their speeds."""
+        entry = book.entries[index]
+        if entry.anywhere is None:
+            return Busy(entry.predicted, 0.0, 0.0)
+        (robot, server), (up, down) = entry.anywhere.busy, entry.anywhere.crossing
         speeds = self._factors()
-        return speeds[0] * robot, speeds[1] * server
+        return Busy(speeds[0] * robot, (up + down if book.shared_air else max(up, down)) / mbps,
+                    speeds[1] * server)
 
     def _factors(self) -> tuple[float, float]:
         if self.experience is None:

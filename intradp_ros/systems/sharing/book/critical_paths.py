@@ -13,7 +13,7 @@ not change).  A few paths tell it everywhere.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -51,11 +51,14 @@ class Anywhere:
     which robot and server compute, as profiled.  `recourse` are its seconds
     if the robot works on whenever it waits, for each of the `CURVE_RATIOS` at
     each of the rates of the book's curves; empty if that is not known.
+    `crossing` are the seconds in which a link of 1 Mbit/s up is busy, up and
+    down, with values as encoded.
     """
 
     paths: tuple[Path, ...]
     busy: tuple[float, float]
     recourse: tuple[float, ...] = ()
+    crossing: tuple[float, float] = (0.0, 0.0)
 
     def seconds(self, mbps: float, robot: float = 1.0, server: float = 1.0) -> float:
         """Return seconds at a rate up, on devices that take so many times as long."""
@@ -87,12 +90,16 @@ def anywhere(cost: CostModel, link: Callable[[float], LinkModel],
     rates = np.geomspace(grid[0] / _BEYOND, grid[-1] * _BEYOND, _RATES)
     places = [(robot, server, 1 / mbps) for robot, server in FACTORS for mbps in rates]
     tangents = np.array([_tangents(judged, np.array(place)) for place in places])
-    known, judge = np.array([(*p, 1.0) for p in places]), Judge(cost, link(grid[-1]))
+    known, judge = np.array([(*p, 1.0) for p in places]), Judge(cost, link(1.0))
     curves, middle = curve_rates(grid), link(float(np.sqrt(grid[0] * grid[-1])))
-    return {partition: Anywhere(_chosen(known, tangents[:, k]), (
-        judge(partition).busy[ROBOT], judge(partition).busy[SERVER]),
-        recourse_curve(cost, middle, partition, curves))
+    return {partition: Anywhere(
+        _chosen(known, tangents[:, k]), _of_both(judge(partition).busy),
+        recourse_curve(cost, middle, partition, curves), _of_both(judge(partition).sending))
             for k, partition in enumerate(partitions)}
+
+
+def _of_both(seconds: Mapping[str, float]) -> tuple[float, float]:
+    return seconds[ROBOT], seconds[SERVER]
 
 
 def _tangents(judged: Callable[[Floats], Floats], place: Floats) -> Floats:

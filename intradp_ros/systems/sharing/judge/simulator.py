@@ -17,7 +17,6 @@ from typing import Any
 
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.schedule import Compute, Schedule, Send, SIDES, Step
-from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.systems.sharing.judge.kernels.judging import charge
 from intradp_ros.systems.sharing.judge.kernels.play import play
 from intradp_ros.systems.sharing.judge.kernels.side_programs import COMPUTE, RECEIVE, SEND
@@ -138,9 +137,3 @@ def _spans(schedule: Schedule, cost: CostModel, programs: Programs, clock: Clock
     for t in schedule.transfers:
         yield Span(_LANES[SIDES.index(t.source)], 'transfer', graph.values[t.value].name,
                    clock.transfer[t.id].left, clock.transfer[t.id].arrived)
-
-
-def transfer_bytes(split: SplitGraph, schedule: Schedule, source: str) -> int:
-    """Bytes that a device sends in one inference."""
-    return sum(split.nbytes(t.value, t.region.rows)
-               for t in schedule.transfers if t.source == source)

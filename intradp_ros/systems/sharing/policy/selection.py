@@ -7,14 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import LOSS
-from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
+from intradp_ros.systems.sharing.book.book import Entry
 from intradp_ros.systems.sharing.book.book_versions import BookVersion
 from intradp_ros.systems.sharing.book.choice import Ahead, ScheduleChoice
 from intradp_ros.systems.sharing.book.program_cache import ProgramCache
-from intradp_ros.systems.sharing.book.throughput import best_period, Busy
-from intradp_ros.systems.sharing.judge.simulator import transfer_bytes
+from intradp_ros.systems.sharing.book.throughput import best_period
 
 _BYTES_A_SECOND = 125e3  # in one Mbit/s
 
@@ -75,7 +73,7 @@ def select(choice: ScheduleChoice, cache: ProgramCache, agreement: BookVersion, 
     book = agreement.book
     choice.load = found.load
     if found.inflight > 1 and strategy == LOSS and book.knows_speeds:
-        selection = _of_a_stream(choice, cache, agreement, found)
+        selection = _of_a_stream(choice, agreement, found)
     else:
         mbps = found.rate / _BYTES_A_SECOND
         chosen = choice.decide(agreement.epoch, book, mbps, strategy, found.spread, found.ahead)
@@ -90,24 +88,13 @@ def select(choice: ScheduleChoice, cache: ProgramCache, agreement: BookVersion, 
     return selection if shared else None
 
 
-def _of_a_stream(choice: ScheduleChoice, cache: ProgramCache, agreement: BookVersion,
-                 found: Conditions) -> Selection:
+def _of_a_stream(choice: ScheduleChoice, agreement: BookVersion, found: Conditions) -> Selection:
     """Return the schedule of most frames per second, with as many under way as may be."""
     book, inflight, mbps = agreement.book, found.inflight, found.rate / _BYTES_A_SECOND
     choice.load = max(1.0, found.load - (inflight - 1))  # others' alone
     index, seconds = best_period([
-        (i, choice.seconds(book.entries[i], mbps), _busy(choice, cache, book, i, found.rate))
+        (i, choice.seconds(book.entries[i], mbps), choice.busy(book, i, mbps))
         for i in book.different()], inflight)
     entry = book.entries[index]
     predicted = max(inflight * seconds, choice.seconds(entry, mbps))
     return Selection(agreement.epoch, index, entry, predicted, rate=found.rate)
-
-
-def _busy(choice: ScheduleChoice, cache: ProgramCache, book: ScheduleBook, index: int,
-          rate: float) -> Busy:
-    entry, split = book.entries[index], cache.model.split
-    schedule = cache.get(entry.partition).schedule
-    up = transfer_bytes(split, schedule, ROBOT) / rate
-    down = transfer_bytes(split, schedule, SERVER) / (rate * book.down_ratio)
-    robot, server = choice.busy(entry)
-    return Busy(robot, up + down if book.shared_air else max(up, down), server)
