@@ -21,7 +21,6 @@ from node_processes import (
     picture,
     QUICK_PLANNER,
     relative_difference,
-    TIMEOUT,
     unsplit,
 )
 import numpy as np
