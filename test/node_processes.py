@@ -125,16 +125,20 @@ class Observer:
         subscription = self.node.create_subscription(
             kind, topic, heard, qos,
             event_callbacks=SubscriptionEventCallbacks(use_default_callbacks=False))
-        yield
-        self.node.destroy_subscription(subscription)
+        try:
+            yield
+        finally:
+            self.node.destroy_subscription(subscription)
 
     @contextmanager
     def publishing(self, kind: type, topic: str) -> Iterator[None]:
         """Be one more publisher of a topic."""
         publisher = self.node.create_publisher(
             kind, topic, 10, event_callbacks=PublisherEventCallbacks(use_default_callbacks=False))
-        yield
-        self.node.destroy_publisher(publisher)
+        try:
+            yield
+        finally:
+            self.node.destroy_publisher(publisher)
 
     def meet_robot(self, pixels: np.ndarray) -> None:
         """Publish images until one is answered: what is sent before discovery is lost."""

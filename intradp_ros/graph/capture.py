@@ -201,7 +201,7 @@ _TALKATIVE = 'symbolic_shapes', 'recording'
 def _quiet_torch() -> Iterator[None]:
     """Keep torch from warning of itself, and from printing what the errors here say."""
     loggers = [logging.getLogger(f'torch.fx.experimental.{name}') for name in _TALKATIVE]
-    before = [logger.disabled for logger in loggers]
+    before = {logger: logger.disabled for logger in loggers}
     for logger in loggers:
         logger.disabled = True
     try:
@@ -209,5 +209,5 @@ def _quiet_torch() -> Iterator[None]:
             warnings.simplefilter('ignore')
             yield
     finally:
-        for logger, disabled in zip(loggers, before):
+        for logger, disabled in before.items():
             logger.disabled = disabled
