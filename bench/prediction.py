@@ -90,13 +90,11 @@ def main() -> None:
     args = _arguments()
     args.out.mkdir(parents=True, exist_ok=True)
     prepare_process()
+    results: dict[str, list[Row]] = {}
     with output(False) as out:
-        results = {name: _rows(args, name, out) for name in args.models}
-    write_json(args.out / 'prediction.json', {
-        'devices': 'real' if args.real else 'emulated', 'frames': args.frames,
-        'models': {name: {'summary': summary(rows), 'rows': [
-            {**asdict(row), 'error': row.error} for row in rows]}
-            for name, rows in results.items()}})
+        for name in args.models:
+            results[name] = _rows(args, name, out)
+            _write(args, results)
     console = Console()
     if not console.is_terminal:
         console.width = 150  # room for the tables
@@ -104,6 +102,14 @@ def main() -> None:
         show(name, rows, console)
     draw(results, args.out / 'prediction.png')
     console.print(f'Wrote {args.out}/prediction.json and prediction.png', highlight=False)
+
+
+def _write(args: argparse.Namespace, results: Mapping[str, Sequence[Row]]) -> None:
+    write_json(args.out / 'prediction.json', {
+        'devices': 'real' if args.real else 'emulated', 'frames': args.frames,
+        'models': {name: {'summary': summary(rows), 'rows': [
+            {**asdict(row), 'error': row.error} for row in rows]}
+            for name, rows in results.items()}})
 
 
 def _arguments() -> argparse.Namespace:

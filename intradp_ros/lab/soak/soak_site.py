@@ -127,10 +127,8 @@ class Network(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         widths = (3, *_WIDTHS)
-        layers = [nn.Conv2d(a, b, 3, padding=1) for a, b in zip(widths, _WIDTHS)]
-        for layer in layers:
-            nn.init.kaiming_normal_(layer.weight, nonlinearity='relu')
-        self.layers = nn.ModuleList(layers)
+        self.layers = nn.ModuleList(
+            nn.Conv2d(a, b, 3, padding=1) for a, b in zip(widths, _WIDTHS))
         self.answer = nn.Conv2d(_WIDTHS[-1], 1, 3, padding=1)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
@@ -142,7 +140,13 @@ class Network(nn.Module):
         return answers
 
 
-network = seeded(Network)
+def network() -> nn.Module:
+    """Return the network, the same in every process, with weights that keep values' size."""
+    made = seeded(Network)()
+    with torch.no_grad():
+        for layer in made.layers:  # type: ignore[union-attr]
+            layer.weight.mul_(6 ** 0.5)
+    return made
 
 
 def model_file(folder: Path, shape: tuple[int, ...]) -> Path:

@@ -22,6 +22,8 @@ ORIENTATIONS = 8
 #: Pixels of a filter's side; contrast (of 1) whose energy is half of the most.
 SIDE, HALF = 17, 0.1
 _GREY = (0.299, 0.587, 0.114)
+#: Weights are multiples of this: processors' sines and exponentials differ in the last bit.
+_STEP = 2.0 ** -24
 
 
 def filters() -> torch.Tensor:
@@ -39,7 +41,8 @@ def _gabor(wavelength: float, angle: float, phase: float) -> torch.Tensor:
     bell = torch.exp(-(x * x + y * y) / (2 * (0.45 * wavelength) ** 2))
     wave = torch.cos(2 * math.pi * across / wavelength + phase) * bell
     wave -= bell * wave.sum() / bell.sum()
-    return (wave / wave.abs().sum()).to(torch.float32)[None]
+    steps = torch.round(wave / wave.abs().sum() / _STEP) + 0.0  # no negative zeros
+    return (steps * _STEP).to(torch.float32)[None]
 
 
 class OrientedEnergy(nn.Module):

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 import time
+from typing import Any
 
 import pytest
 from sharing import assert_equal, ENDLESS, FixedRate, hand_made_book, SHORT, TIMEOUT, until
@@ -21,6 +22,7 @@ from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.outcome import Outcome
 from intradp_ros.runtime.session_channels import SessionChannels
 from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, OFFLOAD
+from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.choice import ScheduleChoice
 from intradp_ros.systems.sharing.book.critical_paths import Anywhere, Path
 from intradp_ros.systems.sharing.book.throughput import best_period, Busy, period
@@ -57,17 +59,17 @@ class Site:
 
 @contextmanager
 def site(model: SharedModel, inflight: int, *, delay: float = 0.0,
-         patience: PatiencePolicy = ENDLESS) -> Iterator[Site]:
+         patience: PatiencePolicy = ENDLESS, book: ScheduleBook | None = None,
+         kind: type[RobotClient] = RobotClient) -> Iterator[Site]:
     """Provide a stream that has agreed with a server on a book."""
     near, far = memory_pair(delay=delay)
 
     def client(channel: Channel) -> RobotClient:
-        return RobotClient(model, channel, FixedRate(100.0), lambda text: None,
-                           patience=patience)
+        return kind(model, channel, FixedRate(100.0), lambda text: None, patience=patience)
 
     with closing(OffloadServer(far, {model.digest: model}, lambda text: None)) as server, \
             closing(InferenceStream(near, inflight, client)) as stream:
-        stream.use_book(hand_made_book(model))
+        stream.use_book(book or hand_made_book(model))
         assert all(each.connection.wait_ready(TIMEOUT) for each in stream.clients)
         yield Site(stream, server, near)
 
@@ -135,6 +137,40 @@ def test_the_link_is_busy_for_what_crosses(model: SharedModel) -> None:
     book = replace(made, entries=(replace(made.entries[0], anywhere=known),))
     assert choice.busy(book, 0, 10.0) == Busy(0.1, 0.3, 0.4)
     assert choice.busy(replace(book, shared_air=True), 0, 10.0) == Busy(0.1, 0.5, 0.4)
+
+
+@pytest.mark.parametrize('busy, in_turn', [(0.009, True), (0.006, False)])
+def test_where_several_under_way_gain_little_each_waits_for_those_before(
+        model: SharedModel, busy: float, in_turn: bool) -> None:
+    """By the book a frame takes 10 ms; several keep robot and server busy for 9 or 6 ms each."""
+    together = [0]
+
+    class Counting(RobotClient):
+        under_way = 0
+
+        def _infer_shared(self, *given: Any) -> Outcome:
+            Counting.under_way += 1
+            together.append(Counting.under_way)
+            try:
+                return super()._infer_shared(*given)
+            finally:
+                Counting.under_way -= 1
+
+    with site(model, 3, book=book_with_speeds(model, busy), delay=0.01, kind=Counting) as found:
+        found.ask(range(12))
+        assert_answered(found, 12)
+        assert all(outcome.stats.shared for outcome in found.delivered)
+    assert (max(together) == 1) is in_turn
+
+
+def book_with_speeds(model: SharedModel, busy: float) -> ScheduleBook:
+    """Return a book whose schedules take 10 ms at any speed, alone 20, of which each is busy."""
+    made = hand_made_book(model)
+    return replace(made, entries=tuple(
+        replace(entry, anywhere=Anywhere(
+            (Path(entry.predicted, 0.0, 0.0, 0.0),),
+            (0.02, 0.0) if entry.strategy == LOCAL else (busy, busy), crossing=(0.01, 0.01)))
+        for entry in made.entries))
 
 
 @pytest.mark.parametrize('inflight', [0, MAX_INFLIGHT + 1])

@@ -7,12 +7,18 @@ Frames per second of a schedule with several inferences under way.
 Each frame keeps robot, link and server busy for some time; none of them can
 do more than that at once, and no more frames are under way than may be.  So
 the time between two results is the longest of what each is busy for, and the
-latency over the frames under way (Little's law).
+latency over the frames under way (Little's law).  That is a bound: frames
+under way wait for each other, most where robot and server compute rows of
+the same operators.
 """
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+#: With several under way the time between two results is up to so many times its bound (1.08 and
+#: 1.17 of shared HED, `bench/throughput.py`): they have to promise more than that.
+CROWDING = 1.15
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from intradp_ros.systems.sharing.baselines import LOSS
 from intradp_ros.systems.sharing.book.book import Entry
 from intradp_ros.systems.sharing.book.book_versions import BookVersion
 from intradp_ros.systems.sharing.book.choice import Ahead, ScheduleChoice
 from intradp_ros.systems.sharing.book.program_cache import ProgramCache
-from intradp_ros.systems.sharing.book.throughput import best_period
+from intradp_ros.systems.sharing.book.throughput import best_period, CROWDING
 
 _BYTES_A_SECOND = 125e3  # in one Mbit/s
 
@@ -26,7 +26,8 @@ class Selection:
     alone, `rate` for how many bytes per second up (0: nothing crosses).
     `at_once` tells that the robot works on whenever it waits, `foreseen` are
     the seconds that half of such inferences should take at most with that, by
-    what the link may do (0: that was not asked).
+    what the link may do (0: that was not asked).  `in_turn` tells that it
+    should begin when those before it have ended, however many may be under way.
     """
 
     epoch: int
@@ -37,6 +38,7 @@ class Selection:
     rate: float = 0.0
     at_once: bool = False
     foreseen: float = 0.0
+    in_turn: bool = False
 
     @property
     def mbps(self) -> float:
@@ -73,28 +75,39 @@ def select(choice: ScheduleChoice, cache: ProgramCache, agreement: BookVersion, 
     book = agreement.book
     choice.load = found.load
     if found.inflight > 1 and strategy == LOSS and book.knows_speeds:
-        selection = _of_a_stream(choice, agreement, found)
+        choice.load = max(1.0, found.load - (found.inflight - 1))  # others' alone
+        selection: Selection | None = _of_a_stream(choice, agreement, found)
     else:
-        mbps = found.rate / _BYTES_A_SECOND
-        chosen = choice.decide(agreement.epoch, book, mbps, strategy, found.spread, found.ahead)
-        if chosen is None:
-            return None
-        index = chosen.index
-        selection = Selection(
-            agreement.epoch, index, book.entries[index], choice.predicted(book, index, mbps),
-            strategy == LOSS and book.objective == 'latency', found.rate, chosen.at_once,
-            chosen.likely)
+        selection = _of_one(choice, agreement, strategy, found)
+    if selection is None:
+        return None
     shared = cache.get(selection.entry.partition).schedule.transfers
     return selection if shared else None
 
 
+def _of_one(choice: ScheduleChoice, agreement: BookVersion, strategy: str, found: Conditions,
+            ) -> Selection | None:
+    """Return the schedule of least latency; None if the book lacks the strategy."""
+    book, mbps = agreement.book, found.rate / _BYTES_A_SECOND
+    chosen = choice.decide(agreement.epoch, book, mbps, strategy, found.spread, found.ahead)
+    if chosen is None:
+        return None
+    index = chosen.index
+    return Selection(
+        agreement.epoch, index, book.entries[index], choice.predicted(book, index, mbps),
+        strategy == LOSS and book.objective == 'latency', found.rate, chosen.at_once,
+        chosen.likely)
+
+
 def _of_a_stream(choice: ScheduleChoice, agreement: BookVersion, found: Conditions) -> Selection:
-    """Return the schedule of most frames per second, with as many under way as may be."""
+    """Return the schedule of most frames per second, one by one or with several under way."""
     book, inflight, mbps = agreement.book, found.inflight, found.rate / _BYTES_A_SECOND
-    choice.load = max(1.0, found.load - (inflight - 1))  # others' alone
     index, seconds = best_period([
         (i, choice.seconds(book.entries[i], mbps), choice.busy(book, i, mbps))
         for i in book.different()], inflight)
+    one = _of_one(choice, agreement, LOSS, found)
+    if one and one.predicted <= CROWDING * seconds:
+        return replace(one, in_turn=True)
     entry = book.entries[index]
     predicted = max(inflight * seconds, choice.seconds(entry, mbps))
     return Selection(agreement.epoch, index, entry, predicted, rate=found.rate)

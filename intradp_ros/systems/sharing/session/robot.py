@@ -54,10 +54,16 @@ CROWDED = 1.1
 
 @dataclass(frozen=True)
 class Among:
-    """Up to how many inferences are under way with this one, and how it shares the processor."""
+    """
+    Up to how many inferences are under way with this one, and how it shares the processor.
+
+    `follow` waits for those that were asked for before it, and tells whether
+    there were any.
+    """
 
     inflight: int = 1
     turns: Turns | None = None
+    follow: Callable[[], bool] = lambda: False
 
 
 ALONE = Among()
@@ -170,6 +176,8 @@ class RobotClient:
         self._at_hand.newest += 1
         self.connection.newest = self._at_hand.newest
         selection = self._choose(strategy)
+        if selection and selection.in_turn and among.follow():
+            selection = self._choose(strategy)  # it may be another by now
         if selection is None:
             return self._infer_alone(inputs)
         try:
@@ -352,7 +360,8 @@ class RobotClient:
         """Return what an inference gave, after learning from what it took."""
         selection, load = ended.selection, max(self.choice.load, self.connection.load)
         expected = self.choice.corrected(selection.entry, selection.likely)
-        if self._among.inflight == 1 and (ended.crossed is None or load <= CROWDED):
+        by_itself = self._among.inflight == 1 or selection.in_turn
+        if by_itself and (ended.crossed is None or load <= CROWDED):
             self.choice.note(selection.entry, ended.took)
         if ended.crossed:
             self._link.crossed(*ended.crossed, self._down_ratio)

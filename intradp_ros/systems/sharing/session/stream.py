@@ -7,7 +7,9 @@ A robot with several inferences under way: for frames per second instead of the 
 While one inference is on the link or on the server, the next ones compute.
 Each of them has a session of its own, with all that belongs to it: its
 inferences are answered whatever becomes of the others.  The robot's
-processor is one: the oldest that can compute does.
+processor is one: the oldest that can compute does.  Where several under way
+would give no more results a second, each begins when those before it have
+ended.
 """
 from __future__ import annotations
 
@@ -65,6 +67,7 @@ class InferenceStream:
         self._delivering = threading.Lock()
         self._pool = ThreadPoolExecutor(inflight, 'inference')
         self._asked = 0
+        self._running, self._ran = set[int](), threading.Condition()
 
     def use_book(self, book: ScheduleBook) -> None:
         """Take a new schedule book; raises as `RobotClient.use_book`."""
@@ -82,6 +85,8 @@ class InferenceStream:
         self._free.acquire()
         self._asked += 1
         client = self._idle.popleft()
+        with self._ran:
+            self._running.add(self._asked)
         future = self._pool.submit(self._infer, client, self._asked, inputs, strategy, stamp)
         self._under_way.append((future, deliver))
         future.add_done_callback(partial(self._ended, client))
@@ -128,9 +133,21 @@ class InferenceStream:
                strategy: str, stamp: Stamp) -> Outcome:
         inflight = len(self.clients)
         among = ALONE if inflight == 1 else Among(
-            inflight, self._processor.turns('robot', number))
-        outcome = client.infer(inputs, strategy=strategy, stamp=stamp, among=among)
+            inflight, self._processor.turns('robot', number), partial(self._follow, number))
+        try:
+            outcome = client.infer(inputs, strategy=strategy, stamp=stamp, among=among)
+        finally:
+            with self._ran:
+                self._running.discard(number)
+                self._ran.notify_all()
         return replace(outcome, stats=replace(outcome.stats, inference=number))
+
+    def _follow(self, number: int) -> bool:
+        """Wait until those before have ended; tell whether there were any."""
+        with self._ran:
+            first = min(self._running) == number
+            self._ran.wait_for(lambda: min(self._running) == number)
+        return not first
 
     def _ended(self, client: RobotClient, _future: Future[Outcome]) -> None:
         """Deliver what is next in order, and its followers that have ended."""
