@@ -86,9 +86,9 @@ def run(pair: PacedPair, book: ScheduleBook, args: argparse.Namespace, seen: See
     near, far = map(CheckingChannel, ends)
     model, robot = pair.device(SERVER), pair.device(ROBOT)
 
-    def client(channel: Channel) -> RobotClient:
+    def client(channel: Channel, number: int) -> RobotClient:
         return RobotClient(robot, channel, make_predictor('ewma'), lambda text: None,
-                           experience=LatencyCalibration())
+                           experience=LatencyCalibration(), stream=number)
 
     inputs = example_inputs(robot)
     with closing(OffloadServer(far, {model.digest: model}, lambda text: None)), \

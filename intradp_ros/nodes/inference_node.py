@@ -263,13 +263,13 @@ class InferenceNode(ManagedNode):
         watch = DriftWatch(model.split, profile, published.drifted, DriftMeter(step=BEYOND_BOOKS))
         delay_watch = DelayWatch(published.delayed)
 
-        def client(way: Channel) -> RobotClient:
+        def client(way: Channel, stream: int) -> RobotClient:
             return RobotClient(
                 model, way, make_predictor(given['predictor']), self.info,
                 patience=PatiencePolicy(silence=given['server_timeout_ms'] / 1e3,
                                         deadline=given['deadline_ms'] / 1e3),
                 power=profile.power, lossy=allowed(given), watch=watch, delay_watch=delay_watch,
-                experience=LatencyCalibration())
+                experience=LatencyCalibration(), stream=stream)
 
         self._stream = InferenceStream(channel, given['max_inflight'], client)
         self.client = self._stream.clients[0]

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from itertools import count
 import threading
 import time
 
@@ -24,10 +25,11 @@ class Processor:
         self._order, self._meter = TurnOrder(lanes), LoadMeter(lanes)
         self._granted: dict[Claim, threading.Event] = {}
         self._lock = threading.Lock()
+        self._begun = count(1)
 
-    def turns(self, party: Hashable, inference: int) -> Turns:
-        """Return what an inference of a party takes its turns by."""
-        return Turns(self, Claim(party, inference))
+    def turns(self, party: Hashable) -> Turns:
+        """Return what a party's next inference takes its turns by; those before it come first."""
+        return Turns(self, Claim(party, next(self._begun)))
 
     def factor(self, party: Hashable) -> float:
         """Return how many times as long as alone a party has to expect to compute."""
@@ -41,10 +43,11 @@ class Processor:
             return self._meter.load(time.monotonic())
 
     def forget(self, party: Hashable) -> None:
-        """Forget a party that has gone."""
+        """Forget a party that has gone; if it computes, it has not."""
         with self._lock:
-            self._order.forget(party)
-            self._meter.forget(party)
+            if party not in self._order.busy:
+                self._order.forget(party)
+                self._meter.forget(party)
 
     def take(self, claim: Claim, *, again: bool = False) -> bool:
         """Wait for a turn, `again` after one that ends now; tell whether others had theirs."""

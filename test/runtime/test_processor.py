@@ -137,10 +137,8 @@ def test_threads_take_turns() -> None:
     end = time.monotonic() + 1.0
 
     def compute(party: str) -> None:
-        inference = 0
         while time.monotonic() < end:
-            inference += 1
-            turns = processor.turns(party, inference)
+            turns = processor.turns(party)
             for _ in range(10):
                 turns.take()
                 assert computing.acquire(blocking=False)

@@ -12,7 +12,16 @@ import time
 from typing import Any
 
 import pytest
-from sharing import assert_equal, ENDLESS, FixedRate, hand_made_book, SHORT, TIMEOUT, until
+from sharing import (
+    assert_equal,
+    ENDLESS,
+    FixedRate,
+    hand_made_book,
+    SHORT,
+    TIMEOUT,
+    until,
+    with_kernels,
+)
 from small_models import seeded, UNet
 import torch
 
@@ -60,14 +69,17 @@ class Site:
 @contextmanager
 def site(model: SharedModel, inflight: int, *, delay: float = 0.0,
          patience: PatiencePolicy = ENDLESS, book: ScheduleBook | None = None,
-         kind: type[RobotClient] = RobotClient) -> Iterator[Site]:
+         kind: type[RobotClient] = RobotClient, served: SharedModel | None = None,
+         ) -> Iterator[Site]:
     """Provide a stream that has agreed with a server on a book."""
     near, far = memory_pair(delay=delay)
 
-    def client(channel: Channel) -> RobotClient:
-        return kind(model, channel, FixedRate(100.0), lambda text: None, patience=patience)
+    def client(channel: Channel, number: int) -> RobotClient:
+        return kind(model, channel, FixedRate(100.0), lambda text: None, patience=patience,
+                    stream=number)
 
-    with closing(OffloadServer(far, {model.digest: model}, lambda text: None)) as server, \
+    models = {model.digest: served or model}
+    with closing(OffloadServer(far, models, lambda text: None)) as server, \
             closing(InferenceStream(near, inflight, client)) as stream:
         stream.use_book(book or hand_made_book(model))
         assert all(each.connection.wait_ready(TIMEOUT) for each in stream.clients)
@@ -139,10 +151,10 @@ def test_the_link_is_busy_for_what_crosses(model: SharedModel) -> None:
     assert choice.busy(replace(book, shared_air=True), 0, 10.0) == Busy(0.1, 0.5, 0.4)
 
 
-@pytest.mark.parametrize('busy, in_turn', [(0.009, True), (0.006, False)])
+@pytest.mark.parametrize('busy, in_turn', [(0.0095, True), (0.006, False)])
 def test_where_several_under_way_gain_little_each_waits_for_those_before(
         model: SharedModel, busy: float, in_turn: bool) -> None:
-    """By the book a frame takes 10 ms; several keep robot and server busy for 9 or 6 ms each."""
+    """By the book a frame takes 10 ms; several keep robot and server busy for 9.5 or 6 ms each."""
     together = [0]
 
     class Counting(RobotClient):
@@ -163,6 +175,27 @@ def test_where_several_under_way_gain_little_each_waits_for_those_before(
     assert (max(together) == 1) is in_turn
 
 
+def test_the_server_computes_the_oldest_frame_first(model: SharedModel) -> None:
+    """In turns all three would end at the same time, and the link be idle until then."""
+    def slow(kernel: Any) -> Any:
+        def run(*given: Any) -> Any:
+            time.sleep(0.005)
+            return kernel(*given)
+
+        return run
+
+    ended = []
+    with site(model, 3, served=with_kernels(model, slow), kind=RobotClient) as found:
+        begin = time.monotonic()
+        for seed in range(3):
+            found.stream.submit((picture(seed),), lambda future: ended.append(
+                time.monotonic() - begin), strategy=OFFLOAD)
+        found.stream.wait()
+        assert found.server.processor.factor('another') > 1.0
+        assert found.server.processor.load < 1.1  # three sessions are one party
+    assert ended[0] < 0.6 * ended[2]
+
+
 def book_with_speeds(model: SharedModel, busy: float) -> ScheduleBook:
     """Return a book whose schedules take 10 ms at any speed, alone 20, of which each is busy."""
     made = hand_made_book(model)
@@ -177,7 +210,7 @@ def book_with_speeds(model: SharedModel, busy: float) -> ScheduleBook:
 def test_impossible_counts_are_refused(inflight: int) -> None:
     near, far = memory_pair()
     with closing(near), closing(far), pytest.raises(ValueError, match=f'got {inflight}'):
-        InferenceStream(near, inflight, lambda channel: pytest.fail('none is made'))
+        InferenceStream(near, inflight, lambda channel, number: pytest.fail('none is made'))
 
 
 def test_frames_go_to_the_session_that_they_are_for() -> None:

@@ -75,7 +75,6 @@ def select(choice: ScheduleChoice, cache: ProgramCache, agreement: BookVersion, 
     book = agreement.book
     choice.load = found.load
     if found.inflight > 1 and strategy == LOSS and book.knows_speeds:
-        choice.load = max(1.0, found.load - (found.inflight - 1))  # others' alone
         selection: Selection | None = _of_a_stream(choice, agreement, found)
     else:
         selection = _of_one(choice, agreement, strategy, found)

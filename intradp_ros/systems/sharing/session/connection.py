@@ -63,9 +63,9 @@ class Connection:
     """
 
     def __init__(self, model: SharedModel, channel: Channel, log: Log,
-                 delay_watch: DelayWatch | None = None) -> None:
+                 delay_watch: DelayWatch | None = None, stream: int = 0) -> None:
         self.model, self.channel, self.log = model, channel, log
-        self.delay_watch = delay_watch
+        self.delay_watch, self._stream = delay_watch, stream
         self.session = secrets.randbits(63) | 1
         self.state = State.ALONE
         self.refusal = ''
@@ -340,7 +340,8 @@ class Connection:
     def _greet(self, server: int) -> None:
         self.channel.send(Control(ControlKind.HELLO, self.session, self.epoch, self.newest, {
             'protocol': PROTOCOL, 'version': __version__, 'digest': self.model.digest,
-            'axis': self.model.split.axis, 'encodings': sorted(available())}, server))
+            'axis': self.model.split.axis, 'encodings': sorted(available()),
+            'stream': self._stream}, server))
 
     def _probe_if_stale(self, now: float) -> None:
         """Send a few chunks that carry nothing, so that the link's rate stays known."""

@@ -43,7 +43,8 @@ class OffloadServer:
     `watches` (if any) look at how long they take.  It answers what is
     addressed to the random number that it drew when it started, and pings.
     Every session has a worker thread; the channel's receive thread only sorts
-    frames.  Sessions take turns on the `processor`, and hear from the answers
+    frames.  Robots take turns on the `processor`, a stream of several sessions
+    as one; they hear from the answers
     to their pings how much longer they compute for it; there are at most
     `max_sessions`.
     """
@@ -132,7 +133,8 @@ class OffloadServer:
         self._end_silent(now)
         self._answer(frame, ControlKind.PONG, {
             'robot': sent, 'server': now, 'known': session is not None,
-            'load': round(self.processor.factor(frame.session), 3)})
+            'load': round(self.processor.factor(
+                session.party if session else frame.session), 3)})
 
     def _hello(self, frame: Control) -> None:
         reason = refusal(frame.body, self.models, self.names, self._split.find)
@@ -191,5 +193,13 @@ class OffloadServer:
                           server=self.number)
         self.sessions[frame.session] = ServerSession(
             way, ProgramCache(model, SERVER, watch, self._compiling), self.received, self.reject,
-            self.log, self.processor)
+            self.log, self.processor, _stream(frame.body) or frame.session)
         self.log(f'session {frame.session:#x} opened for model {digest[:12]}')
+
+
+def _stream(greeting: Mapping[str, Any]) -> int:
+    """Return the number that the sessions of a robot's stream share; 0 for one by itself."""
+    stream = greeting.get('stream', 0)
+    if type(stream) is not int or not 0 <= stream < 1 << 63:
+        raise MalformedFrameError(f'the number of a stream is {quoted(stream)}', 'greeting')
+    return stream

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from intradp_ros.runtime.mailbox import InferenceAbandonedError
-from intradp_ros.runtime.processor import Processor
+from intradp_ros.runtime.processor import Processor, Turns
 from intradp_ros.runtime.sending import SendContext
 from intradp_ros.runtime.traffic import Traffic
 from intradp_ros.systems.sharing.book.book import ScheduleBook
@@ -30,12 +30,14 @@ class ServerSession:
     Sorts what a robot sends; a worker thread runs its inferences.
 
     A book is compiled by a thread of its own, while inferences go on by the
-    one that the robot says is in use.
+    one that the robot says is in use.  Sessions of one `party` take turns on the
+    processor as one, the inference that began first before the others.
     """
 
     def __init__(self, way: SendContext, cache: ProgramCache, received: Traffic,
-                 reject: Callable[[str, str], None], log: Log, processor: Processor) -> None:
-        self.id, self.way, self.received = way.session, way, received
+                 reject: Callable[[str, str], None], log: Log, processor: Processor,
+                 party: int) -> None:
+        self.id, self.party, self.way, self.received = way.session, party, way, received
         self.cache, self.model, self.processor = cache, cache.model, processor
         self.log = log
         self.heard = time.monotonic()
@@ -129,7 +131,8 @@ class ServerSession:
         run = ServerRun(chunk, compiled, self.model.split, self.way, self.reassembler,
                         self.received)
         self._newest, self._current = chunk.inference, run
-        self._work.put(lambda: self._infer(run))
+        turns = self.processor.turns(self.party)
+        self._work.put(lambda: self._infer(run, turns))
 
     def _abandon(self, reason: str) -> None:
         current, self._current = self._current, None
@@ -142,15 +145,15 @@ class ServerSession:
                 work()
             except Exception as error:  # noqa: B902 - one bad inference must not end the session
                 self._note(error)
-        self.processor.forget(self.id)
+        self.processor.forget(self.party)
 
     def _note(self, error: Exception) -> None:
         self.log(f'session {self.id:#x}: {type(error).__name__}: {error}')
 
-    def _infer(self, run: ServerRun) -> None:
+    def _infer(self, run: ServerRun, turns: Turns) -> None:
         """Run the server's program; report times, or why it failed."""
         try:
-            run.run(self.processor.turns(self.id, run.id))
+            run.run(turns)
         except InferenceAbandonedError:
             self.cache.ran(run.compiled, run.recorder.events, complete=False)
             return

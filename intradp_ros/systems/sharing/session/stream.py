@@ -7,9 +7,9 @@ A robot with several inferences under way: for frames per second instead of the 
 While one inference is on the link or on the server, the next ones compute.
 Each of them has a session of its own, with all that belongs to it: its
 inferences are answered whatever becomes of the others.  The robot's
-processor is one: the oldest that can compute does.  Where several under way
-would give no more results a second, each begins when those before it have
-ended.
+processor is one: the oldest that can compute does; so it is on the server.
+Where several under way would give no more results a second, each begins when
+those before it have ended.
 """
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+import secrets
 import threading
 
 import torch
 
 from intradp_ros.runtime.channel import Channel
 from intradp_ros.runtime.outcome import Outcome
-from intradp_ros.runtime.processor import Processor
+from intradp_ros.runtime.processor import Processor, Turns
 from intradp_ros.runtime.session_channels import SessionChannels
 from intradp_ros.runtime.timeline import Event, with_send_times
 from intradp_ros.systems.sharing.baselines import LOSS
@@ -41,9 +42,9 @@ class InferenceStream:
     """
     Runs inferences of one model, up to `inflight` at a time; results come in the order of asking.
 
-    `client` makes a robot's client on a channel.  `submit` belongs to one
-    thread; it waits while as many inferences are under way, or not delivered,
-    as there may be.
+    `client` makes a robot's client on a channel, of the stream of a number.
+    `submit` belongs to one thread; it waits while as many inferences are under
+    way, or not delivered, as there may be.
 
     Raises
     ------
@@ -52,12 +53,14 @@ class InferenceStream:
 
     """
 
-    def __init__(self, channel: Channel, inflight: int, client: Callable[[Channel], RobotClient],
-                 ) -> None:
+    def __init__(self, channel: Channel, inflight: int,
+                 client: Callable[[Channel, int], RobotClient]) -> None:
         if not 1 <= inflight <= MAX_INFLIGHT:
             raise ValueError(f'1 to {MAX_INFLIGHT} inferences may be under way, got {inflight}')
         self.channels = SessionChannels(channel)
-        self.clients = tuple(client(self.channels.of_a_session()) for _ in range(inflight))
+        number = secrets.randbits(63) | 1
+        self.clients = tuple(
+            client(self.channels.of_a_session(), number) for _ in range(inflight))
         for other in self.clients[1:]:
             other.sent, other.received = self.clients[0].sent, self.clients[0].received
         self._processor = Processor()
@@ -87,7 +90,8 @@ class InferenceStream:
         client = self._idle.popleft()
         with self._ran:
             self._running.add(self._asked)
-        future = self._pool.submit(self._infer, client, self._asked, inputs, strategy, stamp)
+        future = self._pool.submit(self._infer, client, self._asked,
+                                   self._processor.turns('robot'), inputs, strategy, stamp)
         self._under_way.append((future, deliver))
         future.add_done_callback(partial(self._ended, client))
 
@@ -129,11 +133,11 @@ class InferenceStream:
         for client in self.clients:
             client.close()
 
-    def _infer(self, client: RobotClient, number: int, inputs: Sequence[torch.Tensor],
-               strategy: str, stamp: Stamp) -> Outcome:
+    def _infer(self, client: RobotClient, number: int, turns: Turns,
+               inputs: Sequence[torch.Tensor], strategy: str, stamp: Stamp) -> Outcome:
         inflight = len(self.clients)
         among = ALONE if inflight == 1 else Among(
-            inflight, self._processor.turns('robot', number), partial(self._follow, number))
+            inflight, turns, partial(self._follow, number))
         try:
             outcome = client.infer(inputs, strategy=strategy, stamp=stamp, among=among)
         finally:
