@@ -25,6 +25,7 @@ import os
 from pathlib import Path
 from statistics import median
 from typing import Any
+import zlib
 
 from matplotlib.figure import Figure
 import numpy as np
@@ -154,10 +155,11 @@ def _rows(args: argparse.Namespace, name: str, out: Output) -> list[Row]:
 
 
 def _pictures(spec: ModelSpec, folder: Path) -> Path:
-    """Write pictures of a video in the size of a model, and one of them as a photograph."""
+    """Write pictures of a video in the size of a model, and a usual one of them as a photograph."""
     height, width = spec.shape[2:]
     found = list(video(PICTURES, (width, height), every=10))
-    images.save(folder / 'example.png', found[0])
+    usual = sorted(found, key=lambda picture: len(zlib.compress(picture.tobytes())))[PICTURES // 2]
+    images.save(folder / 'example.png', usual)
     path = folder / 'pictures.npy'
     np.save(path, np.stack([picture.transpose(2, 0, 1) for picture in found]))
     return path

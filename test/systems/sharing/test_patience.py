@@ -51,12 +51,14 @@ def test_who_waits_works_on_well_before_patience_ends() -> None:
 
 
 def test_who_was_chosen_to_work_at_once_waits_next_to_nothing() -> None:
-    def works(waited: float, at_once: bool) -> bool:
+    def works(waited: float, at_once: bool, ran: float = 0.01) -> bool:
         return PatiencePolicy(late_slack=9.0).reason_to_work(
-            ran=0.01, waited=waited, predicted=0.2, alone=0.2, quiet=0.0, round_trip=0.0,
+            ran=ran, waited=waited, predicted=0.2, alone=0.2, quiet=0.0, round_trip=0.0,
             chunk_time=0.0, at_once=at_once) is not None
     assert works(AT_ONCE.waited * 1.01, at_once=True)
     assert not works(AT_ONCE.waited, at_once=True) and not works(0.01, at_once=False)
+    near = [works(0.05, True, ran) for ran in (0.19, 0.194, 0.196, 0.204, 0.206)]
+    assert near == [True, True, False, False, True]  # 0.2 s are predicted
 
 
 def test_lateness_is_prediction_and_margin() -> None:

@@ -22,6 +22,9 @@ LONGEST_WAIT, TIMES_ALONE = 60.0, 10.0
 #: Seconds of a wait after which a robot that works at once does: less is what machines and
 #: transports delay anything by.
 _AT_ONCE = 5e-3
+#: Nor does it begin so many seconds before an inference should end, or after: preparing own work
+#: takes some milliseconds, for which the rows would have to wait.
+_NEAR = 5e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +108,13 @@ class PatiencePolicy:
         The server is quiet for half of what counts as silence, or the
         inference and the wait at hand (`waited`) are late by a margin; what
         was late before, and came, is no reason.  Or it was chosen to work
-        `at_once` when it waits.  Otherwise as `reason_to_stop`.
+        `at_once` when it waits, and the end is not near.  Otherwise as
+        `reason_to_stop`.
         """
         if quiet > self.silent_after(round_trip, chunk_time) / 2:
             return f'server silent for {quiet * 1e3:.0f} ms'
-        late = AT_ONCE if at_once else self.lateness(predicted, alone)
+        begins = at_once and abs(predicted - ran) > _NEAR
+        late = AT_ONCE if begins else self.lateness(predicted, alone)
         if ran > late.ran and waited > late.waited:
             return f'late: {ran * 1e3:.0f} ms, predicted {predicted * 1e3:.0f} ms'
         return None
