@@ -155,7 +155,7 @@ def _rows(args: argparse.Namespace, name: str, out: Output) -> list[Row]:
 
 
 def _pictures(spec: ModelSpec, folder: Path) -> Path:
-    """Write pictures of a video in the size of a model, and a usual one of them as a photograph."""
+    """Write pictures of a video in the size of a model, and a usual one as a photograph."""
     height, width = spec.shape[2:]
     found = list(video(PICTURES, (width, height), every=10))
     usual = sorted(found, key=lambda picture: len(zlib.compress(picture.tobytes())))[PICTURES // 2]
