@@ -37,10 +37,10 @@ def test_impossible_links_are_refused(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_bytes_explain_their_time() -> None:
-    """8 kB pass at once, the rest at the link's rate."""
+    """What a link carries in a millisecond passes at once, the rest at its rate."""
     job = Job('tcp', 20.0, delay_ms=3.0)
-    assert explained_ms(job, 8_000) == 3.0
-    assert explained_ms(job, 33_000) == pytest.approx(3.0 + 10.0)
+    assert explained_ms(job, 2_500) == 3.0
+    assert explained_ms(job, 27_500) == pytest.approx(3.0 + 10.0)
 
 
 @pytest.mark.parametrize(('share', 'added', 'loss', 'count'), [
