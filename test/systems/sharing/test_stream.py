@@ -176,7 +176,7 @@ def test_where_several_under_way_gain_little_each_waits_for_those_before(
 
 
 def test_the_server_computes_the_oldest_frame_first(model: SharedModel) -> None:
-    """In turns all three would end at the same time, and the server be idle until the next came."""
+    """In turns all three would end at once, and the server be idle until the next ones came."""
     def slow(kernel: Any) -> Any:
         def run(*given: Any) -> Any:
             time.sleep(0.005)
