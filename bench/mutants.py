@@ -49,8 +49,8 @@ AREAS: dict[str, tuple[list[str], list[str]]] = {
             'patience', 'rehearsal', 'strange_books', 'watch', 'experience', 'pair', 'editions',
             'several_robots', 'sessions', 'stream', 'pauses', 'recovery')),
          *(f'test/runtime/test_{name}.py' for name in (
-             'link_rate', 'memory', 'memory_network', 'model', 'processor', 'own_work_memory',
-             'recourse', 'worker_thread'))]),
+             'example_picture', 'link_rate', 'memory', 'memory_network', 'model', 'processor',
+             'own_work_memory', 'recourse', 'worker_thread'))]),
     'planning': (
         ['systems/sharing/judge/*.py', 'systems/sharing/judge/kernels/*.py',
          'systems/sharing/partition/*.py'],
