@@ -54,9 +54,11 @@ def _draw(model: nn.Module) -> None:
         if isinstance(module, _DRAWN):
             size = 1 / math.sqrt(module.weight[0].numel())
             for parameter in own:
-                numbers = size * (2 * random.random(tuple(parameter.shape)) - 1)
-                with torch.no_grad():
-                    parameter.copy_(torch.from_numpy(numbers.astype(np.float32)))
+                numbers = parameter.detach().numpy()  # the same memory: some layers are large
+                random.random(out=numbers, dtype=np.float32)
+                numbers *= 2  # one operation after the other: a processor may round both as one
+                numbers -= 1
+                numbers *= size
         elif any((parameter != parameter.flatten()[0]).any() for parameter in own):
             raise ValueError(f'{name or type(model).__name__}: no linear layer or convolution, '
                              'but its weights are not constant')

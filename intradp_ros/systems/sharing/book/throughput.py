@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 #: With several under way the time between two results is so many times its bound (1.01 to 1.22 of
 #: HED by rows, `bench/throughput.py`): they have to promise more than that.
-CROWDING = 1.1
+OVERLAP_PAYS = 1.1
 
 
 @dataclass(frozen=True, slots=True)

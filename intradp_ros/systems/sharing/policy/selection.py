@@ -12,7 +12,7 @@ from intradp_ros.systems.sharing.book.book import Entry
 from intradp_ros.systems.sharing.book.book_versions import BookVersion
 from intradp_ros.systems.sharing.book.choice import Ahead, ScheduleChoice
 from intradp_ros.systems.sharing.book.program_cache import ProgramCache
-from intradp_ros.systems.sharing.book.throughput import best_period, CROWDING
+from intradp_ros.systems.sharing.book.throughput import best_period, OVERLAP_PAYS
 
 _BYTES_A_SECOND = 125e3  # in one Mbit/s
 
@@ -105,7 +105,7 @@ def _of_a_stream(choice: ScheduleChoice, agreement: BookVersion, found: Conditio
         (i, choice.seconds(book.entries[i], mbps), choice.busy(book, i, mbps))
         for i in book.different()], inflight)
     one = _of_one(choice, agreement, LOSS, found)
-    if one and one.predicted <= CROWDING * seconds:
+    if one and one.predicted <= OVERLAP_PAYS * seconds:
         return replace(one, in_turn=True)
     entry = book.entries[index]
     predicted = max(inflight * seconds, choice.seconds(entry, mbps))

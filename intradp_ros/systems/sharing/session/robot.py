@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 import time
 
 import torch
@@ -100,7 +100,7 @@ class RobotClient:
         self._own = OwnTimes(self._local.seconds, operators)
         graph = model.split.graph
         self._wanted = _kinds([graph.values[v] for v in graph.inputs])
-        self._among, self._in_turn = ALONE, False
+        self._among = ALONE
         #: Tells what the board draws, where somebody has a sensor; closed with the session.
         self.meter: EnergyMeter | None = None
         channel.listen(self.handle)
@@ -175,10 +175,11 @@ class RobotClient:
         self._among = among
         self._at_hand.newest += 1
         self.connection.newest = self._at_hand.newest
-        selection = self._choose(strategy, among.inflight)
-        self._in_turn = bool(selection and selection.in_turn)
-        if self._in_turn and among.follow():
-            selection = self._choose(strategy, 1)  # it may be another by now
+        selection = self._choose(strategy)
+        if selection and selection.in_turn:
+            self._among = replace(among, inflight=1)
+            if among.follow():
+                selection = self._choose(strategy)  # it may be another by now
         if selection is None:
             return self._infer_alone(inputs)
         try:
@@ -235,15 +236,15 @@ class RobotClient:
             raise ValueError(f'the model was captured with inputs {self._wanted}, '
                              f'got {_kinds(inputs)}')
 
-    def _choose(self, strategy: str, inflight: int) -> Selection | None:
+    def _choose(self, strategy: str) -> Selection | None:
         """Return the schedule to share by; None to stay alone, also where choosing fails."""
         try:
-            return self._best(strategy, inflight)
+            return self._best(strategy)
         except Exception as error:  # noqa: B902 - whatever a book says, the robot answers
             self.reject('choice', f'{type(error).__name__}: {error}')
             return None
 
-    def _best(self, strategy: str, inflight: int) -> Selection | None:
+    def _best(self, strategy: str) -> Selection | None:
         agreement = self.connection.agreement
         if strategy == LOCAL or agreement is None:
             return None
@@ -258,7 +259,7 @@ class RobotClient:
         if strategy == LOSS and OFFLOAD in agreement.book.strategies and self._silent(delays):
             strategy = OFFLOAD  # so that the robot computes all of it in one piece meanwhile
         return select(self.choice, self.cache, agreement, strategy, Conditions(
-            rate, self.predictor.spread, ahead, self.connection.load, inflight))
+            rate, self.predictor.spread, ahead, self.connection.load, self._among.inflight))
 
     def _silent(self, delays: tuple[float, float]) -> bool:
         """Tell whether the server is silent; a ping that is late does not make it so."""
@@ -361,8 +362,7 @@ class RobotClient:
         """Return what an inference gave, after learning from what it took."""
         selection, load = ended.selection, max(self.choice.load, self.connection.load)
         expected = self.choice.corrected(selection.entry, selection.likely)
-        by_itself = self._among.inflight == 1 or self._in_turn
-        if by_itself and (ended.crossed is None or load <= CROWDED):
+        if self._among.inflight == 1 and (ended.crossed is None or load <= CROWDED):
             self.choice.note(selection.entry, ended.took)
         if ended.crossed:
             self._link.crossed(*ended.crossed, self._down_ratio)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
 import secrets
@@ -25,7 +25,7 @@ import torch
 
 from intradp_ros.runtime.channel import Channel
 from intradp_ros.runtime.outcome import Outcome
-from intradp_ros.runtime.processor import Processor, Turns
+from intradp_ros.runtime.processor import Processor
 from intradp_ros.runtime.session_channels import SessionChannels
 from intradp_ros.runtime.timeline import Event, with_send_times
 from intradp_ros.systems.sharing.baselines import LOSS
@@ -70,7 +70,7 @@ class InferenceStream:
         self._delivering = threading.Lock()
         self._pool = ThreadPoolExecutor(inflight, 'inference')
         self._asked = 0
-        self._running, self._ran = set[int](), threading.Condition()
+        self._last = deque[Future[Outcome]](maxlen=inflight - 1)  # that may be under way with one
 
     def use_book(self, book: ScheduleBook) -> None:
         """Take a new schedule book; raises as `RobotClient.use_book`."""
@@ -88,10 +88,11 @@ class InferenceStream:
         self._free.acquire()
         self._asked += 1
         client = self._idle.popleft()
-        with self._ran:
-            self._running.add(self._asked)
-        future = self._pool.submit(self._infer, client, self._asked,
-                                   self._processor.turns('robot'), inputs, strategy, stamp)
+        among = ALONE if len(self.clients) == 1 else Among(
+            len(self.clients), self._processor.turns('robot'), partial(_follow, tuple(self._last)))
+        future = self._pool.submit(self._infer, client, self._asked, among, inputs, strategy,
+                                   stamp)
+        self._last.append(future)
         self._under_way.append((future, deliver))
         future.add_done_callback(partial(self._ended, client))
 
@@ -133,25 +134,10 @@ class InferenceStream:
         for client in self.clients:
             client.close()
 
-    def _infer(self, client: RobotClient, number: int, turns: Turns,
+    def _infer(self, client: RobotClient, number: int, among: Among,
                inputs: Sequence[torch.Tensor], strategy: str, stamp: Stamp) -> Outcome:
-        inflight = len(self.clients)
-        among = ALONE if inflight == 1 else Among(
-            inflight, turns, partial(self._follow, number))
-        try:
-            outcome = client.infer(inputs, strategy=strategy, stamp=stamp, among=among)
-        finally:
-            with self._ran:
-                self._running.discard(number)
-                self._ran.notify_all()
+        outcome = client.infer(inputs, strategy=strategy, stamp=stamp, among=among)
         return replace(outcome, stats=replace(outcome.stats, inference=number))
-
-    def _follow(self, number: int) -> bool:
-        """Wait until those before have ended; tell whether there were any."""
-        with self._ran:
-            first = min(self._running) == number
-            self._ran.wait_for(lambda: min(self._running) == number)
-        return not first
 
     def _ended(self, client: RobotClient, _future: Future[Outcome]) -> None:
         """Deliver what is next in order, and its followers that have ended."""
@@ -162,3 +148,10 @@ class InferenceStream:
                 deliver(future)
                 self._under_way.popleft()
                 self._free.release()
+
+
+def _follow(before: Sequence[Future[Outcome]]) -> bool:
+    """Wait until others have ended; tell whether any had not."""
+    running = [future for future in before if not future.done()]
+    wait(running)
+    return bool(running)
