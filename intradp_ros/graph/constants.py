@@ -1,13 +1,22 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Operators whose results do not depend on the model's inputs."""
+"""
+Operators whose results do not depend on the model's inputs.
+
+Each is computed in double precision and rounded: sines, sums and products in
+single precision differ between processors in their last bit, and with them
+the digest of a model that robot and server capture each for itself.
+"""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 
+from intradp_ros.graph.compare import explained_by_rounding
+from intradp_ros.graph.double import widened
 from intradp_ros.graph.operator_graph import (
     map_refs,
     Operator,
@@ -71,7 +80,31 @@ def _compute(
         value = graph.values[ref.value]
         return torch.empty(value.shape, dtype=value.dtype)
 
+    args, kwargs = map_refs(operator.args, fetch), map_refs(operator.kwargs, fetch)
     with torch.inference_mode(False), torch.no_grad():
-        result = resolve_target(operator.target)(
-            *map_refs(operator.args, fetch), **map_refs(operator.kwargs, fetch))
+        results = _call(operator, args, kwargs)
+        if _computes_floats(operator, results):
+            return _rounded(results, operator, args, kwargs)
+    return results
+
+
+def _call(operator: Operator, args: Any, kwargs: Any) -> Sequence[torch.Tensor]:
+    result = resolve_target(operator.target)(*args, **kwargs)
     return result if isinstance(result, (list, tuple)) else (result,)
+
+
+def _computes_floats(operator: Operator, results: Sequence[torch.Tensor]) -> bool:
+    """Tell whether an operator makes floating point numbers, and is not just another view."""
+    views = any(each.alias_info for each in resolve_target(operator.target)._schema.returns)
+    return not views and any(x.is_floating_point() for x in results)
+
+
+def _rounded(results: Sequence[torch.Tensor], operator: Operator, args: Any, kwargs: Any,
+             ) -> Sequence[torch.Tensor]:
+    """Return what the operator makes in double precision, if that is the same but for rounding."""
+    try:
+        wide = _call(operator, widened(args), widened(kwargs))
+    except (RuntimeError, TypeError):
+        return results  # there is no such operator of float64
+    rounded = [each.to(x.dtype) if x.is_floating_point() else x for each, x in zip(wide, results)]
+    return rounded if explained_by_rounding(results, rounded) else results

@@ -32,16 +32,16 @@ def in_double(graph: OperatorGraph) -> OperatorGraph:
     graph = _name_dtypes(graph)
     return replace(
         graph,
-        values=tuple(replace(value, dtype=_wide(value.dtype)) for value in graph.values),
-        operators=tuple(replace(op, args=_wide(op.args), kwargs=_wide(op.kwargs))
+        values=tuple(replace(value, dtype=widened(value.dtype)) for value in graph.values),
+        operators=tuple(replace(op, args=widened(op.args), kwargs=widened(op.kwargs))
                         for op in graph.operators),
-        outputs=_wide(graph.outputs), arguments=_wide(graph.arguments),
-        parameters={name: _wide(tensor) for name, tensor in graph.parameters.items()})
+        outputs=widened(graph.outputs), arguments=widened(graph.arguments),
+        parameters={name: widened(tensor) for name, tensor in graph.parameters.items()})
 
 
 def double_inputs(inputs: Iterable[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """Return inputs for such a graph; integers stay as they are."""
-    return tuple(_wide(tensor) for tensor in inputs)
+    return tuple(widened(tensor) for tensor in inputs)
 
 
 def _name_dtypes(graph: OperatorGraph) -> OperatorGraph:
@@ -75,14 +75,14 @@ def _conversion(source: Value, result: Value) -> Operator:
                     {'dtype': result.dtype}, (result.id,))
 
 
-def _wide(item: Any) -> Any:
-    """Widen dtypes and tensors wherever they stand in nested arguments."""
+def widened(item: Any) -> Any:
+    """Return nested arguments with float64 in place of every floating point dtype and tensor."""
     if isinstance(item, torch.dtype):
         return torch.float64 if item.is_floating_point else item
     if isinstance(item, torch.Tensor):
         return item.double() if item.is_floating_point() else item
     if isinstance(item, (list, tuple)):
-        return type(item)(_wide(part) for part in item)
+        return type(item)(widened(part) for part in item)
     if isinstance(item, Mapping):
-        return {key: _wide(part) for key, part in item.items()}
+        return {key: widened(part) for key, part in item.items()}
     return item

@@ -19,23 +19,21 @@ from std_msgs.msg import Header
 
 from intradp_ros.dds.convert import MAX_FRAME_ID, MAX_NANOSECONDS
 from intradp_ros.dds.dds_channel import DdsChannel
-from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.link.delay import DELAY_PATIENCE
-from intradp_ros.link.predictor import make_predictor, PREDICTORS
+from intradp_ros.link.predictor import make_predictor
 from intradp_ros.msg import LinkState, OperatorProfile
 from intradp_ros.nodes.announcement_seals import AnnouncementCheck, Announcer
 from intradp_ros.nodes.answer_publisher import AnswerPublisher
 from intradp_ros.nodes.book_intake import BookIntake
-from intradp_ros.nodes.default_model import DEFAULT_MODEL
 from intradp_ros.nodes.device_parameter import DEVICE
 from intradp_ros.nodes.diagnostics import added, crossed, Diagnostics
-from intradp_ros.nodes.intake import INTAKE, intake_for
-from intradp_ros.nodes.key_parameter import KEY_FILE, key_of
+from intradp_ros.nodes.inference_parameters import DEADLINE, INFERENCE_PARAMETERS, MODE, MODES
+from intradp_ros.nodes.intake import intake_for
+from intradp_ros.nodes.key_parameter import key_of
 from intradp_ros.nodes.lifecycle import CHANGEABLE, LATCHED, ManagedNode, RELIABLE, run_node
-from intradp_ros.nodes.lossy_parameter import allowed, LOSSY_PARAMETER, tell_difference
-from intradp_ros.nodes.monitoring import Monitor, MONITORING
-from intradp_ros.nodes.parameters import Parameter
-from intradp_ros.nodes.perception import card_of, PERCEPTION, region_of
+from intradp_ros.nodes.lossy_parameter import allowed, tell_difference
+from intradp_ros.nodes.monitoring import Monitor
+from intradp_ros.nodes.perception import card_of, region_of
 from intradp_ros.nodes.profile_publisher import profile_model, PROFILE_TOPIC, ProfilePublisher
 from intradp_ros.nodes.qos_mismatch import of_speakers
 from intradp_ros.nodes.receiving import Receiver
@@ -56,21 +54,16 @@ from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.outcome import Outcome
 from intradp_ros.runtime.worker_thread import Worker
 from intradp_ros.split.calls.accelerator import open_device
-from intradp_ros.systems.sharing.baselines import CUT, LOCAL, LOSS, OFFLOAD
+from intradp_ros.systems.sharing.baselines import LOCAL
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.acceptance import check_book
 from intradp_ros.systems.sharing.session.robot import RobotClient
-from intradp_ros.systems.sharing.session.stream import InferenceStream, MAX_INFLIGHT
+from intradp_ros.systems.sharing.session.stream import InferenceStream
 from intradp_ros.systems.sharing.session.watch import DelayWatch, DriftWatch
 from intradp_ros.wire.frames import Stamp
 
-MODES = {'shared': LOSS, 'local': LOCAL, 'offload': OFFLOAD, 'cut': CUT}
-MODE = Parameter('mode', 'shared', 'How inferences run; may be changed at any time.',
-                 choices=tuple(MODES), read_only=False)
-DEADLINE = Parameter('deadline_ms', 0.0, 'Finish alone after this time; 0 for no deadline. May be '
-                     'changed at any time.', 0.0, 60000.0, read_only=False)
 #: Seconds between two requests for a book that does not come.
 ASK_AGAIN = 10.0
 
@@ -85,39 +78,7 @@ class InferenceNode(ManagedNode):
     are taken while the node is active; deactivating finishes the one at hand.
     """
 
-    PARAMETERS = (
-        Parameter('model', DEFAULT_MODEL,
-                  'The model: "package.module:factory shape dtype" or an archive path.'),
-        Parameter('server', 'offload', 'Name of the server to share with.'),
-        MODE,
-        *INTAKE,
-        Parameter('axis', -1, 'Split axis of the input; -1 takes the best one.', -1, 4),
-        Parameter('predictor', 'ewma', 'How the bandwidth is predicted.',
-                  choices=tuple(PREDICTORS)),
-        DEADLINE,
-        Parameter('server_timeout_ms', 300.0,
-                  'A server that was not heard for this long is silent: from half of it on the '
-                  'robot works by itself while it waits; after 2 s, or this if it is more, it no '
-                  'longer waits.',
-                  20.0, 10000.0),
-        LOSSY_PARAMETER,
-        Parameter('example', '', 'A file like what the sensor gives (an image; an array of points '
-                  'of NumPy, .npy), by which encodings are chosen; empty for a made-up picture '
-                  '(noise where the input is no picture).'),
-        *PERCEPTION,
-        Parameter('queue_size', 1, 'Messages of the sensor that may wait.', 1, 1000),
-        Parameter('max_inflight', 1, 'Inferences under way at a time: 1 for the least latency, '
-                  'more for frames per second.', 1, MAX_INFLIGHT),
-        DEVICE,
-        KEY_FILE,
-        Parameter('threads', 1, 'CPU threads for operators.', 1, 256),
-        Parameter('chunk_bytes', LEAST_CHUNK_BYTES,
-                  'Least payload bytes of a chunk; fast links get larger ones.', 1024,
-                  MAX_CHUNK_BYTES),
-        Parameter('max_allowed_processing_time_ms', 1000.0,
-                  'Diagnostics warn when an inference takes longer.', 0.0, 60000.0),
-        *MONITORING,
-    )
+    PARAMETERS = INFERENCE_PARAMETERS
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__('inference_node', **kwargs)

@@ -11,9 +11,9 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intradp_ros.cluster.blob_fetch import (
+from intradp_ros.cluster.blob_fetch import begin, is_done, OF_ALL, OF_ONE, PIECE, step, turn_to
+from intradp_ros.cluster.blob_fetch_state import (
     Ask,
-    begin,
     Came,
     Check,
     Checked,
@@ -22,16 +22,10 @@ from intradp_ros.cluster.blob_fetch import (
     Failed,
     Fetch,
     Heard,
-    is_done,
     Late,
-    OF_ALL,
-    OF_ONE,
-    PIECE,
     Request,
-    step,
     Tick,
     Told,
-    turn_to,
 )
 
 MOST = 1 << 30

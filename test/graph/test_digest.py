@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+import os
 from pathlib import Path
 import subprocess
 import sys
 
-from graph.nets import captured, prepared, Tied, UNet
+from graph.nets import captured, ComputedWeights, prepared, Tied, UNet
 import pytest
 import torch
 
@@ -34,6 +35,17 @@ torch.set_num_threads(1)
 print(digest(captured(prepared(UNet(), 5), torch.zeros(1, 3, 8, 8))))
 """
 
+#: What a processor without vector instructions runs.
+PLAIN = {'ATEN_CPU_CAPABILITY': 'default', 'ONEDNN_MAX_CPU_ISA': 'SSE41'}
+FOLDED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from graph.nets import captured, ComputedWeights
+from intradp_ros.graph.serialise import digest
+import torch
+print(digest(captured(ComputedWeights(), torch.zeros(1, 12, 40))))
+"""
+
 
 @pytest.fixture(scope='module')
 def graph() -> OperatorGraph:
@@ -48,6 +60,16 @@ def test_another_process_and_another_example_give_the_same(graph: OperatorGraph)
         capture_output=True, text=True, check=False)
     assert child.stdout.strip() == digest(graph), child.stderr
     assert len(digest(graph)) == 64
+
+
+def test_what_is_computed_from_weights_is_the_same_on_another_processor() -> None:
+    """Where this one has no vector instructions either, it shows that processes agree."""
+    plain = subprocess.run(
+        [sys.executable, '-c', FOLDED, str(Path(__file__).parents[1])],
+        env={**os.environ, **PLAIN, 'PYTHONPATH': ':'.join(filter(None, sys.path))},
+        capture_output=True, text=True, check=False)
+    assert plain.stdout.strip() == digest(captured(ComputedWeights(), torch.zeros(1, 12, 40))), \
+        plain.stderr
 
 
 def test_name_method_and_memory_format_do_not_matter(graph: OperatorGraph) -> None:

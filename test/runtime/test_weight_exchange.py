@@ -19,7 +19,7 @@ from sharing import assert_equal
 from small_models import seeded, UNet
 import torch
 
-from intradp_ros.cluster.blob_fetch import FetchTimes
+from intradp_ros.cluster.blob_fetch_state import FetchTimes
 from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.manifest import read_manifest
 from intradp_ros.graph.reference_evaluation import run_graph

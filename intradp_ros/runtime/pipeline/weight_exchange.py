@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from intradp_ros.cluster.blob_fetch import FetchTimes
+from intradp_ros.cluster.blob_fetch_state import FetchTimes
 from intradp_ros.graph.manifest import is_digest
 from intradp_ros.graph.weight_store import WeightStore
 from intradp_ros.runtime.model import SharedModel

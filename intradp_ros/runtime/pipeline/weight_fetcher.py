@@ -13,10 +13,10 @@ import time
 
 import torch
 
-from intradp_ros.cluster.blob_fetch import (
+from intradp_ros.cluster.blob_fetch import begin, is_done, OF_ALL, step, turn_to
+from intradp_ros.cluster.blob_fetch_state import (
     Action,
     Ask,
-    begin,
     Came,
     Check,
     Checked,
@@ -25,13 +25,9 @@ from intradp_ros.cluster.blob_fetch import (
     Failed,
     FetchTimes,
     Heard,
-    is_done,
     Late,
-    OF_ALL,
-    step,
     Tick,
     Told,
-    turn_to,
 )
 from intradp_ros.core.limits import MAX_MODEL_TEXT
 from intradp_ros.graph.weight_store import BlobPart, StoreFullError, WeightStore
