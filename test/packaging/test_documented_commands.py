@@ -1,0 +1,130 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Commands in documents, and in the examples of ``--help``, are such as the tools take.
+
+They are parsed, not run: `test_tutorials.py` runs those of the tutorials that any
+machine can.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+import importlib
+from pathlib import Path
+import re
+import shlex
+
+import pytest
+
+from intradp_ros.cli import main
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / 'README.md', ROOT / 'CONTRIBUTING.md', *sorted((ROOT / 'doc').rglob('*.md'))]
+TARGETS = set(re.findall(r'^([a-z][\w-]*):', (ROOT / 'Makefile').read_text(), re.MULTILINE))
+#: Words before a command that change where or how it runs.
+BEFORE = re.compile(r'^(?:(?:[A-Z_]+=\S+|nice|sudo)\s+|\S*\.venv/bin/)*')
+OURS = re.compile(r'(?:(?:ros2 )?intradp|make|python3? \S+\.py|ros2 (?:launch|run) intradp_ros) ')
+
+
+def commands(text: str) -> Iterator[str]:
+    """Yield the commands of a text that concern this package, one a line."""
+    text = re.sub(r"<<'END'\n.*?^END$", '', text, flags=re.DOTALL | re.MULTILINE)
+    for line in text.replace('\\\n', ' ').splitlines():
+        for command in line.split('&&'):
+            command = BEFORE.sub('', command.strip())
+            if OURS.match(command):
+                yield command
+
+
+def documented(document: Path) -> Iterator[str]:
+    """Yield the commands of a document: of blocks of code, and those that regenerate figures."""
+    text = document.read_text()
+    for block in re.findall(r'^```(?:sh)?\n(.*?)^```', text, re.DOTALL | re.MULTILINE):
+        yield from commands(block)
+    yield from commands('\n'.join(re.findall(r'^    (\S.*(?:\\\n.*)*)$', text, re.MULTILINE)))
+    for named in re.findall(r'<!--\s*by:\s*(.*?)\s*-->', text, re.DOTALL):
+        yield from commands('\n'.join(command.strip() for command in named.split(';')))
+
+
+def helped() -> Iterator[str]:
+    """Yield the examples of the help of all commands."""
+    for path in sorted((ROOT / 'intradp_ros' / 'cli').glob('*.py')):
+        epilog = getattr(importlib.import_module(f'intradp_ros.cli.{path.stem}'), 'EPILOG', '')
+        yield from commands(epilog)
+
+
+def wrong(command: str) -> str:
+    """Return what is wrong with a command, '' if nothing is."""
+    words = shlex.split(command, comments=True)
+    if words[0] == 'make':
+        return '' if all(w in TARGETS for w in words[1:] if '=' not in w) else 'no such target'
+    if words[:2] in (['ros2', 'launch'], ['ros2', 'run']):
+        return wrong_start(*words[1:2], *words[3:])
+    if words[0].startswith('python'):
+        return wrong_script(ROOT / words[1], words[2:])
+    given = words[words.index('intradp') + 1:]
+    try:
+        given = main._spelled_out(given)
+        main._parser(given).parse_args(given)
+    except SystemExit as end:
+        return '' if end.code == 0 else 'the command line takes it not'
+    return ''
+
+
+def wrong_start(verb: str, name: str, *rest: str) -> str:
+    """Return what is wrong with a launch or a run of a node."""
+    if verb == 'run':
+        there = [ROOT / 'intradp_ros' / where / f'{name}.py' for where in ('nodes', 'lab')]
+        return '' if any(path.exists() for path in there) else 'no such node'
+    file = ROOT / 'launch' / name
+    if not file.exists():
+        return 'no such launch file'
+    known = file.read_text() + (ROOT / 'intradp_ros' / 'nodes' / 'launching.py').read_text()
+    return ''.join(f'no argument {w} ' for w in rest
+                   if ':=' in w and f"'{w.partition(':=')[0]}'" not in known)
+
+
+def wrong_script(script: Path, words: list[str]) -> str:
+    """Return what is wrong with a call of a script."""
+    if not script.exists():
+        return 'no such script'
+    return ''.join(f'no option {w} ' for w in words
+                   if w.startswith('--') and f"'{w}'" not in script.read_text())
+
+
+@pytest.mark.parametrize('document', DOCUMENTS, ids=lambda path: path.name)
+def test_commands_of_documents_can_be_given(document: Path) -> None:
+    assert [(c, said) for c in documented(document) if (said := wrong(c))] == []
+
+
+def test_examples_of_the_help_can_be_given() -> None:
+    examples = list(helped())
+    assert len(examples) > 20
+    assert [(c, said) for c in examples if (said := wrong(c))] == []
+
+
+def test_wrong_commands_are_found(tmp_path: Path) -> None:
+    page = tmp_path / 'page.md'
+    page.write_text("""
+```
+make demo && make nothing      # a comment
+.venv/bin/intradp plan a:b --input 1x3x8x8 \\
+    --no-such-option
+nice python bench/heights.py --json a --nonsense
+python bench/nothing.py
+ros2 launch intradp_ros robot.launch.py params_file:=a nonsense:=b
+ros2 run intradp_ros no_node
+```
+
+    intradp nothing
+
+Or so. <!-- by: make demo; make nought; intradp bench transport --nonsense -->
+""")
+    found = [c.split('#')[0].strip() for c in documented(page) if wrong(c)]
+    assert [re.sub(r'\s+', ' ', command) for command in found] == [
+        'make nothing', 'intradp plan a:b --input 1x3x8x8 --no-such-option',
+        'python bench/heights.py --json a --nonsense', 'python bench/nothing.py',
+        'ros2 launch intradp_ros robot.launch.py params_file:=a nonsense:=b',
+        'ros2 run intradp_ros no_node', 'intradp nothing', 'make nought',
+        'intradp bench transport --nonsense']
