@@ -46,8 +46,8 @@ the profiles' hardware.  Energy is modelled.  Results are in the folder that --o
 
 EPILOG = """\
 examples:
-  intradp profile mymodel:make --input 1x3x480x640 -o robot.json     (on the robot)
-  intradp profile mymodel:make --input 1x3x480x640 -o server.json    (on the server)
+  intradp profile mymodel:make --input 1x3x480x640 -o robot.json     # on the robot
+  intradp profile mymodel:make --input 1x3x480x640 -o server.json    # on the server
   intradp bench mymodel:make --input 1x3x480x640 --robot-profile robot.json \\
       --server-profile server.json --link wifi.csv --seconds 60 --outages 0.5 2 10"""
 

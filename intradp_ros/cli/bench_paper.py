@@ -131,7 +131,7 @@ def _run(evaluation: Evaluation, args: argparse.Namespace, out: Output) -> Resul
     """
     Run what has not been run and keep all results after each case.
 
-    A case that fails is told and left out, so that the others run.
+    A case that fails twice is told and left out, so that the others run.
     """
     known = {} if args.again else {
         wanted: case for wanted in evaluation.cases
@@ -142,8 +142,9 @@ def _run(evaluation: Evaluation, args: argparse.Namespace, out: Output) -> Resul
             tell = partial(_tell, describe, f'{name_of(workload, inputs)} {trace}',
                            f'{count + 1}/{len(missing)}', _left(evaluation, begin, count, missing))
             try:
-                known[workload, inputs, trace] = run_case(
-                    evaluation, args.out, workload, inputs, trace, tell)
+                known[workload, inputs, trace] = _run_case(
+                    partial(run_case, evaluation, args.out, workload, inputs, trace, tell),
+                    f'{name_of(workload, inputs)} {trace}', out)
                 _kept(evaluation, known, args.out)
             except ChildError as error:
                 out.warn(f'{name_of(workload, inputs)} {trace} failed: {error}')
@@ -154,6 +155,15 @@ def _run(evaluation: Evaluation, args: argparse.Namespace, out: Output) -> Resul
     results = _kept(evaluation, known, args.out)
     write_index(args.out, results)
     return results
+
+
+def _run_case(run: Callable[[], Case], name: str, out: Output) -> Case:
+    """Run a case, once more if it fails: processes that start together may never meet."""
+    try:
+        return run()
+    except ChildError as error:
+        out.warn(f'{name} failed, and runs once more: {error}')
+        return run()
 
 
 def _kept(evaluation: Evaluation, known: Mapping[Any, Case], folder: Path) -> Results:

@@ -56,7 +56,14 @@ class Output:
 
     @contextmanager
     def steps(self) -> Iterator[Callable[[str], None]]:
-        """Say what is going on; what is yielded takes the text of each step."""
+        """
+        Say what is going on; what is yielded takes the text of each step.
+
+        Where nobody looks (a file, say), each step is a line.
+        """
+        if not self.progress_console.is_terminal:
+            yield lambda text: self.progress_console.print(text, highlight=False, soft_wrap=True)
+            return
         with self.progress_console.status('') as status:
             yield lambda text: status.update(text)
 

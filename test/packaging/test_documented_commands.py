@@ -24,25 +24,25 @@ DOCUMENTS = [ROOT / 'README.md', ROOT / 'CONTRIBUTING.md', *sorted((ROOT / 'doc'
 TARGETS = set(re.findall(r'^([a-z][\w-]*):', (ROOT / 'Makefile').read_text(), re.MULTILINE))
 #: Words before a command that change where or how it runs.
 BEFORE = re.compile(r'^(?:(?:[A-Z_]+=\S+|nice|sudo)\s+|\S*\.venv/bin/)*')
-OURS = re.compile(r'(?:(?:ros2 )?intradp|make|python3? \S+\.py|ros2 (?:launch|run) intradp_ros) ')
+OURS = re.compile(r'(?:(?:ros2 )?intradp|make|python3? \S+\.py|ros2 (?:launch|run) intradp_ros)(?: |$)')
 
 
 def commands(text: str) -> Iterator[str]:
-    """Yield the commands of a text that concern this package, one a line."""
+    """Yield the commands of a text, one a line, that are ours and not abbreviated."""
     text = re.sub(r"<<'END'\n.*?^END$", '', text, flags=re.DOTALL | re.MULTILINE)
     for line in text.replace('\\\n', ' ').splitlines():
         for command in line.split('&&'):
             command = BEFORE.sub('', command.strip())
-            if OURS.match(command):
+            if OURS.match(command) and ' ... ' not in command:
                 yield command
 
 
 def documented(document: Path) -> Iterator[str]:
     """Yield the commands of a document: of blocks of code, and those that regenerate figures."""
-    text = document.read_text()
+    text = document.read_text().replace('\\\n', ' ')
     for block in re.findall(r'^```(?:sh)?\n(.*?)^```', text, re.DOTALL | re.MULTILINE):
         yield from commands(block)
-    yield from commands('\n'.join(re.findall(r'^    (\S.*(?:\\\n.*)*)$', text, re.MULTILINE)))
+    yield from commands('\n'.join(re.findall(r'^    (\S.*)$', text, re.MULTILINE)))
     for named in re.findall(r'<!--\s*by:\s*(.*?)\s*-->', text, re.DOTALL):
         yield from commands('\n'.join(command.strip() for command in named.split(';')))
 
@@ -91,6 +91,13 @@ def wrong_script(script: Path, words: list[str]) -> str:
         return 'no such script'
     return ''.join(f'no option {w} ' for w in words
                    if w.startswith('--') and f"'{w}'" not in script.read_text())
+
+
+@pytest.fixture(autouse=True)
+def _files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Have the files that are read while a command line is parsed."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / 'wifi.csv').write_text('t_seconds,Mbps\n0,20\n1,30\n')
 
 
 @pytest.mark.parametrize('document', DOCUMENTS, ids=lambda path: path.name)
