@@ -24,7 +24,8 @@ DOCUMENTS = [ROOT / 'README.md', ROOT / 'CONTRIBUTING.md', *sorted((ROOT / 'doc'
 TARGETS = set(re.findall(r'^([a-z][\w-]*):', (ROOT / 'Makefile').read_text(), re.MULTILINE))
 #: Words before a command that change where or how it runs.
 BEFORE = re.compile(r'^(?:(?:[A-Z_]+=\S+|nice|sudo)\s+|\S*\.venv/bin/)*')
-OURS = re.compile(r'(?:(?:ros2 )?intradp|make|python3? \S+\.py|ros2 (?:launch|run) intradp_ros)(?: |$)')
+OURS = re.compile(r'(?:(?:ros2 )?intradp|make|python3? \S+\.py|'
+                  r'ros2 (?:launch|run) intradp_ros)(?: |$)')
 
 
 def commands(text: str) -> Iterator[str]:
