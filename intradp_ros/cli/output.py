@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 import sys
+import time
 from typing import Any, TextIO
 
 from rich.box import SIMPLE_HEAD
@@ -19,6 +20,7 @@ from rich.table import Table
 from intradp_ros.report.result_tables import json_text
 
 WIDE = 160  # columns where the output is no terminal and nothing has to fit
+LINE_EVERY = 10.0  # seconds between two lines of progress there
 
 Advance = Callable[[int, int], None]
 
@@ -69,12 +71,31 @@ class Output:
 
     @contextmanager
     def progress(self, text: str) -> Iterator[Advance]:
-        """Show a bar; what is yielded takes the count of steps done, and of all."""
+        """
+        Show a bar; what is yielded takes the count of steps done, and of all.
+
+        Where nobody looks there is a line now and then.
+        """
+        if not self.progress_console.is_terminal:
+            yield self._lines(text)
+            return
         bar = Progress(TextColumn('{task.description}'), BarColumn(), MofNCompleteColumn(),
                        TimeElapsedColumn(), console=self.progress_console, transient=True)
         with bar:
             task = bar.add_task(text, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+    def _lines(self, text: str) -> Advance:
+        last = time.monotonic()
+
+        def advance(done: int, total: int) -> None:
+            nonlocal last
+            if time.monotonic() - last >= LINE_EVERY:
+                last = time.monotonic()
+                self.progress_console.print(f'{text}: {done} of {total}', highlight=False)
+
+        return advance
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,45 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Long work is told of: on a terminal as it goes, elsewhere as lines."""
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from intradp_ros.cli import output
+from intradp_ros.cli.output import Output
+
+
+def opened(stream: StringIO, *, terminal: bool) -> Output:
+    """Return an output whose progress goes to a stream."""
+    return Output(Console(file=StringIO()), Console(file=stream, force_terminal=terminal), None)
+
+
+def test_steps_are_lines_where_nobody_looks() -> None:
+    stream = StringIO()
+    with opened(stream, terminal=False).steps() as describe:
+        describe('1/2 hed: local')
+        describe('2/2 hed: shared')
+    assert stream.getvalue() == '1/2 hed: local\n2/2 hed: shared\n'
+
+
+def test_progress_is_a_line_now_and_then_where_nobody_looks(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(output.time, 'monotonic', lambda: now)
+    stream = StringIO()
+    with opened(stream, terminal=False).progress('planning') as advance:
+        for done in range(24):
+            now += 2.0
+            advance(done + 1, 24)
+    assert stream.getvalue() == ''.join(f'planning: {done} of 24\n' for done in (5, 10, 15, 20))
+
+
+def test_a_terminal_shows_what_goes_on() -> None:
+    stream = StringIO()
+    with opened(stream, terminal=True).steps() as describe:
+        describe('1/2 hed: local')
+    assert '\x1b' in stream.getvalue()
