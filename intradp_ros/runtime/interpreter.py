@@ -64,6 +64,16 @@ class Execution:
             self.slots[self.program.inputs[value]] = device.take(tensor)
         device.idle_until(since)
 
+    def send_first(self) -> None:
+        """Send what is sent before anything is computed; call it in `torch.inference_mode`."""
+        instructions = self.program.instructions
+        while self._at < len(instructions) and \
+                isinstance(instruction := instructions[self._at], Emit):
+            self._emit(instruction)
+            for slot in instruction.free:
+                self.slots[slot] = None
+            self._at += 1
+
     def advance(self, *, until_missing: bool = True) -> bool:
         """
         Go on to the end, or up to a transfer that is not there (`awaited`); tell whether it ended.

@@ -47,11 +47,17 @@ class Run:
             or self.mailbox.holds(execution.awaited)
 
     def proceed(self) -> bool:
-        """Compute until a transfer is missing; tell whether the program has ended."""
-        if self.execution is None:
-            self.execution = Execution(self.program, Recorder(self.lane), self.mailbox, self.send)
-            self.execution.begin(self.inputs, self.since)
-        return self.execution.advance()
+        """
+        Compute until a transfer is missing; tell whether the program has ended.
+
+        The first call sends the inputs that others wait for, and computes nothing.
+        """
+        if self.execution is not None:
+            return self.execution.advance()
+        self.execution = Execution(self.program, Recorder(self.lane), self.mailbox, self.send)
+        self.execution.begin(self.inputs, self.since)
+        self.execution.send_first()
+        return False
 
 
 class InterleavedExecutor:
@@ -59,7 +65,9 @@ class InterleavedExecutor:
     Runs the programs of several inferences on one thread, the oldest that can go on first.
 
     A run gives the thread up where it awaits a transfer that is not there,
-    and at its end: the order of whole stages is that of the inferences.
+    and at its end: the order of whole stages is that of the inferences.  Only
+    the inputs of a new one leave before older ones go on: other devices wait
+    for them, and sending takes no time of this one.
     """
 
     def __init__(self, name: str) -> None:
@@ -110,7 +118,7 @@ class InterleavedExecutor:
                     return self._calls.pop(0)
                 ready = [run for run in self._runs if run.ready]
                 if ready:
-                    first = min(ready, key=lambda run: run.inference)
+                    first = min(ready, key=lambda r: (r.execution is not None, r.inference))
                     return lambda: self._turn(first)
                 self._changed.wait()
         return None
