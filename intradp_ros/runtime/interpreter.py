@@ -31,11 +31,14 @@ class Execution:
     The slots stay readable after a failure, so that whoever finishes the
     inference can start from what was already computed.  With `turns` it
     shares the processor with others: it takes one for each operator.
+    `between` is called before each operator.
     """
 
     def __init__(self, program: Program, recorder: Recorder, mailbox: Mailbox | None = None,
-                 send: SendTransfer | None = None, turns: Turns | None = None) -> None:
+                 send: SendTransfer | None = None, turns: Turns | None = None,
+                 between: Callable[[], None] | None = None) -> None:
         self.program, self.recorder, self.turns = program, recorder, turns
+        self.between = between
         self.mailbox = mailbox or Mailbox(_nobody)
         self.send = send or _nowhere
         self.slots: Slots = [None] * program.slots
@@ -125,6 +128,8 @@ class Execution:
             if self.turns and isinstance(instruction, (Run, Gather)):
                 self._take_turn(self.turns)
             if isinstance(instruction, Run):
+                if self.between:
+                    self.between()
                 result = instruction.kernel([slots[i] for i in instruction.arguments])
                 _store(slots, instruction.results, result)
                 recorder.ran(instruction.name)

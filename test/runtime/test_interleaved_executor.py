@@ -38,14 +38,14 @@ class Told:
             return torch.ones(1)
         return Run('work', kernel, (0,), (1,))
 
-    def all_of(self, *runs: pipeline.Run) -> list[str]:
-        """Start runs while the executor is busy; return what they did in the end."""
+    def all_of(self, *runs: pipeline.Run, ends: int = 0) -> list[str]:
+        """Start runs while the executor is busy; return what all that ended did."""
         gate = threading.Event()
         self.executor.call(gate.wait)
         for run in runs:
             self.executor.start(run)
         gate.set()
-        for _ in runs:
+        for _ in range(ends or len(runs)):
             assert self._ended.acquire(timeout=10)
         self.executor.close()
         return self.did
@@ -63,6 +63,18 @@ def test_inputs_of_a_new_one_leave_before_older_ones_compute() -> None:
     assert told.all_of(told.run(1, told.computes(1), Emit(5, 1)),
                        told.run(2, Emit(4, 0), told.computes(2))) == [
         '2 sends 4', '1 computes', '1 sends 5', '2 computes']
+
+
+def test_inputs_of_a_new_one_leave_between_the_operators_of_an_older_one() -> None:
+    told = Told()
+    new = told.run(2, Emit(4, 0), told.computes(2))
+
+    def kernel(values: Sequence[torch.Tensor | None]) -> torch.Tensor:
+        told.executor.start(new)
+        return torch.ones(1)
+
+    old = told.run(1, Run('begins another', kernel, (0,), (1,)), told.computes(1))
+    assert told.all_of(old, ends=2) == ['2 sends 4', '1 computes', '2 computes']
 
 
 def test_who_awaits_rows_lets_others_go_on() -> None:

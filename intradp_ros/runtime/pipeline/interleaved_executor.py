@@ -46,15 +46,17 @@ class Run:
         return execution is None or execution.awaited is None \
             or self.mailbox.holds(execution.awaited)
 
-    def proceed(self) -> bool:
+    def proceed(self, between: Callable[[], None]) -> bool:
         """
         Compute until a transfer is missing; tell whether the program has ended.
 
-        The first call sends the inputs that others wait for, and computes nothing.
+        The first call sends the inputs that others wait for, and computes
+        nothing.  `between` is called before each operator.
         """
         if self.execution is not None:
             return self.execution.advance()
-        self.execution = Execution(self.program, Recorder(self.lane), self.mailbox, self.send)
+        self.execution = Execution(self.program, Recorder(self.lane), self.mailbox, self.send,
+                                   between=between)
         self.execution.begin(self.inputs, self.since)
         self.execution.send_first()
         return False
@@ -66,8 +68,8 @@ class InterleavedExecutor:
 
     A run gives the thread up where it awaits a transfer that is not there,
     and at its end: the order of whole stages is that of the inferences.  Only
-    the inputs of a new one leave before older ones go on: other devices wait
-    for them, and sending takes no time of this one.
+    the inputs of a new one leave before the next operator of an older one:
+    other devices wait for them, and sending takes no time of this one.
     """
 
     def __init__(self, name: str) -> None:
@@ -123,10 +125,15 @@ class InterleavedExecutor:
                 self._changed.wait()
         return None
 
+    def _send_new(self) -> None:
+        """Let the inputs of new inferences leave."""
+        for run in [run for run in self._runs if run.execution is None]:
+            self._turn(run)
+
     def _turn(self, run: Run) -> None:
         error: Exception | None = None
         try:
-            if not run.proceed():
+            if not run.proceed(self._send_new):
                 return
             outputs = run.execution.outputs() if run.execution else {}
         except Exception as failure:  # noqa: B902 - one bad inference must not end the thread
