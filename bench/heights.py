@@ -60,9 +60,9 @@ NETWORKS: Mapping[str, tuple[str, tuple[int, ...]]] = {
     'resnet101': (_ZOO + 'classifiers.resnet:resnet101', (128, 128)),
     'regnet_x_16gf': (_ZOO + 'classifiers.resnet:regnet_x_16gf', (96, 96)),
     'vgg19_bn': (_ZOO + 'classifiers.vgg:vgg19_bn', (96, 96)),
-    'resnet50': (_PUBLIC + 'resnet:resnet50', (160, 160)),
-    'mobilenetv3_large': (_PUBLIC + 'mobilenetv3:mobilenetv3_large_w1', (160, 160)),
-    'shufflenetv2': (_PUBLIC + 'shufflenetv2:shufflenetv2_w1', (160, 160)),
+    'resnet50': (_PUBLIC + 'resnet:resnet50', (224, 224)),
+    'mobilenetv3_large': (_PUBLIC + 'mobilenetv3:mobilenetv3_large_w1', (224, 224)),
+    'shufflenetv2': (_PUBLIC + 'shufflenetv2:shufflenetv2_w1', (224, 224)),
     'efficientnet_b0': (_PUBLIC + 'efficientnet:efficientnet_b0', (160, 160)),
 }
 PIXELS = ('hed', 'mobilenet_v2', 'segmenter', 'depth', 'detector_s', 'pose_l6')
