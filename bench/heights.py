@@ -146,12 +146,11 @@ def measure(name: str) -> dict[str, object]:
 
 def lasting(split: SplitGraph, profile: Profile, inputs: list[torch.Tensor]) -> list[Off]:
     """Return where operators take more than they may, in each of some passes over all heights."""
-    found: list[Off] = []
-    for turn in range(PASSES):
-        only = {(off.operator, off.rows) for off in found}
-        found = everywhere(split, profile, inputs, only if turn else None)
-        if not found:
-            break
+    found = everywhere(split, profile, inputs)
+    for _ in range(PASSES - 1):
+        if found:
+            only = {(off.operator, off.rows) for off in found}
+            found = everywhere(split, profile, inputs, only)
     return found
 
 

@@ -51,11 +51,15 @@ def told(text: str) -> Iterator[Told]:
         figures = tuple(m.group() for pattern in (_FIGURE, _COUNTED)
                         for m in pattern.finditer(words))
         if figures:
-            named = _COMMANDS.findall(block)
+            named = commands_of(block)
             if not named and below.startswith('<!--'):
-                named = _COMMANDS.findall(below)
-            yield Told(line, figures, ' '.join(words.split()[:8]),
-                       tuple(c.strip() for each in named for c in each.split(';')))
+                named = commands_of(below)
+            yield Told(line, figures, ' '.join(words.split()[:8]), named)
+
+
+def commands_of(text: str) -> tuple[str, ...]:
+    """Return the commands that a text names for its figures."""
+    return tuple(c.strip() for each in _COMMANDS.findall(text) for c in each.split(';'))
 
 
 def _blocks(text: str) -> Iterator[tuple[int, str]]:

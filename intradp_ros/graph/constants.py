@@ -4,7 +4,7 @@
 """
 Operators whose results do not depend on the model's inputs.
 
-Each is computed in double precision and rounded: sines, sums and products in
+Floating point numbers are computed in double precision and rounded: sines, sums and products in
 single precision differ between processors in their last bit, and with them
 the digest of a model that robot and server capture each for itself.
 """

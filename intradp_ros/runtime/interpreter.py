@@ -68,14 +68,16 @@ class Execution:
         device.idle_until(since)
 
     def send_first(self) -> None:
-        """Send what is sent before anything is computed; call it in `torch.inference_mode`."""
-        instructions = self.program.instructions
-        while self._at < len(instructions) and \
-                isinstance(instruction := instructions[self._at], Emit):
-            self._emit(instruction)
-            for slot in instruction.free:
-                self.slots[slot] = None
-            self._at += 1
+        """
+        Send what is sent before anything is computed; call it in `torch.inference_mode`.
+
+        Raises
+        ------
+        InferenceAbandonedError
+            If the mailbox says that the inference is over.
+
+        """
+        self._loop(until_missing=True, only_sends=True)
 
     def advance(self, *, until_missing: bool = True) -> bool:
         """
@@ -120,11 +122,13 @@ class Execution:
         return {v: program.device.give(self.slots[slot]).contiguous()
                 for v, slot in program.outputs.items()}
 
-    def _loop(self, until_missing: bool) -> bool:
+    def _loop(self, until_missing: bool, *, only_sends: bool = False) -> bool:
         slots, mailbox, recorder = self.slots, self.mailbox, self.recorder
         device, instructions = self.program.device, self.program.instructions
         while self._at < len(instructions):
             instruction = instructions[self._at]
+            if only_sends and not isinstance(instruction, Emit):
+                return False
             if self.turns and isinstance(instruction, (Run, Gather)):
                 self._take_turn(self.turns)
             if isinstance(instruction, Run):

@@ -4,6 +4,7 @@
 """The digest is the same wherever the graph computes the same, and differs where it does not."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 import os
 from pathlib import Path
@@ -23,6 +24,7 @@ from intradp_ros.graph.serialise import (
     load_graph,
     save_graph,
 )
+from intradp_ros.lab.emulation.slow_device import slow_environment
 
 CHILD = """
 import sys
@@ -35,8 +37,6 @@ torch.set_num_threads(1)
 print(digest(captured(prepared(UNet(), 5), torch.zeros(1, 3, 8, 8))))
 """
 
-#: What a processor without vector instructions runs.
-PLAIN = {'ATEN_CPU_CAPABILITY': 'default', 'ONEDNN_MAX_CPU_ISA': 'SSE41'}
 FOLDED = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -47,6 +47,14 @@ print(digest(captured(ComputedWeights(), torch.zeros(1, 12, 40))))
 """
 
 
+def child(program: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a program in a process of its own, which imports what this one does."""
+    return subprocess.run(
+        [sys.executable, '-c', program, str(Path(__file__).parents[1])],
+        env={**environment, 'PYTHONPATH': ':'.join(filter(None, sys.path))},
+        capture_output=True, text=True, check=False)
+
+
 @pytest.fixture(scope='module')
 def graph() -> OperatorGraph:
     torch.manual_seed(5)
@@ -54,20 +62,14 @@ def graph() -> OperatorGraph:
 
 
 def test_another_process_and_another_example_give_the_same(graph: OperatorGraph) -> None:
-    child = subprocess.run(
-        [sys.executable, '-c', CHILD, str(Path(__file__).parents[1])],
-        env={'PYTHONHASHSEED': '123', 'PYTHONPATH': ':'.join(filter(None, sys.path))},
-        capture_output=True, text=True, check=False)
-    assert child.stdout.strip() == digest(graph), child.stderr
+    other = child(CHILD, {'PYTHONHASHSEED': '123'})
+    assert other.stdout.strip() == digest(graph), other.stderr
     assert len(digest(graph)) == 64
 
 
 def test_what_is_computed_from_weights_is_the_same_on_another_processor() -> None:
     """Where this one has no vector instructions either, it shows that processes agree."""
-    plain = subprocess.run(
-        [sys.executable, '-c', FOLDED, str(Path(__file__).parents[1])],
-        env={**os.environ, **PLAIN, 'PYTHONPATH': ':'.join(filter(None, sys.path))},
-        capture_output=True, text=True, check=False)
+    plain = child(FOLDED, {**os.environ, **slow_environment()})
     assert plain.stdout.strip() == digest(captured(ComputedWeights(), torch.zeros(1, 12, 40))), \
         plain.stderr
 

@@ -15,13 +15,14 @@ from pathlib import Path
 import re
 import shlex
 
+from list_figures import commands_of
+from make_targets import TARGETS
 import pytest
 
 from intradp_ros.cli import main
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / 'README.md', ROOT / 'CONTRIBUTING.md', *sorted((ROOT / 'doc').rglob('*.md'))]
-TARGETS = set(re.findall(r'^([a-z][\w-]*):', (ROOT / 'Makefile').read_text(), re.MULTILINE))
 #: Words before a command that change where or how it runs.
 BEFORE = re.compile(r'^(?:(?:[A-Z_]+=\S+|nice|sudo)\s+|\S*\.venv/bin/)*')
 OURS = re.compile(r'(?:(?:ros2 )?intradp|make|python3? \S+\.py|'
@@ -44,8 +45,7 @@ def documented(document: Path) -> Iterator[str]:
     for block in re.findall(r'^```(?:sh)?\n(.*?)^```', text, re.DOTALL | re.MULTILINE):
         yield from commands(block)
     yield from commands('\n'.join(re.findall(r'^    (\S.*)$', text, re.MULTILINE)))
-    for named in re.findall(r'<!--\s*by:\s*(.*?)\s*-->', text, re.DOTALL):
-        yield from commands('\n'.join(command.strip() for command in named.split(';')))
+    yield from commands('\n'.join(commands_of(text)))
 
 
 def helped() -> Iterator[str]:

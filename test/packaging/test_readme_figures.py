@@ -8,10 +8,10 @@ from pathlib import Path
 import re
 
 from list_figures import README, told
+from make_targets import TARGETS
 import pytest
 
 ROOT = README.parent
-TARGETS = set(re.findall(r'^([a-z][\w-]*):', (ROOT / 'Makefile').read_text(), re.MULTILINE))
 
 
 def exists(command: str) -> bool:

@@ -15,13 +15,13 @@ import pytest
 import torch
 from torch import nn
 
+from intradp_ros.lab.emulation.slow_device import slow_environment
 from intradp_ros.lab.zoo.oriented_energy import oriented_energy
 from intradp_ros.lab.zoo.seeding import seeded
 
 FACTORIES = ('oriented_energy:oriented_energy', 'dense:depth', 'dense:segmenter',
              'scene_completion:scene_completion', 'yolo:detector_s',
              'classifiers.mobilenet_v3:mobilenet_v3_small')
-PLAIN = {'ATEN_CPU_CAPABILITY': 'default', 'ONEDNN_MAX_CPU_ISA': 'SSE41'}
 
 
 def weights_digest(model: nn.Module) -> str:
@@ -44,7 +44,7 @@ def digests() -> list[str]:
 def test_a_processor_without_vector_instructions_draws_the_same_weights() -> None:
     """Where this one has none either, it shows that processes agree."""
     plain = subprocess.run([sys.executable, __file__], check=True, capture_output=True, text=True,
-                           env={**os.environ, **PLAIN}, timeout=120)
+                           env={**os.environ, **slow_environment()}, timeout=120)
     assert plain.stdout.split() == digests()
 
 
