@@ -42,7 +42,7 @@ from intradp_ros.dds.speakers import Speakers
 from intradp_ros.dds.tensor_context import end_tensor_context, tensor_context
 from intradp_ros.dds.transport_profile import buffer_problem, Transport, transport_in_use
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
-from intradp_ros.link.send_window import SendWindow
+from intradp_ros.link.send_window import LONGER_WAY, QUEUE_OF_OTHERS, SendWindow
 from intradp_ros.msg import ChunkAck, SessionControl, TensorChunk
 from intradp_ros.runtime.channel import LinkReport
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError
@@ -114,7 +114,8 @@ class DdsChannel:
                 parameter_overrides=parameter_overrides)
         self._outbound = OutboundPath(partial(
             SendWindow, chunk_bytes, most_chunk_bytes=self._transport.chunk_bytes,
-            max_bytes=self._transport.window_bytes, late=self._transport.late), air,
+            max_bytes=self._transport.window_bytes, late=self._transport.late,
+            others=QUEUE_OF_OTHERS if air else LONGER_WAY), air,
             (lambda: self.peers > 0) if air else (lambda: True))
         self._open_topics(name, *DIRECTIONS[side])
         if problem := buffer_problem(self._transport):

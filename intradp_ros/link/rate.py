@@ -62,6 +62,8 @@ class ReceiverRate:
     largest, are too noisy to take part.  (The largest of the runs would be too high, by the
     noise of their arrivals; a sender may filter so for its window.)  A long horizon
     hears too late of a link that breaks in; who wants a calmer rate has predictors.
+
+    One thread at a time may use it.
     """
 
     def __init__(self, horizon: float = 0.1, segment: float = 0.05, memory: float = 0.4,

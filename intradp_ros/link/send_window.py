@@ -11,7 +11,10 @@ way or in work: rate x round trip, and the chunk that is just being
 serialised, or on fast links those that both sides are busy with.  The
 round trip is taken from chunks that found nothing in flight before them;
 others also waited in the queue that the window itself allows, and a window
-that grows with its own queue never stops growing.
+that grows with its own queue never stops growing.  What other senders on the
+same air have queued is in every round trip, though, and windows would grow by
+each other's until something drops: a window is made for no more than `others`
+seconds above the shortest round trip of the last ten minutes.
 """
 from __future__ import annotations
 
@@ -29,6 +32,10 @@ USUAL_WINDOW_BYTES = 600_000
 INITIAL_CHUNKS = 4
 #: A round trip older than this is measured anew, if need be by letting the path run empty.
 ROUND_TRIP_MEMORY = 10.0
+SHORTEST_MEMORY = 600.0
+#: Seconds by which a window may grow for a way that got longer: by much where nobody else is known
+#: to send, by little on an air that is known to be shared.
+LONGER_WAY, QUEUE_OF_OTHERS = 0.05, 0.01
 _REORDER = 3
 # No acknowledgement is faster; less only comes of a rate that is estimated too low.
 _LEAST_DELAY = 1e-4
@@ -62,6 +69,7 @@ class SendWindow:
     def __init__(
         self, chunk_bytes: int, *, most_chunk_bytes: int = USUAL_CHUNK_BYTES, gain: float = 2.0,
         max_bytes: int = USUAL_WINDOW_BYTES, max_chunks: int = 200, late: float = 0.0,
+        others: float = LONGER_WAY,
     ) -> None:
         if chunk_bytes < 1 or max_chunks < 2 or gain <= 0:
             raise ValueError('chunk_bytes and gain must be positive and max_chunks at least 2, '
@@ -69,9 +77,10 @@ class SendWindow:
         self._least_chunk, self._most_chunk = chunk_bytes, most_chunk_bytes
         self._gain = gain
         self._max_bytes = max(max_bytes, 2 * chunk_bytes)
-        self._max_chunks, self._late = max_chunks, late
+        self._max_chunks, self._late, self._others = max_chunks, late, others
         self._rate = RecentMax(2.0)
         self._delay = RecentMin(ROUND_TRIP_MEMORY)
+        self._shortest = RecentMin(SHORTEST_MEMORY)
         self._measured = float('-inf')
         self._flight: dict[int, _Flying] = {}
         self._last_ack = float('-inf')
@@ -102,8 +111,9 @@ class SendWindow:
         """Return how many bytes may be in flight."""
         rate, chunk = self.rate(now), self.chunk_bytes
         if rate > 0.0:
+            path = min(self.round_trip(now), (self._shortest.value(now) or 0.0) + self._others)
             handled = max(chunk, self.last_rate * _HANDLING, (self.last_rate - _FAST) * self._late)
-            wanted = int(self._gain * (rate * self.round_trip(now) + handled))
+            wanted = int(self._gain * (rate * path + handled))
         else:
             wanted = INITIAL_CHUNKS * chunk
         return min(self._max_bytes, max(2 * chunk, wanted))
@@ -173,6 +183,7 @@ class SendWindow:
         known = self._delay.value(now)
         if flying.alone or known is None or delay < known:
             self._delay.update(delay, now)
+            self._shortest.update(delay, now)
         if flying.alone and rate > 0.0:
             self._measured = now
 

@@ -39,31 +39,40 @@ class _Flight:
 
 
 class _Measured:
-    """What the end of one direction measures; times in seconds, rates in bytes per second."""
+    """
+    What the end of one direction measures; times in seconds, rates in bytes per second.
+
+    Frames arrive on one thread, and others ask.
+    """
 
     def __init__(self) -> None:
         self.nbytes = 0
         self._rate = ReceiverRate()
         self._latency = RecentMin(10.0)
+        self._lock = threading.RLock()
 
     def arrived(self, flight: _Flight, now: float) -> None:
         """Take the arrival of a frame."""
         nbytes = payload_bytes(flight.frame)
-        if isinstance(flight.frame, Chunk):
-            self._rate.arrived(int(now * 1e9), nbytes, int(flight.queued * 1e9))
-            self.nbytes += nbytes
-        rate = self.rate(now)
-        own = nbytes / rate if rate else 0.0
-        self._latency.update(max(0.0, now - flight.start - own), now)
+        with self._lock:
+            if isinstance(flight.frame, Chunk):
+                self._rate.arrived(int(now * 1e9), nbytes, int(flight.queued * 1e9))
+                self.nbytes += nbytes
+            rate = self.rate(now)
+            own = nbytes / rate if rate else 0.0
+            self._latency.update(max(0.0, now - flight.start - own), now)
 
     def rate(self, now: float) -> float:
-        return self._rate.rate(int(now * 1e9))
+        with self._lock:
+            return self._rate.rate(int(now * 1e9))
 
     def age(self, now: float) -> float:
-        return self._rate.age(int(now * 1e9))
+        with self._lock:
+            return self._rate.age(int(now * 1e9))
 
     def latency(self, now: float) -> float:
-        return self._latency.value(now) or 0.0
+        with self._lock:
+            return self._latency.value(now) or 0.0
 
 
 class _Direction:

@@ -162,13 +162,14 @@ class MemoryNetwork:
 
     def report(self, name: str, peer: str) -> LinkReport:
         """Return what is known of the link between two devices."""
-        now = time.monotonic_ns()
         out, back = self._ways[name, peer], self._ways[peer, name]
-        return LinkReport(
-            send_rate=out.rate.rate(now), receive_rate=back.rate.rate(now),
-            round_trip=out.delay + back.delay, age=out.rate.age(now),
-            receive_age=back.rate.age(now), bytes_sent=out.sent, bytes_received=back.received,
-            acknowledged=time.monotonic() - out.landed)
+        with self._wake:  # chunks land on another thread
+            now = time.monotonic_ns()
+            return LinkReport(
+                send_rate=out.rate.rate(now), receive_rate=back.rate.rate(now),
+                round_trip=out.delay + back.delay, age=out.rate.age(now),
+                receive_age=back.rate.age(now), bytes_sent=out.sent,
+                bytes_received=back.received, acknowledged=time.monotonic() - out.landed)
 
     def _at(self, when: float, event: Callable[[float], None]) -> None:
         heapq.heappush(self._events, (when, next(self._numbers), event))

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections import deque
+import heapq
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,13 @@ from intradp_ros.link.chunk_size import (
 )
 from intradp_ros.link.filters import RecentMax, RecentMin
 from intradp_ros.link.rate import ReceiverRate
-from intradp_ros.link.send_window import INITIAL_CHUNKS, MAX_PATIENCE, MIN_PATIENCE, SendWindow
+from intradp_ros.link.send_window import (
+    INITIAL_CHUNKS,
+    MAX_PATIENCE,
+    MIN_PATIENCE,
+    QUEUE_OF_OTHERS,
+    SendWindow,
+)
 
 CHUNK = 30_000
 
@@ -218,6 +225,50 @@ def test_the_round_trip_is_measured_anew_when_the_path_never_runs_empty() -> Non
     after, _ = stream(shift, 12.5e6, 0.030, 20.0)
     assert after > 0.9 * 12.5e6
     assert shift.round_trip(20.0) == pytest.approx(0.060, abs=0.005)
+
+
+def share(senders: int, rate: float, delay: float, seconds: float, others: float,
+          ) -> tuple[float, float]:
+    """
+    Send without pause by several senders over one queue of `rate` bytes/s and a one-way `delay`.
+
+    Return the rate of all over the last quarter, and the most seconds of waiting in it.
+    """
+    windows = [SendWindow(LEAST_CHUNK_BYTES, others=others) for _ in range(senders)]
+    receivers = [ReceiverRate() for _ in windows]
+    events: list[tuple[float, int, str, int, int, float]] = []
+    now, free, numbers, waited, landed = 0.0, 0.0, 0, 0.0, 0
+    while now < seconds:
+        late = now > 0.75 * seconds
+        for sender, window in enumerate(windows):
+            while window.fits(window.chunk_bytes, now):
+                size = window.chunk_bytes
+                window.sent(numbers, size, now)
+                waited = max(waited, free - now) if late else 0.0
+                landed += size if late else 0
+                free = max(free, now) + size / rate
+                heapq.heappush(events, (free + delay, numbers, 'chunk', sender, size, now))
+                numbers += 1
+        now, number, what, sender, size, seen = heapq.heappop(events)
+        if what == 'chunk':
+            arrival = int(now * 1e9)
+            receivers[sender].arrived(arrival, size, int(seen * 1e9))
+            heapq.heappush(events, (now + delay, number, 'ack', sender, 0,
+                                    receivers[sender].rate(arrival)))
+        else:
+            windows[sender].acknowledged(number, seen, now)
+    return landed / (seconds / 4), waited
+
+
+@settings(max_examples=8, deadline=None)
+@given(senders=st.integers(2, 3), mbit=st.floats(10, 20), delay=st.floats(0.0005, 0.005))
+def test_windows_do_not_grow_by_each_others_queues(senders: int, mbit: float, delay: float,
+                                                   ) -> None:
+    """Senders that never rest on one air fill it, and their queue does not grow for ever."""
+    rate = mbit * 125_000
+    achieved, waited = share(senders, rate, delay, 40.0, QUEUE_OF_OTHERS)
+    assert achieved > 0.95 * rate
+    assert waited < 0.25
 
 
 def test_impossible_settings_are_refused() -> None:

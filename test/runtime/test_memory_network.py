@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 import math
+import sys
 import threading
 import time
 
@@ -132,3 +133,22 @@ def test_urgent_chunks_of_all_peers_leave_first() -> None:
     window = came.index(2)
     assert window < 20 and 1 not in came[window + 8:window + 20]
     assert came[-10:] == [1] * 10
+
+
+def test_a_link_is_reported_while_chunks_land() -> None:
+    """Whoever asks, on any thread, gets a report: also while another run of chunks begins."""
+    network = MemoryNetwork(behind_access_point(devices('ab'), 50e6), 1000)
+    usual, came = sys.getswitchinterval(), threading.Semaphore(0)
+    network.channel('b').listen(lambda peer, frame: came.release())
+    sys.setswitchinterval(1e-6)
+    try:
+        for number in range(500):
+            for part in range(3):
+                network.channel('a').send('b', chunk(3 * number + part))
+            until = time.monotonic() + 3e-3
+            while time.monotonic() < until:
+                assert network.channel('a').report('b').bytes_sent > 0
+        assert all(came.acquire(timeout=TIMEOUT) for _ in range(1500))
+    finally:
+        sys.setswitchinterval(usual)
+        network.close()

@@ -14,7 +14,7 @@ from dataclasses import replace
 import threading
 
 from intradp_ros.cluster.fleet_messages import Heartbeat
-from intradp_ros.cluster.network_state import NetworkState
+from intradp_ros.cluster.network_state import Estimate, NetworkState
 from intradp_ros.schedule.stage_plan import StagePlan
 from intradp_ros.systems.fleet.adapter import (
     Act,
@@ -62,25 +62,19 @@ class LivePlanner:
         self._in_use: StagePlan | None = None
         self._holds = False
         self._planning = threading.RLock()
+        self._measuring = threading.Lock()  # what is heard while a plan is made does not wait
 
     def heard(self, beat: Heartbeat, now: float) -> None:
         """Take what a device measured, and how what it asked for was answered."""
-        names = self._declared.topology.names
-        for peer, link in beat.links.items():
-            ends = (beat.device, peer)
-            # The same figure is told again until there is a newer one.
-            if peer in names and beat.device in names \
-                    and self._told.get(ends) != link.bytes_per_second:
-                self._told[ends] = link.bytes_per_second
-                self._network.transferred(*ends, link.bytes_per_second, now)
-                self._network.probed(*ends, 2 * link.delay, now)
-        if beat.battery is not None:
-            least = RESERVE + (RECOVERED if beat.device in self._low else 0.0)
-            low = beat.battery < least and beat.device != self._declared.source
-            self._low = self._low | {beat.device} if low else self._low - {beat.device}
-        if beat.device == self._declared.source:
-            plan = self._state.plan if self._state else None
-            self.statistics.answered(beat.answers, sum(plan.joules.values()) if plan else 0.0)
+        with self._measuring:
+            self._measured(beat, now)
+            if beat.battery is not None:
+                least = RESERVE + (RECOVERED if beat.device in self._low else 0.0)
+                low = beat.battery < least and beat.device != self._declared.source
+                self._low = self._low | {beat.device} if low else self._low - {beat.device}
+            if beat.device == self._declared.source:
+                plan = self._state.plan if self._state else None
+                self.statistics.answered(beat.answers, sum(plan.joules.values()) if plan else 0.0)
 
     def plan(self, alive: Iterable[str], now: float) -> StagePlan | None:
         """Return the plan for the devices that are there; None where nothing fits."""
@@ -127,16 +121,27 @@ class LivePlanner:
         state = self._state
         if state is None or state.plan is None:
             return 'no plan: nothing fits'
-        media = [f'{m.name}: {8e-6 * found.value:.1f} Mbit/s '
+        media = [f'{name}: {8e-6 * found.value:.1f} Mbit/s '
                  + (f'(measured {found.age:.0f} s ago)' if found.measured else '(declared)')
-                 for m in self._declared.topology.media
-                 for found in (self._network.medium(m.name, now),)]
+                 for name, found in self._media(now).items()]
         return '\n'.join([describe(state.costs, state.plan), *media])
 
     @property
     def predicted(self) -> FleetPlan | None:
         """What is predicted of the plan in use."""
         return self._state.plan if self._state else None
+
+    def _measured(self, beat: Heartbeat, now: float) -> None:
+        """Take what a device measured of its links."""
+        names = self._declared.topology.names
+        for peer, link in beat.links.items():
+            ends = (beat.device, peer)
+            # The same figure is told again until there is a newer one.
+            if peer in names and beat.device in names \
+                    and self._told.get(ends) != link.bytes_per_second:
+                self._told[ends] = link.bytes_per_second
+                self._network.transferred(*ends, link.bytes_per_second, now)
+                self._network.probed(*ends, 2 * link.delay, now)
 
     def _decided(self, now: float) -> StagePlan | None:
         """Return the plan in use after looking at what is there now."""
@@ -171,9 +176,16 @@ class LivePlanner:
             plan, order=self._in_use.order) != self._in_use)
         self._in_use = plan
 
+    def _media(self, now: float) -> dict[str, Estimate]:
+        """Return what the media give now."""
+        with self._measuring:
+            return {medium.name: self._network.medium(medium.name, now)
+                    for medium in self._declared.topology.media}
+
     def _observed(self, now: float) -> Observed:
+        media = self._media(now)
         for medium in self._declared.topology.media:
-            found = self._network.medium(medium.name, now)
+            found = media[medium.name]
             if found.age > TRUSTED:
                 self._rates.pop(medium.name, None)
                 continue

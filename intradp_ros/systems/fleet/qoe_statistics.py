@@ -38,12 +38,14 @@ class QoeStatistics:
     @property
     def latency(self) -> float:
         """The middle latency (s); nan before the first answer."""
-        return statistics.median(self._lately) if self._lately else math.nan
+        lately = tuple(self._lately)  # answers come on another thread
+        return statistics.median(lately) if lately else math.nan
 
     @property
     def missed_share(self) -> float:
         """The share of answers that came later than the target, or without results."""
-        return sum(map(self._late, self._lately)) / max(1, len(self._lately))
+        lately = tuple(self._lately)
+        return sum(map(self._late, lately)) / max(1, len(lately))
 
     def _late(self, seconds: float) -> bool:
         return math.isinf(seconds) or seconds > self.quality.latency

@@ -6,6 +6,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 import math
+import sys
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -83,6 +86,40 @@ def test_a_figure_that_is_told_again_is_one_measurement(costs: FleetCosts) -> No
     for number in range(30):
         live.heard(beat('robot', number, links={'box': LinkState(AIR / 2, 1e-3)}), number / 5)
     assert 'measured 6 s ago' in live.text(6.0)
+
+
+def test_devices_are_heard_on_other_threads_while_it_is_asked(costs: FleetCosts) -> None:
+    live, usual, failed = LivePlanner(costs), sys.getswitchinterval(), []
+    live.plan(ALL, 0.0)
+    live.hold()
+    over = threading.Event()
+
+    def say(device: str, peer: str) -> None:
+        number = 0
+        try:
+            while not over.is_set():
+                number += 1
+                links = {peer: LinkState(AIR * (1 + 1e-6 * number), 1e-3)}
+                live.heard(beat(device, number, links=links, answers=(0.1,)), 1e-2 * number)
+        except RuntimeError as error:
+            failed.append(error)
+
+    sys.setswitchinterval(1e-6)
+    threads = [threading.Thread(target=say, args=ends) for ends in (
+        ('robot', 'box'), ('box', 'robot'), ('helper', 'robot'))]
+    try:
+        for thread in threads:
+            thread.start()
+        until = time.monotonic() + 2.0
+        while time.monotonic() < until and not failed:
+            assert live.look(1.0) and 'Mbit/s' in live.text(1.0)
+            assert 0 <= live.statistics.missed_share <= 1 and not live.statistics.latency < 0
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+        sys.setswitchinterval(usual)
+    assert not failed
 
 
 def test_an_operator_holds_a_plan_and_lets_it_go(costs: FleetCosts) -> None:
