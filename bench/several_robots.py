@@ -9,7 +9,7 @@ nothing), each robot has a link of its own in memory, and the server is one
 device whose processor all sessions share.  First each robot infers alone,
 then all at once; every byte that arrives is checked.  With ``--minutes``
 robots leave and join every few seconds for so long, and it is shown that
-sessions, threads and descriptors stay as many.
+memory, sessions, threads and descriptors stay as many.
 
 "simulated" is what the simulator says of the schedule of the median frame,
 on a server that computes for so many times as long as it told.
@@ -30,6 +30,7 @@ import time
 from rich.console import Console
 from rich.table import Table
 
+from intradp_ros.lab.soak.held import held
 from intradp_ros.lab.testbed.checking_channel import CheckingChannel
 from intradp_ros.lab.testbed.joined_channel import JoinedChannel
 from intradp_ros.lab.testbed.paced_pair import PacedPair
@@ -143,9 +144,12 @@ def together(site: Site, rates: Sequence[float], seconds: float, strategy: str,
     return found, sum(wrong)
 
 
-def held() -> dict[str, int]:
-    """Return what this process holds: threads and descriptors."""
-    return {'threads': threading.active_count(), 'descriptors': len(os.listdir('/proc/self/fd'))}
+def holds() -> dict[str, float]:
+    """Return what this process holds: memory (MB), threads and descriptors."""
+    found = held(os.getpid(), time.monotonic())
+    assert found, 'this process is there'
+    return {'MB': found.resident_bytes / 1e6, 'threads': threading.active_count(),
+            'descriptors': found.descriptors}
 
 
 def come_and_go(site: Site, minutes: float, strategy: str) -> list[dict[str, float]]:
@@ -164,7 +168,7 @@ def come_and_go(site: Site, minutes: float, strategy: str) -> list[dict[str, flo
     start = time.monotonic()
     while any(thread.is_alive() for thread in threads):
         time.sleep(min(10.0, 6 * minutes))
-        rows.append({'seconds': time.monotonic() - start, **held(),
+        rows.append({'seconds': time.monotonic() - start, **holds(),
                      'sessions': len(site.server.sessions)})
     return rows
 
@@ -191,10 +195,10 @@ def main() -> None:
         console.print(table(args.rates, [seen for (seen,), _ in alone], found))
         wrong += sum(count for _, count in alone)
         console.print(f'chunks that arrived changed: {wrong}')
-        before, rows = held(), come_and_go(site, args.minutes, args.strategy)
+        before, rows = holds(), come_and_go(site, args.minutes, args.strategy)
         if rows:
             console.print(leaving_table(rows))
-            console.print(f'before: {before}, after: {held()}, sessions left: '
+            console.print(f'before: {before}, after: {holds()}, sessions left: '
                           f'{len(site.server.sessions)}, load left: {site.server.processor.load}')
     if args.json:
         write_json(args.json, {'rates': list(args.rates), 'wrong': wrong, 'rows': rows,

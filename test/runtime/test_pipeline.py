@@ -7,14 +7,18 @@ from __future__ import annotations
 import queue
 import time
 
-from fleets import fleet, images, planner, QUICK, SHORT, TIMEOUT
+from fleets import cell, fleet, images, planner, QUICK, SHORT, TIMEOUT
 import pytest
 from sharing import assert_equal
 from small_models import seeded, UNet
 import torch
 
+from intradp_ros.cluster.fleet_messages import Heartbeat
 from intradp_ros.graph.reference_evaluation import run_graph
+from intradp_ros.runtime.memory_network import MemoryNetwork
 from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_ros.runtime.pipeline.fleet_control import to_control
+from intradp_ros.runtime.pipeline.fleet_coordinator import FleetCoordinator
 from intradp_ros.wire.frames import Control, ControlKind
 
 SHAPE = (1, 3, 32, 48)
@@ -206,6 +210,25 @@ def test_a_coordinator_that_starts_anew_takes_over(model: SharedModel) -> None:
         answers = keep_asking(model, made, frames, lambda got: got and got[-1].plan > first)
         assert made.client.plan.term > first.term
         assert all(a.pipelined for a in answers)
+
+
+@pytest.mark.parametrize('silent', ['b', 'c'])
+def test_the_first_plan_waits_for_who_was_not_heard_not_for_who_is_gone(silent: str) -> None:
+    """Device b was heard and is gone, as a coordinator that starts anew may find it; c was not."""
+    network, planned = MemoryNetwork(cell()), queue.SimpleQueue[frozenset[str]]()
+    coordinator = FleetCoordinator(network.join('coordinator'), planned.put, print, times=QUICK,
+                                   gathering=TIMEOUT)
+    coordinator.expect(('a', silent))
+    begin = time.monotonic()
+    for number in range(30):
+        for name in 'a' if number > 2 else 'ab':
+            network.channel(name).send('coordinator', to_control(Heartbeat(name, 1, number + 1)))
+        time.sleep(QUICK.members.heartbeat / 2)
+    seen = [planned.get() for _ in range(planned.qsize())]
+    assert time.monotonic() - begin < TIMEOUT / 4
+    assert set(seen) == ({frozenset('a')} if silent == 'b' else set())
+    coordinator.close()
+    network.close()
 
 
 def test_a_plan_before_the_one_in_use_is_let_go_when_nothing_of_it_is_under_way(

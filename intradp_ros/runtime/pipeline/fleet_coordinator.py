@@ -25,7 +25,7 @@ from intradp_ros.cluster.coordinator import (
     WantPlan,
 )
 from intradp_ros.cluster.fleet_messages import Heartbeat, Refused
-from intradp_ros.cluster.membership import Membership
+from intradp_ros.cluster.membership import Membership, Standing
 from intradp_ros.cluster.office import Office
 from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
 from intradp_ros.runtime.peer_channel import PeerChannel
@@ -48,8 +48,8 @@ class FleetCoordinator:
     Parameters
     ----------
     times, gathering :
-        Those of the state machine; until all that are expected were heard,
-        the first plan waits for them so long (s).
+        Those of the state machine; the first plan waits so long (s) for those that are
+        expected and were not heard yet, not for those that are gone again.
     candidates, priority :
         Declared priorities of others that may coordinate; the own one.
     heard :
@@ -201,7 +201,8 @@ class FleetCoordinator:
     def _plan(self, wanted: WantPlan) -> None:
         """Make a plan, on a thread of its own: it may take seconds."""
         alive = wanted.alive.intersection(self._devices)
-        waits = self.plan is None and len(alive) < len(self._devices) \
+        missing = self._devices.keys() - alive - self._state.membership.of(Standing.GONE)
+        waits = self.plan is None and bool(missing) \
             and time.monotonic() - self._began < self.gathering
         plan = None if waits else self.make_plan(alive)
         if plan:
