@@ -36,7 +36,7 @@ from intradp_ros.lab.testbed.joined_channel import JoinedChannel
 from intradp_ros.lab.testbed.paced_pair import PacedPair
 from intradp_ros.lab.testbed.phases import wait_ready
 from intradp_ros.link.predictor import make_predictor
-from intradp_ros.profiling.machine import prepare_process
+from intradp_ros.profiling.machine import prepare_process, trim_heap
 from intradp_ros.report.result_tables import write_json
 from intradp_ros.runtime.catalogue import example_inputs
 from intradp_ros.runtime.memory_channel import memory_pair
@@ -145,7 +145,8 @@ def together(site: Site, rates: Sequence[float], seconds: float, strategy: str,
 
 
 def holds() -> dict[str, float]:
-    """Return what this process holds: memory (MB), threads and descriptors."""
+    """Return what this process holds: memory (MB, without what is free), threads, descriptors."""
+    trim_heap()
     found = held(os.getpid(), time.monotonic())
     assert found, 'this process is there'
     return {'MB': found.resident_bytes / 1e6, 'threads': threading.active_count(),

@@ -27,6 +27,8 @@ from intradp_ros.wire.frames import Control, ControlKind, Frame
 
 ELEMENTS = 32_500
 SESSION = 3
+#: Seconds until it gives up greeting.
+PATIENCE = 60.0
 
 
 def main() -> None:
@@ -48,7 +50,10 @@ def main() -> None:
                 changed.notify()
 
     channel.listen(take)
+    until = time.monotonic() + PATIENCE
     while not greeted.wait(0.1):
+        if time.monotonic() > until:  # over `large_data` some never find each other
+            sys.exit(f'nobody answered for {PATIENCE:.0f} s')
         channel.send(Control(ControlKind.PING, SESSION))
     for number, _ in enumerate(sys.stdin):
         tensor = torch.rand(ELEMENTS)
