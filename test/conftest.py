@@ -14,8 +14,10 @@ listed as RERUN in the summary; what fails twice fails.
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
 import os
 from pathlib import PurePosixPath
+import sys
 from typing import Any
 
 import pytest
@@ -61,3 +63,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if any(item.path.is_relative_to(place) for place in waiting):
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+@pytest.fixture
+def eager_switches() -> Iterator[None]:
+    """Let threads take turns as often as they can, so that they meet in what they share."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)

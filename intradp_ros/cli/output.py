@@ -85,7 +85,6 @@ class Output:
             task = bar.add_task(text, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
 
-
     def _lines(self, text: str) -> Advance:
         last = time.monotonic()
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 import math
-import sys
 import threading
 import time
 
@@ -135,12 +134,12 @@ def test_urgent_chunks_of_all_peers_leave_first() -> None:
     assert came[-10:] == [1] * 10
 
 
+@pytest.mark.usefixtures('eager_switches')
 def test_a_link_is_reported_while_chunks_land() -> None:
     """Whoever asks, on any thread, gets a report: also while another run of chunks begins."""
     network = MemoryNetwork(behind_access_point(devices('ab'), 50e6), 1000)
-    usual, came = sys.getswitchinterval(), threading.Semaphore(0)
+    came = threading.Semaphore(0)
     network.channel('b').listen(lambda peer, frame: came.release())
-    sys.setswitchinterval(1e-6)
     try:
         for number in range(500):
             for part in range(3):
@@ -150,5 +149,4 @@ def test_a_link_is_reported_while_chunks_land() -> None:
                 assert network.channel('a').report('b').bytes_sent > 0
         assert all(came.acquire(timeout=TIMEOUT) for _ in range(1500))
     finally:
-        sys.setswitchinterval(usual)
         network.close()

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 import math
-import sys
 import threading
 import time
 
@@ -88,8 +87,9 @@ def test_a_figure_that_is_told_again_is_one_measurement(costs: FleetCosts) -> No
     assert 'measured 6 s ago' in live.text(6.0)
 
 
+@pytest.mark.usefixtures('eager_switches')
 def test_devices_are_heard_on_other_threads_while_it_is_asked(costs: FleetCosts) -> None:
-    live, usual, failed = LivePlanner(costs), sys.getswitchinterval(), []
+    live, failed = LivePlanner(costs), []
     live.plan(ALL, 0.0)
     live.hold()
     over = threading.Event()
@@ -104,7 +104,6 @@ def test_devices_are_heard_on_other_threads_while_it_is_asked(costs: FleetCosts)
         except RuntimeError as error:
             failed.append(error)
 
-    sys.setswitchinterval(1e-6)
     threads = [threading.Thread(target=say, args=ends) for ends in (
         ('robot', 'box'), ('box', 'robot'), ('helper', 'robot'))]
     try:
@@ -118,7 +117,6 @@ def test_devices_are_heard_on_other_threads_while_it_is_asked(costs: FleetCosts)
         over.set()
         for thread in threads:
             thread.join()
-        sys.setswitchinterval(usual)
     assert not failed
 
 
