@@ -115,7 +115,8 @@ class DdsChannel:
         self._outbound = OutboundPath(partial(
             SendWindow, chunk_bytes, most_chunk_bytes=self._transport.chunk_bytes,
             max_bytes=self._transport.window_bytes, late=self._transport.late,
-            others=QUEUE_OF_OTHERS if air else LONGER_WAY), air,
+            others=QUEUE_OF_OTHERS if air else LONGER_WAY,
+            repeats=self._transport.reliable), air,
             (lambda: self.peers > 0) if air else (lambda: True))
         self._open_topics(name, *DIRECTIONS[side])
         if problem := buffer_problem(self._transport):

@@ -63,13 +63,15 @@ class SendWindow:
     Rates are bytes per second, times seconds of any steady clock.  Chunks
     are named by increasing sequence numbers.  A chunk has `chunk_bytes`, and
     on fast links more, up to `most_chunk_bytes`.  Beyond 100 Mbit/s
-    both sides may come late by `late` seconds of what exceeds that.
+    both sides may come late by `late` seconds of what exceeds that.  A transport
+    that `repeats` what was lost goes on with it through a silence: so one chunk
+    makes room then, and not all, or repetitions would become ever more.
     """
 
     def __init__(
         self, chunk_bytes: int, *, most_chunk_bytes: int = USUAL_CHUNK_BYTES, gain: float = 2.0,
         max_bytes: int = USUAL_WINDOW_BYTES, max_chunks: int = 200, late: float = 0.0,
-        others: float = LONGER_WAY,
+        others: float = LONGER_WAY, repeats: bool = False,
     ) -> None:
         if chunk_bytes < 1 or max_chunks < 2 or gain <= 0:
             raise ValueError('chunk_bytes and gain must be positive and max_chunks at least 2, '
@@ -78,12 +80,13 @@ class SendWindow:
         self._gain = gain
         self._max_bytes = max(max_bytes, 2 * chunk_bytes)
         self._max_chunks, self._late, self._others = max_chunks, late, others
+        self._repeats = repeats
         self._rate = RecentMax(2.0)
         self._delay = RecentMin(ROUND_TRIP_MEMORY)
         self._shortest = RecentMin(SHORTEST_MEMORY)
         self._measured = float('-inf')
         self._flight: dict[int, _Flying] = {}
-        self._last_ack = float('-inf')
+        self._last_ack = self._freed = float('-inf')
         self._silences = 0
         self.in_flight = 0
         self.last_rate = 0.0
@@ -152,12 +155,15 @@ class SendWindow:
         return True
 
     def expire(self, now: float) -> int:
-        """Give up the chunks in flight if the other side has been silent; return how many."""
+        """Give up chunks in flight if the other side has been silent; return how many."""
         patience = self.patience(now)
         gone = [s for s, flying in self._flight.items() if now - flying.sent >= patience]
-        if not gone or now - self._last_ack < patience:
+        if not gone or now - max(self._last_ack, self._freed) < patience:
             return 0
         self._silences += 1
+        if self._repeats:
+            self._freed = now
+            del gone[1:]  # an answer to the chunk that takes its place frees the others
         self._give_up(gone)
         return len(gone)
 

@@ -1,9 +1,10 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""The channel between two network namespaces: the rate it measures, and an outage."""
+"""The channel between two network namespaces: the rate it measures, outages and full air."""
 from __future__ import annotations
 
+from dataclasses import asdict
 import json
 import os
 from pathlib import Path
@@ -15,7 +16,17 @@ from typing import Any
 import pytest
 
 from intradp_ros.dds.transport_profile import transport_environment
-from intradp_ros.lab.emulation.network import available, shaped_link
+from intradp_ros.lab.emulation.network import (
+    ADDRESSES,
+    available,
+    DEVICE,
+    LinkSettings,
+    shaped_link,
+    ShapedLink,
+    SIDES,
+)
+from intradp_ros.lab.emulation.processes import module_arguments
+from intradp_ros.lab.testbed.transport_bench import Job, STREAMED_BYTES
 
 HERE = Path(__file__).parent
 MBIT = 20.0
@@ -56,3 +67,39 @@ def test_rate_and_outage(transport: str, domain: int, monkeypatch: pytest.Monkey
             pass
         assert after['right']
         assert all(burst(robot)['right'] for _ in range(4))
+
+
+def sent_bytes(link: ShapedLink) -> int:
+    """Return what both sides sent so far."""
+    counter = f'/sys/class/net/{DEVICE}/statistics/tx_bytes'
+    return sum(int(subprocess.check_output([*link.exec_prefix(side), 'cat', counter]))
+               for side in SIDES)
+
+
+@pytest.mark.parametrize('transport', ['udp', 'air'])
+def test_what_full_air_lost_is_not_repeated_without_end(
+        transport: str, domain: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams both ways, and a stranger who fills the air: little more is sent than arrives."""
+    monkeypatch.delenv('ROS_AUTOMATIC_DISCOVERY_RANGE')
+    stream = Job(transport, MBIT / 2, sizes=(30_000,), repeat=1, seconds=6.0)
+    settings = LinkSettings(MBIT, medium='shared', bottleneck='access_point')
+    with shaped_link(settings, prefix='intradp-test') as link:
+        def start(role: str, side: str, number: int) -> subprocess.Popen[str]:
+            return subprocess.Popen(
+                [*link.exec_prefix(side), *module_arguments(
+                    'intradp_ros.lab.testbed.transport_side', role, json.dumps(asdict(stream)))],
+                env={**os.environ, **transport_environment(transport),
+                     'ROS_DOMAIN_ID': str(number)}, stdout=subprocess.PIPE, text=True)
+
+        start('sink', 'server', domain)
+        start('sink', 'robot', domain + 1)
+        sources = [start('source', 'robot', domain), start('source', 'server', domain + 1)]
+        end = time.monotonic() + PATIENCE
+        while sent_bytes(link) < 3e6 and time.monotonic() < end:  # until the streams are on
+            time.sleep(0.05)
+        subprocess.run([*link.exec_prefix('robot'), sys.executable, str(HERE / 'flood.py'),
+                        ADDRESSES['server'], '2'], check=True)
+        before = sent_bytes(link)
+        assert all(source.communicate(timeout=PATIENCE)[0].startswith('result ')
+                   for source in sources)
+        assert sent_bytes(link) - before < 2 * len(sources) * stream.tensors * STREAMED_BYTES

@@ -188,6 +188,25 @@ def test_silence_frees_the_window_ever_more_slowly() -> None:
     assert window.patience(now + 0.04) < 0.4
 
 
+def test_silence_frees_one_chunk_at_a_time_where_the_transport_repeats() -> None:
+    """What the transport holds grows by a chunk a silence; an answer to that one frees all."""
+    window, now, sequence = SendWindow(CHUNK, repeats=True), 0.0, 0
+    while window.fits(CHUNK, now):
+        window.sent(sequence, CHUNK, now)
+        sequence += 1
+    first = sequence
+    while now < 5.0:
+        now += 0.01
+        window.expire(now)
+        while window.fits(CHUNK, now):
+            window.sent(sequence, CHUNK, now)
+            sequence += 1
+    assert first > 2
+    assert 3 <= window.lost == sequence - first <= 5  # after 0.2, 0.4, 0.8, 1.6 and 2 s
+    window.acknowledged(sequence - 1, 1e6, now)
+    assert window.in_flight <= 3 * CHUNK
+
+
 def test_a_chunk_overtaken_is_given_up_at_once() -> None:
     """One lost acknowledgement among many does not shrink the window."""
     window = SendWindow(CHUNK, max_bytes=10**7)
