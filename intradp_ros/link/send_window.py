@@ -163,7 +163,7 @@ class SendWindow:
         self._silences += 1
         if self._repeats:
             self._freed = now
-            del gone[1:]  # an answer to the chunk that takes its place frees the others
+            del gone[1:]  # an answer to the chunk that takes its place frees most others
         self._give_up(gone)
         return len(gone)
 

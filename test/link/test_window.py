@@ -189,7 +189,7 @@ def test_silence_frees_the_window_ever_more_slowly() -> None:
 
 
 def test_silence_frees_one_chunk_at_a_time_where_the_transport_repeats() -> None:
-    """What the transport holds grows by a chunk a silence; an answer to that one frees all."""
+    """What the transport holds grows by a chunk a silence; an answer to that one all but three."""
     window, now, sequence = SendWindow(CHUNK, repeats=True), 0.0, 0
     while window.fits(CHUNK, now):
         window.sent(sequence, CHUNK, now)
