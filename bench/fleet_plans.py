@@ -4,8 +4,9 @@
 """
 Plans for a fleet beside those of other planners, in the paper's four settings (modelled).
 
-Inference and training, as `lab/fleet/paper_fleets.py` imagines them.  Then
-seconds of planning by nodes and devices.
+Inference and training, as `lab/fleet/paper_fleets.py` imagines them.  Then what
+a plan for links of its own loses on shared air, by its rate (the paper's Fig. 2),
+and seconds of planning by nodes and devices.
 """
 from __future__ import annotations
 
@@ -21,11 +22,21 @@ from rich.table import Table
 
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point
-from intradp_ros.lab.fleet.paper_fleets import measure, MODELS, MODES, Row, SETTINGS
+from intradp_ros.lab.fleet.paper_fleets import (
+    contention,
+    measure,
+    MODELS,
+    MODES,
+    Row,
+    SETTINGS,
+)
 from intradp_ros.systems.fleet.fleet_costs import FleetCosts
 from intradp_ros.systems.fleet.partitioner import partition
 from intradp_ros.systems.fleet.planner import plan_fleet
 from intradp_ros.systems.fleet.planning_model import Flow, Node, PlanningModel, SOURCE
+
+#: Mbit/s of the shared air; the paper's home has 650.
+RATES = (1300, 650, 325, 160, 80, 40, 20)
 
 
 def growth() -> list[dict[str, Any]]:
@@ -80,6 +91,14 @@ def main() -> None:
                 row, _ = measure(setting, name, mode)
                 rows.append(row)
                 _add(table, row)
+    lost = [found for mode in MODES for name in MODELS for rate in RATES
+            if (found := contention(name, mode, 1e6 * rate))]
+    air = Table('mode', 'model', 'Mbit/s', 'dedicated, s', 'shared, s', 'ours, s', 'it loses',
+                'through ours')
+    for r in lost:
+        air.add_row(r.mode, r.model, f'{r.rate / 1e6:g}', f'{r.dedicated:.3f}',
+                    f'{r.shared:.3f}', f'{r.ours:.3f}', f'{r.shared / r.dedicated:.2f}',
+                    f'{r.shared / r.ours:.2f}')
     grown = growth()
     times = Table('nodes', 'devices', 'phase 1, s', 'all, s')
     for g in grown:
@@ -87,10 +106,12 @@ def main() -> None:
                       f'{g["all"]:.2f}')
     console = Console(width=140)
     console.print(table)
+    console.print(air)
     console.print(times)
     if arguments.json:
         arguments.json.write_text(json.dumps(
-            {'settings': [vars(r) for r in rows], 'growth': grown}, indent=1))
+            {'settings': [vars(r) for r in rows], 'contention': [vars(r) for r in lost],
+             'growth': grown}, indent=1))
 
 
 if __name__ == '__main__':

@@ -162,6 +162,15 @@ def ring(devices: Sequence[Device], bytes_per_second: float, delay: float = 0.0)
     return Topology(tuple(devices), tuple(media.values()), paths)
 
 
+def dedicated_links(devices: Sequence[Device], bytes_per_second: float, delay: float = 0.0,
+                    ) -> Topology:
+    """Return devices of which every two have a medium of their own, one for each direction."""
+    pairs = list(permutations([d.name for d in devices], 2))
+    return Topology(tuple(devices),
+                    tuple(Medium(f'{a}>{b}', bytes_per_second, delay) for a, b in pairs),
+                    {(a, b): (f'{a}>{b}',) for a, b in pairs})
+
+
 def _unique(kind: str, names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:

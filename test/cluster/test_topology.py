@@ -6,7 +6,13 @@ from __future__ import annotations
 import pytest
 
 from intradp_ros.cluster.device import Device
-from intradp_ros.cluster.topology import behind_access_point, Medium, ring, Topology
+from intradp_ros.cluster.topology import (
+    behind_access_point,
+    dedicated_links,
+    Medium,
+    ring,
+    Topology,
+)
 
 A, B, C, D = (Device(name) for name in 'abcd')
 
@@ -26,6 +32,13 @@ def test_rings_take_the_shorter_way_round() -> None:
     assert topology.path('a', 'd') == ('a>d',)
     assert len(topology.media) == 8
     assert ring((A, B), 1e6).path('b', 'a') == ('b>a',)
+
+
+def test_dedicated_links_are_shared_by_none() -> None:
+    topology = dedicated_links((A, B, C), 1e6, 0.001)
+    paths = list(topology.paths.values())
+    assert len(set(paths)) == len(topology.media) == 6
+    assert topology.path('a', 'c') == ('a>c',) and topology.delay('a', 'c') == 0.001
 
 
 def test_devices_may_go() -> None:

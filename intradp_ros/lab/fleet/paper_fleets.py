@@ -18,14 +18,26 @@ from dataclasses import dataclass, replace
 import time
 
 from intradp_ros.cluster.device import Device
-from intradp_ros.cluster.topology import behind_access_point, ring, Topology
+from intradp_ros.cluster.topology import (
+    behind_access_point,
+    dedicated_links,
+    ring,
+    Topology,
+)
 from intradp_ros.profiling.profile import PowerStates
+from intradp_ros.systems.fleet.baselines import asteroid
 from intradp_ros.systems.fleet.chains import in_chain_order
 from intradp_ros.systems.fleet.coarsening import coarsen
 from intradp_ros.systems.fleet.estimate import estimate
 from intradp_ros.systems.fleet.fleet_costs import FleetCosts
-from intradp_ros.systems.fleet.partitioner import NothingFits
-from intradp_ros.systems.fleet.planner import FAIR_SHARING, FleetPlan, FleetPlans, plan_fleet
+from intradp_ros.systems.fleet.partitioner import NothingFits, reference_scale
+from intradp_ros.systems.fleet.planner import (
+    FAIR_SHARING,
+    FleetPlan,
+    FleetPlans,
+    judge,
+    plan_fleet,
+)
 from intradp_ros.systems.fleet.planning_model import Flow, Node, PlanningModel, SOURCE
 from intradp_ros.systems.fleet.quality import Quality
 from intradp_ros.systems.fleet.training import Training, with_backward
@@ -45,6 +57,9 @@ MODELS = {'BERT 0.1B': (12, 768, 3072, 30522), 'Qwen 0.6B': (28, 1024, 3072, 151
           'Qwen 1.7B': (28, 2048, 6144, 151936), 'Omni 7B': (28, 3584, 18944, 152064)}
 #: Layers, width and feed-forward width of the two encoders of Omni.
 ENCODERS = ((32, 1280, 5120), (32, 1280, 3420))
+DELAY = 1e-3
+#: The paper's Fig. 2: two laptops and two phones on one Wi-Fi.
+HOME = '4050 4050 S25 Mi15'
 TOKENS, BATCHES, TRAINING_SAMPLES = 128, 8, 4
 INFERENCE, TRAINING = 'inference', 'training'
 MODES = (INFERENCE, TRAINING)
@@ -112,17 +127,20 @@ def _node(name: str, share: float, weights: int, kept: float) -> Node:
 def paper_fleet(setting: str) -> Topology:
     """Return the devices and media of a setting."""
     kinds, joined, rate = SETTINGS[setting]
+    return (behind_access_point if joined == 'air' else ring)(_devices(kinds), rate / 8, DELAY)
+
+
+def _devices(kinds: str) -> list[Device]:
     devices = []
     for k, kind in enumerate(kinds.split()):
         gigabytes, speed, busy, idle = KINDS[kind]
         devices.append(Device(f'{kind}.{k}', 1e9 * gigabytes, speed,
                               power=PowerStates(busy, 1.2 * idle, idle, 'declared')))
-    return (behind_access_point if joined == 'air' else ring)(devices, rate / 8, 1e-3)
+    return devices
 
 
-def paper_costs(setting: str, name: str, mode: str) -> FleetCosts:
+def paper_costs(topology: Topology, name: str, mode: str) -> FleetCosts:
     """Return what is planned for: the fastest round, by 29 nodes or fewer for one chain."""
-    topology = paper_fleet(setting)
     model = coarsen(in_chain_order(with_backward(transformer(name))))
     training = mode == TRAINING
     return FleetCosts(model, topology, topology.names[0], batches=BATCHES,
@@ -132,7 +150,7 @@ def paper_costs(setting: str, name: str, mode: str) -> FleetCosts:
 
 def measure(setting: str, name: str, mode: str) -> tuple[Row, FleetPlans | None]:
     """Plan for speed, then for energy at the target that the paper takes."""
-    costs = paper_costs(setting, name, mode)
+    costs = paper_costs(paper_fleet(setting), name, mode)
     begun = time.process_time()
     try:
         plan_fleet(costs)
@@ -153,6 +171,38 @@ def measure(setting: str, name: str, mode: str) -> tuple[Row, FleetPlans | None]
                min(theirs) / plans.best.latency if theirs else None, private, lost,
                _energy_saved(costs, rivals, rivals[best].latency / 0.8),
                {k: p.latency if p else None for k, p in plans.others.items()}), plans
+
+
+@dataclass(frozen=True)
+class ContentionRow:
+    """
+    Seconds of a round by Asteroid's plan for the paper's Fig. 2, and by ours.
+
+    `dedicated`: that plan where every two devices have the rate for
+    themselves, as it was made for; `shared`: the same plan on air that all
+    share; `ours` is for that air.  `rate` in bits per second.
+    """
+
+    model: str
+    mode: str
+    rate: float
+    dedicated: float
+    shared: float
+    ours: float
+
+
+def contention(name: str, mode: str, rate: float) -> ContentionRow | None:
+    """Return what a plan for links of its own loses on shared air; None if there is none."""
+    devices = _devices(HOME)
+    alone = paper_costs(dedicated_links(devices, rate / 8, DELAY), name, mode)
+    costs = paper_costs(behind_access_point(devices, rate / 8, DELAY), name, mode)
+    placement = asteroid(alone)
+    if placement is None:
+        return None
+    scale = reference_scale(costs)
+    dedicated, shared = (judge(at, scale, 'Asteroid', placement.tolist()).latency
+                         for at in (alone, costs))
+    return ContentionRow(name, mode, rate, dedicated, shared, plan_fleet(costs).best.latency)
 
 
 def _energy_saved(costs: FleetCosts, rivals: Mapping[str, FleetPlan], latency: float,

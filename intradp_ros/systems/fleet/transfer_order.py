@@ -159,10 +159,10 @@ def _search(tasks: StageTasks, topology: Topology, arrays: TaskArrays, kinds: _K
     starts = [(np.zeros(count), steps[0])]
     starts += [(_leads(order, step), step)
                for order, step in product(_rules(tasks, topology, arrays, kinds), steps)]
-    if count <= 5:
+    every = steps if count <= 4 else steps[:1]
+    if count <= 5 and math.factorial(count) * len(every) <= tries:
         starts += [(_leads(np.array(order), step), step)
-                   for order in permutations(range(count))
-                   for step in (steps if count <= 4 else steps[:1])]
+                   for order in permutations(range(count)) for step in every]
     best, step, reached = min(((leads, step, worst(leads)) for leads, step in starts),
                               key=lambda found: found[2])
     left = tries - len(starts)

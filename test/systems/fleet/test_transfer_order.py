@@ -12,6 +12,7 @@ from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Medium, Topology
 from intradp_ros.schedule.event_simulator import simulate
 from intradp_ros.schedule.task_graph import ComputeTask, TransferTask
+from intradp_ros.systems.fleet import transfer_order
 from intradp_ros.systems.fleet.estimate import estimate
 from intradp_ros.systems.fleet.fleet_costs import FleetCosts
 from intradp_ros.systems.fleet.placement_tasks import placement_tasks
@@ -38,6 +39,21 @@ def test_a_chain_alone_takes_what_was_estimated(seed):
         assert played.played.busy[name] == pytest.approx(busy)
     for medium, seconds in zip(costs.topology.media, found.media[0]):
         assert played.played.in_use[medium.name] == pytest.approx(seconds)
+
+
+def test_a_quick_look_does_not_try_every_order(monkeypatch):
+    rng = np.random.default_rng(0)
+    costs = FleetCosts(random_model(rng, 5, chain=True), random_topology(rng, 4), 'd0')
+    tasks = placement_tasks(costs, [0, 1, 2, 3, 0], 4)
+    played = []
+    play = transfer_order.play_arrays
+    monkeypatch.setattr(transfer_order, 'play_arrays',
+                        lambda *a: played.append(1) or play(*a))
+    quick = order_transfers(tasks, costs.topology, 6)
+    few = len(played)
+    assert len(quick.leads) in (0, 3, 4) and few < 20  # 4 rules by 3 steps, finer chunks
+    searched = order_transfers(tasks, costs.topology)
+    assert len(played) - few > 24 and searched.latency <= quick.latency
 
 
 @pytest.mark.parametrize('seed', range(10))
