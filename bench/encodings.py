@@ -8,7 +8,8 @@ For each network and encoding: how many times smaller all values that it can
 carry get, the range over single values, and the speed of encoding and
 decoding, at one thread.  The last column tells for how many of the values
 the encoding is the one that crosses fastest at some link rates, encoding and
-decoding included.
+decoding included.  Last, how far what was measured on some chunks is from
+what all rows of a value come to, cut into eighths.
 """
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 import json
 from pathlib import Path
+from statistics import median
 
 import cv2
 from rich.console import Console
@@ -28,13 +30,16 @@ from intradp_ros.lab.zoo.hed import hed
 from intradp_ros.lab.zoo.mobilenet_v2 import mobilenet_v2
 from intradp_ros.profiling.machine import device_name, prepare_process
 from intradp_ros.profiling.measure import value_encodings
-from intradp_ros.profiling.profile import EncodingTiming
+from intradp_ros.profiling.profile import CHUNK_BYTES, EncodingTiming
+from intradp_ros.profiling.rounds import bind_whole, given
 from intradp_ros.runtime.model import share_module
 from intradp_ros.schedule.cost import CostModel, LinkModel, WireCost
 from intradp_ros.schedule.schedule import SIDES
 from intradp_ros.split.local_operator import SplitGraph
+from intradp_ros.split.regions.region import Region
 from intradp_ros.systems.sharing.partition.encoding_choice import best_encodings
 from intradp_ros.wire.codecs.names import LOSSLESS, NONE
+from intradp_ros.wire.cutting import split as cut
 
 NETWORKS: Mapping[str, tuple[Callable[[], torch.nn.Module], tuple[int, int]]] = {
     'hed 160x384': (hed, (160, 384)), 'mobilenet_v2 224x224': (mobilenet_v2, (224, 224))}
@@ -91,8 +96,41 @@ def total(split: SplitGraph, found: Found, mbps: float) -> float:
     return sum(nbytes.values()) / crossed
 
 
+def apart(split: SplitGraph, inputs: Sequence[torch.Tensor], found: Found) -> dict[str, float]:
+    """Return how many times the measured ratios are too small or too large: median, worst."""
+    values = given(split, inputs)
+    times: list[float] = []
+
+    def look(new: Sequence[int | None]) -> None:
+        for v in new:
+            dim = None if v is None else split.dims[v]
+            if v is not None and dim is not None:
+                for name in LOSSLESS & found[v].keys():
+                    ratio = crossing(split.device.give(values[v]), dim, name)
+                    times.append(max(found[v][name].ratio / ratio, ratio / found[v][name].ratio))
+
+    look(split.graph.inputs)
+    for op in bind_whole(split):
+        op.finish(op.kernel(op.inputs(values)), values)
+        look(op.local.operator.outputs)
+    return {'ratios': len(times), 'median': median(times), 'worst': max(times)}
+
+
+def crossing(value: torch.Tensor, dim: int, name: str) -> float:
+    """Return the part of a value's bytes that cross where its rows are cut into eighths."""
+    rows = value.shape[dim]
+    size, sent = -(-rows // 8), 0
+    for start in range(0, rows, size):
+        region = Region(start, min(rows, start + size))
+        sent += sum(len(chunk.data) for chunk in cut(
+            value.narrow(dim, start, region.rows), session=1, epoch=1, inference=1, schedule=1,
+            transfer=1, value=1, region=region, chunk_bytes=CHUNK_BYTES, encoding=name))
+    return sent / (value.numel() * value.element_size())
+
+
 def show(results: Mapping[str, Mapping[str, dict[str, object]]],
-         totals: Mapping[str, Mapping[int, float]]) -> None:
+         totals: Mapping[str, Mapping[int, float]],
+         distances: Mapping[str, Mapping[str, float]]) -> None:
     """Print the figures as a table for each network."""
     console = Console(width=120)
     for network, encodings in results.items():
@@ -108,6 +146,9 @@ def show(results: Mapping[str, Mapping[str, dict[str, object]]],
         table.add_row('chosen', '', '', '', '', '',
                       *(f'{ratio:.2f}x' for ratio in totals[network].values()))
         console.print(table)
+        off = distances[network]
+        console.print(f'{off["ratios"]} ratios by a sample: {off["median"]:.3f} times off in the '
+                      f'median, {off["worst"]:.2f} at worst')
     console.print(f'columns of rates: for how many values the encoding is chosen, with a robot '
                   f'{SLOWDOWN} times as slow; last row: how many times smaller all values get')
 
@@ -118,17 +159,19 @@ def main() -> None:
     parser.add_argument('--json', type=Path, help='write the figures here too')
     args = parser.parse_args()
     prepare_process(1)
-    results, totals = {}, {}
+    results, totals, distances = {}, {}, {}
     for name, (make, size) in NETWORKS.items():
         inputs = (photograph(size),)
         split = share_module(make(), inputs).split
         with torch.inference_mode():
             found = value_encodings(split, inputs)
+            distances[name] = apart(split, inputs, found)
         results[name] = figures(split, found)
         totals[name] = {rate: total(split, found, rate) for rate in RATES}
-    show(results, totals)
+    show(results, totals, distances)
     if args.json:
-        args.json.write_text(json.dumps({'encodings': results, 'chosen': totals}, indent=2) + '\n')
+        args.json.write_text(json.dumps(
+            {'encodings': results, 'chosen': totals, 'apart': distances}, indent=2) + '\n')
 
 
 if __name__ == '__main__':

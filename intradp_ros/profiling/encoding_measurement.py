@@ -23,13 +23,21 @@ from intradp_ros.wire.codecs.patterns import Bytes
 from intradp_ros.wire.codecs.registry import available, CODECS, most_elements
 from intradp_ros.wire.tensors import tensor_bytes
 
-#: How many chunks of a value are tried.
-SAMPLES = 6
+#: How many chunks of a value are tried, each of other rows.
+SAMPLES = 12
+#: A transfer is taken to have an eighth of a value's rows.
+PART = 8
+#: Where a sample is in the bytes of its rows: everywhere, not in the order of the rows.
+_PLACES = tuple(5 * k % SAMPLES / (SAMPLES - 1) for k in range(SAMPLES))
 Result = TypeVar('Result')
 
 
-def measure_encodings(tensor: torch.Tensor) -> dict[str, EncodingTiming]:
-    """Return what the encodings that can carry a value do to it, by name."""
+def measure_encodings(tensor: torch.Tensor, dim: int | None = None) -> dict[str, EncodingTiming]:
+    """
+    Return what the encodings that can carry a value do to it, by name.
+
+    `dim` is the dimension that its rows are cut along; None if it crosses as a whole.
+    """
     raw = np.frombuffer(tensor_bytes(tensor), dtype=np.uint8)
     found: dict[str, EncodingTiming] = {}
     if not raw.size:
@@ -37,7 +45,7 @@ def measure_encodings(tensor: torch.Tensor) -> dict[str, EncodingTiming]:
     for name in sorted(available()):
         codec = CODECS[name]
         if codec.takes(tensor.dtype) and _promising(codec, raw, tensor.dtype):
-            found[name] = _timing(codec, _samples(codec, raw, tensor.dtype), tensor.dtype)
+            found[name] = _timing(codec, _samples(codec, tensor, dim), tensor.dtype)
     return found
 
 
@@ -52,12 +60,31 @@ def _constant(raw: Bytes, dtype: torch.dtype) -> bool:
     return bool((raw.reshape(-1, dtype.itemsize) == raw[:dtype.itemsize]).all())
 
 
-def _samples(codec: Codec, raw: Bytes, dtype: torch.dtype) -> list[Bytes]:
-    """Return chunks from all over the value."""
-    size = most_elements(codec, dtype, CHUNK_BYTES) * dtype.itemsize
-    starts = range(0, raw.size, size)
-    chosen = {starts[round(k * (len(starts) - 1) / (SAMPLES - 1))] for k in range(SAMPLES)}
-    return [raw[start:start + size] for start in sorted(chosen)]
+def _samples(codec: Codec, tensor: torch.Tensor, dim: int | None) -> list[Bytes]:
+    """
+    Return chunks as they would be sent, from all over the value.
+
+    Rows are cut first: a chunk of whole channels would tell of these few only.
+    """
+    size = most_elements(codec, tensor.dtype, CHUNK_BYTES) * tensor.dtype.itemsize
+    found: dict[tuple[int, int], Bytes] = {}
+    for k, place in enumerate(_PLACES):
+        first, rows = _rows(tensor, dim, k)
+        raw = np.frombuffer(tensor_bytes(rows), dtype=np.uint8)
+        starts = range(0, raw.size, size)
+        start = starts[round(place * (len(starts) - 1))]
+        found[first, start] = raw[start:start + size]
+    return list(found.values())
+
+
+def _rows(tensor: torch.Tensor, dim: int | None, k: int) -> tuple[int, torch.Tensor]:
+    """Return the first row of a sample's part of a value, and the part."""
+    if dim is None:
+        return 0, tensor
+    rows = tensor.shape[dim]
+    part = -(-rows // PART)
+    first = round(k * (rows - part) / (SAMPLES - 1))
+    return first, tensor.narrow(dim, first, part)
 
 
 def _timing(codec: Codec, samples: list[Bytes], dtype: torch.dtype) -> EncodingTiming:

@@ -241,7 +241,7 @@ def value_encodings(split: SplitGraph, inputs: Sequence[torch.Tensor],
     def look(new: Iterable[int | None]) -> None:
         for v in new:
             if v is not None and v not in split.folded:
-                found[v] = measure_encodings(split.device.give(values[v]))
+                found[v] = measure_encodings(split.device.give(values[v]), split.dims[v])
 
     look(split.graph.inputs)
     for op in bind_whole(split):

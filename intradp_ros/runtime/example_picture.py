@@ -5,10 +5,10 @@
 Pictures for models of which no real picture is at hand.
 
 What encodings do to the values of a network depends on the picture: noise
-leaves some layers of HED nearly empty, so that they seem to cross for nothing.
-These pictures have what photographs have: surfaces of all sizes that hide each
-other (the "dead leaves" model: Lee, Mumford and Huang, "Occlusion models for
-natural images", 2001), soft shades on them, and the noise of a sensor.
+cannot be made smaller, so that it would seem best to send pixels plain.  These
+pictures have what photographs have: surfaces of all sizes that hide each other
+(the "dead leaves" model: Lee, Mumford and Huang, "Occlusion models for natural
+images", 2001), soft shades on them, and the noise of a sensor.
 """
 from __future__ import annotations
 

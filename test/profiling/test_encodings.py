@@ -12,7 +12,9 @@ from intradp_ros.graph.capture import capture
 from intradp_ros.profiling.cache import cached_profile, example_key
 from intradp_ros.profiling.encoding_measurement import measure_encodings
 from intradp_ros.profiling.measure import measure_profile, value_encodings
+from intradp_ros.split.regions.region import Region
 from intradp_ros.split.split_graph import split_graph
+from intradp_ros.wire.cutting import split
 
 GENERATOR = torch.Generator().manual_seed(0)
 NOISE = torch.randn(1, 8, 60, 70, generator=GENERATOR)
@@ -46,6 +48,24 @@ def test_values_without_elements_have_none() -> None:
     assert measure_encodings(torch.empty(0)) == {}
 
 
+@pytest.mark.parametrize('dim', [2, 3])
+@pytest.mark.parametrize('alive', [range(55, 75), range(0, 128, 10)])
+def test_ratios_are_those_of_rows_that_cross(dim: int, alive: range) -> None:
+    """Rows have all channels; most of these hold nothing, and a few whole ones tell nothing."""
+    value = torch.zeros(1, 128, 40, 80)
+    value[:, alive] = torch.randn(1, len(alive), 40, 80, generator=GENERATOR).relu()
+    ratio = measure_encodings(value, dim)['floats'].ratio
+    size = value.shape[dim] // 5
+    sent = plain = 0
+    for start in range(0, value.shape[dim], size):
+        rows = value.narrow(dim, start, size)
+        sent += sum(len(chunk.data) for chunk in split(
+            rows, session=1, epoch=1, inference=1, schedule=1, transfer=1, value=1,
+            region=Region(start, start + size), chunk_bytes=60_000, encoding='floats'))
+        plain += 4 * rows.numel()
+    assert ratio == pytest.approx(sent / plain, rel=0.3)
+
+
 class Network(torch.nn.Module):
     """Pixels, a convolution, a ReLU, a mask."""
 
@@ -61,18 +81,18 @@ class Network(torch.nn.Module):
 def test_all_values_of_a_graph_are_measured(tmp_path: Path) -> None:
     """Inputs, outputs and what is between; kept with the profile, for each example."""
     torch.manual_seed(0)
-    split = split_graph(capture(Network().eval(), (PIXELS,)))
+    graph = split_graph(capture(Network().eval(), (PIXELS,)))
     with torch.inference_mode():
-        found = value_encodings(split, (PIXELS,))
-    assert len(found) == len(split.rows)
-    (pixels,), (activations, mask) = split.graph.inputs, split.graph.output_values
+        found = value_encodings(graph, (PIXELS,))
+    assert len(found) == len(graph.rows)
+    (pixels,), (activations, mask) = graph.graph.inputs, graph.graph.output_values
     assert 'delta' in found[pixels] and 'floats' in found[activations] and 'bits' in found[mask]
     profiles = []
     for inputs in ((PIXELS,), (PIXELS,), (PIXELS + 1,)):
         def measure(inputs: tuple[torch.Tensor, ...] = inputs) -> object:
-            profiles.append(measure_profile(split, inputs, budget=0.0))
+            profiles.append(measure_profile(graph, inputs, budget=0.0))
             return profiles[-1]
-        digest = measure_profile(split, (PIXELS,), budget=0.0).digest
-        again = cached_profile(digest, split.axis, measure, tmp_path, example_key(inputs))
-        assert again == profiles[-1] and len(again.encodings) == len(split.rows)
+        digest = measure_profile(graph, (PIXELS,), budget=0.0).digest
+        again = cached_profile(digest, graph.axis, measure, tmp_path, example_key(inputs))
+        assert again == profiles[-1] and len(again.encodings) == len(graph.rows)
     assert len(profiles) == 2
