@@ -11,7 +11,8 @@ emulated: operators take the time of their profiles and compute nothing, so
 that what is tested is the model of programs, link and transport.  With
 ``--real`` they compute, on a core each, the robot with narrow vector
 instructions; pictures are a video's.  Run it on a machine that does nothing
-else.
+else; with ``--loaded`` other work takes a part of each core, from before the
+profiles to the end, in bursts of 50 to 500 ms.
 
 Errors are (measured - predicted) / measured, of the median of a schedule's
 frames.  Schedules that several strategies share are run once.
@@ -108,6 +109,7 @@ def main() -> None:
 def _write(args: argparse.Namespace, results: Mapping[str, Sequence[Row]]) -> None:
     write_json(args.out / 'prediction.json', {
         'devices': 'real' if args.real else 'emulated', 'frames': args.frames,
+        'loaded': args.loaded,
         'models': {name: {'summary': summary(rows), 'rows': [
             {**asdict(row), 'error': row.error} for row in rows]}
             for name, rows in results.items()}})
@@ -118,6 +120,8 @@ def _arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--models', nargs='+', choices=list(MODELS), default=list(MODELS))
     parser.add_argument('--real', action='store_true', help='compute, on this machine')
+    parser.add_argument('--loaded', type=float, default=0.0, metavar='PART',
+                        help='of each core that other work takes, such as 0.33')
     parser.add_argument('--frames', type=int, default=10, help='of each schedule')
     parser.add_argument('--points', type=int, default=8, help='bandwidths of the book')
     parser.add_argument('--low', type=float, default=2.0, metavar='MBPS')
@@ -128,6 +132,8 @@ def _arguments() -> argparse.Namespace:
     args = parser.parse_args()
     if args.frames < 1 or args.points < 1 or not 0 < args.low <= args.high:
         parser.error('frames and points must be 1 or more, and 0 < low <= high')
+    if not 0 <= args.loaded < 1:
+        parser.error('the part that other work takes is from 0 to below 1')
     return args
 
 
@@ -139,6 +145,7 @@ def _rows(args: argparse.Namespace, name: str, out: Output) -> list[Row]:
     subject = captured(name, spec.module(), (spec.example(),), None)
     pictures = _pictures(spec, folder)
     with place(folder, args.transport) as where:
+        _load(where, args.loaded)
         if args.real:
             profiles = {side: _measured(where, side, spec, folder) for side in (ROBOT, SERVER)}
         else:
@@ -152,6 +159,14 @@ def _rows(args: argparse.Namespace, name: str, out: Output) -> list[Row]:
         found = _run(args, where, plan, sorted(set(chosen.values())), folder, pictures, out)
     return [row_of(plan, index, plan.book.entries[index], found[chosen[index]])
             for index in chosen if found[chosen[index]].latency]
+
+
+def _load(where: Place, part: float) -> None:
+    """Let other work take a part of each core; it is ended with the place."""
+    for core in sorted(os.sched_getaffinity(0)) if part else ():
+        where.start(Command(f'other-work-{core}', module_arguments(
+            'intradp_ros.lab.emulation.other_work', '--part', str(part), '--bursts', '0.05', '0.5',
+            '--seed', str(core)), (), [core]))
 
 
 def _pictures(spec: ModelSpec, folder: Path) -> Path:

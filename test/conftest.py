@@ -10,7 +10,8 @@ most that start ROS nodes; of the others the tests of a file stay together.
 
 Tests that wait for other processes get a second try.  Their limits are
 generous, but a shared machine may stand still for longer.  What fails once is
-listed as RERUN in the summary; what fails twice fails.
+listed as RERUN in the summary; what fails twice fails.  For the same reason
+examples of hypothesis have no limit of time each.
 """
 from __future__ import annotations
 
@@ -20,7 +21,11 @@ from pathlib import PurePosixPath
 import sys
 from typing import Any
 
+from hypothesis import settings
 import pytest
+
+settings.register_profile('shared machine', deadline=None)
+settings.load_profile('shared machine')
 
 #: Rooms and files whose tests start processes, wait for what comes over DDS, or take a device for
 #: silent that other tests keep from a processor.

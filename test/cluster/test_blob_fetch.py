@@ -179,7 +179,7 @@ def worlds(draw: st.DrawFn) -> World:
 
 
 @given(made=worlds())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_one_honest_peer_is_enough_whatever_the_others_do(made: World) -> None:
     made.run(600.0)
     assert not made.failed, made.failed
@@ -190,7 +190,7 @@ def test_one_honest_peer_is_enough_whatever_the_others_do(made: World) -> None:
 
 
 @given(made=worlds(), cut=st.floats(0.0, 6.0))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_without_an_honest_peer_it_ends_and_takes_nothing_wrong(made: World, cut: float) -> None:
     made.givers['z'].there = (0.0, cut)
     made.run(900.0)
@@ -199,7 +199,7 @@ def test_without_an_honest_peer_it_ends_and_takes_nothing_wrong(made: World, cut
 
 
 @given(made=worlds(), after=st.integers(0, 30), index=st.integers(0, 7))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_another_want_keeps_what_came_and_drops_the_rest(made: World, after: int, index: int,
                                                          ) -> None:
     for _ in range(after):

@@ -102,7 +102,7 @@ KEYS = st.sampled_from(['devices', 'networks', 'media', 'paths', 'a', 'memory', 
 
 @given(st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
     KEYS, inner, max_size=4), max_leaves=12))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_whatever_stands_in_a_file_is_read_or_refused(data: object) -> None:
     try:
         parse_fleet(yaml.safe_dump(data))

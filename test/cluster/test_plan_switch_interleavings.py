@@ -120,7 +120,7 @@ def assert_goes_on(world: FleetWorld) -> None:
 
 def run(examples: int) -> None:
     run_state_machine_as_test(Interleavings, settings=settings(
-        max_examples=examples, stateful_step_count=40, deadline=None,
+        max_examples=examples, stateful_step_count=40,
         suppress_health_check=list(HealthCheck)))
 
 

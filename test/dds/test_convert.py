@@ -55,7 +55,7 @@ def through_dds(message: Any) -> Any:
     return deserialize_message(serialize_message(message), type(message))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(chunk=chunks(), sequence=U64)
 def test_chunks_round_trip(chunk: Chunk, sequence: int) -> None:
     """Every field of a chunk comes back as it was, and its data without a copy."""
@@ -67,7 +67,7 @@ def test_chunks_round_trip(chunk: Chunk, sequence: int) -> None:
     assert replace(back, data=bytes(back.data)) == chunk
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(kind=st.sampled_from(ControlKind), session=U64, epoch=U32, inference=U64,
        body=st.dictionaries(st.text(max_size=9), JSON, max_size=4))
 def test_control_frames_round_trip(kind, session, epoch, inference, body) -> None:  # type: ignore
@@ -76,7 +76,7 @@ def test_control_frames_round_trip(kind, session, epoch, inference, body) -> Non
     assert control_from_message(through_dds(control_to_message(control, 3))) == control
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(stamp=STAMPS)
 def test_stamps_round_trip(stamp: Stamp) -> None:
     """The header of an answer is that of the sensor message."""

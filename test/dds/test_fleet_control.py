@@ -49,7 +49,7 @@ MESSAGES = st.one_of(
 
 
 @given(message=MESSAGES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_messages_cross_dds_unchanged(message: Any) -> None:
     assert from_control('b', control_from_message(
         control_to_message(to_control(message), 1))) == message

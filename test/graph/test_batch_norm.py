@@ -92,7 +92,7 @@ def call_of(layer: nn.Module) -> tuple[str, tuple[Any, ...]]:
     return f'aten.conv{dims}d.default', (stride, padding, dilation, groups)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(linear_layers(), st.integers(0, 2**31), st.booleans())
 def test_folding_into_the_layer_before(setting: Setting, seed: int, general: bool) -> None:
     setting = Setting(setting.layer.double(), prepared(setting.norm.double(), seed),

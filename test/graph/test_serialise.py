@@ -239,7 +239,7 @@ def places(item: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 PLACES = cache(lambda: places(document()))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.data())
 def test_fuzzed_documents_are_read_or_refused(data: st.DataObject) -> None:
     changed = document()
@@ -263,7 +263,7 @@ def test_fuzzed_documents_are_read_or_refused(data: st.DataObject) -> None:
     assert graph_to_json(graph_from_json(text)) == text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(0, 10**6), st.characters())
 def test_fuzzed_texts_are_read_or_refused(place: int, character: str) -> None:
     text = graph_to_json(heads())
@@ -274,7 +274,7 @@ def test_fuzzed_texts_are_read_or_refused(place: int, character: str) -> None:
         return
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(place=st.integers(0, 10**9), byte=st.integers(0, 255))
 def test_fuzzed_archives_are_read_or_refused(
         tmp_path_factory: pytest.TempPathFactory, place: int, byte: int) -> None:

@@ -76,7 +76,7 @@ def test_values_that_are_read_elsewhere_stay() -> None:
     assert worst_difference(graph, model, x) == 0
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_random_chains_compute_the_same(data: Any) -> None:
     sizes = data.draw(st.lists(st.sampled_from([1, 2, 3, 4, 6]), min_size=1, max_size=4))

@@ -31,7 +31,7 @@ def outlook_of(past: LinkPast, now: float, expected: float = 1e6) -> Outlook:
     return found
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(rates=measured, later=st.floats(0.0, 100.0), seconds=st.floats(1e-3, 10.0))
 def test_it_is_a_distribution_of_rates_that_were_seen(
         rates: list[tuple[float, float]], later: float, seconds: float) -> None:
@@ -99,7 +99,7 @@ def test_the_past_ends() -> None:
     assert found.rates.min() > 5e5 and found.rates.max() < 2e6
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(step=st.floats(1e-4, 0.05), rate=st.floats(1e5, 1e7))
 def test_memory_is_bounded_and_what_was_carried_counts(step: float, rate: float) -> None:
     """However fast measurements come: of 5000, those since the last minute are told by 600."""
@@ -122,7 +122,7 @@ def test_no_rate_follows_that_was_not_there(step: float) -> None:
             assert found is not None and found.rates.max() < 6e5 and found.rates.min() > 5e4
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(times=st.lists(st.floats(-10.0, 10.0), min_size=2, max_size=20))
 def test_a_clock_that_jitters_does_no_harm(times: list[float]) -> None:
     past = LinkPast()

@@ -32,7 +32,7 @@ def told(predictor: RatePredictor, rates: list[float], step: float = 0.1) -> flo
 
 
 @every_predictor
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(rates=RATES, later=st.floats(0, 1000))
 def test_within_what_was_seen(name: str, rates: list[float], later: float) -> None:
     """A prediction lies between the lowest and the highest rate seen, however stale."""

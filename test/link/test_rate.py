@@ -36,7 +36,7 @@ def bursts(count: int, chunks: int, nbytes: int, period: float) -> Iterator[tupl
             yield burst * period, nbytes
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(mbit=st.floats(1, 400), delay=st.floats(0, 0.05), chunks=st.integers(3, 50),
        nbytes=st.integers(4_000, 60_000), offset=st.integers(-10**15, 10**15))
 def test_exact_on_a_clean_link(mbit, delay, chunks, nbytes, offset) -> None:  # type: ignore
@@ -49,7 +49,7 @@ def test_exact_on_a_clean_link(mbit, delay, chunks, nbytes, offset) -> None:  # 
     assert estimator.rate(now) == pytest.approx(rate, rel=0.02)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(mbit=st.sampled_from((5, 20, 93)), seed=st.integers(0, 1000),
        chunk_bytes=st.sampled_from((15_000, 30_000)))
 def test_within_a_tenth_with_jitter(mbit: int, seed: int, chunk_bytes: int) -> None:
@@ -62,7 +62,7 @@ def test_within_a_tenth_with_jitter(mbit: int, seed: int, chunk_bytes: int) -> N
     assert estimator.rate(now) == pytest.approx(rate, rel=0.1)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 10_000), delay=st.floats(0.0, 0.02))
 def test_idle_gaps_inside_a_burst_do_not_count(seed: int, delay: float) -> None:
     """Chunks that come as they are computed, of different sizes, leave the link idle at times."""

@@ -55,7 +55,7 @@ def stream(window: SendWindow, rate: float, delay: float, seconds: float) -> tup
     return landed / (seconds / 2), queued
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(mbit=st.floats(2, 200), delay=st.floats(0.0, 0.02))
 def test_fills_the_link_without_filling_its_queue(mbit: float, delay: float) -> None:
     """Any link is used to at least nine tenths, with a queue of about what the link holds."""
@@ -67,7 +67,7 @@ def test_fills_the_link_without_filling_its_queue(mbit: float, delay: float) -> 
     assert window.lost == 0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_counts_exactly_what_is_in_flight(data: st.DataObject) -> None:
     """Whatever is sent, acknowledged (or not, or twice) and given up, no byte is miscounted."""
@@ -279,7 +279,7 @@ def share(senders: int, rate: float, delay: float, seconds: float, others: float
     return landed / (seconds / 4), waited
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(senders=st.integers(2, 3), mbit=st.floats(10, 20), delay=st.floats(0.0005, 0.005))
 def test_windows_do_not_grow_by_each_others_queues(senders: int, mbit: float, delay: float,
                                                    ) -> None:

@@ -14,7 +14,7 @@ from intradp_ros.perception.approximate_time import ApproximateTime
 PERIOD, SLOP = 0.1, 0.04
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(topics=st.integers(1, 4), frames=st.integers(1, 30), seed=st.integers(0, 2**20))
 def test_frames_of_cameras_that_tick_together(topics: int, frames: int, seed: int) -> None:
     """In any order of arrival that keeps each topic's, no topic more than the depth behind."""
@@ -33,7 +33,7 @@ def test_frames_of_cameras_that_tick_together(topics: int, frames: int, seed: in
     assert together.unmatched == 0
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(seed=st.integers(0, 2**20), depth=st.integers(1, 5))
 def test_sets_are_close_in_order_and_of_messages_used_once(seed: int, depth: int) -> None:
     random_number = random.Random(seed)

@@ -31,7 +31,7 @@ def instants(intervals: Iterable[Interval]) -> set[int]:
     return {i for start, stop in intervals for i in range(int(start), int(stop))}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(INTERVALS)
 def test_union_covers_the_same_and_is_disjoint(intervals: list[Interval]) -> None:
     merged = union(intervals)
@@ -40,13 +40,13 @@ def test_union_covers_the_same_and_is_disjoint(intervals: list[Interval]) -> Non
     assert length(intervals) == len(instants(intervals))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(INTERVALS, INTERVALS)
 def test_both_is_the_intersection(one: list[Interval], other: list[Interval]) -> None:
     assert instants(both(one, other)) == instants(one) & instants(other)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(INTERVALS)
 def test_tracks_keep_overlapping_spans_apart(intervals: list[Interval]) -> None:
     bars = [Bar(start, stop) for start, stop in intervals if stop > start]

@@ -56,7 +56,7 @@ def _next(operators: dict[Claim, list[float]], position: dict[Claim, int], claim
 seconds = st.lists(st.floats(1e-3, LONGEST), min_size=1, max_size=9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(seconds, min_size=2, max_size=6))
 def test_every_party_gets_its_part(parties: list[list[float]]) -> None:
     """However long their operators are, by more than one or two nobody falls behind."""

@@ -74,7 +74,7 @@ SEEN: set[str] = set()
 
 @given(st.integers(0, 10**6), st.lists(st.floats(0, 1), min_size=1, max_size=3),
        st.integers(1, 8), st.sampled_from([0.0, 0.4]), st.sampled_from([0.0, 0.3, 1.0]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_whoever_is_first_the_result_is_exact(seed: int, shares: list[float], bands: int,
                                               folds: float, loss: float) -> None:
     """Transfers come in any order, late or never, while it waits and while it computes."""

@@ -13,7 +13,7 @@ EVENTS = st.lists(st.tuples(st.sampled_from(['ask', 'hurry', 'begin', 'answer', 
                             st.integers(0, 9)), max_size=80)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(EVENTS, st.integers(1, 4), st.integers(1, 5))
 def test_every_request_is_answered_once_and_in_order(
         events: list[tuple[str, int]], under_way: int, waiting: int) -> None:

@@ -31,7 +31,7 @@ def tensor(*shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=generator).to(dtype)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.data(), SEEDS)
 def test_attention_is_local_in_queries_and_batches(data: Any, seed: int) -> None:
     batch = [data.draw(st.integers(1, 3)), data.draw(st.integers(2, 3))]

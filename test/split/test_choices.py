@@ -29,7 +29,7 @@ def places(*shape: int, rows: int, seed: int, least: int = 0) -> torch.Tensor:
 
 
 @given(st.integers(1, 7), st.booleans(), st.sampled_from([(0,), (1,), (0, 1)]), SEED)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_best_rows_and_their_places(
         k: int, largest: bool, read: tuple[int, ...], seed: int) -> None:
     x = distinct(2, 31, 9, seed=seed)
@@ -78,7 +78,7 @@ def test_no_choice_among_the_rows_is_not_taken_apart(rest: tuple[int, int]) -> N
 
 
 @given(SEED)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_single_elements_by_their_places(seed: int) -> None:
     x = distinct(2, 30, 5, seed=seed)
     index = Parameter(places(2, 3, 5, rows=30, seed=seed))
@@ -87,7 +87,7 @@ def test_single_elements_by_their_places(seed: int) -> None:
 
 
 @given(SEED, st.sampled_from([torch.float32, torch.uint8, torch.bool, torch.int64]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_whole_rows_by_their_places(seed: int, dtype: torch.dtype) -> None:
     x = distinct(2, 30, 4, seed=seed).to(dtype)
     check_folded(Single('index.Tensor', x, [None, places(3, rows=30, seed=seed, least=-30)]), 1,

@@ -49,7 +49,7 @@ def convolutions(draw: Any, transposed: bool = False) -> tuple[Single, int]:
         raise
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(convolutions(), SEEDS)
 def test_convolution_is_exact(case: tuple[Single, int], seed: int) -> None:
     single, axis = case
@@ -57,7 +57,7 @@ def test_convolution_is_exact(case: tuple[Single, int], seed: int) -> None:
     assert check_local(single, axis, seed).kind is Kind.BLOCK
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(convolutions(transposed=True), SEEDS)
 def test_transposed_convolution_is_exact(case: tuple[Single, int], seed: int) -> None:
     single, axis = case
@@ -65,7 +65,7 @@ def test_transposed_convolution_is_exact(case: tuple[Single, int], seed: int) ->
     assert check_local(single, axis, seed).kind is Kind.BLOCK
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.booleans(), st.data())
 def test_asks_for_no_row_that_does_not_count(transposed: bool, data: Any) -> None:
     single, axis = data.draw(convolutions(transposed))

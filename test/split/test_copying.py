@@ -50,7 +50,7 @@ def test_moved_rows_are_exact(name: str, rest: tuple[Any, ...], dim: int) -> Non
     assert single.split(2).dims[1] == dim
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(-20, 20), SEEDS)
 def test_rolled_rows_away_from_the_seam_need_no_more_rows(shift: int, seed: int) -> None:
     single = Single('roll.default', image(1, 2, 9, 3), [shift, 1], [2, 3])
@@ -74,7 +74,7 @@ def test_repetition_of_a_vector_is_exact() -> None:
     check_global(Single('repeat_interleave.self_int', image(6, 2), 2), 0)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 6), min_size=2, max_size=9), SEEDS)
 def test_rows_of_a_constant_index_are_exact(chosen: list[int], seed: int) -> None:
     index = Parameter(torch.tensor(chosen, dtype=torch.int32))
@@ -119,14 +119,14 @@ def test_slice_of_one_row_needs_that_row_alone(start: int, stop: int) -> None:
     assert torch.equal(result, x[:, :, row:row + 1])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=12))
 def test_rows_are_taken_in_any_order(rows: list[int]) -> None:
     x = image(2, 10, 3)
     assert torch.equal(taking(1, np.array(rows), 10)(x), x[:, rows])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_needs_of_many_regions_are_hulls_of_their_rows(data: Any) -> None:
     spans = data.draw(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1,

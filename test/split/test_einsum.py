@@ -23,7 +23,7 @@ def tensor(*shape: int) -> torch.Tensor:
         *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(sum(shape)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data(), st.integers(0, 10**6))
 def test_sum_is_local_along_the_labels_that_it_keeps(data: Any, seed: int) -> None:
     letters = st.lists(st.sampled_from(sorted(SIZES)), unique=True)

@@ -24,7 +24,7 @@ def places(stop: int, *shape: int) -> torch.Tensor:
     return torch.randint(stop, shape, generator=torch.Generator().manual_seed(5))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.data())
 def test_index_is_local_along_dimensions_it_does_not_choose_from(data: Any) -> None:
     x = tensor(3, 4, 7, 5)

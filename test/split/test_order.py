@@ -64,7 +64,7 @@ def test_reductions_are_found_where_they_were_captured() -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(1, 14))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_every_operator_runs_once_behind_what_it_reads(seed: int, count: int) -> None:
     graph = random_split_graph(seed, count).graph
     ordered = in_running_order(graph)

@@ -25,7 +25,7 @@ def image(*shape: int, seed: int = 3) -> torch.Tensor:
         *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(-9, 8), st.integers(1, 6), SEEDS)
 def test_rows_overwritten_by_rows_are_exact(start: int, count: int, seed: int) -> None:
     first = start % 9

@@ -17,7 +17,7 @@ from intradp_ros.split.regions.region import Region
 SEEDS = st.integers(0, 10**6)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     st.sampled_from(['constant', 'reflect', 'replicate', 'circular']), st.integers(1, 3),
     st.integers(0, 2), SEEDS, st.data())

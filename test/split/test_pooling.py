@@ -48,7 +48,7 @@ def pools(draw: Any, kind: str, indices: bool = False) -> tuple[Single, int]:
         raise
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(pools('max'), SEEDS)
 def test_max_pool_is_exact(case: tuple[Single, int], seed: int) -> None:
     single, axis = case
@@ -56,7 +56,7 @@ def test_max_pool_is_exact(case: tuple[Single, int], seed: int) -> None:
     check_local(single, axis, seed)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(pools('avg'), SEEDS)
 def test_average_pool_is_exact(case: tuple[Single, int], seed: int) -> None:
     single, axis = case
@@ -64,7 +64,7 @@ def test_average_pool_is_exact(case: tuple[Single, int], seed: int) -> None:
     check_local(single, axis, seed)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(pools('avg'), st.data())
 def test_asks_for_no_row_that_does_not_count(case: tuple[Single, int], data: Any) -> None:
     single, axis = case
@@ -76,7 +76,7 @@ def test_asks_for_no_row_that_does_not_count(case: tuple[Single, int], data: Any
     assert local.maps[0](region) == rows_that_count(single, region, axis)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.sampled_from(['adaptive_avg_pool', 'adaptive_max_pool']), st.integers(1, 3),
     st.integers(2, 13), st.integers(2, 13), SEEDS)
@@ -101,7 +101,7 @@ def test_read_indices_make_adaptive_pooling_global() -> None:
     check_local(Single('adaptive_max_pool2d.default', x, [2, 2]), 2)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(pools('max', indices=True), SEEDS)
 def test_indices_of_max_pool_count_in_the_whole_input(
         case: tuple[Single, int], seed: int) -> None:

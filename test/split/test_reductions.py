@@ -101,7 +101,7 @@ OVER_ROWS: dict[str, tuple[str, tuple[Any, ...]]] = {
 
 @pytest.mark.parametrize('case', OVER_ROWS)
 @given(cuts=CUTS, seed=SEED)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_records_of_any_pieces_give_the_whole(case: str, cuts: list[int], seed: int) -> None:
     name, rest = OVER_ROWS[case]
     check(Single(name, tensor(2, 6, 9, 5, seed=seed), *rest), 2, cuts)
@@ -110,7 +110,7 @@ def test_records_of_any_pieces_give_the_whole(case: str, cuts: list[int], seed: 
 @pytest.mark.parametrize('case', [
     'var', 'std', 'softmax', 'log softmax', 'group norm', 'instance norm', 'layer norm', 'mean'])
 @given(cuts=CUTS, seed=SEED)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_far_from_zero_nothing_is_lost(case: str, cuts: list[int], seed: int) -> None:
     """
     A mean of 1e6 at a spread of 1: sums of squares would keep 4 digits of a variance.
@@ -140,7 +140,7 @@ def test_whole_numbers_add_up_without_overflow() -> None:
 
 
 @given(st.sampled_from([torch.float16, torch.bfloat16]), CUTS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_narrow_numbers_are_added_in_single_precision(dtype: torch.dtype, cuts: list[int]) -> None:
     x = (tensor(1, 4, 40, 9) + 2).to(dtype)
     for name, rest in (
@@ -161,7 +161,7 @@ def test_infinite_scores_weigh_nothing() -> None:
 
 
 @given(CUTS, SEED, st.booleans())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_flattened_rows_into_a_linear_layer(cuts: list[int], seed: int, batch: bool) -> None:
     x = tensor(2 if batch else 1, 3, 9, 4, seed=seed)
     flat = Flat(x, Parameter(tensor(5, 108)), Parameter(tensor(5)))
@@ -197,7 +197,7 @@ class Flat(Single):
 
 
 @given(CUTS, SEED)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_products_that_contract_the_rows(cuts: list[int], seed: int) -> None:
     keys, values = tensor(1, 2, 30, 4, seed=seed), tensor(1, 2, 30, 3, seed=seed + 1)
     rows_last = keys.transpose(-1, -2).contiguous()
@@ -217,7 +217,7 @@ def test_a_product_larger_than_what_it_contracts_stays_whole() -> None:
 
 @pytest.mark.parametrize('mask', [None, 'added', 'hiding', 'broadcast'])
 @given(cuts=CUTS, seed=SEED)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_learned_queries_gather_keys_as_records(
         mask: str | None, cuts: list[int], seed: int) -> None:
     keys, values = tensor(1, 2, 21, 4, seed=seed) * 9, tensor(1, 2, 21, 5, seed=seed + 1)

@@ -20,7 +20,7 @@ def image(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(1, 4), st.integers(1, 4), SEEDS)
 def test_unfolded_dimension_is_exact(size: int, step: int, seed: int) -> None:
     single = Single('unfold.default', image(2, 3, 10, 6), 2, size, step)
@@ -38,7 +38,7 @@ def test_differences_of_rows_are_exact(n: int) -> None:
     check_global(Single('diff.default', image(1, 3, 9, 6), n, 2, image(1, 3, 1, 6)), 2)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(PAIRS, PAIRS, st.tuples(st.integers(0, 2), st.integers(0, 2)), PAIRS, SEEDS)
 def test_columns_and_back_are_exact(
         kernel: tuple[int, int], dilation: tuple[int, int], padding: tuple[int, int],

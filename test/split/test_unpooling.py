@@ -38,7 +38,7 @@ class Unpool(nn.Module):
         return unpooled
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.data(), st.integers(0, 10**6))
 def test_unpooling_is_exact(data: Any, seed: int) -> None:
     spatial = data.draw(st.integers(2, 3))

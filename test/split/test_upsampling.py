@@ -50,7 +50,7 @@ def interpolations(draw: Any, names: list[str], dtype: torch.dtype) -> tuple[Sin
         raise
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(interpolations(LINEAR, torch.float64), SEEDS)
 def test_linear_and_cubic_are_exact(case: tuple[Single, int], seed: int) -> None:
     single, axis = case
@@ -58,7 +58,7 @@ def test_linear_and_cubic_are_exact(case: tuple[Single, int], seed: int) -> None
     check_local(single, axis, seed)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(interpolations(SMOOTH, torch.float64), SEEDS)
 def test_interpolation_without_aliasing_is_exact(case: tuple[Single, int], seed: int) -> None:
     single, axis = case
@@ -78,7 +78,7 @@ def test_strong_reduction_without_aliasing_needs_the_rows_under_its_filter() -> 
     assert check_local(single, 2).maps[0](Region(4, 5)) == Region(42, 66)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(interpolations(LINEAR, torch.float32), SEEDS)
 def test_linear_and_cubic_are_exact_in_single_precision(
         case: tuple[Single, int], seed: int) -> None:
@@ -87,7 +87,7 @@ def test_linear_and_cubic_are_exact_in_single_precision(
     check_local(single, axis, seed, tolerance=1e-5)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(interpolations(NEAREST, torch.float32) | interpolations(NEAREST, torch.float64), SEEDS)
 def test_nearest_copies_the_very_rows(case: tuple[Single, int], seed: int) -> None:
     single, axis = case
@@ -95,7 +95,7 @@ def test_nearest_copies_the_very_rows(case: tuple[Single, int], seed: int) -> No
     check_local(single, axis, seed, tolerance=0.0)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(interpolations(NEAREST + PLAIN, torch.float64), st.data())
 def test_asks_for_no_row_that_does_not_count(case: tuple[Single, int], data: Any) -> None:
     single, axis = case

@@ -74,7 +74,7 @@ def assert_alike(module: nn.Module, source: torch.Tensor, variant: str, toleranc
        size=st.sampled_from([1, 2, 3, 5]), stride=st.integers(1, 3), dilation=st.integers(1, 2),
        padding=st.integers(0, 3), bias=st.booleans(),
        cuts=st.tuples(st.floats(0, 1), st.floats(0, 1)), seed=st.integers(0, 99))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_convolutions(variant: str, channels: tuple[int, int, int], size: int, stride: int,
                       dilation: int, padding: int, bias: bool, cuts: tuple[float, float],
                       seed: int) -> None:
@@ -105,7 +105,7 @@ def test_padding_by_name(variant: str, size: int, padding: str) -> None:
 @packing
 @given(tokens=st.integers(2, 40), features=st.sampled_from([3, 16, 64]), bias=st.booleans(),
        cuts=st.tuples(st.floats(0, 1), st.floats(0, 1)))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_linear_layers(tokens: int, features: int, bias: bool, cuts: tuple[float, float]) -> None:
     torch.manual_seed(tokens)
     module = nn.Linear(features, 24, bias)
@@ -115,7 +115,7 @@ def test_linear_layers(tokens: int, features: int, bias: bool, cuts: tuple[float
 @given(size=st.integers(1, 5), stride=st.integers(1, 3), dilation=st.integers(1, 2),
        padded=st.booleans(), double=st.booleans(), broken=st.booleans(),
        cuts=st.tuples(st.floats(0, 1), st.floats(0, 1)))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_maximum_pools_are_the_same_bit_by_bit(
         size: int, stride: int, dilation: int, padded: bool, double: bool, broken: bool,
         cuts: tuple[float, float]) -> None:

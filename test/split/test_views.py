@@ -74,7 +74,7 @@ def test_selected_row_is_needed_alone() -> None:
     assert torch.equal(row, single.inputs[0][:, :, 5])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(-12, 12), st.integers(-12, 12) | st.just(2**63 - 1), st.integers(1, 4), SEEDS)
 def test_slice_is_exact(start: int, stop: int, step: int, seed: int) -> None:
     x = image(1, 2, 10, 3)
@@ -122,7 +122,7 @@ def test_reshape_is_exact(
     assert single.split(axis).dims[1] == dim
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data(), SEEDS)
 def test_any_reshape_is_exact_and_asks_for_no_row_that_does_not_count(
         data: Any, seed: int) -> None:

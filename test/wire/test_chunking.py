@@ -36,7 +36,7 @@ def expecting(tensor: torch.Tensor) -> ExpectedTransfer:
     return ExpectedTransfer(4, Region(10, 10 + rows), tensor.dtype, tuple(tensor.shape))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(elements=st.integers(0, 10**7), most=st.integers(1, MAX_CHUNK_BYTES))
 def test_the_count_determines_the_cut(elements: int, most: int) -> None:
     """Chunks of the size that follows from the count are full, and as many."""
@@ -47,7 +47,7 @@ def test_the_count_determines_the_cut(elements: int, most: int) -> None:
     assert (count - 1) * size < max(elements, 1) <= max(count * size, 1)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(shape=st.lists(st.integers(0, 9), max_size=3).map(tuple),
        dtype=st.sampled_from((torch.float32, torch.uint8, torch.bfloat16, torch.bool)),
        chunk_bytes=st.integers(1, 300), order=st.randoms(use_true_random=False))

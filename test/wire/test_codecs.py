@@ -78,7 +78,7 @@ tensors = st.builds(
     st.integers(0, 9))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(tensor=tensors, encoding=st.sampled_from(LOSSLESS),
        chunk_bytes=st.sampled_from((16, 130, 300, 1000, 30_000)), order=st.permutations((0, 1, 2)),
        sliced=st.booleans())
@@ -109,7 +109,7 @@ def test_encodings_shrink_what_they_are_made_for(encoding, kind, dtype, ratio) -
     assert tensor.numel() * tensor.element_size() / sent > ratio
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(count=st.integers(1, 2000), dtype=st.sampled_from((torch.bool, torch.uint8, torch.float32)),
        seed=st.integers(0, 99))
 def test_bits_of_odd_sizes(count: int, dtype: torch.dtype, seed: int) -> None:
@@ -135,7 +135,7 @@ def test_a_transfer_crosses_in_few_chunks(encoding: str, kind: str, count: int) 
     assert len(cut(contents(kind, torch.float32, (1_000_000,), 0), encoding)) == count
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(encoding=st.sampled_from([c.name for c in CODECS.values() if c.bits]),
        chunk_bytes=st.integers(1, MAX_CHUNK_BYTES), seed=st.integers(0, 9))
 def test_promised_sizes_hold_for_noise(encoding: str, chunk_bytes: int, seed: int) -> None:

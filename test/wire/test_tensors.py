@@ -56,7 +56,7 @@ def test_unknown_dtypes_are_refused() -> None:
         decode_dtype(2, 7)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(shape=st.lists(st.integers(0, 5), max_size=4).map(tuple), dtype=st.sampled_from(DTYPES),
        seed=st.integers(0, 2**31), order=st.randoms(use_true_random=False),
        step=st.integers(1, 3))

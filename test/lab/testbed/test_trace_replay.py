@@ -58,7 +58,7 @@ def curves(setting: Setting, book: ScheduleBook) -> Curves:
     return Curves(setting, book)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(start=st.floats(0, 50), seconds=st.floats(1e-3, 50))
 def test_mean_rates_are_those_of_a_fine_sum(start: float, seconds: float) -> None:
     trace = LinkTrace((0.0, 1.0, 4.0), (10.0, 40.0, 20.0))
@@ -122,7 +122,7 @@ def test_a_slow_link_is_left_and_found_again(book: ScheduleBook, curves: Curves)
 
 
 @pytest.mark.parametrize('name', PREDICTORS)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(rates=st.lists(st.floats(1.0, 200.0), min_size=4, max_size=8))
 def test_nobody_beats_the_oracle(book: ScheduleBook, curves: Curves, name: str,
                                  rates: list[float]) -> None:

@@ -32,7 +32,7 @@ def least_joules(choices, horizon, work):
     return found.fun if found.success else None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 # Less work than the solver's tolerance would be none to it.
 @given(CHOICES, st.floats(5, 50), st.floats(0.001, 1.2))
 @example([Choice('a', 1.0, 1.0, 0.5)], 5.0, 0.001)

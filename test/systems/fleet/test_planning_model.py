@@ -32,7 +32,7 @@ def crossing(model, nodes):
                and any(r not in nodes for r in flow.readers))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(SEEDS)
 def test_coarsening_keeps_work_weights_and_what_crosses(seed):
     model = model_of(seed)
@@ -48,7 +48,7 @@ def test_coarsening_keeps_work_weights_and_what_crosses(seed):
             crossing(model, set(range(end))))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(SEEDS, st.floats(0.01, 0.3))
 def test_what_was_merged_is_small_together(seed, small):
     model = model_of(seed)
@@ -80,7 +80,7 @@ def test_between_measured_batches_seconds_are_linear():
     assert model.seconds(Device('other', speed=2), 3) == pytest.approx([1.5])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(SEEDS)
 def test_chains_have_every_node_once_and_stand_behind_what_they_read(seed):
     model = model_of(seed, 20)

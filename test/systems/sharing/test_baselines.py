@@ -66,7 +66,7 @@ def one_after_another(split: SplitGraph, cost: CostModel, on_server: tuple[bool,
 
 
 @given(st.integers(0, 10**6), st.integers(1, 8), st.floats(1e3, 1e7), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_minimum_cut_is_the_best_of_all_cuts(seed: int, count: int, rate: float,
                                                  returns: bool) -> None:
     cost = random_cost(seed, count)
@@ -81,7 +81,7 @@ def test_the_minimum_cut_is_the_best_of_all_cuts(seed: int, count: int, rate: fl
 
 
 @given(st.integers(0, 10**6), st.integers(1, 10), st.booleans(), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_placements_take_no_less_than_the_simulator_says(
         seed: int, count: int, server: bool, data: st.DataObject) -> None:
     """Rows that nobody reads are left out only by the simulator; of a chain all are read."""
@@ -125,7 +125,7 @@ def test_placements_of_a_chain_take_exactly_that() -> None:
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_the_swarm_spends_least_energy_within_its_deadline(seed: int) -> None:
     cost = random_cost(seed, 8)
     both = [best_local(cost, LINK), best_offload(cost, LINK)]

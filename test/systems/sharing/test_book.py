@@ -49,7 +49,7 @@ def play(setting: Setting, partition: Partition, mbps: float) -> Simulation:
 
 
 @given(st.integers(0, 10**6), st.sampled_from([1.0, 0.2, 8.0]))
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 def test_a_book_is_between_the_bound_and_the_baselines(seed: int, down_ratio: float) -> None:
     setting = replace(setting_of(seed), down_ratio=down_ratio)
     book = book_of(setting, 'd' * 64, GRID)
@@ -176,7 +176,7 @@ def test_damaged_and_old_books_are_refused(change: dict[str, object], cause: str
 
 
 @given(st.integers(0, 10**6), st.floats(0.05, 20))
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 def test_for_energy_no_baseline_in_time_is_more_frugal(seed: int, mbps: float) -> None:
     cost, link = cost_of(seed), LinkModel.symmetric(mbps, 1e-3, 1e-4)
     alone = play(setting_of(seed), local(8), mbps).latency

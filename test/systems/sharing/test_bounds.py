@@ -71,7 +71,7 @@ def partitions(draw: st.DrawFn, count: int) -> Partition:
 @given(st.integers(0, 10**6), st.integers(1, 12), st.sampled_from([6, 24, 40]),
        st.sampled_from([0.0, 1e-3, 4e-3]), st.floats(0.02, 20), st.floats(0.2, 1),
        st.sampled_from([0.0, 1e-3]), st.booleans(), st.data())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_no_schedule_is_below_the_bound(seed: int, count: int, rows: int, server: float,
                                         mbps: float, up: float, delay: float, shared: bool,
                                         data: st.DataObject) -> None:
@@ -88,7 +88,7 @@ def test_no_schedule_is_below_the_bound(seed: int, count: int, rows: int, server
 @given(st.integers(0, 10**6), st.integers(1, 12), st.sampled_from([6, 24, 40]),
        st.sampled_from([0.0, 1e-3, 4e-3]), st.floats(0.02, 200), st.floats(0.2, 1),
        st.sampled_from([0.0, 1e-4]), st.booleans(), st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_no_schedule_does_what_is_out_of_reach_in_its_time(
         seed: int, count: int, rows: int, server: float, mbps: float, up: float, delay: float,
         shared: bool, data: st.DataObject) -> None:
@@ -109,7 +109,7 @@ def test_no_schedule_does_what_is_out_of_reach_in_its_time(
 @given(st.integers(0, 10**6), st.integers(1, 12), st.sampled_from([24, 40]),
        st.sampled_from([1e-3, 4e-3]), st.floats(0.02, 200), st.floats(0.05, 1),
        st.sampled_from([4, 10, 20]))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_rows_in_blocks_are_in_reach_where_they_are_one_by_one(
         seed: int, count: int, rows: int, server: float, mbps: float, part: float, told: int,
 ) -> None:
@@ -156,7 +156,7 @@ def test_what_is_known_is_no_less_than_the_bound() -> None:
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_without_a_link_the_robot_alone_is_optimal(seed: int) -> None:
     split = random_split_graph(seed)
     cost = CostModel(split, {side: tuple(np.arange(op.rows + 1) * 1e-3 for op in split.operators)
@@ -220,7 +220,7 @@ def test_both_ways_share_the_air() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 4)), min_size=1, max_size=6),
        st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_lines_are_below_every_choice_of_rows(rows: list[tuple[int, int]], ascending: bool,
                                               ) -> None:
     first = [a for a, _ in (sorted(rows) if ascending else rows)]
@@ -235,7 +235,7 @@ def test_lines_are_below_every_choice_of_rows(rows: list[tuple[int, int]], ascen
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 4)), min_size=1, max_size=6),
        st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_choice_of_rows_reads_fewer(rows: list[tuple[int, int]], ascending: bool) -> None:
     first = [a for a, _ in (sorted(rows) if ascending else rows)]
     last = [a + n for a, n in (sorted(rows) if ascending else rows)]
@@ -259,7 +259,7 @@ def test_fewest_rows_of_windows_count_the_halo() -> None:
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=8), st.booleans())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_fewest_rows_are_known_where_windows_are_plain(numbers: list[int], apart: bool) -> None:
     """Windows that share nothing, of some lengths, and rows that so many windows read alone."""
     stops = np.cumsum(numbers)
@@ -290,7 +290,7 @@ def test_the_price_of_rows_is_the_least_over_all_bands() -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(1, 12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_barriers_divide_the_operators(seed: int, count: int) -> None:
     split = random_split_graph(seed, count)
     needed = needed_rows(split)

@@ -46,7 +46,7 @@ def partitions(count: int) -> list[Partition]:
 
 
 @given(st.integers(0, 10**6), st.floats(-0.6, 1.38), st.floats(-0.6, 1.38), st.floats(-3.0, 1.6))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_paths_tell_what_the_judge_says(seed: int, robot: float, server: float, rate: float,
                                         ) -> None:
     setting = setting_of(seed)

@@ -55,7 +55,7 @@ def test_lossy_encodings_need_to_be_allowed() -> None:
     assert best_encodings(costs, LINK, 'fp16') == ((0, 'floats'), (1, 'fp16'))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(ratio=st.floats(0.01, 1), encode=st.floats(0, 1e-6), rate=st.floats(1e5, 1e9))
 def test_what_is_chosen_is_predicted_to_be_faster(ratio, encode, rate) -> None:  # type: ignore
     costs, link = cost({(0, 'zstd'): wire(ratio, encode)}), LinkModel(rate, rate)

@@ -180,7 +180,7 @@ rates = st.floats(0.01, 1e4).map(lambda mbps: np.array([mbps]))
 factors = st.floats(0.25, 8.0)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(mbps=rates, robot=factors, server=factors, late=st.floats(0.0, 5.0))
 def test_recourse_never_costs_more_than_waiting(mbps: np.ndarray, robot: float, server: float,
                                                 late: float) -> None:
@@ -194,7 +194,7 @@ def test_recourse_never_costs_more_than_waiting(mbps: np.ndarray, robot: float, 
     assert (at_once[:, 0] <= robot * np.array(LATEST) * (1 + 1e-9)).all()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(mbps=st.floats(2.0, 50.0), factor=st.floats(0.5, 4.0))
 def test_a_slower_pair_is_a_faster_link_with_a_slower_clock(mbps: float, factor: float) -> None:
     curves, slow = LatencyCurves(BOOK, (SHARED, AWAY)), np.array([mbps / factor])

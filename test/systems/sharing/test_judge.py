@@ -56,7 +56,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @given(cases())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_judges_like_the_simulator(case: tuple[CostModel, LinkModel, Partition]) -> None:
     cost, link, partition = case
     assert Judge(cost, link)(partition) == simulate(lower(cost.split, partition), cost, link)

@@ -59,7 +59,7 @@ def run_both(split: SplitGraph, schedule: Schedule, source: torch.Tensor,
 
 
 @given(split_and_partition(), st.integers(0, 2**31))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_partition_is_exact(case: tuple[SplitGraph, Partition], seed: int) -> None:
     split, partition = case
     generator = torch.Generator().manual_seed(seed)
@@ -72,7 +72,7 @@ def test_any_partition_is_exact(case: tuple[SplitGraph, Partition], seed: int) -
 
 
 @given(split_and_partition())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_every_transfer_is_sent_once_and_awaited_once(case: tuple[SplitGraph, Partition]) -> None:
     split, partition = case
     schedule = lower(split, partition)
@@ -85,7 +85,7 @@ def test_every_transfer_is_sent_once_and_awaited_once(case: tuple[SplitGraph, Pa
 
 
 @given(split_and_partition())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_side_computes_a_row_twice(case: tuple[SplitGraph, Partition]) -> None:
     split, partition = case
     for program in lower(split, partition).programs.values():
@@ -95,7 +95,7 @@ def test_no_side_computes_a_row_twice(case: tuple[SplitGraph, Partition]) -> Non
 
 
 @given(split_and_partition())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_records_cross_as_they_were_computed(case: tuple[SplitGraph, Partition]) -> None:
     """No record is cut, and no row of a folded value is in two records that one side holds."""
     split, partition = case
@@ -115,7 +115,7 @@ def test_records_cross_as_they_were_computed(case: tuple[SplitGraph, Partition])
 
 
 @given(st.integers(0, 10**6), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_sides_that_meet_often_never_wait_for_each_other(seed: int, data: st.DataObject) -> None:
     split = random_split_graph(seed, 24, folds=0.5)
     pace = st.builds(Pace, st.sampled_from([1.0, 3.0]), st.booleans(), st.booleans())

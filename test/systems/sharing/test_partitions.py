@@ -78,7 +78,7 @@ def run_both(model: SharedModel, partition: Partition, source: torch.Tensor,
 @pytest.mark.parametrize('axis', SIZES)
 @pytest.mark.parametrize('name', NETWORKS)
 @given(data=st.data())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_any_partition_equals_the_unsplit_network(name: str, axis: int, data: st.DataObject,
                                                   ) -> None:
     """Shares, stages and bands as they come; errors relative to the spread of the output."""

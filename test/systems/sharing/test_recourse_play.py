@@ -99,7 +99,7 @@ def test_a_short_wait_is_none(setting: Setting) -> None:
     assert player.seconds(dead, 0.0, Lateness(0.0, 0.5)) == pytest.approx(at_once + 0.5)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(share=st.floats(0.0, 1.0), bands=st.integers(1, 16))
 def test_curves_are_what_is_played_at_once(share: float, bands: int) -> None:
     setting, rates = made(), curve_rates((1.0, 100.0))

@@ -27,7 +27,7 @@ from intradp_ros.systems.sharing.partition.partition import Partition, Stage
 
 @given(st.integers(0, 10**6), st.lists(st.floats(0, 1), min_size=1, max_size=3),
        st.floats(0, 1), st.integers(1, 4), st.sampled_from([0.0, 0.4]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_finishes_from_whatever_arrived(seed: int, shares: list[float], part: float,
                                         bands: int, folds: float) -> None:
     """Deliver the right rows of a part of the transfers, then fail."""
@@ -81,7 +81,7 @@ def test_a_mailbox_gives_up_when_told() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 6)), max_size=7), st.integers(4, 12))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_one_piece_completes_records(found: list[tuple[int, int]], rows: int) -> None:
     pieces = [Region(start, start + count) for start, count in found]
     need = Region(0, rows)

@@ -83,7 +83,7 @@ def test_programs_that_wait_for_each_other_are_told() -> None:
 
 
 @given(st.integers(0, 10**6), st.lists(st.floats(0, 1), min_size=1, max_size=3))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_the_recurrences_bound_the_simulation(seed: int, shares: list[float]) -> None:
     """Without bands both see the same programs, but the recurrences send inputs in one piece."""
     split = random_split_graph(seed)
@@ -105,7 +105,7 @@ def test_the_recurrences_are_those_of_the_paper() -> None:
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_a_book_is_never_worse_than_the_baselines(seed: int) -> None:
     split = random_split_graph(seed, rows=40)
     cost = flat_cost(split)
@@ -122,7 +122,7 @@ def test_a_book_is_never_worse_than_the_baselines(seed: int) -> None:
 
 
 @given(st.integers(0, 10**6), st.floats(0.01, 50))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_the_best_cut_is_the_best_of_all_cuts(seed: int, mbps: float) -> None:
     split = random_split_graph(seed)
     cost, link = flat_cost(split), LinkModel.symmetric(mbps, 1e-3, 1e-4)

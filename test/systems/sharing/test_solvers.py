@@ -41,7 +41,7 @@ LINK = LinkModel(up=5e4, down=1e5, delay=1e-3, overhead=1e-4)
 
 
 @given(st.integers(0, 10**6), st.sampled_from([3e3, 5e4, 1e6]))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @pytest.mark.parametrize('solver', SOLVERS.values(), ids=SOLVERS)
 def test_never_worse_than_what_it_begins_from(solver: Solver, seed: int, rate: float) -> None:
     cost, link = cost_of(seed), LinkModel(rate, rate, 1e-3, 1e-4)
@@ -59,7 +59,7 @@ def test_the_same_seed_finds_the_same(solver: Solver) -> None:
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_the_search_is_as_good_as_brute_force(seed: int) -> None:
     """All partitions of one or two stages with any share of ten, in one or two bands."""
     cost = cost_of(seed, operators=3, rows=10)

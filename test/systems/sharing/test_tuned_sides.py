@@ -93,7 +93,7 @@ def partition_of(model: SharedModel, drawn: list[tuple[float, int]]) -> Partitio
 @pytest.mark.parametrize('lean', [ROBOT, SERVER, 'both'])
 @pytest.mark.parametrize('name', NETWORKS)
 @given(drawn=stages)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 def test_each_side_has_kernels_of_its_own(name: str, lean: str, drawn: list[tuple[float, int]],
                                           ) -> None:
     plain, tuned, source = models(name)
@@ -112,7 +112,7 @@ def test_each_side_has_kernels_of_its_own(name: str, lean: str, drawn: list[tupl
 
 @pytest.mark.parametrize('name', NETWORKS)
 @given(drawn=stages, arriving=st.floats(0, 1))
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 def test_recovers_although_values_were_overwritten(
         name: str, drawn: list[tuple[float, int]], arriving: float) -> None:
     """Nothing arrives after some transfer; what the robot holds must be what it seems."""

@@ -136,7 +136,7 @@ def test_what_is_chosen_is_good_for_the_speeds_that_were_seen(ratio: float) -> N
     assert played(found.index, found.at_once) <= 1.05 * best
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 10**6))
 def test_few_schedules_are_kept_and_only_what_was_found(seed: int) -> None:
     rng = np.random.default_rng(seed)
