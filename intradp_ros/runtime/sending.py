@@ -59,7 +59,8 @@ class SendContext:
     A side's way to the other (`server` is the one): what transfers of all inferences go through.
 
     `encodings` are those that both sides have; values whose encoding is not
-    among them cross plain.
+    among them cross plain.  `ratios` keeps which part of its bytes an encoding
+    has left of a value the last time.
     """
 
     channel: Channel
@@ -68,6 +69,7 @@ class SendContext:
     traffic: Traffic
     encodings: frozenset[str] = frozenset()
     server: int = 0
+    ratios: dict[tuple[int, str], float] = field(default_factory=dict)
 
 
 @dataclass
@@ -121,12 +123,17 @@ class Sender:
     def _send(self, index: int, tensor: torch.Tensor) -> None:
         transfer, way = self.schedule.transfers[index], self.way
         encoding = transfer.encoding if transfer.encoding in way.encodings else NONE
+        known, before = (transfer.value, encoding), self.nbytes
         for chunk in split(
                 tensor, session=way.session, epoch=self.epoch, inference=self.inference,
                 schedule=self.schedule_id, transfer=index, value=transfer.value,
                 region=transfer.region, chunk_bytes=way.channel.chunk_bytes_of(way.session),
-                stamp=self.stamp, encoding=encoding, server=way.server):
+                stamp=self.stamp, encoding=encoding, server=way.server,
+                ratio=way.ratios.get(known, 1.0)):
             if self._stopped:
                 return
             self.nbytes += way.traffic.count(chunk)
             way.channel.send(chunk)
+        if encoding != NONE and tensor.numel():
+            plain = tensor.numel() * tensor.element_size()
+            way.ratios[known] = (self.nbytes - before) / plain

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES
+from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES, plain_bytes_at
 from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.codecs.codec import Codec
 from intradp_ros.wire.codecs.names import NONE
@@ -52,13 +52,15 @@ def chunk_extent(index: int, count: int, elements: int, itemsize: int) -> tuple[
 def split(
     tensor: torch.Tensor, *, session: int, epoch: int, inference: int, schedule: int,
     transfer: int, value: int, region: Region, chunk_bytes: int, stamp: Stamp = NO_STAMP,
-    encoding: str = NONE, server: int = 0,
+    encoding: str = NONE, server: int = 0, ratio: float = 1.0,
 ) -> Iterator[Chunk]:
     """
     Cut a transfer into chunks of at most `chunk_bytes` bytes (or one element), in order.
 
     A chunk is encoded when it is asked for, if the tensor is one that the
     encoding can carry, and if that makes it smaller; otherwise it is plain.
+    Where `ratio` of the bytes are expected to be left, pieces are as much larger
+    before they are encoded (at most four times).
     Plain chunks share the tensor's memory where it is dense and row-major:
     leave it unchanged until they are sent.
 
@@ -74,6 +76,8 @@ def split(
     code, bits = encode_dtype(tensor.dtype)
     data = np.frombuffer(tensor_bytes(tensor), dtype=np.uint8)
     codec = _usable(encoding, data, tensor.dtype, chunk_bytes)
+    if codec and not codec.bits:  # those are cut by what they come to already
+        chunk_bytes = plain_bytes_at(chunk_bytes, ratio)
     most = max(1, most_elements(codec, tensor.dtype, chunk_bytes))
     count = chunk_count(tensor.numel(), most)
     for index in range(count):

@@ -154,18 +154,17 @@ class LinkCost(NamedTuple):
     A `way` (by source) has a `lane`, which carries one transfer at a time:
     `rate` in bytes per second, `overhead` seconds for each transfer, and
     `delay` seconds until it arrives.  By value: which part of its bytes
-    cross (`ratio`).  By value of each source: seconds to `encode` and to
-    `decode` a plain byte (`coding`).
+    cross (`ratio`), and how many of them a chunk has (`chunk`).  By value of
+    each source: seconds to `encode` and to `decode` a plain byte (`coding`).
 
     What takes time from operators, where a side has no free core: seconds
-    to send at the source and to receive at the target, for a chunk of
-    `chunk` bytes and for a byte, and whether encoding and decoding do (1 or
-    0).
+    to send at the source and to receive at the target, for a chunk and for a
+    byte, and whether encoding and decoding do (1 or 0).
     """
 
-    chunk: int
     way: Rows
     ratio: Numbers
+    chunk: Numbers
     coding: Rows
 
 

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from intradp_ros.link.chunk_size import chunk_bytes_at
+from intradp_ros.link.chunk_size import chunk_bytes_at, plain_bytes_at
 from intradp_ros.profiling.profile import MovingCost
 from intradp_ros.schedule.cost import CostModel, LinkModel, WireCost
 from intradp_ros.schedule.schedule import SIDES
@@ -173,8 +173,8 @@ def link_cost_of(cost: CostModel, link: LinkModel, encodings: Encodings) -> Link
     wires = [cost.wire.get((v, chosen.get(v, NONE)), _PLAIN) for v in range(len(cost.split.rows))]
     at_source = [cost.moving.get(side, _FREE) for side in SIDES]
     at_target = at_source[::-1]
+    chunk = chunk_bytes_at(link.up)
     return LinkCost(
-        chunk_bytes_at(link.up),
         table(WAY, lane=[0, 0 if link.shared else 1], rate=[link.up, link.down],
               overhead=[link.overhead] * 2, delay=[link.delay] * 2,
               send_chunk=[moving.send_chunk for moving in at_source],
@@ -184,6 +184,7 @@ def link_cost_of(cost: CostModel, link: LinkModel, encodings: Encodings) -> Link
               encodes=[side in cost.moving for side in SIDES],
               decodes=[side in cost.moving for side in SIDES[::-1]]),
         np.array([wire.ratio for wire in wires]),
+        whole_numbers([plain_bytes_at(chunk, wire.ratio) for wire in wires]),
         table(CODING, encode=[wire.encode.get(side, 0.0) for side in SIDES for wire in wires],
               decode=[wire.decode.get(side, 0.0) for side in SIDES[::-1] for wire in wires]))
 

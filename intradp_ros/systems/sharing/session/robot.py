@@ -92,6 +92,7 @@ class RobotClient:
         self.cache = ProgramCache(model, ROBOT, watch)
         self.connection = Connection(model, channel, log, delay_watch, stream)
         self.sent, self.received = Traffic(), Traffic()
+        self._ratios: dict[tuple[int, str], float] = {}
         self._link = LinkRate(channel, predictor)
         self._executor = SerialExecutor('robot-executor')
         self._at_hand = InferenceAtHand()
@@ -337,7 +338,8 @@ class RobotClient:
 
     def _way(self) -> SendContext:
         return SendContext(self.channel, self.connection.session, self._executor, self.sent,
-                           self.connection.encodings, self.connection.followed.number)
+                           self.connection.encodings, self.connection.followed.number,
+                           self._ratios)
 
     def _cancel(self) -> None:
         self._at_hand.drop()

@@ -33,7 +33,7 @@ def charge(t: Tables, link_cost: LinkCost, costs: StepCosts, transfer: int, valu
     nbytes = round(plain * link_cost.ratio[value])
     encode = plain * link_cost.coding[source * t.values + value].encode
     decode = plain * link_cost.coding[source * t.values + value].decode
-    chunks = max(1, -(-plain // link_cost.chunk))
+    chunks = max(1, -(-plain // link_cost.chunk[value]))
     cost = costs.transfer[transfer]
     cost.lane, cost.nbytes, cost.encode = way.lane, nbytes, encode
     cost.occupy = way.overhead + nbytes / way.rate
