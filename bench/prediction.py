@@ -37,7 +37,7 @@ from intradp_ros.cli.books import Grid, make_plan, Plan, SYSTEMS
 from intradp_ros.cli.output import Output, output
 from intradp_ros.cli.profile_arguments import imagined, own_profile
 from intradp_ros.cli.subject import captured, Subject
-from intradp_ros.dds.transport_profile import AUTO, CHOICES
+from intradp_ros.dds.transport_profile import CHOICES, find_transport
 from intradp_ros.lab.emulation.processes import Command, module_arguments
 from intradp_ros.lab.emulation.slow_device import slow_environment
 from intradp_ros.lab.testbed.experiment import Place, place
@@ -60,8 +60,6 @@ MODELS = {'hed': 'intradp_ros.lab.zoo.hed:hed 1x3x144x336 uint8',
           'mobilenet_v2': 'intradp_ros.lab.zoo.mobilenet_v2:mobilenet_v2 1x3x224x224 uint8',
           'depth': 'intradp_ros.lab.zoo.dense:depth 1x3x192x256 uint8'}
 SLOWER = 4.0  # the emulated robot against this machine
-#: Part of a shaped link's bits that are payload: the rest are headers and acknowledgements.
-EFFICIENCY = 0.94
 PICTURES = 8
 START_TIMEOUT, ENTRY_TIMEOUT = 300.0, 120.0
 NAMES = {strategy: name for name, strategy in SYSTEMS.items()}
@@ -127,7 +125,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument('--low', type=float, default=2.0, metavar='MBPS')
     parser.add_argument('--high', type=float, default=200.0, metavar='MBPS')
     parser.add_argument('--strategies', nargs='+', choices=list(SYSTEMS), default=list(SYSTEMS))
-    parser.add_argument('--transport', choices=CHOICES, default=AUTO)
+    parser.add_argument('--transport', choices=CHOICES, default='udp',
+                        help="default %(default)s, as the nodes'")
     parser.add_argument('--out', type=Path, default=Path('out/prediction'))
     args = parser.parse_args()
     if args.frames < 1 or args.points < 1 or not 0 < args.low <= args.high:
@@ -227,7 +226,7 @@ def _run(args: argparse.Namespace, where: Place, plan: Plan, entries: Sequence[i
                   str(folder / 'frames.json'))
     run = PinnedRun(trial, str(folder / 'book.json'), tuple(entries), args.frames,
                     dict(where.link.namespaces), args.real, str(pictures) if args.real else '',
-                    EFFICIENCY)
+                    find_transport(where.transport).payload_share)
     path = folder / 'run.json'
     run.save(path)
     server, robot = (where.start(_command(where, side, args.real, module_arguments(
