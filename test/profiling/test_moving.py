@@ -43,6 +43,12 @@ def test_chunks_and_bytes_of_a_transfer() -> None:
     assert MOVING.receiving(chunk + 1) == pytest.approx(4e-3 + 2e-8 * (chunk + 1))
 
 
+def test_what_an_encoding_makes_smaller_has_fewer_chunks() -> None:
+    chunk = LEAST_CHUNK_BYTES
+    assert MOVING.sending(2 * chunk, 0.5) == pytest.approx(1e-3 + 1e-8 * chunk)
+    assert MOVING.receiving(8 * chunk, 0.01) == pytest.approx(4e-3 + 2e-8 * 0.08 * chunk)
+
+
 def test_only_devices_without_a_free_core_pay() -> None:
     split = random_split_graph(5, operators=1)
     roomy = replace(PROFILE, cores=3)

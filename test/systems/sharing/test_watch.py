@@ -17,7 +17,7 @@ from intradp_ros.lab.emulation.emulated_device import DeviceClock, emulated
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 from intradp_ros.link.delay import DelayMeter
 from intradp_ros.profiling.drift import DriftMeter
-from intradp_ros.profiling.profile import MovingCost, OperatorTiming, Profile
+from intradp_ros.profiling.profile import EncodingTiming, MovingCost, OperatorTiming, Profile
 from intradp_ros.runtime.memory_channel import memory_pair
 from intradp_ros.runtime.model import share_module, SharedModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
@@ -116,6 +116,13 @@ def test_moving_bytes_explains_some_of_what_takes_longer(
     moving = seen.moving(model.split, schedule, SERVER)
     assert moving == pytest.approx(2 * chunks_up + chunks_down)
     assert watch(model, profile, []).moving(model.split, schedule, SERVER) == 0.0
+    half = {'zstd': EncodingTiming(0.5, 0.0, 0.0)}
+    encoded = replace(schedule, transfers=tuple(
+        replace(t, encoding='zstd') for t in schedule.transfers))
+    smaller = watch(model, replace(crowded, encodings=(half,) * len(model.split.rows)), [])
+    assert smaller.moving(model.split, encoded, SERVER) == pytest.approx(sum(
+        each * math.ceil(nbytes / (2 * LEAST_CHUNK_BYTES)) for each, nbytes in (
+            (2, up), (1, down))))
     for measured in (whole, whole + 0.5 * moving, whole + moving):
         for _ in range(2 * WINDOW):
             seen.ran(measured, whole, moving=moving)

@@ -11,7 +11,7 @@ import time
 from intradp_ros.link.delay import DelayMeter
 from intradp_ros.profiling.drift import DriftMeter, slowed
 from intradp_ros.profiling.profile import Profile
-from intradp_ros.schedule.schedule import Compute, Schedule, Step
+from intradp_ros.schedule.schedule import Compute, Schedule, Step, Transfer
 from intradp_ros.split.local_operator import SplitGraph
 
 #: An inference in which the device computes less than this part of the model says little of it.
@@ -57,8 +57,14 @@ class DriftWatch:
         cost, seconds = self._profile.moving, 0.0
         for t in schedule.transfers:
             one_way = cost.sending if t.source == side else cost.receiving
-            seconds += one_way(split.nbytes(t.value, t.region.rows))
+            seconds += one_way(split.nbytes(t.value, t.region.rows), self._ratio(t))
         return seconds
+
+    def _ratio(self, transfer: Transfer) -> float:
+        """Return which part of a transfer's bytes is expected to cross."""
+        encodings = self._profile.encodings
+        known = encodings[transfer.value].get(transfer.encoding) if encodings else None
+        return known.ratio if known else 1.0
 
     def ran(self, measured: float, expected: float, complete: bool = True,
             moving: float = 0.0) -> None:
