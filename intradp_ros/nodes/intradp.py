@@ -46,6 +46,7 @@ from intradp_ros.nodes.profile_publisher import (
 from intradp_ros.nodes.receiving import Receiver
 from intradp_ros.power.meter import open_meter
 from intradp_ros.profiling.drift import BEYOND_BOOKS, DriftMeter
+from intradp_ros.profiling.kept_memory import KeptMemory
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.runtime.model import share_module
 from intradp_ros.runtime.outcome import Outcome
@@ -155,6 +156,7 @@ class _SharedForward:
         self._training = {module: module.training for module in model.modules()}
         self._tried = False
         self._warned: set[str] = set()
+        self._memory = KeptMemory()
         self._lock = threading.Lock()
         model.eval()
         model.forward = self
@@ -229,6 +231,7 @@ class _SharedForward:
         if not outcome.stats.shared and client.connection.heard == float('-inf'):
             self._warn(f'no server {self.owner.server!r} answers: running locally until one does')
         self.owner.last = outcome
+        self._memory.look(usual=not outcome.own_work)
         # As from any module: tensors of the inference mode could not be changed in place.
         return pytree.tree_map_only(
             torch.Tensor, lambda t: t.to(tensors[0].device, copy=True), outcome.outputs)
