@@ -12,7 +12,7 @@ that what is tested is the model of programs, link and transport.  With
 ``--real`` they compute, on a core each, the robot with narrow vector
 instructions; pictures are a video's.  Run it on a machine that does nothing
 else; with ``--loaded`` other work takes a part of each core, from before the
-profiles to the end, in bursts of 50 to 500 ms.
+profiles to the end, in bursts of 5 to 50 ms.
 
 Errors are (measured - predicted) / measured, of the median of a schedule's
 frames.  Schedules that several strategies share are run once.
@@ -164,7 +164,7 @@ def _load(where: Place, part: float) -> None:
     """Let other work take a part of each core; it is ended with the place."""
     for core in sorted(os.sched_getaffinity(0)) if part else ():
         where.start(Command(f'other-work-{core}', module_arguments(
-            'intradp_ros.lab.emulation.other_work', '--part', str(part), '--bursts', '0.05', '0.5',
+            'intradp_ros.lab.emulation.other_work', '--part', str(part), '--bursts', '0.005', '0.05',
             '--seed', str(core)), (), [core]))
 
 
