@@ -164,8 +164,8 @@ def _load(where: Place, part: float) -> None:
     """Let other work take a part of each core; it is ended with the place."""
     for core in sorted(os.sched_getaffinity(0)) if part else ():
         where.start(Command(f'other-work-{core}', module_arguments(
-            'intradp_ros.lab.emulation.other_work', '--part', str(part), '--bursts', '0.005', '0.05',
-            '--seed', str(core)), (), [core]))
+            'intradp_ros.lab.emulation.other_work', '--part', str(part), '--seed', str(core),
+            '--bursts', '0.005', '0.05'), (), [core]))
 
 
 def _pictures(spec: ModelSpec, folder: Path) -> Path:
