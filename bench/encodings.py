@@ -28,10 +28,10 @@ import torch
 
 from intradp_ros.lab.zoo.hed import hed
 from intradp_ros.lab.zoo.mobilenet_v2 import mobilenet_v2
+from intradp_ros.profiling.encoding_measurement import PART
 from intradp_ros.profiling.machine import device_name, prepare_process
-from intradp_ros.profiling.measure import value_encodings
+from intradp_ros.profiling.measure import crossing_values, value_encodings
 from intradp_ros.profiling.profile import CHUNK_BYTES, EncodingTiming
-from intradp_ros.profiling.rounds import bind_whole, given
 from intradp_ros.runtime.model import share_module
 from intradp_ros.schedule.cost import CostModel, LinkModel, WireCost
 from intradp_ros.schedule.schedule import SIDES
@@ -98,34 +98,26 @@ def total(split: SplitGraph, found: Found, mbps: float) -> float:
 
 def apart(split: SplitGraph, inputs: Sequence[torch.Tensor], found: Found) -> dict[str, float]:
     """Return how many times the measured ratios are too small or too large: median, worst."""
-    values = given(split, inputs)
     times: list[float] = []
-
-    def look(new: Sequence[int | None]) -> None:
-        for v in new:
-            dim = None if v is None else split.dims[v]
-            if v is not None and dim is not None:
-                for name in LOSSLESS & found[v].keys():
-                    ratio = crossing(split.device.give(values[v]), dim, name)
-                    times.append(max(found[v][name].ratio / ratio, ratio / found[v][name].ratio))
-
-    look(split.graph.inputs)
-    for op in bind_whole(split):
-        op.finish(op.kernel(op.inputs(values)), values)
-        look(op.local.operator.outputs)
+    for v, value in crossing_values(split, inputs):
+        dim = split.dims[v]
+        if dim is not None:
+            for name in LOSSLESS & found[v].keys():
+                ratio, told = crossing(value, dim, name), found[v][name].ratio
+                times.append(max(told / ratio, ratio / told))
     return {'ratios': len(times), 'median': median(times), 'worst': max(times)}
 
 
 def crossing(value: torch.Tensor, dim: int, name: str) -> float:
-    """Return the part of a value's bytes that cross where its rows are cut into eighths."""
+    """Return the part of a value's bytes that cross where its rows are cut as in the sample."""
     rows = value.shape[dim]
-    size, sent = -(-rows // 8), 0
+    size, sent = -(-rows // PART), 0
     for start in range(0, rows, size):
         region = Region(start, min(rows, start + size))
         sent += sum(len(chunk.data) for chunk in cut(
             value.narrow(dim, start, region.rows), session=1, epoch=1, inference=1, schedule=1,
             transfer=1, value=1, region=region, chunk_bytes=CHUNK_BYTES, encoding=name))
-    return sent / (value.numel() * value.element_size())
+    return sent / value.nbytes
 
 
 def show(results: Mapping[str, Mapping[str, dict[str, object]]],

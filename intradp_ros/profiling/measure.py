@@ -4,9 +4,10 @@
 """Timing every operator at several region heights on this machine's own hardware."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 import logging
 from statistics import median, quantiles
 import time
@@ -34,6 +35,7 @@ from intradp_ros.profiling.rounds import (
     given,
     run_through,
     run_timed,
+    Values,
 )
 from intradp_ros.profiling.tune import choose_tuning
 from intradp_ros.split.calls.tuning import tuned
@@ -236,15 +238,22 @@ def value_encodings(split: SplitGraph, inputs: Sequence[torch.Tensor],
                     ) -> tuple[dict[str, EncodingTiming], ...]:
     """Return for each value what encodings do to it; nothing for records of folded ones."""
     found: list[dict[str, EncodingTiming]] = [{} for _ in split.rows]
-    values = given(split, inputs)
-
-    def look(new: Iterable[int | None]) -> None:
-        for v in new:
-            if v is not None and v not in split.folded:
-                found[v] = measure_encodings(split.device.give(values[v]), split.dims[v])
-
-    look(split.graph.inputs)
-    for op in bind_whole(split):
-        op.finish(op.kernel(op.inputs(values)), values)
-        look(op.local.operator.outputs)
+    for v, value in crossing_values(split, inputs):
+        found[v] = measure_encodings(value, split.dims[v])
     return tuple(found)
+
+
+def crossing_values(split: SplitGraph, inputs: Sequence[torch.Tensor],
+                    ) -> Iterator[tuple[int, torch.Tensor]]:
+    """Yield the inputs and what operators make of them, in turn; no records of folded values."""
+    values = given(split, inputs)
+    made = chain([split.graph.inputs], (_finished(op, values) for op in bind_whole(split)))
+    for v in chain.from_iterable(made):
+        if v is not None and v not in split.folded:
+            yield v, split.device.give(values[v])
+
+
+def _finished(op: BoundOperator, values: Values) -> Sequence[int | None]:
+    """Run an operator; return what it has made."""
+    op.finish(op.kernel(op.inputs(values)), values)
+    return op.local.operator.outputs

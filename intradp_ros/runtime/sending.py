@@ -134,6 +134,5 @@ class Sender:
                 return
             self.nbytes += way.traffic.count(chunk)
             way.channel.send(chunk)
-        if encoding != NONE and tensor.numel():
-            plain = tensor.numel() * tensor.element_size()
-            way.ratios[known] = (self.nbytes - before) / plain
+        if encoding != NONE and tensor.nbytes:
+            way.ratios[known] = (self.nbytes - before) / tensor.nbytes

@@ -60,7 +60,8 @@ def split(
     A chunk is encoded when it is asked for, if the tensor is one that the
     encoding can carry, and if that makes it smaller; otherwise it is plain.
     Where `ratio` of the bytes are expected to be left, pieces are as much larger
-    before they are encoded (at most four times).
+    before they are encoded (at most four times), and so are chunks if the
+    encoding fails.
     Plain chunks share the tensor's memory where it is dense and row-major:
     leave it unchanged until they are sent.
 

@@ -43,7 +43,7 @@ Numbers = npt.NDArray[np.float64]
 CHUNK_BYTES = 60_000.0
 #: Chunks of the largest transfer: enough to let urgent ones pass, few enough to plan quickly.
 CHUNKS = 8
-#: Orders that are tried, beside all of those of a few transfers.
+#: Orders that are tried; among them all of five transfers or fewer.
 TRIES = 120
 
 #: A transfer of every frame: the value's name, source, target.
