@@ -37,6 +37,8 @@ from intradp_ros.report.medians import median_interval, paired_ratio
 from intradp_ros.report.result_tables import mode_table, write_json
 from intradp_ros.report.timeline_plot import draw_timeline
 from intradp_ros.runtime.catalogue import ModelSpec
+from intradp_ros.split.calls.accelerator import open_device
+from intradp_ros.split.calls.kernel_device import HOST
 
 MODELS = {'hed': 'intradp_ros.lab.zoo.hed:hed 1x3x144x336 uint8',
           'mobilenet_v2': 'intradp_ros.lab.zoo.mobilenet_v2:mobilenet_v2 1x3x224x224 uint8'}
@@ -66,6 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='DDS transport profile (default %(default)s, as nodes have it); '
                         'auto takes large_data, which costs less CPU, where the kernel grants its '
                         'buffers, else udp')
+    parser.add_argument('--device', default=HOST.name, metavar='NAME',
+                        help='what the server computes on: cpu (default), or a device of PyTorch '
+                        'with memory of its own, such as cuda')
     parser.add_argument('--out', type=result_folder, default=Path('out/demo'),
                         help='folder to write to: an empty one, or one of an earlier demo')
 
@@ -76,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
     if not console.is_terminal:
         console.width = 110  # room for the tables
     try:
+        hardware = open_device(args.device).hardware
         claim_folder(args.out, 'intradp_demo', RESULTS)
     except ValueError as error:
         console.print(f'[red]{error}[/red]', highlight=False)
@@ -85,6 +91,7 @@ def run(args: argparse.Namespace) -> int:
         with emulated_pair(args.rate, args.transport, args.out / 'logs',
                            partial(console.print, highlight=False)) as pair:
             report['link'] = pair.link
+            report['server'] = hardware or args.device
             for name in args.models:
                 report['models'][name] = _play(pair, name, args, console)
     except (ChildError, network.NetworkError, OSError) as error:
@@ -112,14 +119,14 @@ def _play(pair: EmulatedPair, name: str, args: argparse.Namespace, console: Cons
     # Before the nodes start: it must not disturb their profiling.
     player.wait_for_line('^phase waiting for robot and server$', SETUP_TIMEOUT)
     console.print(f'[bold]{name}[/bold]: starting planner, server and robot', highlight=False)
-    server = pair.node(pair.server, SERVER, {'models': [spec]})
+    server = pair.node(pair.server, SERVER, {'models': [spec], 'device': args.device})
     planner = pair.node(Side(pair.server.prefix, (), pair.server.environment), PLANNER,
                          {})
     robot = pair.node(pair.robot, ROBOT, {
         'model': spec, 'queue_size': 64, 'example': str(_example(spec, folder))})
     children = [server, planner, robot, player]
     try:
-        _watch(pair, spec, children, console)
+        _watch(pair, spec, args.device, children, console)
     finally:
         for child in children:
             child.stop()
@@ -134,7 +141,8 @@ def _example(spec: str, folder: Path) -> Path:
     return path
 
 
-def _watch(pair: EmulatedPair, spec: str, children: list[Child], console: Console) -> None:
+def _watch(pair: EmulatedPair, spec: str, device: str, children: list[Child],
+           console: Console) -> None:
     """Follow the player's phases; kill and restart the server when it says so."""
     player, since = children[-1], 0
     phase = ''
@@ -147,7 +155,7 @@ def _watch(pair: EmulatedPair, spec: str, children: list[Child], console: Consol
         if phase == 'kill':
             children[0].kill()
         elif phase == 'restart':
-            children[0] = pair.node(pair.server, SERVER, {'models': [spec]})
+            children[0] = pair.node(pair.server, SERVER, {'models': [spec], 'device': device})
 
 
 def _evaluate(folder: Path, name: str, out: Path, console: Console) -> dict[str, Any]:

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import json
 
-from imagined_accelerator import NAME, needed
+from imagined_accelerator import ACCELERATORS
 import pytest
 
 from intradp_ros.cli.profile_arguments import imagined
 from intradp_ros.profiling.profile import Profile
+from intradp_ros.split.calls.accelerator import open_device
 
 MODEL = ('profile', 'example_models:dense', '--input', '1x3x24x16')
 
@@ -31,11 +32,11 @@ def test_a_repeat_is_not_measured_again_unless_asked_for(intradp):
     assert intradp(*MODEL, '--json', '--fresh').json != first
 
 
-@needed
-def test_an_accelerator_has_a_profile_of_its_own(intradp):
+@pytest.mark.parametrize('device', ACCELERATORS)
+def test_an_accelerator_has_a_profile_of_its_own(intradp, device):
     own = intradp(*MODEL, '--json').json
-    there = intradp(*MODEL, '--device', NAME, '--json').json
-    assert there['device'] == f'an imagined accelerator ({NAME}), {own["device"]}'
+    there = intradp(*MODEL, '--device', device, '--json').json
+    assert there['device'] == f'{open_device(device).hardware}, {own["device"]}'
     assert there['digest'] == own['digest'] and there['timings'] != own['timings']
     assert intradp(*MODEL, '--json').json == own
 

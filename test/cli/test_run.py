@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import cv2
-from imagined_accelerator import NAME, needed
+from imagined_accelerator import ACCELERATORS
 import numpy as np
+import pytest
 
 PNG = b'\x89PNG'
 
@@ -32,10 +33,10 @@ def test_all_modes_give_the_unsplit_result(intradp, tmp_path):
     assert (tmp_path / 'timeline.png').read_bytes().startswith(PNG)
 
 
-@needed
-def test_both_sides_on_an_accelerator(intradp):
+@pytest.mark.parametrize('device', ACCELERATORS)
+def test_both_sides_on_an_accelerator(intradp, device):
     result = intradp('run', 'example_models:dense', '--input', '1x3x96x64', '--mbps', 200,
-                     '--frames', 2, '--device', NAME, '--json')
+                     '--frames', 2, '--device', device, '--json')
     assert result.status == 0 and result.json['exact']
     assert result.json['modes']['offload']['bytes_up'] > 0
 

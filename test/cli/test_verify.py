@@ -4,7 +4,7 @@
 """`intradp verify`: what is exact passes, what is not fails, what proves nothing is mended."""
 from __future__ import annotations
 
-from imagined_accelerator import kernels, NAME, needed
+from imagined_accelerator import ACCELERATORS, kernels, NAME
 import pytest
 import torch
 
@@ -27,12 +27,13 @@ def test_an_exact_model_passes_in_both_precisions(intradp, model):
                                        for parts in (2, 3, 7) for seed in (0, 1)}
 
 
-@needed
-def test_an_accelerator_is_held_against_the_processor(intradp):
+@pytest.mark.parametrize('device', ACCELERATORS)
+def test_an_accelerator_is_held_against_the_processor(intradp, device):
     kernels.clear()
     result = intradp('verify', 'example_models:dense', '--input', SHAPE, '--seeds', 1, '--device',
-                     NAME, '--json')
-    assert result.status == 0 and result.json['exact'] and kernels
+                     device, '--json')
+    assert result.status == 0 and result.json['exact']
+    assert bool(kernels) == (device == NAME)
     assert set(result.json['worst']) == {'double', 'own'}
 
 

@@ -11,7 +11,7 @@ import threading
 import time
 from typing import Any
 
-from imagined_accelerator import NAME, needed
+from imagined_accelerator import ACCELERATORS
 from node_processes import DENSE, Observer, picture, relative_difference, SCENE, unsplit
 import pytest
 import rclpy
@@ -20,6 +20,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
 import small_models
+import torch
 
 from intradp_ros.nodes.inference_node import InferenceNode
 from intradp_ros.nodes.lifecycle import ManagedNode
@@ -147,12 +148,24 @@ def test_the_deadline_may_change(context: rclpy.Context) -> None:
 
 @pytest.mark.parametrize(('kind', 'other'), [
     *((kind, {}) for kind in GOOD),
-    (InferenceNode, {'model': SCENE, 'sensor': 'points'}),
-    pytest.param(InferenceNode, {'device': NAME}, marks=needed),
-    pytest.param(OffloadNode, {'device': NAME}, marks=needed)])
+    (InferenceNode, {'model': SCENE, 'sensor': 'points'})])
 def test_all_transitions_twice(context: rclpy.Context, kind: type[ManagedNode],
                                other: dict[str, str]) -> None:
     """Cleaning up leaves no thread and no topic, and the node can begin anew."""
+    all_transitions_twice(context, kind, other)
+
+
+@pytest.mark.parametrize('kind', [InferenceNode, OffloadNode])
+@pytest.mark.parametrize('device', ACCELERATORS)
+def test_all_transitions_twice_on_an_accelerator(context: rclpy.Context, device: str,
+                                                 kind: type[ManagedNode]) -> None:
+    if device == 'cuda':
+        torch.zeros(1, device=device)  # the driver's threads stay
+    all_transitions_twice(context, kind, {'device': device})
+
+
+def all_transitions_twice(context: rclpy.Context, kind: type[ManagedNode],
+                          other: dict[str, str]) -> None:
     before = threads()
     with made(kind, context, **{**GOOD[kind], **other}) as node:
         publishers, subscriptions = len(list(node.publishers)), len(list(node.subscriptions))

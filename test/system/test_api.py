@@ -12,7 +12,7 @@ import threading
 import time
 import warnings
 
-from imagined_accelerator import NAME, needed
+from imagined_accelerator import ACCELERATORS
 from node_processes import Nodes, nodes, own_domain, TIMEOUT
 import pytest
 from sharing import assert_equal, ENDLESS
@@ -112,17 +112,17 @@ def test_three_lines_with_a_server(running: Nodes, model: torch.nn.Module) -> No
 
 
 @pytest.mark.slow
-@needed
-def test_a_model_on_an_accelerator(running: Nodes, model: torch.nn.Module) -> None:
+@pytest.mark.parametrize('device', ACCELERATORS)
+def test_a_model_on_an_accelerator(running: Nodes, model: torch.nn.Module, device: str) -> None:
     """It is shared from there, and results are where the model's own would be."""
     own, idp = small_models.unet(), IntraDP(server='offload', patience=ENDLESS)
-    idp.start_client(model=model.to(NAME))
-    assert model(source(0).to(NAME)).device.type == NAME
+    idp.start_client(model=model.to(device))
+    assert model(source(0).to(device)).device.type == device
     assert idp.wait_ready(TIMEOUT)
-    outputs = shared_outputs(idp, lambda x: model(x.to(NAME)))
+    outputs = shared_outputs(idp, lambda x: model(x.to(device)))
     idp.stop()
     for seed, output in outputs.items():
-        assert output.device.type == NAME
+        assert output.device.type == device
         assert_equal(output.cpu(), own(source(seed)).detach())
 
 
