@@ -5,12 +5,11 @@
 What inferences take on an accelerator, what the host adds, and what copies to it cost.
 
 For each network: the model as it came (``eager``), its split graph, operator
-by operator as an inference runs it (``ours``), the time that the host needs to
-call all operators (``host``), and, where the accelerator is CUDA's, the same
-operators replayed as one CUDA graph (``graph``): what is left of ``ours``
-when the host adds nothing.  They take turns; figures are medians, in
-milliseconds.  ``off`` is by how much the results of ours differ from the
-host's, in units of their spread.
+by operator (``called``), the time in which the host calls all operators
+(``host``), and, where a device can replay calls, the same as one CUDA graph,
+with the copies of inputs and results (``replayed``).  An inference takes what
+is faster.  They take turns; figures are medians, in milliseconds.  ``off`` is
+by how much its results differ from the host's, in units of their spread.
 
 Copies are of rows as they cross: from and to the memory of a tensor
 (``pageable``), and of a buffer that the device reads by itself (``pinned``)
@@ -30,11 +29,12 @@ from models import missing_package, MODELS, print_table
 import torch
 
 from intradp_ros.profiling.machine import prepare_process
-from intradp_ros.profiling.rounds import bind_whole, given, run_through
+from intradp_ros.profiling.rounds import bind_whole, run_through, whole_kernel
 from intradp_ros.runtime.catalogue import ModelSpec
 from intradp_ros.runtime.model import share_module, SharedModel
 from intradp_ros.split.calls.accelerator import Accelerator, DeviceError
 from intradp_ros.split.checks.verify import output_error
+from intradp_ros.split.local_operator import Kernel
 
 SIZES = (1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22)
 Step = Callable[[], Any]
@@ -72,54 +72,35 @@ def network(spec: ModelSpec, device: Accelerator, repeats: int) -> dict[str, flo
     module = spec.module()
     host = share_module(module, (source,))
     ours = host.on(device)
-    off = _error(host, ours, source)
     there, moved = device.take(source), module.to(device.where)
     bound = bind_whole(ours.split)
     steps: dict[str, Step] = {
         'eager': lambda: moved(there),
-        'ours': lambda: run_through(ours.split, bound, [there])}
+        'called': lambda: run_through(ours.split, bound, [there])}
     with torch.inference_mode():
         for step in steps.values():
             _run(step, device, 3)
-        if device.where.type == 'cuda':
-            steps['graph'] = _replayed(ours, bound, there)
+        whole = whole_kernel(ours.split, bound)
+        replayed = device.replayed(whole, [there])
+        if replayed is not None:
+            steps['replayed'] = lambda: replayed([there])
+        off = _error(host, [device.give(t) for t in (replayed or whole)([there])], source)
         times = in_turns(steps, device, repeats)
-        host_ms = statistics.median(_host_ms(ours, bound, there) for _ in range(repeats))
+        host_ms = statistics.median(_host_ms(whole, there, device) for _ in range(repeats))
     return {**times, 'host': host_ms, 'off': off}
 
 
-def _error(host: SharedModel, ours: SharedModel, source: torch.Tensor) -> float:
-    """Return the largest difference of the outputs on the device, in units of their spread."""
-    with torch.inference_mode():
-        wanted, got = (_outputs(model, source) for model in (host, ours))
+def _error(host: SharedModel, got: Sequence[torch.Tensor], source: torch.Tensor) -> float:
+    """Return the largest difference from the host's outputs, in units of their spread."""
+    wanted = whole_kernel(host.split, bind_whole(host.split))([source])
     return max(output_error('', g, w).relative for g, w in zip(got, wanted))
 
 
-def _outputs(model: SharedModel, source: torch.Tensor) -> list[torch.Tensor]:
-    values = given(model.split, [source])
-    for op in bind_whole(model.split):
-        op.finish(op.kernel(op.inputs(values)), values)
-    return [model.split.device.give(values[v]) for v in model.split.graph.output_values]
-
-
-def _replayed(ours: SharedModel, bound: Sequence[Any], there: torch.Tensor) -> Step:
-    """Return what replays the operators as one graph of CUDA's."""
-    graph = torch.cuda.CUDAGraph()
-    values = given(ours.split, [there])
-    torch.cuda.synchronize()
-    with torch.cuda.graph(graph):
-        for op in bound:
-            op.finish(op.kernel(op.inputs(values)), values)
-    return graph.replay
-
-
-def _host_ms(ours: SharedModel, bound: Sequence[Any], there: torch.Tensor) -> float:
+def _host_ms(whole: Kernel, there: torch.Tensor, device: Accelerator) -> float:
     """Return the milliseconds until the host has called all operators."""
-    values = given(ours.split, [there])
-    ours.split.device.finish()
+    device.finish()
     start = time.perf_counter()
-    for op in bound:
-        op.finish(op.kernel(op.inputs(values)), values)
+    whole([there])
     return 1e3 * (time.perf_counter() - start)
 
 
@@ -165,7 +146,7 @@ def _back(there: torch.Tensor, pinned: torch.Tensor, device: Accelerator) -> tor
 def show(device: Accelerator, found: Mapping[str, Mapping[str, float | None]],
          copied: Mapping[int, Mapping[str, float]]) -> None:
     """Print both tables."""
-    ways = ['eager', 'ours', 'graph', 'host']
+    ways = ['eager', 'called', 'replayed', 'host']
     print_table(f'networks, {device.hardware}', ['model'], [f'{w} ms' for w in ways] + ['off'], [
         [name, *('' if row.get(w) is None else f'{row[w]:.2f}' for w in ways),
          f'{row["off"]:.0e}'] for name, row in found.items()])

@@ -127,7 +127,7 @@ def _copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = 
     return target
 
 
-def _synchronize(device: torch.device | None = None) -> None:
+def _synchronize() -> None:
     waits.append(time.monotonic())
 
 
@@ -135,7 +135,8 @@ _KERNELS = library.Library('aten', 'IMPL')  # they last as long as this object
 if IS_THERE:
     _setup_privateuseone_for_python_backend(NAME, SimpleNamespace(
         is_available=lambda: True, device_count=lambda: 1, current_device=lambda: 0,
-        get_device_name=lambda device=None: 'an imagined accelerator', synchronize=_synchronize,
+        get_device_name=lambda device=None: 'an imagined accelerator',
+        current_stream=lambda device=None: SimpleNamespace(synchronize=_synchronize),
         _is_in_bad_fork=lambda: False, manual_seed_all=lambda seed: None,
         get_amp_supported_dtype=list))
     for _name, _kernel in (('empty.memory_format', _empty), ('empty_strided', _empty_strided),

@@ -46,6 +46,8 @@ from intradp_ros.wire.texts import unpacked
 
 FRAME_TIMEOUT = 20.0   # seconds after which a frame counts as lost
 READY_TIMEOUT = 420.0  # seconds that profiles and book may take
+#: Seconds in which a robot notices that its server is gone (`PatiencePolicy.away` is 2).
+MISSED_WITHIN = 10.0
 WARM_UP = 2
 KILLED = 'server_killed'
 
@@ -108,6 +110,7 @@ class Player(Node):
         self.timelines: dict[int, InferenceTimeline] = {}
         self.books: list[ScheduleBook] = []
         self.link = LinkState()
+        self.missed = False
         self.count = 0
         self._open_topics(settings['node'])
 
@@ -139,6 +142,7 @@ class Player(Node):
 
     def _take_link(self, message: LinkState) -> None:
         self.link = message
+        self.missed |= not message.connected
 
     def _take_book(self, message: ScheduleBookMessage) -> None:
         book = ScheduleBook.from_json(unpacked(message.book, MAX_BOOK_TEXT))
@@ -231,12 +235,14 @@ class Player(Node):
     def run_killed(self, kill_after: int) -> tuple[Phase, Phase]:
         """Play while the server is killed and started again; then see it share again."""
         self.set_mode('shared')
-        phase, again = Phase(), Phase()
+        phase, again, self.missed = Phase(), Phase(), False
         restart = min(2 * kill_after, len(self.pictures) - 1)
         for index in range(len(self.pictures)):
             during = {kill_after: 'kill', restart: 'restart'}.get(index, '')
             self.play(index, phase, during)
         self.say('waiting for the server')
+        # Frames of milliseconds are through before the robot gives the old server up.
+        self.spin_until(lambda: self.missed, MISSED_WITHIN)
         self.wait_ready()
         for index in range(min(5, len(self.pictures))):
             self.play(index, again)

@@ -33,6 +33,7 @@ from intradp_ros.profiling.rounds import (
     BoundOperator,
     clock,
     given,
+    replayed_run,
     run_through,
     run_timed,
     Values,
@@ -144,7 +145,8 @@ def _measure(split: SplitGraph, inputs: Sequence[torch.Tensor], budget: float,
         runs.append(run_timed(split, bound, inputs)[1])
     least = sum(map(min, zip(*runs)))
     if split.device.runs_ahead:
-        through = [run_through(split, bound, inputs) for _ in range(rounds)]
+        run = replayed_run(split, bound, inputs)
+        through = [run() for _ in range(rounds)]
         return parts, _Runs(through, min(through))
     return parts, _Runs(list(map(sum, runs)), least)
 

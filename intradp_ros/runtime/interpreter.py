@@ -135,10 +135,10 @@ class Execution:
                 if self.between:
                     self.between()
                 result = instruction.kernel([slots[i] for i in instruction.arguments])
-                _store(slots, instruction.results, result)
+                store(slots, instruction.results, result)
                 recorder.ran(instruction.name)
             elif isinstance(instruction, Gather):
-                slots[instruction.result] = _gather(slots, instruction.cuts, device)
+                slots[instruction.result] = gather(slots, instruction.cuts, device)
             elif isinstance(instruction, Emit):
                 self._emit(instruction)
             elif until_missing and not mailbox.holds(instruction.transfer):
@@ -182,7 +182,8 @@ class Execution:
         return in_layout(rows) if instruction.channels_last else rows
 
 
-def _store(slots: Slots, results: Sequence[int | None], result: Any) -> None:
+def store(slots: Slots, results: Sequence[int | None], result: Any) -> None:
+    """Put what a kernel returned into slots."""
     tensors = (result,) if isinstance(result, torch.Tensor) else result
     for slot, tensor in zip(results, tensors):
         if slot is not None:
@@ -197,7 +198,8 @@ def _nowhere(transfer: int, tensor: torch.Tensor) -> None:
     raise InferenceAbandonedError(f'transfer {transfer} has nowhere to go')
 
 
-def _gather(slots: Slots, cuts: Sequence[Cut], device: KernelDevice) -> torch.Tensor:
+def gather(slots: Slots, cuts: Sequence[Cut], device: KernelDevice) -> torch.Tensor:
+    """Return rows of one or several slots, one after another."""
     if not cuts:
         return torch.empty(0)  # no row is needed: the kernel does not read it
     parts = [slots[slot].narrow(dim, start, rows)

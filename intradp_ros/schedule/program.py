@@ -234,8 +234,8 @@ class _Compiler:
 
     def overwrite(self, instructions: list[Instruction]) -> None:
         """Let operators write over inputs that nothing reads after them, to reuse warm memory."""
-        own = {slot for i in instructions if isinstance(i, Run) for slot in _writes(i)}
-        own -= {slot for i in instructions if not isinstance(i, Run) for slot in _reads(i)}
+        own = {slot for i in instructions if isinstance(i, Run) for slot in writes(i)}
+        own -= {slot for i in instructions if not isinstance(i, Run) for slot in reads(i)}
         regions = {piece.slot: piece.region for piece in self.pieces}
         for index, (local, region) in self.bound.items():
             run = instructions[index]
@@ -247,7 +247,8 @@ class _Compiler:
                 instructions[index] = replace(run, kernel=kernel)
 
 
-def _reads(instruction: Instruction) -> tuple[int, ...]:
+def reads(instruction: Instruction) -> tuple[int, ...]:
+    """Return the slots that an instruction reads."""
     if isinstance(instruction, Run):
         return instruction.arguments
     if isinstance(instruction, Gather):
@@ -255,7 +256,8 @@ def _reads(instruction: Instruction) -> tuple[int, ...]:
     return (instruction.slot,) if isinstance(instruction, Emit) else ()
 
 
-def _writes(instruction: Instruction) -> tuple[int, ...]:
+def writes(instruction: Instruction) -> tuple[int, ...]:
+    """Return the slots that an instruction writes."""
     if isinstance(instruction, Run):
         return tuple(slot for slot in instruction.results if slot is not None)
     return () if isinstance(instruction, Emit) else (instruction.result,)
@@ -267,7 +269,7 @@ def _free_after_last_use(instructions: Sequence[Instruction], keep: set[int],
     seen = set(keep)
     result: list[Instruction] = []
     for instruction in reversed(instructions):
-        touched = {*_reads(instruction), *_writes(instruction)} - seen
+        touched = {*reads(instruction), *writes(instruction)} - seen
         seen |= touched
         result.append(_with_free(instruction, tuple(sorted(touched))))
     return result[::-1]

@@ -9,10 +9,12 @@ device when they have come, and back when they are sent.
 """
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
+from intradp_ros.split.calls.cuda_graphs import graphs_on
 from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
 
 
@@ -43,6 +45,7 @@ class Accelerator(KernelDevice):
             raise DeviceError(f'no device {name!r} to compute on ({cause}): install a build of '
                               f'PyTorch for it, or take {HOST.name!r}') from error
         self.name, self.hardware = str(self.where), f'{hardware} ({self.where.type})'
+        self.replays = self.where.type == 'cuda'
         # Convolutions in TF32 keep 10 bits: more than rounding would be lost.
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
 
@@ -56,7 +59,14 @@ class Accelerator(KernelDevice):
 
     def finish(self) -> None:
         """Wait until all that kernels have begun is done."""
-        self._module.synchronize(self.where)
+        # Not for the whole device: while a thread records calls, that would fail.
+        self._module.current_stream(self.where).synchronize()
+
+    def replayed(self, kernel: Callable[[Sequence[torch.Tensor]], Any],
+                 inputs: Sequence[torch.Tensor],
+                 ) -> Callable[[Sequence[torch.Tensor]], Any] | None:
+        """Return what replays a kernel's calls as one graph of CUDA's, if that is faster."""
+        return graphs_on(self.where).faster(kernel, inputs) if self.replays else None
 
 
 def open_device(name: str) -> KernelDevice:

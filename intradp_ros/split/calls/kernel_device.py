@@ -4,7 +4,8 @@
 """What runs the kernels of a split graph, beside the kernels themselves."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
@@ -14,12 +15,14 @@ class KernelDevice:
     The processor that PyTorch computes on; accelerators and emulated devices do otherwise.
 
     `name` is PyTorch's, `hardware` the model of an accelerator; `runs_ahead`
-    tells that a kernel returns before its work is done.
+    tells that a kernel returns before its work is done, and `replays` that
+    calls can be `replayed`.
     """
 
     name = 'cpu'
     hardware = ''
     runs_ahead = False
+    replays = False
 
     def join(self, pieces: Sequence[torch.Tensor], dim: int) -> torch.Tensor:
         """Put pieces of a value together along a dimension."""
@@ -35,6 +38,12 @@ class KernelDevice:
 
     def finish(self) -> None:
         """Wait until all that kernels have begun is done."""
+
+    def replayed(self, kernel: Callable[[Sequence[torch.Tensor]], Any],
+                 inputs: Sequence[torch.Tensor],
+                 ) -> Callable[[Sequence[torch.Tensor]], Any] | None:
+        """Return what does a kernel's work sooner for inputs of these shapes; None: nothing."""
+        return None
 
     def idle_until(self, when: float) -> None:
         """Hear that there was nothing to compute until then (seconds, monotonic)."""

@@ -12,6 +12,7 @@ import threading
 from imagined_accelerator import ACCELERATORS
 import networks
 import pytest
+from replaying_device import replaying
 import reshaping_networks
 import torch
 from torch import nn
@@ -23,6 +24,7 @@ from intradp_ros.lab.zoo.best_answers import Answer
 from intradp_ros.lab.zoo.yolo import ANCHORS, Detector, Size
 from intradp_ros.runtime.interpreter import Execution
 from intradp_ros.runtime.mailbox import Mailbox
+from intradp_ros.runtime.model import share_graph
 from intradp_ros.runtime.timeline import Recorder
 from intradp_ros.schedule.program import compile_program
 from intradp_ros.schedule.schedule import ROBOT, Schedule, SERVER
@@ -34,6 +36,7 @@ from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.split.split_graph import split_graph
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import Partition, Stage
+from intradp_ros.systems.sharing.session.rehearsal import rehearse
 
 SMALL = Size((8, 16, 16, 32, 32), 1 / 3, ANCHORS, Answer(classes=3, points=2), best=5)
 OTHER = {ROBOT: SERVER, SERVER: ROBOT}
@@ -83,6 +86,19 @@ def test_sides_with_an_accelerator_are_exact(
     x = torch.rand(NETWORKS[name][1], dtype=torch.float64)
     partition = random_partition(len(splits[ROBOT].operators), random.Random(seed))
     got = run_both(splits, lower(splits[ROBOT], partition), x)
+    for value, expected in zip(graph.output_values, run_graph(graph, [x])):
+        torch.testing.assert_close(got[value], expected, rtol=0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize('seed', range(3))
+@pytest.mark.parametrize('name', NETWORKS)
+def test_replayed_programs_are_exact(name: str, seed: int) -> None:
+    graph = graph_of(name)
+    model, device = replaying(share_graph(graph, 2))
+    x = torch.rand(NETWORKS[name][1], dtype=torch.float64)
+    partition = random_partition(len(model.split.operators), random.Random(seed))
+    got = rehearse(model, partition, [x])
+    assert device.calls
     for value, expected in zip(graph.output_values, run_graph(graph, [x])):
         torch.testing.assert_close(got[value], expected, rtol=0.0, atol=1e-9)
 

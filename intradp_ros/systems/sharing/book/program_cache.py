@@ -7,11 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 import threading
 import time
 
 import torch
 
+from intradp_ros.runtime.fused_program import replayed
 from intradp_ros.runtime.interpreter import Execution
 from intradp_ros.runtime.mailbox import Mailbox
 from intradp_ros.runtime.model import SharedModel
@@ -53,7 +55,8 @@ class ProgramCache:
     encodings, so partitions with the same stages share it.  With a watch it
     is known what they should take.  Caches that share the lock `compiling`
     compile one partition at a time.  On an accelerator every program runs once
-    when it is compiled: kernels are loaded there when they are first called.
+    when it is compiled: kernels are loaded there when they are first called;
+    what they compute between messages is recorded then, if it can be replayed.
     """
 
     def __init__(self, model: SharedModel, side: str, watch: DriftWatch | None = None,
@@ -124,7 +127,7 @@ class ProgramCache:
             program = compile_program(split, schedule, self.side, self.model.parameters,
                                       delivers=self.side == ROBOT)
             if split.device.runs_ahead:
-                _warm_up(split, schedule, self.side, program)
+                program = _warmed(split, schedule, self.side, program)
             self._programs[partition.stages] = program
         if self.watch is None:
             return Compiled(schedule, self._programs[partition.stages])
@@ -138,7 +141,17 @@ def _partitions(*books: ScheduleBook) -> Iterable[Partition]:
     return dict.fromkeys(entry.partition for book in books for entry in book.entries)
 
 
-def _warm_up(split: SplitGraph, schedule: Schedule, side: str, program: Program) -> None:
+def _warmed(split: SplitGraph, schedule: Schedule, side: str, program: Program) -> Program:
+    """Return a program that has run once, and is replayed where that is faster."""
+    warm_up = partial(_run_on_zeros, split, schedule, side)
+    if split.device.replays:
+        with torch.inference_mode():
+            return replayed(program, warm_up)
+    warm_up(program)
+    return program
+
+
+def _run_on_zeros(split: SplitGraph, schedule: Schedule, side: str, program: Program) -> None:
     """Run one side's program on zeros; what it would send goes nowhere."""
     mailbox = Mailbox(lambda waited: 'nothing else comes')
     for index in range(len(schedule.transfers)):
