@@ -23,6 +23,7 @@ from intradp_ros.report.result_tables import mode_table
 from intradp_ros.report.timeline_plot import draw_timeline
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.book.book import ScheduleBook
+from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 from intradp_ros.systems.sharing.session.pair import in_process_pair
 
 DESCRIPTION = f"""\
@@ -33,6 +34,7 @@ The model is profiled (once) and planned for this bandwidth; then every frame is
 unsplit eager model and in every mode in turn: local, offload, cut, shared.  Every answer is
 compared with the eager model's; the difference is in units of its spread.  Robot and server
 have the same speed here, and share this machine's memory and cores, of which two should be free.
+Mode shared learns from what frames take, as the nodes do: it leaves what does not keep its word.
 
 {MODEL_HELP}"""
 
@@ -77,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         with in_process_pair(
                 model, make_predictor(args.predictor), mbps=args.mbps,
                 delay=args.delay / 1e3, power=profile.power, lossy=args.lossy,
-                log=log.append) as pair:
+                experience=LatencyCalibration(), log=log.append) as pair:
             with out.status('connecting'):
                 connect(pair, book, log)
             session = Session(subject, pair, args.mode or tuple(MODES))

@@ -4,10 +4,17 @@
 """`intradp run`: real shared inferences in one process."""
 from __future__ import annotations
 
+import time
+
 import cv2
 from imagined_accelerator import ACCELERATORS
 import numpy as np
 import pytest
+
+from intradp_ros.cli import run_model
+from intradp_ros.schedule.schedule import ROBOT
+from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
+from intradp_ros.systems.sharing.session.pair import in_process_pair
 
 PNG = b'\x89PNG'
 
@@ -39,6 +46,21 @@ def test_both_sides_on_an_accelerator(intradp, device):
                      '--frames', 2, '--device', device, '--json')
     assert result.status == 0 and result.json['exact']
     assert result.json['modes']['offload']['bytes_up'] > 0
+
+
+def test_shared_learns_as_the_nodes_do(intradp, monkeypatch):
+    pairs = []
+
+    def noted(*args, **kwargs):
+        pairs.append(in_process_pair(*args, **kwargs))
+        return pairs[-1]
+
+    monkeypatch.setattr(run_model, 'in_process_pair', noted)
+    assert intradp('run', 'example_models:dense', '--input', '1x3x96x64', '--mbps', 200, '--frames',
+                   6, '--mode', 'local', '--mode', 'shared', '--json').status == 0
+    [pair] = pairs
+    assert isinstance(pair.robot.choice.experience, LatencyCalibration)
+    assert pair.robot.choice.speeds.factor(ROBOT, time.monotonic()) != 1.0
 
 
 def test_local_sends_nothing_and_offload_the_input(intradp, tmp_path):

@@ -13,6 +13,7 @@ from intradp_ros.profiling.profile import PowerStates, XAVIER_NX
 from intradp_ros.runtime.channel import Channel
 from intradp_ros.runtime.memory_channel import memory_pair
 from intradp_ros.runtime.model import SharedModel
+from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.server import OffloadServer
@@ -42,6 +43,7 @@ def in_process_pair(model: SharedModel, predictor: RatePredictor, *,
                     server_model: SharedModel | None = None, mbps: float | None = None,
                     delay: float = 0.0, patience: PatiencePolicy = PatiencePolicy(),
                     power: PowerStates = XAVIER_NX, lossy: str = '',
+                    experience: LatencyCalibration | None = None,
                     log: Callable[[str], None] = lambda text: None) -> Pair:
     """
     Connect a robot and a server in this process.
@@ -61,11 +63,13 @@ def in_process_pair(model: SharedModel, predictor: RatePredictor, *,
         The robot's power states.
     lossy :
         A lossy encoding that the robot allows books to use.
+    experience :
+        What the robot learns from its inferences, as the nodes do (None: nothing).
 
     """
     rate = None if mbps is None else mbps * 125e3
     robot_channel, server_channel = memory_pair(rate=rate, delay=delay)
     server = OffloadServer(server_channel, {model.digest: server_model or model}, log)
     robot = RobotClient(model, robot_channel, predictor, log, patience=patience, power=power,
-                        lossy=lossy)
+                        lossy=lossy, experience=experience)
     return Pair(robot, server, robot_channel, server_channel)
