@@ -56,8 +56,8 @@ def test_shared_learns_as_the_nodes_do(intradp, monkeypatch):
         return pairs[-1]
 
     monkeypatch.setattr(run_model, 'in_process_pair', noted)
-    assert intradp('run', 'example_models:dense', '--input', '1x3x96x64', '--mbps', 200, '--frames',
-                   6, '--mode', 'local', '--mode', 'shared', '--json').status == 0
+    assert intradp('run', 'example_models:dense', '--input', '1x3x96x64', '--mbps', 200,
+                   '--frames', 6, '--mode', 'local', '--mode', 'shared', '--json').status == 0
     [pair] = pairs
     assert isinstance(pair.robot.choice.experience, LatencyCalibration)
     assert pair.robot.choice.speeds.factor(ROBOT, time.monotonic()) != 1.0
