@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from intradp_ros.lab.zoo.classifiers.convnext import ConvNeXt
+from intradp_ros.perception.inside import Narrow
 from intradp_ros.runtime.catalogue import ModelSpec
 
 PHOTOGRAPH = (1, 3, 224, 224)
@@ -28,11 +29,13 @@ MODELS: Mapping[str, ModelSpec] = {
                               torch.uint8),
     'mobilenet_v3': ModelSpec('pytorchcv.models.mobilenetv3:mobilenetv3_large_w1', PHOTOGRAPH),
     'resnet50': ModelSpec('pytorchcv.models.resnet:resnet50', PHOTOGRAPH),
+    'resnet50 bfloat16': ModelSpec('models:resnet50_bfloat16', PHOTOGRAPH),
     'convnext_t': ModelSpec('models:convnext_tiny', PHOTOGRAPH),
     'vgg19': ModelSpec('pytorchcv.models.vgg:vgg19', PHOTOGRAPH),
     'yolov8n 320x320': ModelSpec('models:yolov8n', (1, 3, 320, 320)),
 }
-_NEEDED = {'models:yolov8n': 'ultralytics'}  # packages that the source does not name
+# Packages that the source does not name.
+_NEEDED = {'models:yolov8n': 'ultralytics', 'models:resnet50_bfloat16': 'pytorchcv'}
 Measure = Callable[[ModelSpec, int], Any]
 
 
@@ -40,6 +43,11 @@ def convnext_tiny() -> nn.Module:
     """Return ConvNeXt Tiny with random weights (28 M parameters)."""
     torch.manual_seed(0)
     return ConvNeXt(((96, 3), (192, 3), (384, 9), (768, 3)))
+
+
+def resnet50_bfloat16() -> nn.Module:
+    """Return the ResNet-50 that computes in half precision."""
+    return Narrow(MODELS['resnet50'].module(), torch.bfloat16)
 
 
 def yolov8n() -> nn.Module:

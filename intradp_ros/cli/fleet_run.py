@@ -41,7 +41,7 @@ from intradp_ros.runtime.pipeline.local_fleet import LocalFleet
 from intradp_ros.schedule.stage_cuts import parse_stages, plan_of_cuts
 from intradp_ros.schedule.stage_plan import PlanError, StagePlan
 from intradp_ros.schedule.stage_tasks import discipline_of, seconds_by_speed
-from intradp_ros.split.checks.verify import output_error
+from intradp_ros.split.checks.verify import computed_in, output_error
 
 DESCRIPTION = f"""\
 Run a network in stages over the devices of a fleet, several frames under way at once.
@@ -205,7 +205,7 @@ def _frames(inputs: Sequence[torch.Tensor], count: int) -> Iterator[tuple[torch.
 
 def _difference(subject: Subject, frame: Sequence[torch.Tensor], outputs: Any) -> float:
     """Return the largest difference to the unsplit model, infinite if it is beyond rounding."""
-    errors = [output_error('', given, wanted) for given, wanted in zip(
+    errors = [output_error('', given, wanted, computed_in(subject.graph)) for given, wanted in zip(
         tensors_of(outputs), subject.unsplit(frame), strict=True)]
     return max((e.relative if e.exact else float('inf') for e in errors), default=0.0)
 

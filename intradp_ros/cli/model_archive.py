@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,11 +35,12 @@ from intradp_ros.perception.card import (
 )
 from intradp_ros.perception.decode import decode
 from intradp_ros.perception.heads.named_outputs import HeadError, named
-from intradp_ros.perception.inside import LikeliestClasses, Normalised
+from intradp_ros.perception.inside import LikeliestClasses, Narrow, Normalised
 from intradp_ros.perception.labels import parse_labels
 from intradp_ros.perception.view import fitted, place
 from intradp_ros.runtime.catalogue import ModelSpecError, parse_shape
 from intradp_ros.runtime.model import AS_GRAPH, share_graph
+from intradp_ros.split.checks.verify import computed_in, rounding_limit
 
 DESCRIPTION = f"""\
 Make one archive of a model: its graph and parameters, and its card, which says how a picture
@@ -61,8 +63,7 @@ examples:
   intradp model add streets.pt2 --input 1x3x256x512 --mean 0.485,0.456,0.406 \\
       --deviation 0.229,0.224,0.225 --likeliest --head segmentation --labels streets.txt
   intradp model show yolo.graph"""
-#: What differs between archive and model by rounding alone, relative to an output's spread.
-ROUNDING = 1e-4
+PRECISIONS = {'float16': torch.float16, 'bfloat16': torch.bfloat16}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,6 +96,9 @@ def _add_add(parser: argparse.ArgumentParser) -> None:
     for name in ('mean', 'deviation'):
         parser.add_argument(f'--{name}', type=_three, metavar='R,G,B',
                             help='of pixels in 0 to 1 (default: as the source says)')
+    parser.add_argument('--precision', choices=tuple(PRECISIONS),
+                        help='compute in half precision, which halves what crosses; what it does '
+                        'to the outputs is told (default: as the model does)')
     parser.add_argument('--likeliest', action='store_true', help='of logits (1, classes, h, w): '
                         'choose the likeliest class of each pixel inside')
     parser.add_argument('--best', type=int, default=100, metavar='N',
@@ -139,14 +143,36 @@ def _add(args: argparse.Namespace, out: Output) -> int:
             raise CommandError('give --input 1x3xHEIGHTxWIDTH: the source does not say it')
         model, card = _finished(found, args)
         example = _example(args, shape, card)
+        changed = None
+        if args.precision:
+            model, changed = _narrowed(model, found, example, args)
         graph = capture(model, (example,), methods=AS_GRAPH)
         _check_head(card, model, example)
     path = args.out or Path(f'{args.source.rpartition(":")[2].rpartition("/")[2]}.graph')
     save_graph(graph, path, card_to_json(card))
     with out.status('comparing the archive with the model'):
-        difference = _difference(model, path, example)
-    _describe(path, out, difference)
-    return 0 if difference <= ROUNDING else 1
+        with torch.inference_mode():
+            wanted = tensors_of(model(example))
+        difference = _difference(wanted, GraphModel(load_graph(path)), example)
+    _describe(path, out, difference, changed)
+    return 0 if difference <= rounding_limit(computed_in(graph) or torch.float32) else 1
+
+
+def _narrowed(model: nn.Module, found: Found, example: torch.Tensor, args: argparse.Namespace,
+              ) -> tuple[nn.Module, float]:
+    """Return a finished model in half precision, and how far its outputs are from before."""
+    with torch.inference_mode():
+        wanted = tensors_of(model(example))
+    inside = Narrow(found.model, PRECISIONS[args.precision]).eval()
+    narrow, _ = _finished(replace(found, model=inside), args)
+    try:
+        return narrow, _difference(wanted, narrow, example)
+    except RuntimeError as error:
+        cause = str(error).strip().partition('\n')[0]
+        raise CommandError(
+            f'the model does not compute in {args.precision} ({cause}): does it convert to '
+            'another dtype itself? Let it take the dtype of its weights, or leave out '
+            '--precision') from error
 
 
 def _finished(found: Found, args: argparse.Namespace) -> tuple[nn.Module, ModelCard]:
@@ -201,12 +227,11 @@ def _check_head(card: ModelCard, model: nn.Module, example: torch.Tensor) -> Non
     decode(outputs, card.head, place(target, target, 'stretch'))
 
 
-def _difference(model: nn.Module, path: Path, example: torch.Tensor) -> float:
-    """Return the greatest difference of the archive's outputs to the model's, by their spread."""
+def _difference(wanted: Sequence[torch.Tensor], model: nn.Module, example: torch.Tensor) -> float:
+    """Return the greatest difference of a model's outputs to the wanted ones, by their spread."""
     worst = 0.0
     with torch.inference_mode():
-        wanted = tensors_of(model(example))
-        got = tensors_of(GraphModel(load_graph(path))(example))
+        got = tensors_of(model(example))
     if len(wanted) != len(got):
         raise CommandError(f'the archive has {len(got)} outputs, the model {len(wanted)}')
     for expected, output_tensor in zip(wanted, got):
@@ -221,11 +246,12 @@ def _difference(model: nn.Module, path: Path, example: torch.Tensor) -> float:
 def _show(path: Path, out: Output) -> int:
     if not path.is_file():
         raise CommandError(f'{str(path)!r} is no archive')
-    _describe(path, out, None)
+    _describe(path, out, None, None)
     return 0
 
 
-def _describe(path: Path, out: Output, difference: float | None) -> None:
+def _describe(path: Path, out: Output, difference: float | None,
+              changed: float | None) -> None:
     """Print what an archive holds, and how well it can be shared."""
     graph = load_graph(path)
     shared = share_graph(graph)
@@ -240,7 +266,7 @@ def _describe(path: Path, out: Output, difference: float | None) -> None:
         'labels': len(card.labels), 'operators': facts['operators'],
         'parameter_bytes': facts['parameter_bytes'], 'flops': facts['flops'],
         'local_share': facts['local_share'], 'rows_meet': len(facts['rows_meet']),
-        'difference': difference}
+        'difference': difference, 'precision_difference': changed}
     out.show(f'{path}: {card.name or "no card"}, digest {data["digest"][:12]}',
              f'  takes {data["input"]} ({card.input.fit}), {data["operators"]} operators, '
              f'{size(data["parameter_bytes"])} of parameters',
@@ -250,6 +276,8 @@ def _describe(path: Path, out: Output, difference: float | None) -> None:
     if difference is not None:
         out.show(f"  the archive differs from the model by {difference:.1e} of an output's "
                  'spread')
+    if changed is not None:
+        out.show(f'  half precision changes outputs by {changed:.1e} of their spread')
     out.result(data)
 
 

@@ -19,7 +19,7 @@ from intradp_ros.cli.subject import Subject, tensors_of
 from intradp_ros.runtime.outcome import Outcome
 from intradp_ros.runtime.timeline import Event
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.split.checks.verify import output_error
+from intradp_ros.split.checks.verify import computed_in, output_error
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.session.pair import Pair
 
@@ -88,7 +88,8 @@ def _frames(inputs: Sequence[torch.Tensor], count: int) -> Iterator[tuple[torch.
 
 def _note(session: Session, mode: str, outcome: Outcome, expected: Sequence[torch.Tensor]) -> None:
     series = session.series.setdefault(mode, Series())
-    errors = [output_error('', given, wanted)
+    computed = computed_in(session.subject.graph)
+    errors = [output_error('', given, wanted, computed)
               for given, wanted in zip(tensors_of(outcome.outputs), expected)]
     series.outcomes.append(outcome)
     series.differences.append(max((e.relative for e in errors), default=0.0))

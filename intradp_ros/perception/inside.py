@@ -42,6 +42,24 @@ class Normalised(nn.Module):
         return self.model((image.to(torch.float32) - self.shift) / self.scale)
 
 
+class Narrow(nn.Module):
+    """A model in half precision, whose floating-point inputs and outputs are single precision."""
+
+    def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
+        """Convert `model` itself to `dtype`."""
+        super().__init__()
+        self.model, self.dtype = model.to(dtype), dtype
+
+    def forward(self, *inputs: Any) -> Any:
+        """Return what the model says."""
+        return _floats_to(torch.float32, self.model(*_floats_to(self.dtype, inputs)))
+
+
+def _floats_to(dtype: torch.dtype, nested: Any) -> Any:
+    return pytree.tree_map_only(
+        torch.Tensor, lambda t: t.to(dtype) if t.is_floating_point() else t, nested)
+
+
 class BestBoxes(nn.Module):
     """
     A one-stage detector and the best of its answers.

@@ -47,6 +47,37 @@ def card_of(path: Path) -> ModelCard:
     return card_from_json(load_notes(path))
 
 
+@pytest.mark.parametrize('precision', ['float16', 'bfloat16'])
+def test_half_precision_is_inside(intradp, tmp_path: Path, precision: str) -> None:
+    """Pixels in, single precision out; what it changes is told, and is not nothing."""
+    source, out = tmp_path / 'model.ts', tmp_path / 'half.graph'
+    torch.jit.trace(network(), torch.randn(1, 3, 24, 32)).save(source)
+    told = intradp('model', 'add', source, '--input', '1x3x24x32', *NORMALISED, '--precision',
+                   precision, '--out', out, '--json').json
+    graph = load_graph(out)
+    kinds = {str(value.dtype).removeprefix('torch.') for value in graph.values}
+    assert {'uint8', precision} <= kinds
+    assert {t.dtype for t in graph.parameters.values() if t.dim() == 4 and t.shape[2] > 1} == {
+        getattr(torch, precision)}
+    pixels = torch.randint(0, 256, (1, 3, 24, 32), dtype=torch.uint8)
+    with torch.no_grad():
+        wanted = network()(normalised(pixels))
+    [got] = run_graph(graph, [pixels])
+    assert got.dtype == torch.float32
+    apart = ((got - wanted).abs().max() / (wanted.max() - wanted.min())).item()
+    assert 1e-5 < apart < 0.05 and 1e-5 < told['precision_difference'] < 0.05
+    assert told['difference'] <= 0.02
+    assert intradp('verify', out, '--seeds', 1, '--parts', 3, '--json').json['exact']
+
+
+def test_a_model_that_converts_by_itself_is_told(intradp, tmp_path: Path) -> None:
+    result = intradp('model', 'add', 'intradp_ros.lab.zoo.oriented_energy:oriented_energy',
+                     '--pixels', '--input', '1x3x48x64', '--precision', 'bfloat16', '--out',
+                     tmp_path / 'a.graph')
+    assert result.status == 2 and 'does not compute in bfloat16' in result.err
+    assert not (tmp_path / 'a.graph').exists()
+
+
 @pytest.mark.parametrize('kind', ['traced.ts', 'scripted.torchscript', 'exported.pt2'])
 def test_files_become_archives_of_pixels(intradp, tmp_path: Path, kind: str) -> None:
     """Mean and deviation stand inside: uint8 in, the model's own answer out."""

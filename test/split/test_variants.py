@@ -127,6 +127,29 @@ def test_maximum_pools_are_the_same_bit_by_bit(
     assert_alike(module, source, SEPARABLE, 0.0, cuts)
 
 
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(('size', 'stride', 'groups'), [
+    (1, 1, 1), (3, 1, 8), (3, 2, 1), (3, 2, 8), (5, 2, 1)])
+def test_convolutions_in_half_precision(dtype: torch.dtype, size: int, stride: int, groups: int,
+                                        ) -> None:
+    """They have the other layout as a variant; by single rows, too, nothing is made of nothing."""
+    torch.manual_seed(0)
+    module = nn.Conv2d(8, 16, size, stride, size // 2, groups=groups)
+    source = torch.randn(1, 8, 15, 17)
+    with torch.inference_mode():
+        wanted = module.to(dtype).float()(source.to(dtype).float())
+    plain, lean = variant_of(module.to(dtype), source.to(dtype), CHANNELS_LAST)
+    assert variants_of(plain.graph, plain.operators[0].operator) == (CHANNELS_LAST,)
+    limit = 2 * torch.finfo(dtype).eps * wanted.abs().max().item()
+    for split in (plain, lean):
+        for start in range(split.operators[0].rows):
+            wiped = torch.full((5000,), 1e38)  # memory that the next tensors may get
+            del wiped
+            got = run(split, source.to(dtype), Region(start, start + 1))
+            torch.testing.assert_close(got.float(), wanted.narrow(split.axis, start, 1), rtol=0.0,
+                                       atol=limit)
+
+
 def test_what_is_not_certain_has_no_variants() -> None:
     """Double precision, transposed convolutions, pools that round up, weights computed."""
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.graph_errors import GraphInputError
-from intradp_ros.split.checks.verify import output_error, random_regions, verify
+from intradp_ros.split.checks.verify import computed_in, output_error, random_regions, verify
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.split.regions.region import Region, RowMap
 from intradp_ros.split.split_graph import split_graph
@@ -89,6 +89,27 @@ def test_error_is_relative_to_the_spread() -> None:
     assert error.absolute == pytest.approx(1e-3, rel=1e-2)
     assert error.relative == pytest.approx(5e-4, rel=1e-2)
     assert not error.exact
+
+
+@pytest.mark.parametrize(('dtype', 'limit'), [
+    (torch.float64, 1e-9), (torch.float32, 1e-4), (torch.bfloat16, 2e-2), (torch.float16, 2e-2)])
+def test_what_rounding_explains_depends_on_the_narrowest_dtype(
+        dtype: torch.dtype, limit: float) -> None:
+    wanted = torch.tensor([0.0, 1.0], dtype=torch.float64)
+    for factor, exact in ((0.9, True), (1.1, False)):
+        given = wanted + torch.tensor([factor * limit, 0.0], dtype=torch.float64)
+        assert output_error('', given, wanted, dtype).exact == exact
+        assert not output_error('', wanted + 3e-2, wanted, dtype).exact
+
+
+def test_graphs_tell_the_narrowest_dtype_on_the_way() -> None:
+    class Mixed(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x.to(torch.bfloat16) + 1).float() * 2
+
+    assert computed_in(capture(Mixed(), (torch.rand(2, 3),))) == torch.bfloat16
+    assert computed_in(capture(nn.ReLU(), (torch.rand(2, 3),))) == torch.float32
+    assert computed_in(capture(nn.ReLU(), (torch.arange(3),))) is None
 
 
 def test_error_of_a_single_number_is_relative_to_its_magnitude() -> None:

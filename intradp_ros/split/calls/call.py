@@ -20,6 +20,7 @@ from intradp_ros.graph.operator_graph import (
     ParameterRef,
     ValueRef,
 )
+from intradp_ros.split.calls.bfloat16_convolution import without_errors
 from intradp_ros.split.local_operator import Kernel, Parameters
 
 Fetch = Callable[[Sequence[torch.Tensor]], Any]
@@ -124,7 +125,8 @@ class Call:
             return parameters[ref.name] if isinstance(ref, ParameterRef) else ref
 
         args, kwargs = map_refs(self.args, fetch), map_refs(self.kwargs, fetch)
-        function = _PLAIN.get(self.function, self.function)
+        function = _PLAIN.get(self.function) or without_errors(
+            self.function, args[1] if len(args) > 1 else None)
         return _leading(function, args, kwargs) or _general(function, args, kwargs)
 
 

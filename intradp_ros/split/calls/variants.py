@@ -37,6 +37,8 @@ LAYOUTS = {4: torch.channels_last, 5: torch.channels_last_3d}
 Packs = dict[Hashable, torch.Tensor]
 Shape = tuple[int, ...]
 
+#: Dtypes whose convolutions have other variants; packed weights are of the first one.
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _CONVOLUTIONS = frozenset(
     [f'aten.conv{n}d.{overload}' for n in (2, 3) for overload in ('default', 'padding')]
     + ['aten.convolution.default'])
@@ -108,19 +110,21 @@ def can_pack() -> bool:
 
 
 def _packed(weight: torch.Tensor) -> tuple[str, ...]:
-    return (PACKED,) if weight.device.type == HOST.name and can_pack() else ()
+    packs = weight.device.type == HOST.name and weight.dtype == _FLOATS[0]
+    return (PACKED,) if packs and can_pack() else ()
 
 
 def _has_float_weight(graph: OperatorGraph, operator: Operator) -> bool:
-    """Tell whether values and weights are single precision, and the weights constant."""
+    """Tell whether values and weights are single or half precision, and the weights constant."""
     call = Call.of(graph, operator)
     value, weight, bias = call.args[0], call.argument('weight'), call.argument('bias')
-    if not isinstance(value, ValueRef) or graph.values[value.value].dtype != torch.float32:
+    if not isinstance(value, ValueRef):
         return False
+    dtype = graph.values[value.value].dtype
     if not isinstance(weight, ParameterRef) or isinstance(bias, ValueRef):
         return False
     tensors = [graph.parameters[ref.name] for ref in (weight, bias) if ref is not None]
-    return all(t.dtype == torch.float32 and t.is_contiguous() for t in tensors)
+    return dtype in _FLOATS and all(t.dtype == dtype and t.is_contiguous() for t in tensors)
 
 
 def _is_transposed(call: Call) -> bool:

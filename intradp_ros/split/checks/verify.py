@@ -11,13 +11,15 @@ from typing import Any
 
 import torch
 
-from intradp_ros.graph.operator_graph import map_refs, ParameterRef, ValueRef
+from intradp_ros.graph.operator_graph import map_refs, OperatorGraph, ParameterRef, ValueRef
 from intradp_ros.graph.reference_evaluation import run_graph, values_freed_after
 from intradp_ros.split.checks.flops import operator_flops
 from intradp_ros.split.local_operator import Kind, LocalOperator, SplitGraph
 from intradp_ros.split.regions.region import Region
 
-_TOLERANCES = {torch.float64: 1e-9, torch.complex128: 1e-9}
+_TOLERANCES = {torch.float64: 1e-9, torch.complex128: 1e-9, torch.float16: 2e-2,
+               torch.bfloat16: 2e-2}
+_OTHERS = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +30,14 @@ class OutputError:
     `absolute` is the largest difference of an element (infinite where one
     side alone is not a number), `spread` the largest minus the smallest
     finite element of the unsplit output, or the magnitude of its only one.
+    `computed` is the narrowest floating point dtype on the way to it.
     """
 
     name: str
     dtype: torch.dtype
     absolute: float
     spread: float
+    computed: torch.dtype | None = None
 
     @property
     def relative(self) -> float:
@@ -44,8 +48,13 @@ class OutputError:
 
     @property
     def exact(self) -> bool:
-        """Tell whether the difference is float rounding: 1e-9 in double, 1e-4 in other types."""
-        return self.relative <= _TOLERANCES.get(self.dtype, 1e-4)
+        """
+        Tell whether the difference is float rounding.
+
+        That is at most 1e-9 in double precision, 2e-2 where half precision is
+        computed in, and 1e-4 else.
+        """
+        return self.relative <= rounding_limit(self.computed or self.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +109,8 @@ def verify(
     with torch.inference_mode():
         values = _run_in_parts(split, inputs, parts, random.Random(seed))
     errors = tuple(
-        output_error(graph.values[ref.value].name, split.device.give(values[ref.value]), result)
+        output_error(graph.values[ref.value].name, split.device.give(values[ref.value]), result,
+                     computed_in(graph))
         for ref, result in zip(graph.outputs, expected) if isinstance(ref, ValueRef))
     flops = [operator_flops(graph, local.operator) for local in split.operators]
     ran_split = [_is_cut(local) for local in split.operators]
@@ -172,7 +182,19 @@ def _joined(
     return joined
 
 
-def output_error(name: str, given: torch.Tensor, expected: torch.Tensor) -> OutputError:
+def rounding_limit(dtype: torch.dtype) -> float:
+    """Return the difference that rounding explains, in units of an output's spread."""
+    return _TOLERANCES.get(dtype, _OTHERS)
+
+
+def computed_in(graph: OperatorGraph) -> torch.dtype | None:
+    """Return the narrowest floating point dtype among the values of a graph."""
+    found = {v.dtype for v in graph.values if v.dtype.is_floating_point}
+    return max(found, key=lambda dtype: torch.finfo(dtype).eps, default=None)
+
+
+def output_error(name: str, given: torch.Tensor, expected: torch.Tensor,
+                 computed: torch.dtype | None = None) -> OutputError:
     """Compare an output; equal infinities and two NaN count as equal."""
     dtype = expected.dtype
     given, expected = in_reals(given), in_reals(expected)
@@ -182,7 +204,7 @@ def output_error(name: str, given: torch.Tensor, expected: torch.Tensor) -> Outp
     difference = difference.masked_fill(same, 0.0).nan_to_num(nan=float('inf'))
     spread = _spread(exact[exact.isfinite()])
     absolute = difference.max().item() if difference.numel() else 0.0
-    return OutputError(name, dtype, absolute, spread)
+    return OutputError(name, dtype, absolute, spread, computed)
 
 
 def in_reals(tensor: torch.Tensor) -> torch.Tensor:
