@@ -63,21 +63,44 @@ class View:
         Pixels that the input does not show are `outside`; between the map's
         pixels values are those of the nearest, or interpolated if `smooth`.
         """
-        matrix, cells = np.zeros((2, 3)), []
-        for axis, (count, size) in enumerate(zip(dense.shape[::-1], self.target[::-1])):
-            coarse = count / size
-            first, last = (edge * coarse for edge in self._span(axis))
-            low = min(max(0, math.floor(first)), count - 1)
-            cells.append(slice(low, max(low + 1, math.ceil(last))))
+        shown = self._smooth(dense) if smooth else self._nearest(dense)
+        across, down = self._seen()
+        if not down.all():
+            shown[~down] = outside
+        if not across.all():
+            shown[:, ~across] = outside
+        return shown
+
+    def _nearest(self, dense: Array) -> Array:
+        indices = []
+        for axis, count in enumerate(dense.shape[::-1]):
+            cells, coarse = self._cells(axis, count)
+            middle = (np.arange(self.source[1 - axis]) + 0.5) * self.scale[axis] + self.shift[axis]
+            nearest = np.floor(middle * coarse).astype(np.intp)
+            indices.append(nearest.clip(cells.start, min(cells.stop, count) - 1))
+        # Columns first, of the few rows that there are: then rows are copied whole.
+        found: Array = dense.take(indices[0], 1).take(indices[1], 0)
+        return found
+
+    def _smooth(self, dense: Array) -> Array:
+        matrix, shown = np.zeros((2, 3)), []
+        for axis, count in enumerate(dense.shape[::-1]):
+            cells, coarse = self._cells(axis, count)
+            shown.append(cells)
             scale, shift = self.scale[axis], self.shift[axis]
             matrix[axis, axis] = scale * coarse
-            matrix[axis, 2] = (0.5 * scale + shift) * coarse - 0.5 - low
-        shown: Array = cv2.warpAffine(
-            np.ascontiguousarray(dense[cells[1], cells[0]]), matrix, self.source[::-1],
-            flags=(cv2.INTER_LINEAR if smooth else cv2.INTER_NEAREST) | cv2.WARP_INVERSE_MAP,
-            borderMode=cv2.BORDER_REPLICATE)
-        shown[~self._seen()] = outside
-        return shown
+            matrix[axis, 2] = (0.5 * scale + shift) * coarse - 0.5 - cells.start
+        found: Array = cv2.warpAffine(
+            np.ascontiguousarray(dense[shown[1], shown[0]]), matrix, self.source[::-1],
+            flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, borderMode=cv2.BORDER_REPLICATE)
+        return found
+
+    def _cells(self, axis: int, count: int) -> tuple[slice, float]:
+        """Return which of a map's cells show the part, and how many an input's pixel is."""
+        coarse = count / self.target[1 - axis]
+        first, last = (edge * coarse for edge in self._span(axis))
+        low = min(max(0, math.floor(first)), count - 1)
+        return slice(low, max(low + 1, math.ceil(last))), coarse
 
     def _span(self, axis: int) -> tuple[float, float]:
         """Return from where to where the part lies in the input, along x (0) or y (1)."""
@@ -85,15 +108,15 @@ class View:
         scale, shift = self.scale[axis], self.shift[axis]
         return first * scale + shift, (first + count) * scale + shift
 
-    def _seen(self) -> Array:
-        """Return which of the picture's pixels (height, width) the input shows."""
+    def _seen(self) -> tuple[Array, Array]:
+        """Return which of the picture's columns, and which of its rows, the input shows."""
         shown = []
         for axis, (count, size) in enumerate(zip(self.source[::-1], self.target[::-1])):
             middle = (np.arange(count) + 0.5) * self.scale[axis] + self.shift[axis]
             first, last = self._span(axis)
             shown.append((middle >= max(0.0, first)) & (middle < min(size, last)))
         across, down = shown
-        return np.logical_and(down[:, None], across[None])
+        return across, down
 
 
 def place(source: Size, target: Size, fit: str, region: Region | None = None) -> View:

@@ -90,6 +90,30 @@ def test_masks_cover_their_box_the_surest_on_top() -> None:
     assert (found.instances[:, 60:] == 0).all() and (found.labels[:, 60:] == 0).all()
 
 
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
+def test_outputs_may_be_half_precision(dtype: torch.dtype) -> None:
+    outputs = {'boxes': boxes_of((0, 0, 80, 80)).to(dtype),
+               'scores': torch.tensor([[0.5]], dtype=dtype),
+               'classes': torch.tensor([[3]])}
+    found = decode(outputs, HeadCard('detections'), TWICE)
+    assert isinstance(found, Detections)
+    assert found.classes.tolist() == [3] and found.boxes.tolist() == [[0, 0, 40, 40]]
+
+
+def test_more_objects_than_a_byte_counts() -> None:
+    count = 300
+    boxes = boxes_of(*((160 * k / count, 0, 160 * (k + 1) / count, 80) for k in range(count)))
+    outputs = {'boxes': boxes, 'scores': torch.linspace(1, 0.6, count)[None],
+               'classes': torch.arange(count)[None], 'weights': torch.ones(1, count, 1),
+               'masks': torch.ones(1, 1, 20, 40)}
+    found = decode(outputs, HeadCard('detections', most=count), TWICE)
+    assert isinstance(found, Detections) and found.instances is not None
+    assert len(found.boxes) == count and found.instances.max() > 255
+    labels = found.labels
+    assert labels is not None
+    assert labels.tolist() == (found.classes + 1)[found.instances.astype(int) - 1].tolist()
+
+
 def test_key_points_of_objects() -> None:
     outputs = {'boxes': boxes_of((0, 0, 80, 80)), 'scores': torch.tensor([[0.5]]),
                'classes': torch.tensor([[0]]), 'points': torch.tensor([[[20.0, 40, 0.7] * 2]])}

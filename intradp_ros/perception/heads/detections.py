@@ -90,13 +90,14 @@ def _instances(outputs: Outputs, kept: Array, corners: Array, view: View) -> Arr
     if weights.shape[1] != len(masks):
         raise HeadError(f'{weights.shape[1]} weights do not fit {len(masks)} masks')
     rows, columns = masks.shape[1:]
-    numbers = np.zeros((rows, columns), np.uint16)
+    numbers = np.zeros((rows, columns), np.uint8 if len(kept) < 256 else np.uint16)
     shrink = np.array([columns, rows]) / view.target[::-1]
     for number in range(len(kept), 0, -1):  # the surest last: it covers the others
         place = kept[number - 1]
         (left, top), (right, bottom) = _cells(corners[place] * np.tile(shrink, 2), rows, columns)
-        part = np.tensordot(weights[place], masks[:, top:bottom, left:right], 1)
-        numbers[top:bottom, left:right][part > 0] = number
+        covered = masks[:, top:bottom, left:right]
+        part = weights[place] @ covered.reshape(len(masks), -1)
+        numbers[top:bottom, left:right][part.reshape(covered.shape[1:]) > 0] = number
     return view.map_back(numbers, 0, smooth=False)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from torch.utils import _pytree as pytree
@@ -74,8 +73,10 @@ def read(outputs: Outputs, name: str, dimensions: int) -> Array:
     if tensor.dim() != dimensions or tensor.shape[0] != 1:
         raise HeadError(f'the head reads {name!r} with {dimensions} dimensions and batch 1; it '
                         f'has the shape {"x".join(map(str, tensor.shape))}')
+    if tensor.dtype in (torch.float16, torch.bfloat16):  # of which NumPy knows one
+        tensor = tensor.float()
     array: Array = tensor[0].detach().cpu().numpy()
-    return array.astype(np.float32) if array.dtype == np.float16 else array
+    return array
 
 
 def only(outputs: Outputs, name: str) -> str:
