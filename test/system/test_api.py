@@ -39,6 +39,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     torch.set_num_threads(threads)
 
 
+@pytest.fixture(scope='module')
+def served(running: Nodes) -> Nodes:
+    running.start('offload_node', {'models': [UNET]})
+    return running
+
+
 def test_memory_that_calls_leave_is_given_back(running: Nodes, model: torch.nn.Module) -> None:
     """What is free between blocks in use stays with the process, unless somebody asks for it."""
     idp = IntraDP(server='nobody')
@@ -94,9 +100,8 @@ def test_what_is_impossible_is_refused_where_it_is_written(wrong: dict[str, str]
         IntraDP(**wrong)  # type: ignore[arg-type]
 
 
-def test_three_lines_with_a_server(running: Nodes, model: torch.nn.Module) -> None:
+def test_three_lines_with_a_server(served: Nodes, model: torch.nn.Module) -> None:
     """Results are those of the model; once ready, the server takes part in calls."""
-    running.start('offload_node', {'models': [UNET]})
     own = small_models.unet()
     idp = IntraDP(server='offload', patience=ENDLESS)
     idp.start_client(model=model)
@@ -113,7 +118,7 @@ def test_three_lines_with_a_server(running: Nodes, model: torch.nn.Module) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize('device', ACCELERATORS)
-def test_a_model_on_an_accelerator(running: Nodes, model: torch.nn.Module, device: str) -> None:
+def test_a_model_on_an_accelerator(served: Nodes, model: torch.nn.Module, device: str) -> None:
     """It is shared from there, and results are where the model's own would be."""
     own, idp = small_models.unet(), IntraDP(server='offload', patience=ENDLESS)
     idp.start_client(model=model.to(device))
