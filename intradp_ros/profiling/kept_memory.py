@@ -15,6 +15,7 @@ nothing of it in use.
 from __future__ import annotations
 
 from collections.abc import Callable
+import math
 import os
 from pathlib import Path
 import time
@@ -25,19 +26,29 @@ from intradp_ros.profiling.machine import trim_heap
 SLACK = 16 * 2**20
 #: Of the time that giving memory back may take: pages that are missing cost time, too.
 SHARE = 0.02
+#: Seconds after which it is tried whether what is usual now need be more than it once was.
+PATIENCE = 60.0
 _PAGE = os.sysconf('SC_PAGE_SIZE')
 
 
 class KeptMemory:
-    """Gives memory back once inferences have left more of it unused than usual."""
+    """
+    Gives memory back once inferences have left more of it unused than usual.
+
+    What the first inference after a release left counts as usual, and that
+    may have been a large one.  So where it was less after another release,
+    it is released again after `PATIENCE` seconds.
+    """
 
     def __init__(self, held: Callable[[], int] | None = None,
                  release: Callable[[], None] = trim_heap,
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._held, self._release, self._clock = held or private_bytes, release, clock
         self._usual = self._held()  # bytes after the first usual inference since a release
+        self._least: float = math.inf  # of these, ever
         self._begins = True  # there was none yet
         self._rests_until = float('-inf')
+        self._released = self._clock()
 
     def look(self, *, usual: bool = True) -> bool:
         """
@@ -49,10 +60,14 @@ class KeptMemory:
         held, start = self._held(), self._clock()
         if self._begins and usual:
             self._usual, self._begins = held, False
-        if held <= self._usual + SLACK or start < self._rests_until:
+            self._least = min(self._least, held)
+        again = start >= self._released + PATIENCE
+        if start < self._rests_until \
+                or held <= (min(self._least, self._usual) if again else self._usual) + SLACK:
             return False
         self._release()
-        self._begins, self._rests_until = True, start + (self._clock() - start) / SHARE
+        self._released = self._clock()
+        self._begins, self._rests_until = True, start + (self._released - start) / SHARE
         return True
 
 

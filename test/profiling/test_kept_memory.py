@@ -48,6 +48,33 @@ def test_what_is_more_than_usual_is_given_back() -> None:
         assert not memory.look()
 
 
+def test_a_large_inference_makes_no_level_that_stays() -> None:
+    """It was the first after a release; what was enough before is tried again, now and then."""
+    process = Process()
+    memory = process.memory()
+    memory.look()
+    process.now, process.held = 10.0, USED + WORKING + 2 * SLACK
+    assert memory.look()
+    for second in range(20, 70, 10):  # a large one comes first, and what follows fits in
+        process.now, process.held = float(second), USED + WORKING + 4 * SLACK
+        assert not memory.look()
+    process.now = 71.0
+    assert memory.look() and process.released == 2
+    for second in range(80, 400, 10):
+        process.now, process.held = float(second), USED + WORKING
+        assert not memory.look()
+
+
+def test_a_process_that_needs_more_than_once_gives_back_each_minute_at_most() -> None:
+    process = Process()
+    memory = process.memory()
+    memory.look()
+    for second in range(10, 610):
+        process.now, process.held = float(second), USED + 10 * WORKING
+        memory.look()
+    assert 9 <= process.released <= 11
+
+
 def test_what_an_unusual_inference_leaves_is_never_usual() -> None:
     """Else it would stay, and as much again on top of it."""
     process = Process()
