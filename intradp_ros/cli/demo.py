@@ -11,7 +11,7 @@ loopback and speed, and the report says so.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 import json
@@ -119,14 +119,15 @@ def _play(pair: EmulatedPair, name: str, args: argparse.Namespace, console: Cons
     # Before the nodes start: it must not disturb their profiling.
     player.wait_for_line('^phase waiting for robot and server$', SETUP_TIMEOUT)
     console.print(f'[bold]{name}[/bold]: starting planner, server and robot', highlight=False)
-    server = pair.node(pair.server, SERVER, {'models': [spec], 'device': args.device})
+    serve = partial(pair.node, pair.server, SERVER, {'models': [spec], 'device': args.device})
+    server = serve()
     planner = pair.node(Side(pair.server.prefix, (), pair.server.environment), PLANNER,
                          {})
     robot = pair.node(pair.robot, ROBOT, {
         'model': spec, 'queue_size': 64, 'example': str(_example(spec, folder))})
     children = [server, planner, robot, player]
     try:
-        _watch(pair, spec, args.device, children, console)
+        _watch(serve, children, console)
     finally:
         for child in children:
             child.stop()
@@ -141,8 +142,7 @@ def _example(spec: str, folder: Path) -> Path:
     return path
 
 
-def _watch(pair: EmulatedPair, spec: str, device: str, children: list[Child],
-           console: Console) -> None:
+def _watch(serve: Callable[[], Child], children: list[Child], console: Console) -> None:
     """Follow the player's phases; kill and restart the server when it says so."""
     player, since = children[-1], 0
     phase = ''
@@ -155,7 +155,7 @@ def _watch(pair: EmulatedPair, spec: str, device: str, children: list[Child],
         if phase == 'kill':
             children[0].kill()
         elif phase == 'restart':
-            children[0] = pair.node(pair.server, SERVER, {'models': [spec], 'device': device})
+            children[0] = serve()
 
 
 def _evaluate(folder: Path, name: str, out: Path, console: Console) -> dict[str, Any]:

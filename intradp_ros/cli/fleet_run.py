@@ -205,7 +205,8 @@ def _frames(inputs: Sequence[torch.Tensor], count: int) -> Iterator[tuple[torch.
 
 def _difference(subject: Subject, frame: Sequence[torch.Tensor], outputs: Any) -> float:
     """Return the largest difference to the unsplit model, infinite if it is beyond rounding."""
-    errors = [output_error('', given, wanted, computed_in(subject.graph)) for given, wanted in zip(
+    computed = computed_in(subject.graph)
+    errors = [output_error('', given, wanted, computed) for given, wanted in zip(
         tensors_of(outputs), subject.unsplit(frame), strict=True)]
     return max((e.relative if e.exact else float('inf') for e in errors), default=0.0)
 

@@ -130,8 +130,9 @@ def unsplit(subject: Subject, seed: int) -> Trial:
     """Compare the captured graph with the model itself."""
     given = tensors_of(run_graph(subject.graph, subject.inputs))
     names = [f'output {k}' for k in range(len(given))]
+    computed = computed_in(subject.graph)
     return Trial('own', 1, seed, tuple(
-        output_error(*each, computed_in(subject.graph))
+        output_error(*each, computed)
         for each in zip(names, given, subject.unsplit(subject.inputs))))
 
 

@@ -75,8 +75,7 @@ class View:
         indices = []
         for axis, count in enumerate(dense.shape[::-1]):
             cells, coarse = self._cells(axis, count)
-            middle = (np.arange(self.source[1 - axis]) + 0.5) * self.scale[axis] + self.shift[axis]
-            nearest = np.floor(middle * coarse).astype(np.intp)
+            nearest = np.floor(self._middles(axis) * coarse).astype(np.intp)
             indices.append(nearest.clip(cells.start, min(cells.stop, count) - 1))
         # Columns first, of the few rows that there are: then rows are copied whole.
         found: Array = dense.take(indices[0], 1).take(indices[1], 0)
@@ -111,12 +110,17 @@ class View:
     def _seen(self) -> tuple[Array, Array]:
         """Return which of the picture's columns, and which of its rows, the input shows."""
         shown = []
-        for axis, (count, size) in enumerate(zip(self.source[::-1], self.target[::-1])):
-            middle = (np.arange(count) + 0.5) * self.scale[axis] + self.shift[axis]
-            first, last = self._span(axis)
-            shown.append((middle >= max(0.0, first)) & (middle < min(size, last)))
+        for axis, size in enumerate(self.target[::-1]):
+            middles, (first, last) = self._middles(axis), self._span(axis)
+            shown.append((middles >= max(0.0, first)) & (middles < min(size, last)))
         across, down = shown
         return across, down
+
+    def _middles(self, axis: int) -> Array:
+        """Return where the middles of the picture's columns (0) or rows (1) lie in the input."""
+        found: Array = (np.arange(self.source[1 - axis]) + 0.5) * self.scale[axis] \
+            + self.shift[axis]
+        return found
 
 
 def place(source: Size, target: Size, fit: str, region: Region | None = None) -> View:

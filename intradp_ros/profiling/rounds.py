@@ -118,25 +118,21 @@ def replayed_run(split: SplitGraph, bound: Sequence[BoundOperator],
 
     It returns the seconds of all; call both in `torch.inference_mode`.
     """
-    taken, now = list(map(split.device.take, inputs)), clock(split.device)
-    whole = whole_kernel(split, bound)
-    kernel = split.device.replayed(whole, taken) or whole
-
-    def timed() -> float:
-        start = now()
-        kernel(taken)
-        return now() - start
-
-    return timed
+    taken, whole = list(map(split.device.take, inputs)), whole_kernel(split, bound)
+    return partial(_timed, split.device, split.device.replayed(whole, taken) or whole, taken)
 
 
 def run_through(split: SplitGraph, bound: Sequence[BoundOperator],
                 inputs: Sequence[torch.Tensor]) -> float:
     """Run all operators without waiting for any in between; return the seconds of all."""
-    values, now = given(split, inputs), clock(split.device)
+    taken = list(map(split.device.take, inputs))
+    return _timed(split.device, whole_kernel(split, bound), taken)
+
+
+def _timed(device: KernelDevice, kernel: Kernel, taken: Sequence[torch.Tensor]) -> float:
+    now = clock(device)
     start = now()
-    for op in bound:
-        op.finish(op.kernel(op.inputs(values)), values)
+    kernel(taken)
     return now() - start
 
 

@@ -11,15 +11,14 @@ from typing import Any
 
 import torch
 
+from intradp_ros.graph.compare import TOLERANCE
 from intradp_ros.graph.operator_graph import map_refs, OperatorGraph, ParameterRef, ValueRef
 from intradp_ros.graph.reference_evaluation import run_graph, values_freed_after
 from intradp_ros.split.checks.flops import operator_flops
 from intradp_ros.split.local_operator import Kind, LocalOperator, SplitGraph
 from intradp_ros.split.regions.region import Region
 
-_TOLERANCES = {torch.float64: 1e-9, torch.complex128: 1e-9, torch.float16: 2e-2,
-               torch.bfloat16: 2e-2}
-_OTHERS = 1e-4
+_OTHERS = TOLERANCE[torch.float32]  # integers, and floats that are not told
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +107,10 @@ def verify(
     expected = run_graph(split.captured, inputs)
     with torch.inference_mode():
         values = _run_in_parts(split, inputs, parts, random.Random(seed))
+    computed = computed_in(graph)
     errors = tuple(
         output_error(graph.values[ref.value].name, split.device.give(values[ref.value]), result,
-                     computed_in(graph))
+                     computed)
         for ref, result in zip(graph.outputs, expected) if isinstance(ref, ValueRef))
     flops = [operator_flops(graph, local.operator) for local in split.operators]
     ran_split = [_is_cut(local) for local in split.operators]
@@ -184,7 +184,7 @@ def _joined(
 
 def rounding_limit(dtype: torch.dtype) -> float:
     """Return the difference that rounding explains, in units of an output's spread."""
-    return _TOLERANCES.get(dtype, _OTHERS)
+    return TOLERANCE.get(dtype, _OTHERS)
 
 
 def computed_in(graph: OperatorGraph) -> torch.dtype | None:
