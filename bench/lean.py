@@ -23,13 +23,14 @@ import torch
 
 from intradp_ros.profiling.machine import device_name, prepare_process
 from intradp_ros.profiling.measure import measure_profile
-from intradp_ros.profiling.profile import Profile
-from intradp_ros.profiling.rounds import bind_whole, run_timed
+from intradp_ros.profiling.parts import Part, time_part
+from intradp_ros.profiling.rounds import bind, bind_whole, given, run_timed
 from intradp_ros.profiling.tune import choose_tuning
 from intradp_ros.runtime.catalogue import ModelSpec
 from intradp_ros.runtime.model import share_module
 from intradp_ros.split.calls.tuning import tuned
 from intradp_ros.split.local_operator import SplitGraph
+from intradp_ros.split.regions.region import Region
 
 
 def whole_ms(splits: dict[str, SplitGraph], source: torch.Tensor, rounds: int) -> dict[str, float]:
@@ -52,23 +53,36 @@ def measure(spec: ModelSpec, rounds: int) -> dict[str, Any]:
         tuning = choose_tuning(model.split, [source])
         times = whole_ms({'plain': model.split, 'chosen': tuned(model.split, tuning)}, source,
                          rounds)
+        lean = tuned(model.split, tuning)
+        halves = two_parts(lean, source, rounds)
     profile = measure_profile(model.split, [source])
     return {'plain_ms': times['plain'], 'chosen_ms': times['chosen'],
             'ratio': times['chosen'] / times['plain'], 'channels_last': tuning.channels_last,
             'variants': dict(Counter(tuning.variants.values())), 'scale': profile.scale,
-            'two_parts': two_parts(model.split, profile),
+            'two_parts': halves,
             'few_rows_ms': 1e3 * sum(t.seconds[0] for t in profile.timings)}
 
 
-def two_parts(split: SplitGraph, profile: Profile) -> float:
+def two_parts(split: SplitGraph, source: torch.Tensor, rounds: int) -> float:
     """Return what operators take in two halves of their rows, against the whole."""
-    whole = halves = 0.0
-    for op, timing in zip(split.operators, profile.timings):
-        seconds = timing.table(op.rows)
-        first = op.rows // 2
-        whole += seconds[-1]
-        halves += seconds[first] + seconds[op.rows - first]
-    return halves / whole
+    bound = bind_whole(split)
+    parts = [[Part(region, bind(split, op.local, region, op.overwrites))
+              for region in whole_and_halves(op.local.rows)] for op in bound]
+    for _ in range(rounds):
+        values = given(split, [source])
+        for op, of_one in zip(bound, parts):
+            for part in of_one:
+                time_part(split, op, part, values)
+            op.finish(op.kernel(op.inputs(values)), values)
+    whole = sum(of_one[0].least for of_one in parts)
+    return sum(part.least for of_one in parts for part in of_one[1:] or of_one) / whole
+
+
+def whole_and_halves(rows: int) -> list[Region]:
+    """Return all rows, and those in two halves, if there is more than one."""
+    middle = rows // 2
+    halves = [Region(0, middle), Region(middle, rows)] if middle else []
+    return [Region(0, rows), *halves]
 
 
 def show(results: dict[str, dict[str, Any]]) -> None:

@@ -196,10 +196,10 @@ def figures(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def charged(side: str, mbps: float) -> float:
     """Return the milliseconds that the cost model charges a side for a frame."""
-    cost, chunk = moving_cost(), chunk_bytes_at(mbps * 125e3)
+    cost, piece = moving_cost(), chunk_bytes_at(mbps * 125e3)
     out, back = (UP, DOWN) if side == 'robot' else (DOWN, UP)
-    return 1e3 * (out // TRANSFER * cost.sending(TRANSFER, chunk)
-                  + back // TRANSFER * cost.receiving(TRANSFER, chunk))
+    return 1e3 * (out // TRANSFER * cost.sending(TRANSFER, piece)
+                  + back // TRANSFER * cost.receiving(TRANSFER, piece))
 
 
 def main() -> None:

@@ -15,13 +15,16 @@ else; with ``--loaded`` other work takes a part of each core, from before the
 profiles to the end, in bursts of 5 to 50 ms.
 
 Errors are (measured - predicted) / measured, of the median of a schedule's
-frames.  Schedules that several strategies share are run once.
+frames.  Schedules that several strategies share are run once.  Real devices
+change their speed by half within seconds, so before and after each frame each
+computes the whole network by itself, and a second error, `at speed`, is that
+of the median frame against a simulation at the speeds about it.
 """
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 import os
 from pathlib import Path
 from statistics import median
@@ -67,7 +70,13 @@ NAMES = {strategy: name for name, strategy in SYSTEMS.items()}
 
 @dataclass(frozen=True)
 class Row:
-    """One schedule: milliseconds as predicted and measured, and by lane how long it was busy."""
+    """
+    One schedule: milliseconds as predicted and measured, and by lane how long it was busy.
+
+    `at_speed` is the median of the frames' errors against what was predicted for the
+    speeds of both devices about each, `speeds` how many times as long as
+    profiled they took: of real devices.
+    """
 
     entry: int
     strategy: str
@@ -78,6 +87,8 @@ class Row:
     failed: int
     expected: Mapping[str, float]
     busy: Mapping[str, float]
+    speeds: Mapping[str, float] = field(default_factory=dict)
+    at_speed: float | None = None
 
     @property
     def error(self) -> float:
@@ -254,16 +265,26 @@ def row_of(plan: Plan, index: int, entry: Entry, frames: Frames) -> Row:
     expected = {lane: 1e3 * sum(s.stop - s.start for s in played.spans
                                 if (s.lane, s.kind) == (lane, kind)) for lane, kind in LANES}
     busy = {lane: 1e3 * median(each[lane] for each in frames.busy) for lane, _ in LANES}
-    return Row(index, NAMES[entry.strategy], entry.mbps, 1e3 * entry.predicted,
-               1e3 * median(frames.latency), median(frames.rate), frames.failed, expected, busy)
+    row = Row(index, NAMES[entry.strategy], entry.mbps, 1e3 * entry.predicted,
+              1e3 * median(frames.latency), median(frames.rate), frames.failed, expected, busy)
+    if not any(frames.whole):
+        return row
+    whole = {side: sum(float(table[-1]) for table in plan.cost.seconds[side])
+             for side in (ROBOT, SERVER)}
+    factors = [{side: seconds / whole[side] for side, seconds in each.items()}
+               for each in frames.whole]
+    return replace(
+        row, speeds={side: median(each[side] for each in factors) for side in whole},
+        at_speed=median(1 - plan.play(entry, factors=each).latency / latency
+                        for each, latency in zip(factors, frames.latency)))
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
-    """Return the median and the 95 % quantile of the errors, of all and by strategy and Mbit/s."""
-    def of(chosen: Sequence[Row]) -> dict[str, float]:
-        errors = [abs(row.error) for row in chosen]
-        return {'schedules': len(errors), 'median': median(errors), 'p95': quantile(errors, 0.95),
-                'bias': median(row.error for row in chosen)}
+    """Return how errors are distributed, of all and by strategy and Mbit/s."""
+    def of(chosen: Sequence[Row]) -> dict[str, Any]:
+        found = {'schedules': len(chosen), **_spread([row.error for row in chosen])}
+        at_speed = [row.at_speed for row in chosen if row.at_speed is not None]
+        return {**found, 'at_speed': _spread(at_speed)} if at_speed else found
 
     return {'all': of(rows),
             'strategies': {name: of([r for r in rows if r.strategy == name])
@@ -272,24 +293,43 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
                      for mbps in sorted({r.mbps for r in rows})}}
 
 
+def _spread(errors: Sequence[float]) -> dict[str, float]:
+    sizes = [abs(error) for error in errors]
+    return {'median': median(sizes), 'p95': quantile(sizes, 0.95), 'worst': max(sizes),
+            'bias': median(errors)}
+
+
 def show(name: str, rows: Sequence[Row], console: Console) -> None:
     """Print errors by strategy and bandwidth, and the worst schedules lane by lane."""
     found = summary(rows)
-    table = Table('of', 'schedules', 'median', '95 %', 'bias', title=f'{name}: errors')
+    real, columns = 'at_speed' in found['all'], ('median', '95 %', 'worst', 'bias')
+    table = Table('of', 'schedules', *columns, *(f'at speed: {c}' for c in columns if real),
+                  title=f'{name}: errors')
     for group in ({'all': found['all']}, found['strategies'], found['mbps']):
         for key, line in group.items():
-            table.add_row(key, str(line['schedules']), f'{line["median"]:.1%}',
-                          f'{line["p95"]:.1%}', f'{line["bias"]:+.1%}')
+            table.add_row(key, str(line['schedules']), *_cells(line),
+                          *(_cells(line['at_speed']) if real else ()))
         table.add_section()
     console.print(table)
-    worst = Table('strategy', 'Mbit/s', 'rate', 'predicted', 'measured', 'error', 'failed',
+    worst = Table('strategy', 'Mbit/s', 'rate', 'predicted', 'measured', 'error',
+                  *(('at speed', 'slower') if real else ()), 'failed',
                   *(lane for lane, _ in LANES),
                   title=f'{name}: the worst ten, ms; lanes: busy measured / predicted')
-    for row in sorted(rows, key=lambda r: -abs(r.error))[:10]:
+    for row in sorted(rows, key=lambda r: -abs(_judged(r)))[:10]:
+        speed = () if row.at_speed is None else (
+            f'{row.at_speed:+.0%}', ' '.join(f'{each:.2f}' for each in row.speeds.values()))
         worst.add_row(row.strategy, f'{row.mbps:g}', f'{row.rate:.1f}', f'{row.predicted:.1f}',
-                      f'{row.measured:.1f}', f'{row.error:+.0%}', str(row.failed),
+                      f'{row.measured:.1f}', f'{row.error:+.0%}', *speed, str(row.failed),
                       *(f'{row.busy[lane]:.1f} / {row.expected[lane]:.1f}' for lane, _ in LANES))
     console.print(worst)
+
+
+def _cells(line: Mapping[str, float]) -> list[str]:
+    return [*(f'{line[key]:.1%}' for key in ('median', 'p95', 'worst')), f'{line["bias"]:+.1%}']
+
+
+def _judged(row: Row) -> float:
+    return row.error if row.at_speed is None else row.at_speed
 
 
 def draw(results: Mapping[str, Sequence[Row]], path: Path) -> None:

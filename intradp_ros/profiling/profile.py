@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, plain_bytes_at
+from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 from intradp_ros.split.calls.tuning import Tuning
 from intradp_ros.wire.cutting import chunk_count
 
@@ -128,23 +128,17 @@ class MovingCost:
     receive_chunk: float = 0.0
     receive_byte: float = 0.0
 
-    def sending(self, nbytes: int, ratio: float = 1.0) -> float:
-        """Return seconds of sending a transfer of which `ratio` crosses, on a slow link."""
-        return (_slow_chunks(nbytes, ratio) * self.send_chunk
-                + ratio * nbytes * self.send_byte)
+    def sending(self, nbytes: int, piece: int = LEAST_CHUNK_BYTES, ratio: float = 1.0) -> float:
+        """Return seconds of sending a transfer in pieces of which `ratio` crosses each."""
+        return chunk_count(nbytes, piece) * self.send_chunk + ratio * nbytes * self.send_byte
 
-    def receiving(self, nbytes: int, ratio: float = 1.0) -> float:
-        """Return seconds of receiving a transfer of which `ratio` crosses, on a slow link."""
-        return (_slow_chunks(nbytes, ratio) * self.receive_chunk
-                + ratio * nbytes * self.receive_byte)
+    def receiving(self, nbytes: int, piece: int = LEAST_CHUNK_BYTES, ratio: float = 1.0) -> float:
+        """Return seconds of receiving a transfer in pieces of which `ratio` crosses each."""
+        return chunk_count(nbytes, piece) * self.receive_chunk + ratio * nbytes * self.receive_byte
 
     def scaled(self, factor: float) -> MovingCost:
         """Return what it costs a device that takes `factor` times as long."""
         return MovingCost(*(factor * seconds for seconds in astuple(self)))
-
-
-def _slow_chunks(nbytes: int, ratio: float) -> int:
-    return chunk_count(nbytes, plain_bytes_at(LEAST_CHUNK_BYTES, ratio))
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,13 @@ class WireCost:
     encode: Mapping[str, float] = field(default_factory=dict)
     decode: Mapping[str, float] = field(default_factory=dict)
 
+    def scaled(self, factors: Mapping[str, float]) -> WireCost:
+        """Return what it does on devices that are slower by some factors."""
+        encode, decode = ({device: seconds * factors.get(device, 1.0)
+                           for device, seconds in timings.items()}
+                          for timings in (self.encode, self.decode))
+        return replace(self, encode=encode, decode=decode)
+
 
 @dataclass(frozen=True)
 class CostModel:
@@ -78,10 +85,17 @@ class CostModel:
     moving: Mapping[str, MovingCost] = field(default_factory=dict)
 
     def scaled(self, factors: Mapping[str, float]) -> CostModel:
-        """Return the model of devices that are slower by some factors (loaded, throttled)."""
+        """
+        Return the model of devices that are slower by some factors (loaded, throttled).
+
+        They are with all that their processors do: operators, encodings, moving bytes.
+        """
         return replace(self, seconds={
             device: tuple(table * factors.get(device, 1.0) for table in tables)
-            for device, tables in self.seconds.items()})
+            for device, tables in self.seconds.items()},
+            wire={key: wire.scaled(factors) for key, wire in self.wire.items()},
+            moving={device: moving.scaled(factors.get(device, 1.0))
+                    for device, moving in self.moving.items()})
 
     @classmethod
     def from_profiles(cls, split: SplitGraph, profiles: Mapping[str, Profile]) -> CostModel:

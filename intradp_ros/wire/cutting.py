@@ -19,7 +19,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES, plain_bytes_at
+from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES
 from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.codecs.codec import Codec
 from intradp_ros.wire.codecs.names import NONE
@@ -77,9 +77,7 @@ def split(
     code, bits = encode_dtype(tensor.dtype)
     data = np.frombuffer(tensor_bytes(tensor), dtype=np.uint8)
     codec = _usable(encoding, data, tensor.dtype, chunk_bytes)
-    if codec and not codec.bits:  # those are cut by what they come to already
-        chunk_bytes = plain_bytes_at(chunk_bytes, ratio)
-    most = max(1, most_elements(codec, tensor.dtype, chunk_bytes))
+    most = max(1, most_elements(codec, tensor.dtype, chunk_bytes, ratio))
     count = chunk_count(tensor.numel(), most)
     for index in range(count):
         start, stop = chunk_extent(index, count, tensor.numel(), tensor.element_size())

@@ -45,8 +45,9 @@ def test_chunks_and_bytes_of_a_transfer() -> None:
 
 def test_what_an_encoding_makes_smaller_has_fewer_chunks() -> None:
     chunk = LEAST_CHUNK_BYTES
-    assert MOVING.sending(2 * chunk, 0.5) == pytest.approx(1e-3 + 1e-8 * chunk)
-    assert MOVING.receiving(8 * chunk, 0.01) == pytest.approx(4e-3 + 2e-8 * 0.08 * chunk)
+    assert MOVING.sending(2 * chunk, 2 * chunk, 0.5) == pytest.approx(1e-3 + 1e-8 * chunk)
+    assert MOVING.receiving(8 * chunk, 4 * chunk, 0.01) == pytest.approx(
+        4e-3 + 2e-8 * 0.08 * chunk)
 
 
 def test_only_devices_without_a_free_core_pay() -> None:

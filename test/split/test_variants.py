@@ -198,6 +198,24 @@ def test_weights_are_packed_for_just_the_rows_that_come(
             list(args[0].shape) for args in convolved.calls]
 
 
+@pytest.mark.parametrize(('variant', 'stride', 'groups', 'region', 'copies'), [
+    (CHANNELS_LAST, 1, 32, Region(0, 9), 0), (CHANNELS_LAST, 1, 32, Region(9, 21), 0),
+    (CHANNELS_LAST, 2, 1, Region(0, 5), 0), ('plain', 2, 1, Region(0, 5), 0),
+    (CHANNELS_LAST, 2, 1, Region(5, 11), 1),  # every other row, but not from the border on
+    (CHANNELS_LAST, 1, 1, Region(0, 9), 1), ('plain', 1, 32, Region(0, 9), 1)])
+def test_rows_at_a_border_are_copied_only_where_that_is_cheaper(
+        variant: str, stride: int, groups: int, region: Region, copies: int) -> None:
+    module = nn.Conv2d(32, 32, 3, stride, padding=1, groups=groups)
+    source = torch.randn(1, 32, 21, 13).contiguous(memory_format=torch.channels_last)
+    plain, tuned_split = variant_of(module, source, CHANNELS_LAST)
+    split = plain if variant == 'plain' else tuned_split
+    with CallsSeen('aten::constant_pad_nd') as padded:
+        rows = run(split, source, region)
+    assert len(padded.calls) == copies
+    torch.testing.assert_close(rows, module(source)[:, :, region.start:region.stop])
+    assert rows.is_contiguous(memory_format=torch.channels_last) or variant == 'plain'
+
+
 @packing
 def test_orders_of_a_weight_are_kept_once() -> None:
     torch.manual_seed(0)
@@ -209,7 +227,7 @@ def test_orders_of_a_weight_are_kept_once() -> None:
     tensors = dict(zip(names, (weight, torch.zeros(160))))
     for rows in range(1, 8):
         place = Place(packs, (1, 960, 7, 7), (1, 160, rows, 7), 2)
-        kernel = implementation(PACKED, place)(call, tensors)
+        kernel = implementation(PACKED, place)(call, tensors, rows)
         source = torch.randn(1, 960, rows, 7)
         torch.testing.assert_close(kernel([source]), nn.functional.conv2d(source, weight),
                                    rtol=0, atol=1e-3)

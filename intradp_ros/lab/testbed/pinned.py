@@ -5,7 +5,9 @@
 Schedules of a book one by one, each side a process of its own, started with a role and RUN.json.
 
 The robot sets the link to the bandwidth that a schedule was made for, runs
-that schedule alone for some frames, and goes on to the next one.
+that schedule alone for some frames, and goes on to the next one.  Devices that
+compute change their speed within seconds; so before and after each frame each
+of them computes the whole network by itself.
 """
 from __future__ import annotations
 
@@ -32,6 +34,7 @@ from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.outcome import Outcome
 from intradp_ros.runtime.timeline import Event, total
 from intradp_ros.schedule.schedule import ROBOT, SERVER
+from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.robot import RobotClient
@@ -84,14 +87,16 @@ class Frames:
     What one schedule did: seconds of each frame, and by lane the seconds in which it was busy.
 
     `rate` is the Mbit/s that the other side measured last of what the robot
-    sends; only frames that ended as planned are in the lists, the others
-    are counted in `failed`.
+    sends, `whole` the seconds in which each real device computed the whole
+    network by itself, about a frame.  Only frames that ended as planned are in
+    the lists, the others are counted in `failed`.
     """
 
     entry: int
     latency: list[float] = field(default_factory=list)
     rate: list[float] = field(default_factory=list)
     busy: list[dict[str, float]] = field(default_factory=list)
+    whole: list[dict[str, float]] = field(default_factory=list)
     failed: int = 0
 
 
@@ -101,9 +106,19 @@ def load_frames(path: Path) -> list[Frames]:
 
 
 def pinned(book: ScheduleBook, index: int) -> ScheduleBook:
-    """Return a book that has nothing but one schedule, for every bandwidth."""
-    entry: Entry = replace(book.entries[index], mbps=_ALWAYS, low=0.0, high=float('inf'))
-    return replace(book, entries=(entry,), bounds=())
+    """
+    Return a book with one schedule for every bandwidth, and one that offloads, if another.
+
+    It tells nothing of recourse, which curves of other bandwidths would: robots
+    run it by plan, and work on only where rows are late.
+    """
+    chosen = book.entries[index]
+    others: list[Entry] = [] if chosen.strategy == OFFLOAD else [
+        entry for entry in book.entries if (entry.mbps, entry.strategy) == (chosen.mbps, OFFLOAD)]
+    return replace(book, bounds=(), entries=tuple(
+        replace(entry, mbps=_ALWAYS, low=0.0, high=float('inf'),
+                anywhere=entry.anywhere and replace(entry.anywhere, recourse=()))
+        for entry in (chosen, *others)))
 
 
 def serve(run: PinnedRun) -> None:
@@ -156,22 +171,40 @@ def _play_at(run: PinnedRun, client: RobotClient, link: ShapedLink, book: Schedu
 
 def _play_frames(run: PinnedRun, client: RobotClient, index: int, strategy: str,
                  inputs: Iterator[Inputs]) -> Frames:
-    found = Frames(index)
+    found, before = Frames(index), _whole(run, client, inputs)
     for _ in range(run.frames):
         outcome = client.infer(next(inputs), strategy=strategy)
-        if _as_planned(client, index, outcome):
+        planned, lanes = _as_planned(client, outcome), busy(client.timeline(outcome))
+        rate = client.channel.report().send_rate * 8e-6
+        after = _whole(run, client, inputs)
+        if planned and before is not None and after is not None:
             found.latency.append(outcome.stats.latency)
-            found.rate.append(client.channel.report().send_rate * 8e-6)
-            found.busy.append(busy(client.timeline(outcome)))
+            found.rate.append(rate)
+            found.busy.append(lanes)
+            found.whole.append({side: (before[side] + after[side]) / 2 for side in before})
         else:
             found.failed += 1
+        before = after
     return found
 
 
-def _as_planned(client: RobotClient, index: int, outcome: Outcome) -> bool:
+def _whole(run: PinnedRun, client: RobotClient, inputs: Iterator[Inputs],
+           ) -> dict[str, float] | None:
+    """Return the seconds that each real device takes for the whole; None if one did not tell."""
+    if not run.real:
+        return {}
+    own = client.infer(next(inputs), strategy=LOCAL)
+    offloaded = client.infer(next(inputs), strategy=OFFLOAD)
+    server = total(client.timeline(offloaded), SERVER, 'compute')
+    if not offloaded.stats.shared or offloaded.own_work or not server:
+        return None
+    return {ROBOT: total(own.events, ROBOT, 'compute'), SERVER: server}
+
+
+def _as_planned(client: RobotClient, outcome: Outcome) -> bool:
     """Tell whether the schedule was run to its end, with the server if it needs it."""
     agreement = client.connection.agreement
-    if agreement is None or outcome.stats.recovered:
+    if agreement is None or outcome.stats.recovered or outcome.stats.schedule:
         return False
     alone = not client.cache.get(agreement.book.entries[0].partition).schedule.transfers
     return alone or outcome.stats.shared

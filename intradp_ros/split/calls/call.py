@@ -24,7 +24,7 @@ from intradp_ros.split.calls.bfloat16_convolution import without_errors
 from intradp_ros.split.local_operator import Kernel, Parameters
 
 Fetch = Callable[[Sequence[torch.Tensor]], Any]
-Implementation = Callable[['Call', Parameters], 'Kernel | None']
+Implementation = Callable[['Call', Parameters, 'int | None'], 'Kernel | None']
 
 # A view may refuse a tensor with other strides than the captured one had
 # (rows cut out of it, say); reshape takes any and copies only where it must.
@@ -44,8 +44,9 @@ class Implemented(Mapping[str, torch.Tensor]):
     """
     A model's tensors by name, with another way to make the calls that read them.
 
-    `implementation` gets a call and the tensors, and returns a kernel that
-    takes and returns the same, or None for a call that it cannot make.
+    `implementation` gets a call, the tensors, and how many rows it is given, as
+    for `compile`.  It returns a kernel that takes and returns the same, or None
+    for a call that it cannot make.
     """
 
     def __init__(self, tensors: Parameters, implementation: Implementation) -> None:
@@ -111,14 +112,15 @@ class Call:
                 kwargs[name] = value
         return Call(self.function, tuple(args), kwargs)
 
-    def compile(self, parameters: Parameters) -> Kernel:
+    def compile(self, parameters: Parameters, fed: int | None = None) -> Kernel:
         """
         Return a kernel that calls the function with one tensor for each value read.
 
-        It is made by another implementation where `parameters` bring one.
+        It is made by another implementation where `parameters` bring one.  The
+        first tensor has `fed` rows along the split dimension, or all.
         """
         if isinstance(parameters, Implemented):
-            kernel = parameters.implementation(self, parameters.tensors)
+            kernel = parameters.implementation(self, parameters.tensors, fed)
             return self.compile(parameters.tensors) if kernel is None else kernel
 
         def fetch(ref: ValueRef | ParameterRef) -> Any:

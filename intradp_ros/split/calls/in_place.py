@@ -45,9 +45,9 @@ def in_place(op: LocalOperator, region: Region, parameters: Parameters) -> Kerne
     return op.bind(region, Implemented(parameters, _overwrite))
 
 
-def _overwrite(call: Call, tensors: Parameters) -> Kernel | None:
+def _overwrite(call: Call, tensors: Parameters, fed: int | None) -> Kernel | None:
     function = _in_place_of(call.function)
-    return Call(function, call.args, call.kwargs).compile(tensors) if function else None
+    return Call(function, call.args, call.kwargs).compile(tensors, fed) if function else None
 
 
 def _is_overwritable(split: SplitGraph, op: LocalOperator) -> bool:

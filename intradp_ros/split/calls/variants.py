@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -67,13 +67,14 @@ class Place:
 
     `result` is the shape of the rows that are wanted, and `dim` their
     dimension (None if it is not split); `source` is the shape of the whole
-    first input.
+    first input, of which `fed` rows are given (None: all).
     """
 
     packs: Packs
     source: Shape
     result: Shape
     dim: int | None
+    fed: int | None = None
 
 
 Make = Callable[[Call, Parameters, Place], 'Kernel | None']
@@ -81,9 +82,9 @@ Make = Callable[[Call, Parameters, Place], 'Kernel | None']
 
 def implementation(variant: str, place: Place) -> Implementation:
     """Return how a variant makes calls for some rows."""
-    def make(call: Call, tensors: Parameters) -> Kernel | None:
+    def make(call: Call, tensors: Parameters, fed: int | None) -> Kernel | None:
         maker = _MAKERS.get((variant, call.function))
-        return maker(call, tensors, place) if maker else None
+        return maker(call, tensors, replace(place, fed=fed)) if maker else None
 
     return make
 
@@ -151,26 +152,14 @@ def _convolve_packed(call: Call, tensors: Parameters, place: Place) -> Kernel | 
     padding, groups = _numeric(call, weight.shape[2:], dilation), call.argument('groups')
     if padding is None:
         return None
-    fed = _fed(place, weight.shape[2:], padding, stride, dilation)
+    fed = [place.result[0], *place.source[1:]]
+    if place.dim is not None and place.dim >= 2 and place.fed is not None:
+        fed[place.dim] = place.fed
     packed = _packed_for(place.packs, name, weight, (padding, stride, dilation, groups, fed))
     rest: Any = (packed, tensors[bias.name] if bias else None, padding, stride, dilation, groups,
                  'none', [], '')
     function = torch.ops.mkldnn._convolution_pointwise.default
     return lambda x: function(x[0], *rest)
-
-
-def _fed(place: Place, sizes: Sequence[int], padding: Sequence[int], stride: Sequence[int],
-         dilation: Sequence[int]) -> list[int]:
-    """Return the shape of what a convolution is given: all rows, or no more than it needs."""
-    fed = [place.result[0], *place.source[1:]]
-    if place.dim is not None and place.dim >= 2:
-        at = place.dim - 2
-        wanted, reach = place.result[place.dim], dilation[at] * (sizes[at] - 1) + 1
-        reach -= 2 * padding[at]
-        padded = padding[at] > 0 and (fed[place.dim] - reach) // stride[at] + 1 == wanted
-        if not padded:
-            fed[place.dim] = (wanted - 1) * stride[at] + reach
-    return fed
 
 
 def _packed_for(packs: Packs, name: str, weight: torch.Tensor, case: Sequence[Any],

@@ -6,10 +6,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from intradp_ros.split.regions.region import Region, RowMap
+
+
+class Alike(NamedTuple):
+    """Rows to pad on each side, output rows to skip then, and those that are made in all."""
+
+    padding: int
+    skipped: int
+    made: int
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,20 @@ class Window:
     def is_all(self, region: Region) -> bool:
         """Tell whether a region is the whole output and needs the whole input."""
         return region.rows == self.output_rows and self.row_map(region).rows == self.input_rows
+
+    def padded_alike(self, region: Region) -> Alike | None:
+        """
+        Return how a region comes out if as many rows are padded on both sides.
+
+        None where its windows would not all be among those.
+        """
+        before, after = self.missing(region)
+        padding, handed = max(before, after), self.row_map(region)
+        if not handed or padding < 0 or min(before, after) not in (0, padding):
+            return None
+        skipped, rest = divmod(padding - before, self.stride)
+        made = (handed.rows + 2 * padding - self.reach) // self.stride + 1
+        return None if rest or skipped + region.rows > made else Alike(padding, skipped, made)
 
     def missing(self, region: Region) -> tuple[int, int]:
         """

@@ -4,9 +4,11 @@
 """Convolution in 1 to 3 dimensions: stride, dilation, groups, any padding."""
 from __future__ import annotations
 
-from intradp_ros.graph.operator_graph import resolve_target
-from intradp_ros.split.calls.call import Call
-from intradp_ros.split.calls.kernels import padded, unread
+from math import prod
+
+from intradp_ros.graph.operator_graph import resolve_target, ValueRef
+from intradp_ros.split.calls.call import Call, Implemented
+from intradp_ros.split.calls.kernels import cropped, padded, unread
 from intradp_ros.split.calls.site import follow, per_dim, Rule, rules, Site, Split
 from intradp_ros.split.local_operator import Kernel, Kind, Parameters
 from intradp_ros.split.regions.region import Region
@@ -14,15 +16,18 @@ from intradp_ros.split.regions.sliding_window import Window
 from intradp_ros.split.rules.transposed_convolution import split_transposed
 
 _BATCH, _CHANNEL = -2, -1  # as spatial dimensions count from 0
+#: Multiplications that take no longer than the copy of an element.
+COPY_MULTIPLICATIONS = 8
 
 
 def split_convolution(site: Site) -> Split | None:
     """
     Split a convolution along a spatial dimension, or along the batch.
 
-    Rows inside the border need no padding, so only the regions at a border
-    are padded explicitly, and only where one side touches it more than the
-    other.
+    Rows inside the border need no padding.  Those at one border are padded by
+    the convolution itself, at both ends: what it makes of the other end is
+    cut off.  Where that is not possible, or dearer than a copy, they are padded
+    before.
     """
     lead = site.lead()
     if lead is None:
@@ -40,19 +45,43 @@ def split_convolution(site: Site) -> Split | None:
     window = Window(
         kernel_size[axis], strides[axis], pads[axis][0], dilations[axis],
         site.shape(operand)[dim], rows)
-    explicit = _with_numeric_padding(site)
+    explicit, most = _with_numeric_padding(site), _most_excess(site, operand, dim)
 
     def bind(region: Region, parameters: Parameters) -> Kernel:
         if window.is_all(region):
             return call.compile(parameters)
-        around = [*pads[:axis], window.missing(region), *pads[axis + 1:]]
+        handed, ends = window.row_map(region), window.missing(region)
+        alike = window.padded_alike(region)
+        free = most * handed.rows if isinstance(parameters, Implemented) else 0
+        if alike and alike.made - region.rows <= free:
+            ends, made, skipped = (alike.padding, alike.padding), alike.made, alike.skipped
+        else:
+            made, skipped = region.rows, 0
+        around = [*pads[:axis], ends, *pads[axis + 1:]]
         native = [before if before == after >= 0 else 0 for before, after in around]
-        kernel = explicit.replace(padding=native).compile(parameters)
-        kernel = padded(kernel, [
-            (before - own, after - own) for own, (before, after) in zip(native, around)])
-        return kernel if window.row_map(region) else unread(kernel, site.no_rows(operand, dim))
+        fed = handed.rows + sum(ends) - 2 * native[axis]
+        kernel = explicit.replace(padding=native).compile(parameters, fed)
+        kernel = cropped(padded(kernel, [
+            (before - own, after - own) for own, (before, after) in zip(native, around)]),
+            dim, skipped, region.rows, made)
+        return kernel if handed else unread(kernel, site.no_rows(operand, dim))
 
     return Split(Kind.BLOCK, dim, rows, site.maps(window.row_map, rows), bind)
+
+
+def _most_excess(site: Site, operand: ValueRef, dim: int) -> float:
+    """
+    Return how many output rows may be made in excess, for each input row that is not copied so.
+
+    Only of a single image: there rows of a kernel variant's result are one block
+    of memory, and cutting some off is free.
+    """
+    given, wanted = site.shape(operand), site.output_shape
+    weight = site.shape(site.call.argument('weight'))
+    if len(given) != len(weight) or given[0] != 1:
+        return 0.0
+    copied, multiplied = (prod(shape[:dim] + shape[dim + 1:]) for shape in (given, wanted))
+    return COPY_MULTIPLICATIONS * copied / max(1, multiplied * prod(weight[1:]))
 
 
 def split_any_convolution(site: Site) -> Split | None:

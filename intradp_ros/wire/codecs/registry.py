@@ -10,6 +10,7 @@ from importlib.util import find_spec
 
 import torch
 
+from intradp_ros.link.chunk_size import plain_bytes_at
 from intradp_ros.wire.codecs.bits import bits
 from intradp_ros.wire.codecs.codec import Codec
 from intradp_ros.wire.codecs.delta import delta
@@ -32,8 +33,17 @@ def available() -> frozenset[str]:
     return frozenset(name for name, codec in CODECS.items() if find_spec(codec.module))
 
 
-def most_elements(codec: Codec | None, dtype: torch.dtype, nbytes: int) -> int:
-    """Return how many elements may be put into a chunk of so many bytes, whatever they are."""
-    if codec is None or not codec.bits:
-        return nbytes // dtype.itemsize
-    return max(0, int((nbytes - nbytes // 64 - _MARGIN) * 8 / codec.bits))
+def most_elements(codec: Codec | None, dtype: torch.dtype, chunk_bytes: int,
+                  ratio: float = 1.0) -> int:
+    """
+    Return how many elements are put into a chunk of at most so many bytes.
+
+    An encoding with a fixed count of bits takes what is sure to fit, another what
+    should fit where `ratio` of the bytes are expected to be left, but at most four times
+    what fits plain.  Sides cut by it, and schedules are charged by it.
+    """
+    if codec is None:
+        return chunk_bytes // dtype.itemsize
+    if codec.bits:
+        return max(0, int((chunk_bytes - chunk_bytes // 64 - _MARGIN) * 8 / codec.bits))
+    return plain_bytes_at(chunk_bytes, ratio) // dtype.itemsize

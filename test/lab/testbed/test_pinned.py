@@ -19,9 +19,11 @@ from intradp_ros.lab.testbed.trial import Trial
 from intradp_ros.profiling.profile import OperatorTiming, Profile
 from intradp_ros.runtime.model import share_module, SharedModel
 from intradp_ros.runtime.timeline import Event
+from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, OFFLOAD
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
+from intradp_ros.systems.sharing.book.make_book import make_book
 from intradp_ros.systems.sharing.partition.partition import local, offload, Partition, Stage
 
 HEIGHT, WIDTH, FRAMES, TIMEOUT = 48, 64, 3, 120.0
@@ -55,7 +57,18 @@ def test_one_schedule_is_for_every_bandwidth(model: SharedModel, mbps: float) ->
         alone = pinned(book, index)
         assert alone.choose(mbps, entry.strategy) == 0
         assert alone.entries[0].partition == entry.partition
+        assert [e.strategy for e in alone.entries] == (
+            [LOCAL, OFFLOAD] if entry.strategy == LOCAL else [entry.strategy])
         assert ScheduleBook.from_json(alone.to_json()) == alone
+
+
+def test_it_runs_by_plan(model: SharedModel) -> None:
+    profiles = {ROBOT: profile(model, 4e-3), SERVER: profile(model, 1e-3)}
+    cost = CostModel.from_profiles(model.split, profiles)
+    book = make_book(cost, model.digest, grid=(10.0,))
+    assert book.knows_recourse
+    assert all(not pinned(book, index).knows_recourse and pinned(book, index).knows_speeds
+               for index in range(len(book.entries)))
 
 
 def test_lanes_are_added_up() -> None:

@@ -4,6 +4,7 @@
 """The simulator of fleets says of a pair what the judge says."""
 from __future__ import annotations
 
+from dataclasses import replace
 import random
 
 import numpy as np
@@ -91,7 +92,8 @@ class PairTasks:
         if side not in self.cost.moving:
             return 0.0
         moving, (plain, nbytes) = self.cost.moving[side], self._bytes(t)
-        chunks = max(1, -(-plain // chunk_bytes_at(self.link.up)))
+        size = self.cost.split.graph.values[t.value].dtype.itemsize
+        chunks = max(1, -(-plain // (chunk_bytes_at(self.link.up) // size * size)))
         return (chunks * getattr(moving, f'{way}_chunk')
                 + nbytes * getattr(moving, f'{way}_byte') + coding)
 
@@ -135,6 +137,17 @@ def assert_same(seed: int) -> None:
 def test_equals_the_judge_of_pairs() -> None:
     for seed in range(150):
         assert_same(seed)
+
+
+def test_devices_and_link_slower_alike_take_longer_alike() -> None:
+    for seed in range(60):
+        cost, link, partition = random_case(random.Random(seed))
+        link = replace(link, up=link.up / 10, down=link.down / 10)  # chunks of one size at both
+        slower = replace(link, up=link.up / 2, down=link.down / 2, delay=2 * link.delay,
+                         overhead=2 * link.overhead)
+        schedule, both = lower(cost.split, partition), cost.scaled(dict.fromkeys(SIDES, 2.0))
+        assert simulate(schedule, both, slower).latency == pytest.approx(
+            2 * simulate(schedule, cost, link).latency)
 
 
 @pytest.mark.slow

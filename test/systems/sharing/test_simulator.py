@@ -10,10 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
 from synthetic import flat_cost, random_split_graph
+import torch
 
+from intradp_ros.link.chunk_size import chunk_bytes_at
 from intradp_ros.profiling.profile import MovingCost
 from intradp_ros.schedule.cost import LinkModel, WireCost
 from intradp_ros.schedule.schedule import Receive, ROBOT, Schedule, SERVER, SIDES
+from intradp_ros.split.regions.region import Region
 from intradp_ros.systems.sharing.baselines import (
     best_cut,
     best_local,
@@ -25,9 +28,11 @@ from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import make_book
 from intradp_ros.systems.sharing.judge.judge import Judge
 from intradp_ros.systems.sharing.judge.simulator import DeadlockError, simulate
+from intradp_ros.systems.sharing.judge.tables import link_cost_of
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import cut, local, offload, Partition, Stage
-from intradp_ros.wire.codecs.names import NONE
+from intradp_ros.wire.codecs.names import DELTA, ENCODINGS, NONE
+from intradp_ros.wire.cutting import chunk_count, split
 
 
 def test_local_takes_the_time_of_the_operators() -> None:
@@ -72,6 +77,24 @@ def test_encoding_takes_from_operators_where_no_core_is_free() -> None:
     slower = simulate(halves, replace(free, moving={ROBOT: MovingCost()}), fast)
     assert slower.latency == pytest.approx(
         computing.latency + 2 * (1e-6 * slower.bytes_up + 2e-6 * slower.bytes_down))
+
+
+@pytest.mark.parametrize('mbps', [1, 10, 50])
+@pytest.mark.parametrize('encoding', ENCODINGS)
+@given(st.floats(0.01, 1), st.integers(1, 100_000))
+@settings(max_examples=20)
+def test_transfers_are_charged_for_the_chunks_that_they_are_cut_into(
+        encoding: str, mbps: float, ratio: float, elements: int) -> None:
+    dtype, drawn = torch.int32 if encoding == DELTA else torch.float32, random_split_graph(5)
+    graph = replace(drawn, graph=replace(drawn.graph, values=tuple(
+        replace(value, dtype=dtype) for value in drawn.graph.values)))
+    cost = replace(flat_cost(graph), wire={(0, encoding): WireCost(ratio)})
+    link = LinkModel.symmetric(mbps)
+    charged = link_cost_of(cost, link, ((0, encoding),)).chunk[0]
+    cut = list(split(torch.arange(elements).remainder(2).to(dtype), session=1, epoch=1,
+                     inference=1, schedule=0, transfer=0, value=0, region=Region(0, 1),
+                     chunk_bytes=chunk_bytes_at(link.up), encoding=encoding, ratio=ratio))
+    assert len(cut) == chunk_count(elements * dtype.itemsize, int(charged))
 
 
 def test_programs_that_wait_for_each_other_are_told() -> None:

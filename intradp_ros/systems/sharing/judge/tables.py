@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from intradp_ros.link.chunk_size import chunk_bytes_at, plain_bytes_at
+from intradp_ros.link.chunk_size import chunk_bytes_at
 from intradp_ros.profiling.profile import MovingCost
 from intradp_ros.schedule.cost import CostModel, LinkModel, WireCost
 from intradp_ros.schedule.schedule import SIDES
@@ -44,6 +44,7 @@ from intradp_ros.systems.sharing.judge.records import (
 )
 from intradp_ros.systems.sharing.partition.partition import Encodings, Partition
 from intradp_ros.wire.codecs.names import NONE
+from intradp_ros.wire.codecs.registry import CODECS, most_elements
 
 _PLAIN, _FREE = WireCost(), MovingCost()
 
@@ -170,10 +171,15 @@ def plain_work_for(t: Tables, steps: int) -> Work:
 def link_cost_of(cost: CostModel, link: LinkModel, encodings: Encodings) -> LinkCost:
     """Return what crossing a link costs if values cross in some encodings."""
     chosen = dict(encodings)
-    wires = [cost.wire.get((v, chosen.get(v, NONE)), _PLAIN) for v in range(len(cost.split.rows))]
+    values = cost.split.graph.values
+    encoding = [chosen.get(v, NONE) for v in range(len(cost.split.rows))]
+    wires = [cost.wire.get(each, _PLAIN) for each in enumerate(encoding)]
     at_source = [cost.moving.get(side, _FREE) for side in SIDES]
     at_target = at_source[::-1]
     chunk = chunk_bytes_at(link.up)
+    pieces = [values[v].dtype.itemsize * max(1, most_elements(
+        CODECS.get(name), values[v].dtype, chunk, wires[v].ratio))
+        for v, name in enumerate(encoding)]
     return LinkCost(
         table(WAY, lane=[0, 0 if link.shared else 1], rate=[link.up, link.down],
               overhead=[link.overhead] * 2, delay=[link.delay] * 2,
@@ -184,7 +190,7 @@ def link_cost_of(cost: CostModel, link: LinkModel, encodings: Encodings) -> Link
               encodes=[side in cost.moving for side in SIDES],
               decodes=[side in cost.moving for side in SIDES[::-1]]),
         np.array([wire.ratio for wire in wires]),
-        whole_numbers([plain_bytes_at(chunk, wire.ratio) for wire in wires]),
+        whole_numbers(pieces),
         table(CODING, encode=[wire.encode.get(side, 0.0) for side in SIDES for wire in wires],
               decode=[wire.decode.get(side, 0.0) for side in SIDES[::-1] for wire in wires]))
 

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable
 import threading
 import time
 
+from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 from intradp_ros.link.delay import DelayMeter
 from intradp_ros.profiling.drift import DriftMeter, slowed
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.schedule.schedule import Compute, Schedule, Step, Transfer
 from intradp_ros.split.local_operator import SplitGraph
+from intradp_ros.wire.codecs.registry import CODECS, most_elements
 
 #: An inference in which the device computes less than this part of the model says little of it.
 LEAST_PART = 0.1
@@ -57,7 +59,10 @@ class DriftWatch:
         cost, seconds = self._profile.moving, 0.0
         for t in schedule.transfers:
             one_way = cost.sending if t.source == side else cost.receiving
-            seconds += one_way(split.nbytes(t.value, t.region.rows), self._ratio(t))
+            ratio, dtype = self._ratio(t), split.graph.values[t.value].dtype
+            elements = most_elements(CODECS.get(t.encoding), dtype, LEAST_CHUNK_BYTES, ratio)
+            seconds += one_way(split.nbytes(t.value, t.region.rows),
+                               max(1, elements) * dtype.itemsize, ratio)
         return seconds
 
     def _ratio(self, transfer: Transfer) -> float:
