@@ -23,7 +23,7 @@ import time
 from intradp_ros.profiling.machine import trim_heap
 
 #: Bytes by which memory may exceed that of usual inferences.
-SLACK = 16 * 2**20
+SLACK = 8 * 2**20
 #: Of the time that giving memory back may take: pages that are missing cost time, too.
 SHARE = 0.02
 #: Seconds after which it is tried whether what is usual now need be more than it once was.
