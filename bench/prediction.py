@@ -52,6 +52,7 @@ from intradp_ros.link.delay import ASSUMED_OVERHEAD, OWN_DELAY
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.report import captioned_image as images
+from intradp_ros.report.book_plot import logarithmic
 from intradp_ros.report.palette import STRATEGIES
 from intradp_ros.report.result_tables import write_json
 from intradp_ros.runtime.catalogue import ModelSpec
@@ -89,6 +90,11 @@ class Row:
     busy: Mapping[str, float]
     speeds: Mapping[str, float] = field(default_factory=dict)
     at_speed: float | None = None
+
+    @property
+    def told(self) -> float:
+        """Return the milliseconds predicted, at the speeds of now where they are known."""
+        return self.predicted if self.at_speed is None else self.measured * (1 - self.at_speed)
 
     @property
     def error(self) -> float:
@@ -333,19 +339,19 @@ def _judged(row: Row) -> float:
 
 
 def draw(results: Mapping[str, Sequence[Row]], path: Path) -> None:
-    """Draw measured over predicted milliseconds, a point for each schedule."""
+    """Draw measured over predicted milliseconds (at speed, of real devices), by schedule."""
     figure = Figure(figsize=(5.2 * len(results), 4.8), layout='constrained')
     for axes, (name, rows) in zip(np.ravel(figure.subplots(1, len(results))), results.items()):
         for system, colour in STRATEGIES.items():
             own = [row for row in rows if row.strategy == system]
             if own:
-                axes.scatter([r.predicted for r in own], [r.measured for r in own], s=16,
+                axes.scatter([r.told for r in own], [r.measured for r in own], s=16,
                              color=colour, label=system)
-        ends = np.array([min(r.predicted for r in rows), max(r.measured for r in rows)])
+        ends = np.array([min(r.told for r in rows), max(r.measured for r in rows)])
         for factor, style in ((1.0, '-'), (0.9, ':'), (1.1, ':')):
             axes.plot(ends, ends * factor, color='grey', linewidth=0.8, linestyle=style)
-        axes.set(xscale='log', yscale='log', xlabel='predicted, ms', ylabel='measured, ms',
-                 title=name)
+        logarithmic(axes)
+        axes.set(xlabel='predicted, ms', ylabel='measured, ms', title=name)
         axes.legend(frameon=False)
     figure.savefig(path, dpi=130)
 

@@ -58,7 +58,7 @@ def _mark(axes: Axes, chosen: tuple[float, float], label: str) -> None:
                   zorder=4)
 
 
-def _scale(axes: Axes) -> None:
+def logarithmic(axes: Axes) -> None:
     """Make both axes logarithmic, with plain numbers on them."""
     plain = FuncFormatter(lambda value, _: f'{value:g}')
     for axis, set_scale, steps in ((axes.xaxis, axes.set_xscale, (1, 2, 5)),
@@ -90,7 +90,7 @@ def book_figure(curves: Mapping[str, Curve], title: str,
         raise ValueError('bandwidth and latency of a book must be above 0')
     figure = Figure(figsize=(8, 4.8), dpi=150, layout='constrained')
     axes = figure.add_subplot()
-    _scale(axes)
+    logarithmic(axes)
     _draw_curves(axes, curves)
     if curves.get('bound'):
         _shade(axes, curves['bound'])
