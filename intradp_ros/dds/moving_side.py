@@ -7,7 +7,8 @@ One of the two processes that measure what moving bytes costs; `moving.py` start
 As ``python -m intradp_ros.dds.moving_side robot NAME`` it sends bursts of
 chunks, and as ``server NAME`` it receives them and says when all of a burst
 are there.  Either prints, as JSON, its processor seconds for a chunk of each
-size, and for a packet that comes by itself.
+size, and for a packet that comes by itself.  Meanwhile it computes, as an
+inference does: what moves bytes then finds caches that operators have used.
 """
 from __future__ import annotations
 
@@ -38,6 +39,8 @@ PAUSE = 0.004
 PATIENCE = 15.0
 #: Packets of a link, and the seconds between them at some 20 Mbit/s.
 PACKETS, PACKET_PAUSE = 300, 0.6e-3
+#: What is computed on meanwhile (4 MB): more than the caches of one core hold.
+NUMBERS = 2**20
 _SESSION = 1
 
 
@@ -49,6 +52,33 @@ def bursts() -> Iterator[tuple[int, int]]:
 def expected(size: int) -> ExpectedTransfer:
     """Return what each transfer of a burst is: one chunk of that many bytes."""
     return ExpectedTransfer(0, Region(0, 1), torch.uint8, (size,))
+
+
+class Computing:
+    """Computes on a thread of its own, and tells what all others of the process take."""
+
+    def __init__(self) -> None:
+        self._numbers, self._over = torch.zeros(NUMBERS), threading.Event()
+        self._thread = threading.Thread(target=self._compute, daemon=True)
+
+    def __enter__(self) -> Computing:
+        """Begin."""
+        self._thread.start()
+        self._clock = time.pthread_getcpuclockid(self._thread.ident or 0)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+        self._over.set()
+        self._thread.join()
+
+    def others(self) -> float:
+        """Return the processor seconds that all other threads have taken."""
+        return time.process_time() - time.clock_gettime(self._clock)
+
+    def _compute(self) -> None:
+        while not self._over.is_set():
+            self._numbers.add_(1.0)
 
 
 class Finished:
@@ -70,7 +100,7 @@ class Finished:
             return self._changed.wait_for(lambda: self._newest >= burst, timeout)
 
 
-def send(channel: DdsChannel) -> list[float]:
+def send(channel: DdsChannel, computing: Computing) -> list[float]:
     """Send all bursts; return the processor seconds of each chunk, by size."""
     finished = Finished()
     channel.listen(finished.take)
@@ -79,12 +109,14 @@ def send(channel: DdsChannel) -> list[float]:
         channel.send(Control(ControlKind.PING, _SESSION))
         if time.monotonic() > end:
             raise TimeoutError('no answer over DDS on this machine')
-    return _typical([_send_burst(channel, finished, number, size) for number, size in bursts()])
+    return _typical([_send_burst(channel, computing, finished, number, size)
+                     for number, size in bursts()])
 
 
-def _send_burst(channel: DdsChannel, finished: Finished, number: int, size: int) -> float:
+def _send_burst(channel: DdsChannel, computing: Computing, finished: Finished, number: int,
+                size: int) -> float:
     tensor = torch.randint(0, 256, (size,), dtype=torch.uint8)
-    start = time.process_time()
+    start = computing.others()
     for transfer in range(COUNT):
         for chunk in split(tensor, session=_SESSION, epoch=0, inference=number, schedule=0,
                            transfer=transfer, value=0, region=Region(0, 1),
@@ -93,16 +125,16 @@ def _send_burst(channel: DdsChannel, finished: Finished, number: int, size: int)
         time.sleep(PAUSE)
     if not finished.wait(number, PATIENCE):
         raise TimeoutError('chunks were lost on this machine')
-    return (time.process_time() - start) / COUNT
+    return (computing.others() - start) / COUNT
 
 
 class Receiver:
     """Puts chunks together and measures the processor seconds of each burst."""
 
-    def __init__(self, channel: DdsChannel) -> None:
+    def __init__(self, channel: DdsChannel, computing: Computing) -> None:
         self.seconds: list[float] = []
         self.done = threading.Event()
-        self._channel, self._sizes = channel, dict(bursts())
+        self._channel, self._computing, self._sizes = channel, computing, dict(bursts())
         self._reassembler = Reassembler(lambda chunk: expected(self._sizes[chunk.inference]))
         self._start, self._count = 0.0, 0
 
@@ -117,18 +149,18 @@ class Receiver:
             self._finish(frame.inference)
         else:
             self._channel.send(Control(ControlKind.PONG, _SESSION))
-        self._start, self._count = time.process_time(), 0
+        self._start, self._count = self._computing.others(), 0
 
     def _finish(self, burst: int) -> None:
-        self.seconds.append((time.process_time() - self._start) / COUNT)
+        self.seconds.append((self._computing.others() - self._start) / COUNT)
         self._channel.send(Control(ControlKind.PONG, _SESSION, inference=burst))
         if burst == len(self._sizes):
             self.done.set()
 
 
-def receive(channel: DdsChannel) -> list[float]:
+def receive(channel: DdsChannel, computing: Computing) -> list[float]:
     """Receive all bursts; return the processor seconds of each chunk, by size."""
-    receiver = Receiver(channel)
+    receiver = Receiver(channel, computing)
     channel.listen(receiver.take)
     if not receiver.done.wait(4 * PATIENCE):
         raise TimeoutError('chunks were lost on this machine')
@@ -171,9 +203,11 @@ def main() -> None:
     """Run the side that the command line names."""
     side, name = sys.argv[1:]
     prepare_process()
-    with standalone_channel(name, side) as channel:
-        seconds = (send if side == 'robot' else receive)(channel)
-    print(json.dumps([*seconds, packet_seconds()]), flush=True)
+    with Computing() as computing:
+        with standalone_channel(name, side) as channel:
+            seconds = (send if side == 'robot' else receive)(channel, computing)
+        packet = packet_seconds()
+    print(json.dumps([*seconds, packet]), flush=True)
 
 
 if __name__ == '__main__':
