@@ -51,9 +51,8 @@ def measure(spec: ModelSpec, rounds: int) -> dict[str, Any]:
     model = share_module(spec.module(), (source,))
     with torch.inference_mode():
         tuning = choose_tuning(model.split, [source])
-        times = whole_ms({'plain': model.split, 'chosen': tuned(model.split, tuning)}, source,
-                         rounds)
         lean = tuned(model.split, tuning)
+        times = whole_ms({'plain': model.split, 'chosen': lean}, source, rounds)
         halves = two_parts(lean, source, rounds)
     profile = measure_profile(model.split, [source])
     return {'plain_ms': times['plain'], 'chosen_ms': times['chosen'],

@@ -37,6 +37,7 @@ from intradp_ros.lab.emulation.processes import Command
 from intradp_ros.lab.testbed.experiment import Place, place
 from intradp_ros.link.chunk_size import chunk_bytes_at
 from intradp_ros.profiling.machine import prepare_process
+from intradp_ros.profiling.profile import MovingCost
 from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.cutting import split
@@ -194,14 +195,19 @@ def figures(found: Mapping[str, Any]) -> dict[str, Any]:
             'wakes': sum(wakes for _, wakes in lanes.values()), 'threads': lanes}
 
 
-def charged(side: str, mbps: float) -> float:
-    """Return the milliseconds that the cost model charges a side for a frame."""
+def cost_on_one_core() -> MovingCost:
+    """Return what moving bytes costs a device without a free core, as these sides are."""
     cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, sorted(cores)[:1])  # a device without a free core
+    os.sched_setaffinity(0, sorted(cores)[:1])
     try:
-        cost, piece = measure_moving(), chunk_bytes_at(mbps * 125e3)
+        return measure_moving()
     finally:
         os.sched_setaffinity(0, cores)
+
+
+def charged(cost: MovingCost, side: str, mbps: float) -> float:
+    """Return the milliseconds that the cost model charges a side for a frame."""
+    piece = chunk_bytes_at(mbps * 125e3)
     out, back = (UP, DOWN) if side == 'robot' else (DOWN, UP)
     return 1e3 * (out // TRANSFER * cost.sending(TRANSFER, piece)
                   + back // TRANSFER * cost.receiving(TRANSFER, piece))
@@ -228,8 +234,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as name, place(Path(name), transport) as where:
             found = run(where, Path(name), args.mbps, args.frames)
             os.environ.update(where.environment)
+            cost = cost_on_one_core()
             results[transport] = {
-                side: {**figures(found[side]), 'charged_ms': charged(side, args.mbps)}
+                side: {**figures(found[side]), 'charged_ms': charged(cost, side, args.mbps)}
                 for side in SIDES}
         show(transport, args.mbps, results[transport])
     if args.json:

@@ -17,8 +17,8 @@ profiles to the end, in bursts of 5 to 50 ms.
 Errors are (measured - predicted) / measured, of the median of a schedule's
 frames.  Schedules that several strategies share are run once.  Real devices
 change their speed by half within seconds, so before and after each frame each
-computes the whole network by itself, and a second error, `at speed`, is that
-of the median frame against a simulation at the speeds about it.
+computes the whole network by itself, and a second error, `at speed`, is the
+median of the frames' own, each against a simulation at the speeds about it.
 """
 from __future__ import annotations
 
@@ -281,8 +281,9 @@ def row_of(plan: Plan, index: int, entry: Entry, frames: Frames) -> Row:
                for each in frames.whole]
     return replace(
         row, speeds={side: median(each[side] for each in factors) for side in whole},
-        at_speed=median(1 - plan.play(entry, factors=each).latency / latency
-                        for each, latency in zip(factors, frames.latency)))
+        at_speed=median(
+            1 - replace(plan, cost=plan.cost.scaled(each)).play(entry).latency / latency
+            for each, latency in zip(factors, frames.latency)))
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
@@ -321,7 +322,7 @@ def show(name: str, rows: Sequence[Row], console: Console) -> None:
                   *(('at speed', 'slower') if real else ()), 'failed',
                   *(lane for lane, _ in LANES),
                   title=f'{name}: the worst ten, ms; lanes: busy measured / predicted')
-    for row in sorted(rows, key=lambda r: -abs(_judged(r)))[:10]:
+    for row in sorted(rows, key=lambda r: -abs(1 - r.told / r.measured))[:10]:
         speed = () if row.at_speed is None else (
             f'{row.at_speed:+.0%}', ' '.join(f'{each:.2f}' for each in row.speeds.values()))
         worst.add_row(row.strategy, f'{row.mbps:g}', f'{row.rate:.1f}', f'{row.predicted:.1f}',
@@ -332,10 +333,6 @@ def show(name: str, rows: Sequence[Row], console: Console) -> None:
 
 def _cells(line: Mapping[str, float]) -> list[str]:
     return [*(f'{line[key]:.1%}' for key in ('median', 'p95', 'worst')), f'{line["bias"]:+.1%}']
-
-
-def _judged(row: Row) -> float:
-    return row.error if row.at_speed is None else row.at_speed
 
 
 def draw(results: Mapping[str, Sequence[Row]], path: Path) -> None:

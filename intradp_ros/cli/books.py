@@ -39,10 +39,6 @@ SYSTEMS = {LOCAL: LOCAL, OFFLOAD: OFFLOAD, CUT: CUT, DSCCS: DSCCS, SPSO_GA: SPSO
 """All strategies of a book."""
 
 
-#: Devices are as fast as their profiles say.
-ALIKE: Mapping[str, float] = {ROBOT: 1.0, SERVER: 1.0}
-
-
 @dataclass(frozen=True, slots=True)
 class Grid:
     """Bandwidths in Mbit/s, evenly spaced in the logarithm."""
@@ -81,11 +77,10 @@ class Plan:
         return LinkModel.of_up(mbps, self.book.down_ratio, self.book.delay, self.book.overhead,
                                self.book.shared_air)
 
-    def play(self, entry: Entry, trace: bool = False, factors: Mapping[str, float] = ALIKE,
-             ) -> Simulation:
-        """Simulate an entry at its bandwidth, devices some `factors` slower than profiled."""
+    def play(self, entry: Entry, trace: bool = False) -> Simulation:
+        """Simulate an entry at its own bandwidth."""
         schedule = lower(self.cost.split, entry.partition)
-        return simulate(schedule, self.cost.scaled(factors), self.link(entry.mbps), trace=trace)
+        return simulate(schedule, self.cost, self.link(entry.mbps), trace=trace)
 
     def front(self, mbps: float) -> list[Candidate]:
         """Return schedules that trade latency for energy, at the grid's nearest bandwidth."""

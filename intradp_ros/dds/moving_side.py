@@ -25,7 +25,7 @@ import torch
 from intradp_ros.dds.dds_channel import DdsChannel
 from intradp_ros.dds.moving import PACKET_BYTES, SIZES
 from intradp_ros.dds.standalone import standalone_channel
-from intradp_ros.profiling.machine import prepare_process
+from intradp_ros.profiling.machine import available_cores, prepare_process
 from intradp_ros.profiling.profile import CHUNK_BYTES
 from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
@@ -39,7 +39,7 @@ PAUSE = 0.004
 PATIENCE = 15.0
 #: Packets of a link, and the seconds between them at some 20 Mbit/s.
 PACKETS, PACKET_PAUSE = 300, 0.6e-3
-#: What is computed on meanwhile (4 MB): more than the caches of one core hold.
+#: What each core computes on meanwhile (4 MB): more than its own caches hold.
 NUMBERS = 2**20
 _SESSION = 1
 
@@ -55,30 +55,34 @@ def expected(size: int) -> ExpectedTransfer:
 
 
 class Computing:
-    """Computes on a thread of its own, and tells what all others of the process take."""
+    """Computes on a thread for each core, and tells what all others of the process take."""
 
     def __init__(self) -> None:
-        self._numbers, self._over = torch.zeros(NUMBERS), threading.Event()
-        self._thread = threading.Thread(target=self._compute, daemon=True)
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._compute, daemon=True)
+                         for _ in range(available_cores())]
 
     def __enter__(self) -> Computing:
         """Begin."""
-        self._thread.start()
-        self._clock = time.pthread_getcpuclockid(self._thread.ident or 0)
+        for thread in self._threads:
+            thread.start()
+        self._clocks = [time.pthread_getcpuclockid(t.ident or 0) for t in self._threads]
         return self
 
     def __exit__(self, *_: object) -> None:
         """End."""
         self._over.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
     def others(self) -> float:
         """Return the processor seconds that all other threads have taken."""
-        return time.process_time() - time.clock_gettime(self._clock)
+        return time.process_time() - sum(map(time.clock_gettime, self._clocks))
 
     def _compute(self) -> None:
+        numbers = torch.zeros(NUMBERS)
         while not self._over.is_set():
-            self._numbers.add_(1.0)
+            numbers.add_(1.0)
 
 
 class Finished:

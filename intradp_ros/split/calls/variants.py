@@ -153,7 +153,7 @@ def _convolve_packed(call: Call, tensors: Parameters, place: Place) -> Kernel | 
     if padding is None:
         return None
     fed = [place.result[0], *place.source[1:]]
-    if place.dim is not None and place.dim >= 2 and place.fed is not None:
+    if place.dim is not None and place.fed is not None:
         fed[place.dim] = place.fed
     packed = _packed_for(place.packs, name, weight, (padding, stride, dilation, groups, fed))
     rest: Any = (packed, tensors[bias.name] if bias else None, padding, stride, dilation, groups,

@@ -50,13 +50,9 @@ def split_convolution(site: Site) -> Split | None:
     def bind(region: Region, parameters: Parameters) -> Kernel:
         if window.is_all(region):
             return call.compile(parameters)
-        handed, ends = window.row_map(region), window.missing(region)
-        alike = window.padded_alike(region)
-        free = most * handed.rows if isinstance(parameters, Implemented) else 0
-        if alike and alike.made - region.rows <= free:
-            ends, made, skipped = (alike.padding, alike.padding), alike.made, alike.skipped
-        else:
-            made, skipped = region.rows, 0
+        handed = window.row_map(region)
+        excess = most * handed.rows if isinstance(parameters, Implemented) else 0
+        ends, skipped, made = _ends(window, region, excess)
         around = [*pads[:axis], ends, *pads[axis + 1:]]
         native = [before if before == after >= 0 else 0 for before, after in around]
         fed = handed.rows + sum(ends) - 2 * native[axis]
@@ -67,6 +63,14 @@ def split_convolution(site: Site) -> Split | None:
         return kernel if handed else unread(kernel, site.no_rows(operand, dim))
 
     return Split(Kind.BLOCK, dim, rows, site.maps(window.row_map, rows), bind)
+
+
+def _ends(window: Window, region: Region, excess: float) -> tuple[tuple[int, int], int, int]:
+    """Return the rows to pad at both ends, output rows to skip then, and those that are made."""
+    alike = window.padded_alike(region)
+    if alike and alike.made - region.rows <= excess:
+        return (alike.padding, alike.padding), alike.skipped, alike.made
+    return window.missing(region), 0, region.rows
 
 
 def _most_excess(site: Site, operand: ValueRef, dim: int) -> float:

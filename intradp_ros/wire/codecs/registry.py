@@ -40,10 +40,15 @@ def most_elements(codec: Codec | None, dtype: torch.dtype, chunk_bytes: int,
 
     An encoding with a fixed count of bits takes what is sure to fit, another what
     should fit where `ratio` of the bytes are expected to be left, but at most four times
-    what fits plain.  Sides cut by it, and schedules are charged by it.
+    what fits plain.
     """
     if codec is None:
         return chunk_bytes // dtype.itemsize
     if codec.bits:
         return max(0, int((chunk_bytes - chunk_bytes // 64 - _MARGIN) * 8 / codec.bits))
     return plain_bytes_at(chunk_bytes, ratio) // dtype.itemsize
+
+
+def piece_bytes(encoding: str, dtype: torch.dtype, chunk_bytes: int, ratio: float) -> int:
+    """Return how many plain bytes go into a chunk (of 1 kB or more), as sides cut them."""
+    return dtype.itemsize * most_elements(CODECS.get(encoding), dtype, chunk_bytes, ratio)

@@ -44,7 +44,7 @@ from intradp_ros.systems.sharing.judge.records import (
 )
 from intradp_ros.systems.sharing.partition.partition import Encodings, Partition
 from intradp_ros.wire.codecs.names import NONE
-from intradp_ros.wire.codecs.registry import CODECS, most_elements
+from intradp_ros.wire.codecs.registry import piece_bytes
 
 _PLAIN, _FREE = WireCost(), MovingCost()
 
@@ -171,15 +171,13 @@ def plain_work_for(t: Tables, steps: int) -> Work:
 def link_cost_of(cost: CostModel, link: LinkModel, encodings: Encodings) -> LinkCost:
     """Return what crossing a link costs if values cross in some encodings."""
     chosen = dict(encodings)
-    values = cost.split.graph.values
     encoding = [chosen.get(v, NONE) for v in range(len(cost.split.rows))]
     wires = [cost.wire.get(each, _PLAIN) for each in enumerate(encoding)]
     at_source = [cost.moving.get(side, _FREE) for side in SIDES]
     at_target = at_source[::-1]
     chunk = chunk_bytes_at(link.up)
-    pieces = [values[v].dtype.itemsize * max(1, most_elements(
-        CODECS.get(name), values[v].dtype, chunk, wires[v].ratio))
-        for v, name in enumerate(encoding)]
+    pieces = [piece_bytes(name, value.dtype, chunk, wire.ratio)
+              for name, value, wire in zip(encoding, cost.split.graph.values, wires)]
     return LinkCost(
         table(WAY, lane=[0, 0 if link.shared else 1], rate=[link.up, link.down],
               overhead=[link.overhead] * 2, delay=[link.delay] * 2,

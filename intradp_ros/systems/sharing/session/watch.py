@@ -14,7 +14,7 @@ from intradp_ros.profiling.drift import DriftMeter, slowed
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.schedule.schedule import Compute, Schedule, Step, Transfer
 from intradp_ros.split.local_operator import SplitGraph
-from intradp_ros.wire.codecs.registry import CODECS, most_elements
+from intradp_ros.wire.codecs.registry import piece_bytes
 
 #: An inference in which the device computes less than this part of the model says little of it.
 LEAST_PART = 0.1
@@ -60,9 +60,8 @@ class DriftWatch:
         for t in schedule.transfers:
             one_way = cost.sending if t.source == side else cost.receiving
             ratio, dtype = self._ratio(t), split.graph.values[t.value].dtype
-            elements = most_elements(CODECS.get(t.encoding), dtype, LEAST_CHUNK_BYTES, ratio)
-            seconds += one_way(split.nbytes(t.value, t.region.rows),
-                               max(1, elements) * dtype.itemsize, ratio)
+            piece = piece_bytes(t.encoding, dtype, LEAST_CHUNK_BYTES, ratio)
+            seconds += one_way(split.nbytes(t.value, t.region.rows), piece, ratio)
         return seconds
 
     def _ratio(self, transfer: Transfer) -> float:
