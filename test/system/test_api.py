@@ -20,7 +20,7 @@ import small_models
 import torch
 
 from intradp_ros import IntraDP
-from intradp_ros.profiling.kept_memory import private_bytes, SLACK
+from intradp_ros.profiling.kept_memory import PATIENCE, private_bytes, SLACK
 
 HEIGHT, WIDTH = 192, 256  # large enough for sharing to pay on any machine
 UNET = f'small_models:unet 1x3x{HEIGHT}x{WIDTH}'
@@ -46,20 +46,28 @@ def served(running: Nodes) -> Nodes:
 
 
 def test_memory_that_calls_leave_is_given_back(running: Nodes, model: torch.nn.Module) -> None:
-    """What is free between blocks in use stays with the process, unless somebody asks for it."""
+    """
+    What is free between blocks in use stays with the process, unless somebody asks for it.
+
+    Calls ask after the next one, or later where they did shortly before.
+    """
     idp = IntraDP(server='nobody')
     idp.start_client(model=model)
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter('ignore')
-        for seed in range(3):
-            model(source(seed))
-        blocks = [bytes(2000) for _ in range(60_000)]
-        held = private_bytes()
-        blocks = blocks[::40]
-        assert private_bytes() > held - 2 * SLACK
-        model(source(3))
-    assert private_bytes() < held - 2 * SLACK and blocks
-    idp.stop()
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter('ignore')
+            for seed in range(3):
+                model(source(seed))
+            blocks = [bytes(2000) for _ in range(60_000)]
+            held = private_bytes()
+            blocks = blocks[::40]
+            assert private_bytes() > held - 2 * SLACK
+            end = time.monotonic() + PATIENCE + TIMEOUT
+            while private_bytes() >= held - 2 * SLACK and time.monotonic() < end:
+                model(source(3))
+        assert private_bytes() < held - 2 * SLACK and blocks
+    finally:
+        idp.stop()
 
 
 @pytest.fixture
