@@ -61,4 +61,5 @@ def slowed(profile: Profile, factor: float) -> Profile:
     return replace(profile, scale=profile.scale * factor,
                    whole_seconds=profile.whole_seconds * factor,
                    least_seconds=profile.least_seconds * factor,
-                   moving=profile.moving.scaled(factor))
+                   moving=profile.moving.scaled(factor),
+                   joining=profile.joining.scaled(factor))

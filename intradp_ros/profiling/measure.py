@@ -17,11 +17,13 @@ import torch
 from intradp_ros.graph.serialise import digest
 from intradp_ros.power.power_sensors import EnergySensor
 from intradp_ros.profiling.encoding_measurement import measure_encodings
+from intradp_ros.profiling.joins import Joins
 from intradp_ros.profiling.machine import device_name
 from intradp_ros.profiling.parts import heights, Part, parts_of, time_part
 from intradp_ros.profiling.power import measure_power
 from intradp_ros.profiling.profile import (
     EncodingTiming,
+    JoinCost,
     OperatorTiming,
     PowerStates,
     Profile,
@@ -92,7 +94,8 @@ def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
             '(%.1f ms): is the machine busy? measure again when it is not', scale, 1e3 * total)
     return Profile(digest(split.captured), split.axis, device_name(split.device),
                    torch.get_num_threads(), timings, whole, scale, power, encodings, tuning,
-                   least_seconds=runs.least, spread=significant(_range(runs.whole) / whole))
+                   least_seconds=runs.least, spread=significant(_range(runs.whole) / whole),
+                   joining=runs.joining)
 
 
 def _timing(parts: Sequence[Part]) -> OperatorTiming:
@@ -121,10 +124,15 @@ def _power(split: SplitGraph, inputs: Sequence[torch.Tensor], sensor: EnergySens
 
 @dataclass
 class _Runs:
-    """Seconds of runs of the whole graph, and the shortest ones of its operators, summed."""
+    """
+    Seconds of runs of the whole graph, and the shortest ones of its operators, summed.
+
+    `joining` is what putting rows together took.
+    """
 
     whole: list[float]
     least: float
+    joining: JoinCost
 
 
 def _measure(split: SplitGraph, inputs: Sequence[torch.Tensor], budget: float,
@@ -132,23 +140,25 @@ def _measure(split: SplitGraph, inputs: Sequence[torch.Tensor], budget: float,
     """Return the parts of all operators, and runs of the whole graph."""
     bound = bind_whole(split)
     parts = [parts_of(split, op.local, op.overwrites, heights(op.local.rows)) for op in bound]
-    _round(split, bound, parts, inputs, _silent)  # warms up
+    joins = Joins()
+    _round(split, bound, parts, joins, inputs, _silent)  # warms up
     _forget(parts)
     start = time.perf_counter()
-    _round(split, bound, parts, inputs, _silent)
+    _round(split, bound, parts, joins, inputs, _silent)
     rounds = round(budget / max(1e-6, time.perf_counter() - start))
     rounds = min(max(rounds, ROUNDS[0]), ROUNDS[1])
     look_between(split, bound, parts, inputs)
     runs = []
     for turn in range(rounds):
-        _round(split, bound, parts, inputs, partial(_advance, progress, turn * len(bound), rounds))
+        _round(split, bound, parts, joins, inputs,
+               partial(_advance, progress, turn * len(bound), rounds))
         runs.append(run_timed(split, bound, inputs)[1])
     least = sum(map(min, zip(*runs)))
     if split.device.runs_ahead:
         run = replayed_run(split, bound, inputs)
         through = [run() for _ in range(rounds)]
-        return parts, _Runs(through, min(through))
-    return parts, _Runs(list(map(sum, runs)), least)
+        return parts, _Runs(through, min(through), joins.typical)
+    return parts, _Runs(list(map(sum, runs)), least, joins.typical)
 
 
 def _forget(parts: Iterable[Iterable[Part]]) -> None:
@@ -214,18 +224,20 @@ def _is_off(seconds: float, expected: float) -> bool:
 
 
 def _round(split: SplitGraph, bound: Sequence[BoundOperator], parts: Sequence[list[Part]],
-           inputs: Sequence[torch.Tensor], progress: Progress) -> None:
-    """Run the graph once, and on the way every operator at its lower heights."""
+           joins: Joins, inputs: Sequence[torch.Tensor], progress: Progress) -> None:
+    """Run the graph once, and on the way every operator at its lower heights, and joins."""
     values, now = given(split, inputs), clock(split.device)
     for number, (op, (*lower, whole)) in enumerate(zip(bound, parts)):
         for part in lower:
             time_part(split, op, part, values)
+        joins.time(split, op, values)
         tensors = op.inputs(values)
         start = now()
         result = op.kernel(tensors)
         whole.samples.append(now() - start)
         op.finish(result, values)
         progress(number + 1, len(bound))
+    joins.end_round()
 
 
 def _advance(progress: Progress, before: int, rounds: int, done: int, count: int) -> None:

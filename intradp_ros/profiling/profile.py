@@ -141,6 +141,22 @@ class MovingCost:
         return MovingCost(*(factor * seconds for seconds in astuple(self)))
 
 
+@dataclass(frozen=True, slots=True)
+class JoinCost:
+    """Seconds of putting rows of several pieces together: `once`, and for each `byte`."""
+
+    once: float = 0.0
+    byte: float = 0.0
+
+    def seconds(self, times: int, nbytes: int) -> float:
+        """Return what it takes so many times, to so many bytes in all."""
+        return times * self.once + nbytes * self.byte
+
+    def scaled(self, factor: float) -> JoinCost:
+        """Return what it takes a device that takes `factor` times as long."""
+        return JoinCost(factor * self.once, factor * self.byte)
+
+
 @dataclass(frozen=True)
 class Profile:
     """
@@ -161,7 +177,8 @@ class Profile:
 
     `cores` are those that the process could use: if they are no more than
     its threads, then what moves bytes (`moving`) makes operators wait.  0, or
-    costs of 0, where that was not measured.
+    costs of 0, where that was not measured.  `joining` is what it takes where an
+    operator reads rows of several pieces.
     """
 
     digest: str
@@ -178,6 +195,7 @@ class Profile:
     moving: MovingCost = MovingCost()
     least_seconds: float = 0.0
     spread: float = 0.0
+    joining: JoinCost = JoinCost()
 
     @property
     def crowded(self) -> bool:
@@ -216,7 +234,8 @@ class Profile:
                       _power(data['power']),
                       tuple(_encodings(e) for e in data['encodings']), _tuning(data['tuning']),
                       int(data.get('cores', 0)), _moving(data.get('moving', {})),
-                      float(data.get('least_seconds', 0.0)), float(data.get('spread', 0.0)))
+                      float(data.get('least_seconds', 0.0)), float(data.get('spread', 0.0)),
+                      _joining(data.get('joining', {})))
         if not (0 < profile.whole_seconds < LONGEST and 0 < profile.scale < LONGEST):
             raise ValueError('not a profile: times must be positive, and below '
                              f'{LONGEST:g} seconds')
@@ -240,6 +259,13 @@ def _power(data: Mapping[str, Any]) -> PowerStates:
 def _tuning(data: Mapping[str, Any]) -> Tuning:
     variants = {str(name): str(variant) for name, variant in data['variants'].items()}
     return Tuning(bool(data['channels_last']), variants)
+
+
+def _joining(data: Mapping[str, Any]) -> JoinCost:
+    joining = JoinCost(**{str(name): float(seconds) for name, seconds in data.items()})
+    if not all(0 <= seconds < LONGEST for seconds in astuple(joining)):
+        raise ValueError(f'not a profile: bad cost of joining rows: {joining}')
+    return joining
 
 
 def _moving(data: Mapping[str, Any]) -> MovingCost:

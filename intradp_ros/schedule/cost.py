@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from intradp_ros.profiling.profile import MovingCost, Profile
+from intradp_ros.profiling.profile import JoinCost, MovingCost, Profile
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.wire.codecs.registry import CODECS
 
@@ -77,25 +77,30 @@ class CostModel:
     that are not there it is not known, and rows are charged as plain ones.
     ``moving[device]`` says what moving bytes takes from the operators of a
     device without a free core; encoding and decoding take from them too.
+    ``joining[device]`` is what putting rows together takes that an operator
+    reads of several pieces (`schedule/joins.py`).
     """
 
     split: SplitGraph
     seconds: Mapping[str, tuple[Floats, ...]]
     wire: Mapping[tuple[int, str], WireCost] = field(default_factory=dict)
     moving: Mapping[str, MovingCost] = field(default_factory=dict)
+    joining: Mapping[str, JoinCost] = field(default_factory=dict)
 
     def scaled(self, factors: Mapping[str, float]) -> CostModel:
         """
         Return the model of devices that are slower by some factors (loaded, throttled).
 
-        They are with all that their processors do: operators, encodings, moving bytes.
+        They are with all that their processors do: operators, encodings, moving and joining.
         """
         return replace(self, seconds={
             device: tuple(table * factors.get(device, 1.0) for table in tables)
             for device, tables in self.seconds.items()},
             wire={key: wire.scaled(factors) for key, wire in self.wire.items()},
             moving={device: moving.scaled(factors.get(device, 1.0))
-                    for device, moving in self.moving.items()})
+                    for device, moving in self.moving.items()},
+            joining={device: joining.scaled(factors.get(device, 1.0))
+                     for device, joining in self.joining.items()})
 
     @classmethod
     def from_profiles(cls, split: SplitGraph, profiles: Mapping[str, Profile]) -> CostModel:
@@ -121,7 +126,8 @@ class CostModel:
             device: tuple(timing.table(op.rows) * profile.scale
                           for timing, op in zip(profile.timings, split.operators))
             for device, profile in profiles.items()}, wire_costs(profiles),
-            {device: profile.moving for device, profile in profiles.items() if profile.crowded})
+            {device: profile.moving for device, profile in profiles.items() if profile.crowded},
+            {device: profile.joining for device, profile in profiles.items()})
 
 
 def wire_costs(profiles: Mapping[str, Profile]) -> dict[tuple[int, str], WireCost]:

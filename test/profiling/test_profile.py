@@ -36,6 +36,7 @@ def test_a_good_profile_is_read() -> None:
     ({'timings': [{'rows': [1], 'seconds': [1.0], 'least': [-0.5]}]}, 'bad timing'),
     ({'least_seconds': -1.0}, 'shortest time -1'),
     ({'spread': float('nan')}, 'spread nan'),
+    ({'joining': {'once': 0.0, 'byte': -1e-9}}, 'bad cost of joining rows'),
     ({'axis': -1}, 'axis -1'),
     ({'threads': 0}, '0 threads'),
     ({'power': power(compute=float('nan'))}, 'bad power'),

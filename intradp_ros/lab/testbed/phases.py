@@ -37,7 +37,7 @@ def load(trial: Trial, side: str) -> SharedModel:
         raise ValueError(f'{trial.profiles[side]} is the profile of another model')
     tables = [timing.table(op.rows) * profile.scale
               for timing, op in zip(profile.timings, model.split.operators)]
-    return emulated(model, tables, DeviceClock(), copies=COPIES[side])
+    return emulated(model, tables, DeviceClock(), copies=profile.joining.byte or COPIES[side])
 
 
 def prepare_phase(client: RobotClient, phase: Phase) -> Sequence[torch.Tensor]:

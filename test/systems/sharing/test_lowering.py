@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 import threading
 
 from hypothesis import given, settings
@@ -15,7 +16,8 @@ import torch
 from intradp_ros.runtime.interpreter import Execution
 from intradp_ros.runtime.mailbox import Mailbox
 from intradp_ros.runtime.timeline import Recorder
-from intradp_ros.schedule.program import compile_program
+from intradp_ros.schedule.joins import joins_of
+from intradp_ros.schedule.program import compile_program, Gather, Program, Run
 from intradp_ros.schedule.schedule import Compute, Receive, ROBOT, Schedule, Send, SERVER, Step
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.split.regions.region import Region
@@ -167,3 +169,37 @@ def test_a_share_of_zero_sends_the_input_and_returns_the_outputs() -> None:
     assert {t.value for t in schedule.between(ROBOT, SERVER)} == {0}
     assert {t.value for t in schedule.between(SERVER, ROBOT)} == set(split.graph.output_values)
     assert not [s for s in schedule.programs[ROBOT] if isinstance(s, Compute)]
+
+
+@given(split_and_partition())
+@settings(max_examples=100, deadline=None)
+def test_what_operators_read_of_several_pieces_is_counted(
+        case: tuple[SplitGraph, Partition]) -> None:
+    """
+    It is what the program puts together.
+
+    Rows that other rows of the value were put together after are there for
+    the program, and count again.
+    """
+    split, partition = case
+    schedule = lower(split, partition)
+    for side in ROBOT, SERVER:
+        joins = joins_of(split, schedule, side, has_inputs=side == ROBOT)
+        times, counted = map(sum, zip(*joins)) if joins else (0, 0)
+        program = compile_program(split, schedule, side, {}, delivers=side == ROBOT)
+        joined = list(joined_for_operators(program))
+        needed = [split.nbytes(value, rows) for value, rows in joined
+                  if value not in split.folded]
+        if len({value for value, _ in joined}) == len(joined):
+            assert (times, counted) == (len(needed), sum(needed))
+        else:
+            assert times >= len(needed) and counted >= sum(needed)
+
+
+def joined_for_operators(program: Program) -> Iterator[tuple[int, int]]:
+    """Yield values and rows that a program puts together since an operator reads them."""
+    read = {slot for i in program.instructions if isinstance(i, Run) for slot in i.arguments}
+    values = {piece.slot: piece.value for piece in program.pieces}
+    for i in program.instructions:
+        if isinstance(i, Gather) and i.result in read and len(i.cuts) > 1:
+            yield values[i.cuts[0][0]], sum(rows for *_, rows in i.cuts)

@@ -19,6 +19,7 @@ from synthetic import random_split_graph
 
 from intradp_ros.lab.testbed.trace_replay import Air
 from intradp_ros.link.trace import constant
+from intradp_ros.profiling.profile import JoinCost
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.book.make_book import Setting
@@ -61,7 +62,8 @@ def player_of(setting: Setting, partition: Partition) -> Player:
 @pytest.mark.parametrize('down_ratio', [1.0, 4.0])
 def test_who_is_never_late_takes_what_the_simulator_says(
         setting: Setting, partition: Partition, mbps: float, down_ratio: float) -> None:
-    setting = replace(setting, down_ratio=down_ratio)
+    cost = replace(setting.cost, joining={ROBOT: JoinCost(2e-4, 1e-8), SERVER: JoinCost(1e-4)})
+    setting = replace(setting, cost=cost, down_ratio=down_ratio)
     said = simulate(lower(setting.cost.split, partition), setting.cost, setting.link(mbps))
     player = player_of(setting, partition)
     for link in (Air(constant(mbps)), Steady(mbps)):

@@ -17,14 +17,21 @@ from intradp_ros.lab.emulation.emulated_device import DeviceClock, emulated
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 from intradp_ros.link.delay import DelayMeter
 from intradp_ros.profiling.drift import DriftMeter
-from intradp_ros.profiling.profile import EncodingTiming, MovingCost, OperatorTiming, Profile
+from intradp_ros.profiling.profile import (
+    EncodingTiming,
+    JoinCost,
+    MovingCost,
+    OperatorTiming,
+    Profile,
+)
 from intradp_ros.runtime.memory_channel import memory_pair
 from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_ros.schedule.joins import joins_of
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD
 from intradp_ros.systems.sharing.book.critical_paths import Anywhere, Path
 from intradp_ros.systems.sharing.partition.lowering import lower
-from intradp_ros.systems.sharing.partition.partition import offload
+from intradp_ros.systems.sharing.partition.partition import offload, Partition, Stage
 from intradp_ros.systems.sharing.session.connection import HEARTBEAT
 from intradp_ros.systems.sharing.session.pair import in_process_pair
 from intradp_ros.systems.sharing.session.robot import RobotClient
@@ -100,8 +107,17 @@ def test_a_robot_learns_from_both_sides_how_fast_they_are(
 
 def test_what_a_program_should_take(model: SharedModel, profile: Profile) -> None:
     schedule = lower(model.split, offload(len(model.split.operators)))
-    expected = watch(model, profile, []).expected(schedule.programs[SERVER])
+    expected = watch(model, profile, []).expected(model.split, schedule, SERVER)
     assert expected == pytest.approx(profile.whole_seconds)
+
+
+def test_what_a_program_puts_together_takes_time(model: SharedModel, profile: Profile) -> None:
+    banded = Partition((Stage(len(model.split.operators), 0.0, 1, 4),))
+    schedule, once = lower(model.split, banded), 1.0
+    plain, joining = (watch(model, each, []).expected(model.split, schedule, SERVER)
+                      for each in (profile, replace(profile, joining=JoinCost(once))))
+    times = sum(each.times for each in joins_of(model.split, schedule, SERVER, has_inputs=False))
+    assert times > 0 and joining - plain == pytest.approx(once * times)
 
 
 def test_moving_bytes_explains_some_of_what_takes_longer(

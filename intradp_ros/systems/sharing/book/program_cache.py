@@ -132,7 +132,7 @@ class ProgramCache:
         if self.watch is None:
             return Compiled(schedule, self._programs[partition.stages])
         return Compiled(schedule, self._programs[partition.stages],
-                        self.watch.expected(schedule.programs[self.side]),
+                        self.watch.expected(split, schedule, self.side),
                         self.watch.moving(split, schedule, self.side))
 
 

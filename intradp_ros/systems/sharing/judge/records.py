@@ -103,7 +103,7 @@ class Work(NamedTuple):
       it (`near_...`) and by later stages (`far_...`).
     - `lack`, by value of each side: of what later stages read, what the side
       did not compute itself; its first transfer to the side, and how many
-      there are.
+      there are; which rows were put together last (`join_...`).
     - `walk`, by operator: its stage, and how far a side has come and is to
       come in it.
     - `edge`, by value: what a stage reads of earlier ones; `mark`, by row of
@@ -134,14 +134,14 @@ class Work(NamedTuple):
 WORK: Mapping[str, np.dtype[Any]] = {
     'computed': columns('lo hi first_step last_step'),
     'wanted': columns('near_lo near_hi far_lo far_hi'),
-    'lack': columns('lo hi first_piece pieces'),
+    'lack': columns('lo hi first_piece pieces join_lo join_hi'),
     'walk': columns('stage progress goal'),
     'edge': columns('lo hi'),
     'mark': np.dtype(np.int32),
     'step': columns('operator lo hi next'),
     'transfer': columns('value lo hi source state'),
     'input_order': np.dtype(np.int32),
-    'entry': columns('kind item lo rows'),
+    'entry': columns('kind item lo rows joins', 'joined'),
     'side': columns('steps entries start stop'),
     'count': columns('transfers inputs'),
 }
@@ -177,7 +177,8 @@ class StepCosts(NamedTuple):
     """
     What steps cost, in seconds.
 
-    An operator takes ``compute[side * total + first[operator] + rows]``.  A
+    An operator takes ``compute[side * total + first[operator] + rows]``, and
+    what putting rows together takes its side: `once`, and for each `byte`.  A
     `transfer` takes `encode` before it takes `occupy` of its `lane`, and is
     there `later`; meanwhile its devices go on, but for the seconds that they
     `send` and `receive`.  Its bytes are only counted.
@@ -186,9 +187,11 @@ class StepCosts(NamedTuple):
     total: int
     first: Numbers
     compute: Numbers
+    join: Rows
     transfer: Rows
 
 
+JOIN = columns(real='once byte')
 TRANSFER_COST = columns('lane', 'nbytes', 'encode occupy later send receive')
 
 
@@ -196,8 +199,8 @@ class Programs(NamedTuple):
     """
     Entries `start` to `stop` of a `side` are its program.
 
-    An entry is of a `kind`; `item` is its operator (then there are `rows`)
-    or its transfer.
+    An entry is of a `kind`; `item` is its operator (then there are `rows`, and
+    so many `joins` of bytes that are `joined`) or its transfer.
     """
 
     side: Rows

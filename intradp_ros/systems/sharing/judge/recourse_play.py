@@ -16,8 +16,10 @@ from dataclasses import dataclass, field
 import math
 from typing import Protocol
 
+from intradp_ros.profiling.profile import JoinCost
 from intradp_ros.runtime.own_work import owed, steps_to, stride
 from intradp_ros.schedule.cost import CostModel, LinkModel
+from intradp_ros.schedule.joins import joins_of
 from intradp_ros.schedule.schedule import (
     Compute,
     Receive,
@@ -25,6 +27,7 @@ from intradp_ros.schedule.schedule import (
     Schedule,
     Send,
     SERVER,
+    SIDES,
     Step,
     Transfer,
 )
@@ -36,6 +39,7 @@ from intradp_ros.systems.sharing.policy.patience import Lateness, NEVER_LATE
 
 #: Seconds that preparing a step of own work takes (`compile_steps`).
 PREPARING = 30e-6
+_FREE = JoinCost()
 Rows = tuple[int, Region, None]
 
 
@@ -70,6 +74,8 @@ class Player:
         self.schedule: Schedule = lower(self.split, partition)
         costs = step_costs(self.schedule, cost, link)
         self.moves = [costs.transfer[t.id] for t in self.schedule.transfers]
+        self.joins = {side: [cost.joining.get(side, _FREE).seconds(*joined) for joined in joins_of(
+            self.split, self.schedule, side, has_inputs=side == ROBOT)] for side in SIDES}
         self.owed = owed(self.schedule, SERVER)
         self.steps: dict[object, list[Compute]] = {}
 
@@ -140,7 +146,8 @@ class _Playing:
 
     def _other(self, side: str, step: Step) -> None:
         if isinstance(step, Compute):
-            self.now[side] += self.player.took(side, step)
+            self.now[side] += self.player.took(side, step) \
+                + self.player.joins[side][self.place[side]]
         elif isinstance(step, Send):
             cost, player = self.player.moves[step.transfer], self.player
             begin = max(self.now[side] + cost.encode, self.free[cost.lane]) + player.overhead

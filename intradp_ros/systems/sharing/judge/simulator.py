@@ -16,7 +16,9 @@ from itertools import accumulate, chain, pairwise
 from typing import Any
 
 from intradp_ros.schedule.cost import CostModel, LinkModel
-from intradp_ros.schedule.schedule import Compute, Schedule, Send, SIDES, Step
+from intradp_ros.schedule.joins import Joined, joins_of
+from intradp_ros.schedule.schedule import Compute, ROBOT, Schedule, Send, SIDES, Step
+from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.systems.sharing.judge.kernels.judging import charge
 from intradp_ros.systems.sharing.judge.kernels.play import play
 from intradp_ros.systems.sharing.judge.kernels.side_programs import COMPUTE, RECEIVE, SEND
@@ -84,7 +86,7 @@ def simulate(schedule: Schedule, cost: CostModel, link: LinkModel, *,
         If the programs wait for each other for ever.
 
     """
-    programs, costs = _programs(schedule), step_costs(schedule, cost, link)
+    programs, costs = _programs(cost.split, schedule), step_costs(schedule, cost, link)
     clock = plain_clock()
     if not play(programs, costs, clock, len(schedule.transfers)):
         raise DeadlockError(
@@ -102,16 +104,18 @@ def result_of(devices: Rows, spans: tuple[Span, ...] = ()) -> Simulation:
         dict(zip(SIDES, (float(robot.sending), float(server.sending)))))
 
 
-def _programs(schedule: Schedule) -> Programs:
+def _programs(split: SplitGraph, schedule: Schedule) -> Programs:
     programs = [schedule.programs[side] for side in SIDES]
+    joined = [joins_of(split, schedule, side, has_inputs=side == ROBOT) for side in SIDES]
     ends = list(accumulate(map(len, programs), initial=0))
     return Programs([_SideRow(start=a, stop=b) for a, b in pairwise(ends)],
-                    [_entry(step) for step in chain(*programs)])
+                    list(map(_entry, chain(*programs), chain(*joined))))
 
 
-def _entry(step: Step) -> Any:
+def _entry(step: Step, joined: Joined) -> Any:
     if isinstance(step, Compute):
-        return _EntryRow(kind=COMPUTE, item=step.operator, rows=step.region.rows)
+        return _EntryRow(kind=COMPUTE, item=step.operator, rows=step.region.rows,
+                         joins=joined.times, joined=joined.nbytes)
     return _EntryRow(kind=SEND if isinstance(step, Send) else RECEIVE, item=step.transfer)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from intradp_ros.link.chunk_size import chunk_bytes_at
-from intradp_ros.profiling.profile import MovingCost
+from intradp_ros.profiling.profile import JoinCost, MovingCost
 from intradp_ros.schedule.cost import CostModel, LinkModel, WireCost
 from intradp_ros.schedule.schedule import SIDES
 from intradp_ros.split.local_operator import SplitGraph
@@ -24,6 +24,7 @@ from intradp_ros.systems.sharing.judge.records import (
     CLOCK,
     Clock,
     CODING,
+    JOIN,
     Layout,
     LinkCost,
     OPERATOR,
@@ -46,7 +47,7 @@ from intradp_ros.systems.sharing.partition.partition import Encodings, Partition
 from intradp_ros.wire.codecs.names import NONE
 from intradp_ros.wire.codecs.registry import piece_bytes
 
-_PLAIN, _FREE = WireCost(), MovingCost()
+_PLAIN, _FREE, _TOGETHER = WireCost(), MovingCost(), JoinCost()
 
 
 def _once_for_each(make: Callable[[SplitGraph], Tables]) -> Callable[[SplitGraph], Tables]:
@@ -196,8 +197,11 @@ def link_cost_of(cost: CostModel, link: LinkModel, encodings: Encodings) -> Link
 def step_costs_for(cost: CostModel, transfers: int) -> StepCosts:
     """Return what operators cost, with room for so many transfers."""
     tables = cost.seconds[SIDES[0]]
+    joining = [cost.joining.get(side, _TOGETHER) for side in SIDES]
     seconds = np.concatenate([table for side in SIDES for table in cost.seconds[side]])
     return StepCosts(len(seconds) // 2, whole_numbers(_starts(map(len, tables))), seconds,
+                     table(JOIN, once=[each.once for each in joining],
+                           byte=[each.byte for each in joining]),
                      np.zeros(transfers, TRANSFER_COST))
 
 

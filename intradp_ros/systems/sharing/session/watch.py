@@ -4,7 +4,7 @@
 """Watching whether devices and link are still what plans were made for."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 import threading
 import time
 
@@ -12,7 +12,8 @@ from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 from intradp_ros.link.delay import DelayMeter
 from intradp_ros.profiling.drift import DriftMeter, slowed
 from intradp_ros.profiling.profile import Profile
-from intradp_ros.schedule.schedule import Compute, Schedule, Step, Transfer
+from intradp_ros.schedule.joins import joins_of
+from intradp_ros.schedule.schedule import Compute, ROBOT, Schedule, Transfer
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.wire.codecs.registry import piece_bytes
 
@@ -47,10 +48,12 @@ class DriftWatch:
         self._tables = [timing.table(op.rows) * profile.scale
                         for timing, op in zip(profile.timings, split.operators)]
 
-    def expected(self, steps: Iterable[Step]) -> float:
-        """Return the seconds that the compute steps of a program take by the profile."""
-        return sum(float(self._tables[s.operator][s.region.rows])
-                   for s in steps if isinstance(s, Compute))
+    def expected(self, split: SplitGraph, schedule: Schedule, side: str) -> float:
+        """Return the seconds that the compute steps of a side take by the profile."""
+        joins = joins_of(split, schedule, side, has_inputs=side == ROBOT)
+        return sum(self._profile.joining.seconds(*joined) for joined in joins) + sum(
+            float(self._tables[s.operator][s.region.rows])
+            for s in schedule.programs[side] if isinstance(s, Compute))
 
     def moving(self, split: SplitGraph, schedule: Schedule, side: str) -> float:
         """Return the seconds that moving the rows of a schedule may take from its operators."""

@@ -47,6 +47,7 @@ def play(programs: Programs, costs: StepCosts, clock: Clock, transfers: int) -> 
 def _compute(programs: Programs, costs: StepCosts, clock: Clock, device: int, place: int) -> None:
     entry, now = programs.entry[place], clock.device[device].now
     taken = costs.compute[device * costs.total + costs.first[entry.item] + entry.rows]
+    taken += entry.joins * costs.join[device].once + entry.joined * costs.join[device].byte
     clock.entry[place].began, clock.entry[place].ended = now, now + taken
     clock.device[device].now = now + taken
     clock.device[device].busy += taken

@@ -123,3 +123,4 @@ def _lack(t: Tables, w: Work, value: int, side: int) -> None:
             elif done.hi >= hi:
                 hi = min(hi, done.lo)
     w.lack[at].lo, w.lack[at].hi = lo, hi
+    w.lack[at].join_lo = w.lack[at].join_hi = 0

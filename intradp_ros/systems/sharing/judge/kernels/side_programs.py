@@ -28,17 +28,41 @@ def write_programs(t: Tables, p: Layout, w: Work) -> None:
         for at in range(begin, begin + w.side[side].steps):
             step = w.step[at]
             i, lo, hi = step.operator, step.lo, step.hi
+            joins = joined = 0
             for read in range(t.operator[i].reads, t.operator[i + 1].reads):
                 value = t.read[read].value
+                a, b = need_lo(t, read, lo, hi), need_hi(t, read, lo, hi)
                 if w.lack[side * t.values + value].pieces:
-                    a, b = need_lo(t, read, lo, hi), need_hi(t, read, lo, hi)
                     _receive(t, w, side, value, a, b)
+                if a < b and not _in_one_piece(t, w, side, value, a, b):
+                    joins += 1
+                    joined += (b - a) * t.value[value].row_bytes
             _append(w, side, COMPUTE, i, lo, hi)
+            entry = w.entry[side * w.entries + w.side[side].entries - 1]
+            entry.joins, entry.joined = joins, joined
             upward = p.part[side * p.stages + w.walk[i].stage].upward
             for k in range(t.operator[i].makes, t.operator[i + 1].makes):
                 _send(t, w, side, t.made[k], upward, lo, hi)
     for value in t.outputs:
         _receive(t, w, 0, value, 0, t.value[value].rows)
+
+
+def _in_one_piece(t: Tables, w: Work, side: int, value: int, lo: int, hi: int) -> bool:
+    """Tell whether rows lie in one piece, or were the last to be put together; few records do."""
+    producer, lack = t.value[value].producer, w.lack[side * t.values + value]
+    if t.value[value].record_bytes or (producer < 0 and side == 0) or (
+            lack.join_lo == lo and lack.join_hi == hi):
+        return True
+    for k in range(lack.first_piece, lack.first_piece + lack.pieces):
+        if w.transfer[k].lo <= lo and hi <= w.transfer[k].hi:
+            return True
+    at = w.computed[side * t.operators + producer].first_step if producer >= 0 else -1
+    while at >= 0:
+        if w.step[at].lo <= lo and hi <= w.step[at].hi:
+            return True
+        at = w.step[at].next
+    lack.join_lo, lack.join_hi = lo, hi
+    return False
 
 
 def _append(w: Work, side: int, kind: int, index: int, lo: int, hi: int) -> None:
