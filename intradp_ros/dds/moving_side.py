@@ -33,14 +33,14 @@ from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame
 
 #: Bursts of chunks of each size: the first ones warm up, of the others the middle one counts.
-ROUNDS, COUNT = 4, 50
-#: Seconds between chunks: as over a link, they are received one by one.
-PAUSE = 0.004
+ROUNDS, COUNT = 4, 30
+#: Seconds between chunks: as over a link of 20 Mbit/s, they are received one by one.
+PAUSE = 0.012
 PATIENCE = 15.0
 #: Packets of a link, and the seconds between them at some 20 Mbit/s.
 PACKETS, PACKET_PAUSE = 300, 0.6e-3
-#: What each core computes on meanwhile (4 MB): more than its own caches hold.
-NUMBERS = 2**20
+#: What each core computes on meanwhile (32 MB): an inference leaves no more of its caches.
+NUMBERS = 2**23
 _SESSION = 1
 
 
