@@ -23,9 +23,9 @@ Run robot, server and planner for a long time, and let one thing after another g
 
 Servers and planners are killed, stopped, replaced by one with another model and doubled; caches
 are spoilt; the link is cut, slowed and loses packets, the cache's disk is full (as root); other
-programs take the processors.  A camera publishes frame after frame and compares every
-answer with the unsplit model.  The exit status is 1 if a frame was not answered or an answer was
-wrong.  Clocks that jump are left out: only the machine's own could be set."""
+programs take the processors; wall clocks jump by an hour.  A camera publishes frame after frame
+and compares every answer with the unsplit model.  The exit status is 1 if a frame was not
+answered or an answer was wrong.  What this machine does not allow is left out and named."""
 
 EPILOG = """\
 examples:

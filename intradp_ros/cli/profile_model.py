@@ -86,6 +86,7 @@ def _show(subject: Subject, profile: Profile, top: int, out: Output) -> None:
         f'{_typical(profile)}\n'
         f'device  {profile.device}\n'
         f'{_moving(profile)}\n'
+        f'{_joining(profile)}\n'
         f'power   {_power(profile.power)}\n'
         f'kept in {kept}'))
 
@@ -112,6 +113,12 @@ def _moving(profile: Profile) -> str:
     send, receive = (profile.moving.sending(CHUNK_BYTES), profile.moving.receiving(CHUNK_BYTES))
     return (f'no core beside those that compute: sending {CHUNK_BYTES / 1e3:g} kB takes '
             f'{milliseconds(send)} ms from operators, receiving {milliseconds(receive)} ms')
+
+
+def _joining(profile: Profile) -> str:
+    """Say what putting rows together takes."""
+    megabyte = milliseconds(profile.joining.seconds(1, 10**6))
+    return f'rows of several pieces: putting 1 MB together for an operator takes {megabyte} ms'
 
 
 def _power(power: PowerStates) -> str:

@@ -1,11 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""
-What goes wrong in a soak: each fault begins when its context is entered and ends with it.
-
-Clocks that jump are left out: only the machine's own could be set.
-"""
+"""What goes wrong in a soak: each fault begins when its context is entered and ends with it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +16,7 @@ from intradp_ros.lab.soak.soak_site import OTHER_SHAPE, ROBOT, SERVER, SoakSite
 Fault = Callable[[SoakSite], AbstractContextManager[None]]
 _SLOW = 0.1  # of the link's rate
 _LOSS = 0.05
+_JUMP = 3600  # seconds
 
 
 @contextmanager
@@ -100,6 +97,20 @@ def server_loaded(site: SoakSite) -> Iterator[None]:
 
 
 @contextmanager
+def robot_clock_jumps(site: SoakSite) -> Iterator[None]:
+    """Put the wall clock of robot and camera an hour ahead, and back again."""
+    with _set_ahead(site, ROBOT, _JUMP):
+        yield
+
+
+@contextmanager
+def server_clock_jumps(site: SoakSite) -> Iterator[None]:
+    """Put the wall clock of server and planner back by an hour, and ahead again."""
+    with _set_ahead(site, SERVER, -_JUMP):
+        yield
+
+
+@contextmanager
 def caches_corrupt(site: SoakSite) -> Iterator[None]:
     """Spoil every file of the cache and start server and planner again, who read it."""
     for path in site.cache.rglob('*'):
@@ -163,6 +174,15 @@ def _loaded(site: SoakSite, side: str) -> Iterator[None]:
         load.kill()
 
 
+@contextmanager
+def _set_ahead(site: SoakSite, side: str, seconds: int) -> Iterator[None]:
+    site.clocks[side].set_ahead(seconds)
+    try:
+        yield
+    finally:
+        site.clocks[side].set_ahead(0)
+
+
 _OF_PROCESSES: tuple[Fault, ...] = (
     server_killed, server_stopped, planner_killed, planner_stopped, robot_loaded, server_loaded,
     caches_corrupt, another_model, two_of_a_name)
@@ -171,7 +191,8 @@ _OF_PROCESSES: tuple[Fault, ...] = (
 def faults_of(site: SoakSite) -> Mapping[str, Fault]:
     """Return the faults that can be made here, by name; `left_out` tells of the others."""
     possible = {link_cut: site.link, link_slow: site.link, link_lossy: _can_lose(site),
-                disk_full: site.own_disk}
+                disk_full: site.own_disk, robot_clock_jumps: site.clocks,
+                server_clock_jumps: site.clocks}
     faults = (*_OF_PROCESSES, *(fault for fault, can in possible.items() if can))
     return {fault.__name__: fault for fault in faults}
 
@@ -185,6 +206,9 @@ def left_out(site: SoakSite) -> Mapping[str, str]:
         missing['link_lossy'] = "the command 'nft' is missing; install it: apt install nftables"
     if not site.own_disk:
         missing['disk_full'] = 'the cache has no disk of its own; run as root'
+    if not site.clocks:
+        missing['robot_clock_jumps, server_clock_jumps'] = (
+            'no library could be compiled for them; install a C compiler: apt install gcc')
     return missing
 
 

@@ -26,6 +26,7 @@ from intradp_ros.lab.emulation.processes import (
     starter,
 )
 from intradp_ros.lab.soak.small_disk import small_disk
+from intradp_ros.lab.soak.wall_clock import wall_clocks, WallClock
 from intradp_ros.lab.zoo.seeding import seeded
 
 SHAPE = (1, 3, 144, 112)
@@ -43,7 +44,8 @@ class SoakSite:
     """
     Robot, server, planner and camera, and the link between them (None: loopback).
 
-    `own_disk` tells whether the cache has one, which can be filled.
+    `own_disk` tells whether the cache has one, which can be filled; `clocks` are
+    the wall clocks of both sides, where they can be set.
     `server` and `planner` are started again after faults; `robot` and
     `camera` never are, so that what they hold can be followed all along.
     """
@@ -53,6 +55,7 @@ class SoakSite:
     mbps: float
     folder: Path
     own_disk: bool = False
+    clocks: Mapping[str, WallClock] = field(default_factory=dict)
     robot: Child = field(init=False)
     camera: Child = field(init=False)
     server: Child = field(init=False)
@@ -82,7 +85,7 @@ class SoakSite:
         """Start the camera on the robot's side and wait until a frame was shared."""
         self.camera = self.start(Command('camera', module_arguments(
             'intradp_ros.lab.soak.camera', str(model_file(self.folder, SHAPE)), str(seconds),
-            str(report)), self._prefix(ROBOT)))
+            str(report)), self._prefix(ROBOT), environment=self._clock(ROBOT)))
         self.camera.wait_for_line('^begins$', START_TIMEOUT)
 
     def start_load(self, side: str) -> Child:
@@ -100,12 +103,16 @@ class SoakSite:
     def _prefix(self, side: str) -> Sequence[str]:
         return self.link.exec_prefix(side) if self.link else ()
 
+    def _clock(self, side: str) -> Mapping[str, str]:
+        return self.clocks[side].environment() if side in self.clocks else {}
+
     def _node(self, name: str, label: str, parameters: Mapping[str, Any], side: str = '') -> Child:
         slow = label == ROBOT and not slow_device.available()
         child: Child = self.start(Command(
             label, ros_arguments(f'intradp_ros.nodes.{name}', parameters=parameters),
             self._prefix(side or label), cores_of(side or label),
-            environment=slow_device.slow_environment() if slow else {}))
+            environment={**(slow_device.slow_environment() if slow else {}),
+                         **self._clock(side or label)}))
         return child
 
 
@@ -172,11 +179,12 @@ def open_site(out: Path, mbps: float) -> Iterator[SoakSite]:
     folder = out.resolve()
     os.environ['INTRADP_CACHE'] = str(folder / 'cache')
     write_models(folder)
+    clocks = wall_clocks((ROBOT, SERVER), folder)
     with small_disk(folder / 'cache', _CACHE_MB) as own_disk, starter(out / 'logs') as start:
         if available():
             os.environ |= {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST',
                            'ROS_DOMAIN_ID': str(os.getpid() % 100 + 1)}
-            yield SoakSite(start, None, mbps, folder, own_disk)
+            yield SoakSite(start, None, mbps, folder, own_disk, clocks)
         else:
             with shaped_link(mbps) as link:
-                yield SoakSite(start, link, mbps, folder, own_disk)
+                yield SoakSite(start, link, mbps, folder, own_disk, clocks)

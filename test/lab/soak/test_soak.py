@@ -17,6 +17,7 @@ from intradp_ros.lab.soak.frame_row import FrameRow
 from intradp_ros.lab.soak.held import growth, Held, held
 from intradp_ros.lab.soak.small_disk import filled, small_disk
 from intradp_ros.lab.soak.soak import figures, Happened, SoakRecord
+from intradp_ros.lab.soak.wall_clock import wall_clocks
 
 
 def row(at: float, answer: float = 0.1, difference: float = 1e-6, recovered: bool = False,
@@ -97,6 +98,37 @@ def test_a_disk_is_full_for_a_while_and_gone_in_the_end(tmp_path) -> None:
             (folder / 'book').write_bytes(bytes(1 << 12))
         (folder / 'book').write_bytes(bytes(1 << 12))
     assert not list(folder.iterdir())
+
+
+WALL_CLOCK = """
+import ctypes, sys, time
+libc, semaphore = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+libc.sem_init(semaphore, 0, 0)
+for _ in sys.stdin:
+    wall, begin = time.time(), time.monotonic()
+    libc.sem_timedwait(semaphore, (ctypes.c_long * 2)(int(wall) + 1, int(wall % 1 * 1e9)))
+    time.sleep(0.1)
+    print(wall, begin, time.monotonic() - begin, flush=True)
+"""
+
+
+def test_a_wall_clock_jumps_for_its_processes_only(tmp_path) -> None:
+    """Waits are as long as ever, also until a time of the wall clock."""
+    clocks = wall_clocks(('robot',), tmp_path)
+    if not clocks:
+        pytest.skip('needs a C compiler')
+    with subprocess.Popen([sys.executable, '-c', WALL_CLOCK], text=True, stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE,
+                          env={**os.environ, **clocks['robot'].environment()}) as process:
+        for ahead in 0, 3600, -3600, 0:
+            clocks['robot'].set_ahead(ahead)
+            process.stdin.write('\n')
+            process.stdin.flush()
+            wall, monotonic, waited = map(float, process.stdout.readline().split())
+            assert wall - time.time() == pytest.approx(ahead, abs=10.0)
+            assert monotonic == pytest.approx(time.monotonic(), abs=10.0)
+            assert 1.0 < waited < 10.0
+        process.stdin.close()
 
 
 @pytest.mark.slow
