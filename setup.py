@@ -89,7 +89,8 @@ class BuildWithCMake(build_py):
         target = Path(self.build_lib) / NAME
         shutil.rmtree(target, ignore_errors=True)
         [package] = stage.glob(f'**/*-packages/{NAME}')
-        shutil.copytree(package, target, ignore=shutil.ignore_patterns('__pycache__', '*.c'))
+        # of C, what messages were compiled from stays out
+        shutil.copytree(package, target, ignore=shutil.ignore_patterns('__pycache__', '_*.c'))
         self.distribution.data_files = prefix_files(stage)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -112,11 +113,10 @@ for _ in sys.stdin:
 """
 
 
+@pytest.mark.skipif(not shutil.which('cc'), reason='needs a C compiler')
 def test_a_wall_clock_jumps_for_its_processes_only(tmp_path) -> None:
     """Waits are as long as ever, also until a time of the wall clock."""
     clocks = wall_clocks(('robot',), tmp_path)
-    if not clocks:
-        pytest.skip('needs a C compiler')
     with subprocess.Popen([sys.executable, '-c', WALL_CLOCK], text=True, stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE,
                           env={**os.environ, **clocks['robot'].environment()}) as process:
