@@ -77,3 +77,13 @@ def eager_switches() -> Iterator[None]:
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(usual)
+
+
+@pytest.fixture(scope='module')
+def one_thread() -> Iterator[None]:
+    """Compute with one thread: times are those of the thread, and none starts for each core."""
+    import torch
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

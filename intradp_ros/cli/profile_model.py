@@ -117,6 +117,8 @@ def _moving(profile: Profile) -> str:
 
 def _joining(profile: Profile) -> str:
     """Say what putting rows together takes."""
+    if not profile.joining.seconds(1, 1):
+        return 'no operator reads beyond its rows, so that none are put together'
     megabyte = milliseconds(profile.joining.seconds(1, 10**6))
     return f'rows of several pieces: putting 1 MB together for an operator takes {megabyte} ms'
 

@@ -4,7 +4,6 @@
 """Heights are added where times are off the line, and kernels are chosen by all heights."""
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 import time
 from typing import Any
@@ -21,17 +20,10 @@ from intradp_ros.profiling.tune import best_of
 from intradp_ros.runtime.model import share_module
 from intradp_ros.split.local_operator import SplitGraph
 
+pytestmark = pytest.mark.usefixtures('one_thread')
+
 SOURCE = torch.randn(1, 4, 64, 8)
 SLOW, LONG = range(18, 31), 10e-3
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Compute with one thread: times are those of the thread, whatever else there is."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def with_cliff() -> SplitGraph:

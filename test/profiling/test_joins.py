@@ -4,7 +4,7 @@
 """What putting rows together costs is measured where bands will do it."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 import time
 
@@ -17,18 +17,11 @@ from intradp_ros.profiling.profile import JoinCost, Profile
 from intradp_ros.runtime.model import share_module
 from intradp_ros.split.calls.kernel_device import KernelDevice
 
+pytestmark = pytest.mark.usefixtures('one_thread')
+
 SOURCE = torch.randn(1, 4, 64, 32)
 ROW_BYTES = 4 * 32 * 4
 ONCE, BYTE = 2e-3, 1e-7
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Compute with one thread: times are those of the thread, whatever else there is."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class SlowToJoin(KernelDevice):

@@ -208,7 +208,8 @@ def left_out(site: SoakSite) -> Mapping[str, str]:
         missing['disk_full'] = 'the cache has no disk of its own; run as root'
     if not site.clocks:
         missing['robot_clock_jumps, server_clock_jumps'] = (
-            'no library could be compiled for them; install a C compiler: apt install gcc')
+            'no library could be made for them; install a C compiler (apt install gcc), and name '
+            'a folder without spaces and colons')
     return missing
 
 

@@ -18,6 +18,8 @@ import sys
 
 _SOURCE = Path(__file__).with_suffix('.c')
 _COMPILERS = ('cc', 'gcc', 'clang')
+#: They stand between the names of libraries in LD_PRELOAD, and cannot be part of one.
+_SEPARATORS = {' ', ':'}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +51,11 @@ def wall_clocks(names: Sequence[str], folder: Path) -> Mapping[str, WallClock]:
 
 
 def _library(folder: Path) -> Path | None:
-    """Compile the library into a folder; None where that is not possible."""
-    compiler = next(filter(None, map(shutil.which, _COMPILERS)), None)
-    if compiler is None:
-        return None
+    """Compile the library into a folder; None where it cannot be made, or not be preloaded."""
     library = folder / 'wall_clock.so'
+    compiler = next(filter(None, map(shutil.which, _COMPILERS)), None)
+    if compiler is None or set(str(library)) & _SEPARATORS:
+        return None
     made = subprocess.run([compiler, '-O2', '-shared', '-fPIC', '-pthread', str(_SOURCE), '-o',
                            str(library), '-ldl'], capture_output=True, check=False)
     return library if made.returncode == 0 else None

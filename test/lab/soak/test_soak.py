@@ -113,7 +113,8 @@ for _ in sys.stdin:
 """
 
 
-@pytest.mark.skipif(not shutil.which('cc'), reason='needs a C compiler')
+@pytest.mark.skipif(sys.platform != 'linux' or not shutil.which('cc'),
+                    reason='needs Linux and a C compiler')
 def test_a_wall_clock_jumps_for_its_processes_only(tmp_path) -> None:
     """Waits are as long as ever, also until a time of the wall clock."""
     clocks = wall_clocks(('robot',), tmp_path)
@@ -129,6 +130,13 @@ def test_a_wall_clock_jumps_for_its_processes_only(tmp_path) -> None:
             assert monotonic == pytest.approx(time.monotonic(), abs=10.0)
             assert 1.0 < waited < 10.0
         process.stdin.close()
+
+
+def test_a_wall_clock_that_cannot_be_preloaded_is_none(tmp_path) -> None:
+    """Else its processes would start without it, and nothing would jump."""
+    folder = tmp_path / 'two words'
+    folder.mkdir()
+    assert not wall_clocks(('robot',), folder)
 
 
 @pytest.mark.slow

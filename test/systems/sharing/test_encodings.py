@@ -4,7 +4,7 @@
 """Shared inferences whose values cross the link encoded: the same bits, fewer of them."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -22,16 +22,9 @@ from intradp_ros.wire.codecs.names import LOSSLESS, NONE
 from intradp_ros.wire.cutting import CODEC_NONE
 from intradp_ros.wire.frames import Chunk, Frame
 
+pytestmark = pytest.mark.usefixtures('one_thread')
+
 HEIGHT, WIDTH = 48, 64
-
-
-@pytest.fixture(scope='module', autouse=True)
-def one_thread() -> Iterator[None]:
-    """Keep torch from starting a thread for each core."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class Sensors(nn.Module):

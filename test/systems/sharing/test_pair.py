@@ -4,7 +4,7 @@
 """Robot and server in one process: exact results whatever happens to server and link."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 import threading
 from typing import Any
@@ -38,16 +38,9 @@ from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.server import OffloadServer
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame
 
+pytestmark = pytest.mark.usefixtures('one_thread')
+
 HEIGHT, WIDTH = 48, 64
-
-
-@pytest.fixture(scope='module', autouse=True)
-def one_thread() -> Iterator[None]:
-    """Keep torch from starting a thread for each core."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope='module')

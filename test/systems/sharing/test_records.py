@@ -4,7 +4,7 @@
 """Networks whose reductions two sides share: exact, and records cross instead of tensors."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 import random
 
 import pytest
@@ -22,6 +22,8 @@ from intradp_ros.split.regions.region import Region
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import Partition, Stage
 from intradp_ros.wire.frames import Chunk, Frame
+
+pytestmark = pytest.mark.usefixtures('one_thread')
 
 
 class Squeeze(nn.Module):
@@ -120,15 +122,6 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int, int]] =
     'flattening': (flattening, (1, 3, 32, 24), 1, 32 * 8),
     'queries': (Queries, (1, 3, 64, 48), 3, 8 * (2 * 5 * 6 + 2 * 2 * 4 + 2 * 4 * 4)),
 }
-
-
-@pytest.fixture(scope='module', autouse=True)
-def one_thread() -> Iterator[None]:
-    """Keep torch from starting a thread for each core."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope='module', params=NETWORKS)
