@@ -178,7 +178,7 @@ def _settled(split: SplitGraph, op: BoundOperator, part: Part, values: Values, a
     """Return the seconds of a part: of one run if that is fast enough, else of several."""
     best = float('inf')
     for runs in (1, *[RUNS] * REPEATS):
-        part.samples.clear()
+        part.forget()
         for _ in range(runs):
             time_part(split, op, part, values)
         best = min(best, median(part.samples))

@@ -12,6 +12,8 @@ import logging
 from statistics import median, quantiles
 import time
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from intradp_ros.graph.serialise import digest
@@ -40,6 +42,7 @@ from intradp_ros.profiling.rounds import (
     run_timed,
     Values,
 )
+from intradp_ros.profiling.speed_track import SpeedTrack, track_speed
 from intradp_ros.profiling.tune import choose_tuning
 from intradp_ros.split.calls.tuning import tuned
 from intradp_ros.split.local_operator import SplitGraph
@@ -60,11 +63,12 @@ def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
     """
     Choose the kernels of a graph on this device, and measure them on example inputs.
 
-    All operators and heights are measured in rounds; the median of each is
-    what it typically takes, and the shortest is kept beside it.  The whole
-    graph runs once in every round, and its time is the median of these runs;
-    on an accelerator, of runs in which no operator is waited for.  Heights
-    are added where times are off the line between those on either side.
+    All operators and heights are measured in rounds; the median of each, at
+    the usual speed of the device (`SpeedTrack`), is what it typically takes,
+    and the shortest is kept beside it.  The whole graph runs once in every
+    round, and its time is the median of these runs, at the same speed; on an
+    accelerator, of runs in which no operator is waited for.  Heights are added
+    where times are off the line between those on either side.
 
     Parameters
     ----------
@@ -82,11 +86,11 @@ def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
     with torch.inference_mode():
         tuning = choose_tuning(split, inputs)
         lean = tuned(split, tuning)
-        parts, runs = _measure(lean, inputs, budget, progress or _silent)
+        parts, runs = measure_parts(lean, inputs, budget, progress or _silent)
         power = _power(lean, inputs, sensor) if sensor else XAVIER_NX
         encodings = value_encodings(split, inputs)
-    timings = tuple(map(_timing, parts))
-    whole, total = median(runs.whole), sum(timing.seconds[-1] for timing in timings)
+    timings = tuple(_timing(of_one, runs.track) for of_one in parts)
+    whole, total = runs.typical, sum(timing.seconds[-1] for timing in timings)
     scale = whole / total if total > 0 else 1.0
     if not split.device.runs_ahead and not CREDIBLE[0] <= scale <= CREDIBLE[1]:
         _LOG.warning(
@@ -98,10 +102,11 @@ def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
                    joining=runs.joining)
 
 
-def _timing(parts: Sequence[Part]) -> OperatorTiming:
-    return OperatorTiming(tuple(p.rows for p in parts),
-                          tuple(significant(p.typical) for p in parts),
-                          tuple(significant(p.least) for p in parts))
+def _timing(parts: Sequence[Part], track: SpeedTrack) -> OperatorTiming:
+    typical = [part.typical(track) for part in parts]
+    least = [min(part.least, usual) for part, usual in zip(parts, typical)]  # seen slow only
+    return OperatorTiming(tuple(p.rows for p in parts), tuple(map(significant, typical)),
+                          tuple(map(significant, least)))
 
 
 def _range(samples: Sequence[float]) -> float:
@@ -123,20 +128,23 @@ def _power(split: SplitGraph, inputs: Sequence[torch.Tensor], sensor: EnergySens
 
 
 @dataclass
-class _Runs:
+class Runs:
     """
     Seconds of runs of the whole graph, and the shortest ones of its operators, summed.
 
-    `joining` is what putting rows together took.
+    `typical` are those of the whole graph at the device's usual speed, which
+    `track` tells; `joining` is what putting rows together took.
     """
 
     whole: list[float]
+    typical: float
     least: float
     joining: JoinCost
+    track: SpeedTrack
 
 
-def _measure(split: SplitGraph, inputs: Sequence[torch.Tensor], budget: float,
-             progress: Progress) -> tuple[list[list[Part]], _Runs]:
+def measure_parts(split: SplitGraph, inputs: Sequence[torch.Tensor], budget: float,
+                  progress: Progress) -> tuple[list[list[Part]], Runs]:
     """Return the parts of all operators, and runs of the whole graph."""
     bound = bind_whole(split)
     parts = [parts_of(split, op.local, op.overwrites, heights(op.local.rows)) for op in bound]
@@ -148,23 +156,45 @@ def _measure(split: SplitGraph, inputs: Sequence[torch.Tensor], budget: float,
     rounds = round(budget / max(1e-6, time.perf_counter() - start))
     rounds = min(max(rounds, ROUNDS[0]), ROUNDS[1])
     look_between(split, bound, parts, inputs)
-    runs = []
+    runs, stops = [], []
     for turn in range(rounds):
         _round(split, bound, parts, joins, inputs,
                partial(_advance, progress, turn * len(bound), rounds))
         runs.append(run_timed(split, bound, inputs)[1])
-    least = sum(map(min, zip(*runs)))
+        stops.append(time.monotonic())
+    took = np.array(runs)
+    moments = np.array(stops)[:, None] - _until_end(took)
+    for (*_, whole), seconds, ends in zip(parts, took.T, moments.T):
+        for one, moment in zip(seconds, ends):
+            whole.took(float(one), float(moment))
+    track = _track(parts)
     if split.device.runs_ahead:
         run = replayed_run(split, bound, inputs)
         through = [run() for _ in range(rounds)]
-        return parts, _Runs(through, min(through), joins.typical)
-    return parts, _Runs(list(map(sum, runs)), least, joins.typical)
+        return parts, Runs(through, median(through), min(through), joins.typical, track)
+    usual = (took / track.slowness(moments)).sum(axis=1)
+    return parts, Runs(list(map(sum, runs)), float(np.median(usual)),
+                        float(took.min(axis=0).sum()), joins.typical, track)
+
+
+def _until_end(took: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the seconds from each operator's end to that of its run (rows)."""
+    found: npt.NDArray[np.float64] = took.sum(axis=1, keepdims=True) - took.cumsum(axis=1)
+    return found
+
+
+def _track(parts: Iterable[Iterable[Part]]) -> SpeedTrack:
+    """Return how fast the device was while all parts were measured."""
+    every = list(chain.from_iterable(parts))
+    return track_speed(
+        np.repeat(np.arange(len(every)), [len(part.samples) for part in every]),
+        np.concatenate([part.moments for part in every]),
+        np.concatenate([part.samples for part in every]))
 
 
 def _forget(parts: Iterable[Iterable[Part]]) -> None:
-    for of_one in parts:
-        for part in of_one:
-            part.samples.clear()
+    for part in chain.from_iterable(parts):
+        part.forget()
 
 
 def look_between(split: SplitGraph, bound: Sequence[BoundOperator], parts: Sequence[list[Part]],
@@ -234,7 +264,7 @@ def _round(split: SplitGraph, bound: Sequence[BoundOperator], parts: Sequence[li
         tensors = op.inputs(values)
         start = now()
         result = op.kernel(tensors)
-        whole.samples.append(now() - start)
+        whole.took(now() - start)
         op.finish(result, values)
         progress(number + 1, len(bound))
     joins.end_round()

@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
+import time
 
 from intradp_ros.profiling.rounds import bind, BoundOperator, clock, Values
+from intradp_ros.profiling.speed_track import SpeedTrack
 from intradp_ros.split.local_operator import Kernel, LocalOperator, SplitGraph
 from intradp_ros.split.regions.region import Region
 
@@ -18,11 +20,12 @@ HEIGHTS = (1.0, 0.5, 0.25, 0.125, 0.0625)
 
 @dataclass
 class Part:
-    """An operator bound to rows in the middle, with the seconds that it took each time."""
+    """An operator bound to rows in the middle, with the seconds that it took, and when."""
 
     region: Region
     kernel: Kernel
     samples: list[float] = field(default_factory=list)
+    moments: list[float] = field(default_factory=list)
 
     @property
     def rows(self) -> int:
@@ -34,10 +37,21 @@ class Part:
         """Seconds that it took when nothing disturbed it; infinite before it ran."""
         return min(self.samples, default=float('inf'))
 
-    @property
-    def typical(self) -> float:
-        """Seconds that it took in the middle of all times; infinite before it ran."""
-        return median(self.samples) if self.samples else float('inf')
+    def typical(self, track: SpeedTrack) -> float:
+        """Return the seconds that it takes at the device's usual speed; infinite before it ran."""
+        if not self.samples:
+            return float('inf')
+        return float(median(self.samples / track.slowness(self.moments)))
+
+    def took(self, seconds: float, moment: float | None = None) -> None:
+        """Take note of what it took, until now if no moment (s, monotonic) is given."""
+        self.samples.append(seconds)
+        self.moments.append(time.monotonic() if moment is None else moment)
+
+    def forget(self) -> None:
+        """Forget what it took."""
+        self.samples.clear()
+        self.moments.clear()
 
 
 def heights(rows: int) -> list[int]:
@@ -65,4 +79,4 @@ def time_part(split: SplitGraph, op: BoundOperator, part: Part, values: Values) 
     now = clock(split.device)
     start = now()
     part.kernel(cut)
-    part.samples.append(now() - start)
+    part.took(now() - start)

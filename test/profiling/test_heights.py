@@ -70,7 +70,7 @@ def test_no_height_comes_twice(rows: int) -> None:
         parts = [parts_of(shared.split, bound[0].local, False, heights(rows))]
         known = [part.rows for part in parts[0]]
         for number, part in enumerate(parts[0]):
-            part.samples.append(0.1 + number % 2)  # far from any line, so that looks are kept
+            part.took(0.1 + number % 2)  # far from any line, so that looks are kept
         inputs = [torch.randn(1, 4, rows, 64)]
         look_between(shared.split, bound, parts, inputs)
     found = [part.rows for part in parts[0]]

@@ -65,6 +65,8 @@ def test_moving_bytes_takes_from_operators_unless_the_device_waits_anyway() -> N
     assert slower.busy == computing.busy
     assert slower.latency == pytest.approx(
         computing.latency + 3e-4 + 1e-6 * slower.bytes_up + 2e-6 * slower.bytes_down)
+    assert slower.slowed[ROBOT] == pytest.approx(slower.latency - computing.latency)
+    assert slower.slowed[SERVER] == 0.0
 
 
 def test_encoding_takes_from_operators_where_no_core_is_free() -> None:

@@ -21,9 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from intradp_ros.schedule.cost import CostModel, LinkModel
-from intradp_ros.schedule.schedule import ROBOT, SERVER
+from intradp_ros.schedule.schedule import ROBOT, SERVER, SIDES
 from intradp_ros.systems.sharing.book.recourse_curve import curve_rates, recourse_curve
 from intradp_ros.systems.sharing.judge.judge import Judge
+from intradp_ros.systems.sharing.judge.simulator import Simulation
 from intradp_ros.systems.sharing.partition.partition import Partition
 
 Floats = npt.NDArray[np.float64]
@@ -48,7 +49,8 @@ class Anywhere:
     What a schedule takes at any rate, on devices that take any times as long as profiled.
 
     `paths` are chains of which the longest counts; `busy` the seconds in
-    which robot and server compute, as profiled.  `recourse` are its seconds
+    which robot and server compute, as profiled, and by which that is slowed
+    for bytes that are moved meanwhile.  `recourse` are its seconds
     if the robot works on whenever it waits, for each of the `CURVE_RATIOS` at
     each of the rates of the book's curves; empty if that is not known.
     `crossing` are the seconds in which a link of 1 Mbit/s up is busy, up and
@@ -90,12 +92,17 @@ def anywhere(cost: CostModel, link: Callable[[float], LinkModel],
     rates = np.geomspace(grid[0] / _BEYOND, grid[-1] * _BEYOND, _RATES)
     places = [(robot, server, 1 / mbps) for robot, server in FACTORS for mbps in rates]
     tangents = np.array([_tangents(judged, np.array(place)) for place in places])
-    known, judge = np.array([(*p, 1.0) for p in places]), Judge(cost, link(1.0))
+    known, crossing = np.array([(*p, 1.0) for p in places]), Judge(cost, link(1.0))
     curves, middle = curve_rates(grid), link(float(np.sqrt(grid[0] * grid[-1])))
+    computing = Judge(cost, middle)
     return {partition: Anywhere(
-        _chosen(known, tangents[:, k]), _of_both(judge(partition).busy),
-        recourse_curve(cost, middle, partition, curves), _of_both(judge(partition).sending))
+        _chosen(known, tangents[:, k]), _computing(computing(partition)),
+        recourse_curve(cost, middle, partition, curves), _of_both(crossing(partition).sending))
             for k, partition in enumerate(partitions)}
+
+
+def _computing(played: Simulation) -> tuple[float, float]:
+    return _of_both({side: played.busy[side] + played.slowed[side] for side in SIDES})
 
 
 def _of_both(seconds: Mapping[str, float]) -> tuple[float, float]:

@@ -68,12 +68,11 @@ class Ended:
 
 
 def note_speed(speeds: DeviceSpeeds, side: str, entry: Entry, book: ScheduleBook | None,
-               events: Sequence[Event], moving: float = 0.0) -> None:
-    """Learn how fast a device is; `moving` seconds at most are no fault of its operators."""
+               events: Sequence[Event]) -> None:
+    """Learn how fast a device is, from what its compute took."""
     if entry.anywhere is None:
         return
     profiled = entry.anywhere.busy[SIDES.index(side)]
     measured = total(events, side, 'compute')
-    measured = max(measured - moving, min(measured, profiled))
     whole = book.most_busy[SIDES.index(side)] if book else 0.0
     speeds.note(side, measured, profiled, whole, time.monotonic())

@@ -212,9 +212,11 @@ class Clock(NamedTuple):
     When what happens, in seconds.
 
     By `device`: the time that it has come to (`now`), how long it was `busy`
-    computing and `sending` (its transfers on the link), the bytes `sent`, and
-    its `place` in its program.  By lane: from when on it is `free`.  By
-    `entry` and by `transfer`: from when to when.
+    computing, how much longer that was for bytes moved meanwhile (`slowed`; of
+    what it has sent, `owed` has not met an operator yet), how long `sending`
+    (its transfers on the link), the bytes `sent`, and its `place` in its
+    program.  By lane: from when on it is `free`.  By `entry` and by
+    `transfer`: from when to when.
     """
 
     device: Rows
@@ -224,7 +226,7 @@ class Clock(NamedTuple):
 
 
 CLOCK: Mapping[str, np.dtype[Any]] = {
-    'device': columns('place', 'sent', 'now busy sending'),
+    'device': columns('place', 'sent', 'now busy slowed owed sending'),
     'free': np.dtype(np.float64),
     'entry': columns(real='began ended'),
     'transfer': columns(real='left arrived'),

@@ -59,8 +59,9 @@ class Simulation:
     """
     What a schedule takes on a link: seconds, bytes, and (if asked for) every span.
 
-    By device: `busy` are the seconds in which it computes, `sending` those
-    in which its transfers are on the link.
+    By device: `busy` are the seconds in which it computes, `slowed` those by
+    which that takes longer for bytes that are moved meanwhile, `sending`
+    those in which its transfers are on the link.
     """
 
     latency: float
@@ -69,6 +70,7 @@ class Simulation:
     bytes_down: int
     spans: tuple[Span, ...] = ()
     sending: dict[str, float] = field(default_factory=dict)
+    slowed: dict[str, float] = field(default_factory=dict)
 
 
 class DeadlockError(RuntimeError):
@@ -101,7 +103,8 @@ def result_of(devices: Rows, spans: tuple[Span, ...] = ()) -> Simulation:
     return Simulation(
         float(robot.now), dict(zip(SIDES, (float(robot.busy), float(server.busy)))),
         int(robot.sent), int(server.sent), spans,
-        dict(zip(SIDES, (float(robot.sending), float(server.sending)))))
+        dict(zip(SIDES, (float(robot.sending), float(server.sending)))),
+        dict(zip(SIDES, (float(robot.slowed), float(server.slowed)))))
 
 
 def _programs(split: SplitGraph, schedule: Schedule) -> Programs:

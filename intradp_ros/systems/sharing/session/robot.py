@@ -324,7 +324,7 @@ class RobotClient:
             if not (away or run.selection.at_once or self.connection.silent):
                 self.connection.lost(run.overtaken, overtaken=True)
         else:
-            self._note_speed(ROBOT, run.selection.entry, run.recorder.events, run.compiled.moving)
+            self._note_speed(ROBOT, run.selection.entry, run.recorder.events)
             self.connection.succeeded()
 
     def _finish(self, run: SharedRun, inputs: Values, reason: str) -> Values:
@@ -374,9 +374,8 @@ class RobotClient:
         return Outcome(self.model.results(values), stats,
                        tuple(e.shift(-ended.start) for e in ended.events))
 
-    def _note_speed(self, side: str, entry: Entry, events: Sequence[Event],
-                    moving: float = 0.0) -> None:
-        note_speed(self.choice.speeds, side, entry, self.connection.book, events, moving)
+    def _note_speed(self, side: str, entry: Entry, events: Sequence[Event]) -> None:
+        note_speed(self.choice.speeds, side, entry, self.connection.book, events)
 
     def _told(self) -> Entry | None:
         return self._own.told(self.connection.book)

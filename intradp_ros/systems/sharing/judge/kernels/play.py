@@ -18,7 +18,7 @@ def play(programs: Programs, costs: StepCosts, clock: Clock, transfers: int) -> 
     for d in range(2):
         device = clock.device[d]
         device.place, device.sent = programs.side[d].start, 0
-        device.now = device.busy = device.sending = 0.0
+        device.now = device.busy = device.slowed = device.owed = device.sending = 0.0
         clock.free[d] = 0.0
     for transfer in range(transfers):
         clock.transfer[transfer].arrived = -1.0
@@ -51,6 +51,8 @@ def _compute(programs: Programs, costs: StepCosts, clock: Clock, device: int, pl
     clock.entry[place].began, clock.entry[place].ended = now, now + taken
     clock.device[device].now = now + taken
     clock.device[device].busy += taken
+    clock.device[device].slowed += clock.device[device].owed
+    clock.device[device].owed = 0.0
 
 
 def _move(programs: Programs, costs: StepCosts, clock: Clock, device: int, place: int) -> None:
@@ -59,9 +61,13 @@ def _move(programs: Programs, costs: StepCosts, clock: Clock, device: int, place
     if programs.entry[place].kind == SEND:
         _enter(costs, clock, device, index, now)
         end = now + costs.transfer[index].send
+        clock.device[device].owed += costs.transfer[index].send
     else:  # what has come while the device computed has made it slower; or it waits
-        now = max(now + costs.transfer[index].receive, clock.transfer[index].arrived)
-        end = now
+        arrived = clock.transfer[index].arrived
+        end = max(now + costs.transfer[index].receive, arrived)
+        clock.device[device].slowed += end - max(now, arrived)
+        clock.device[device].owed = max(0.0, clock.device[device].owed - max(0.0, arrived - now))
+        now = end
     clock.entry[place].began, clock.entry[place].ended = now, end
     clock.device[device].now = end
 
