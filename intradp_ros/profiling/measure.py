@@ -54,6 +54,7 @@ LOOKS, TRIES, MOST_HEIGHTS = 4, 3, 16
 #: Seconds, and the part of what was expected, by which a height must be off to be added.
 OFF_SECONDS, OFF = 2e-6, 0.2
 Progress = Callable[[int, int], None]
+Floats = npt.NDArray[np.float64]
 _LOG = logging.getLogger(__name__)
 
 
@@ -162,25 +163,24 @@ def measure_parts(split: SplitGraph, inputs: Sequence[torch.Tensor], budget: flo
                partial(_advance, progress, turn * len(bound), rounds))
         runs.append(run_timed(split, bound, inputs)[1])
         stops.append(time.monotonic())
-    took = np.array(runs)
-    moments = np.array(stops)[:, None] - _until_end(took)
-    for (*_, whole), seconds, ends in zip(parts, took.T, moments.T):
-        for one, moment in zip(seconds, ends):
-            whole.took(float(one), float(moment))
+    took, ends = np.array(runs), _ends(np.array(runs), np.array(stops))
+    for (*_, whole), seconds, moments in zip(parts, took.T.tolist(), ends.T.tolist()):
+        for each in zip(seconds, moments):
+            whole.took(*each)
     track = _track(parts)
     if split.device.runs_ahead:
         run = replayed_run(split, bound, inputs)
         through = [run() for _ in range(rounds)]
         return parts, Runs(through, median(through), min(through), joins.typical, track)
-    usual = (took / track.slowness(moments)).sum(axis=1)
-    return parts, Runs(list(map(sum, runs)), float(np.median(usual)),
-                        float(took.min(axis=0).sum()), joins.typical, track)
+    typical = float(np.median((took / track.slowness(ends)).sum(axis=1)))
+    least = min(typical, float(took.min(axis=0).sum()))
+    return parts, Runs(took.sum(axis=1).tolist(), typical, least, joins.typical, track)
 
 
-def _until_end(took: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the seconds from each operator's end to that of its run (rows)."""
-    found: npt.NDArray[np.float64] = took.sum(axis=1, keepdims=True) - took.cumsum(axis=1)
-    return found
+def _ends(took: Floats, stops: Floats) -> Floats:
+    """Return when operators ended, by run (rows), from what they took and when runs ended."""
+    ends: Floats = took.cumsum(axis=1) + (stops - took.sum(axis=1))[:, None]
+    return ends
 
 
 def _track(parts: Iterable[Iterable[Part]]) -> SpeedTrack:
