@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import pytest
 from synthetic import flat_cost, random_split_graph
 
+from intradp_ros.profiling.profile import MovingCost
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.critical_paths import anywhere
@@ -83,6 +84,19 @@ def test_books_tell_it_of_every_schedule() -> None:
     busiest = max(e.anywhere.busy[0] for e in book.entries if e.anywhere)
     assert book.most_busy[0] == busiest
     assert len(book.different()) == len({e.partition for e in book.entries})
+
+
+@pytest.mark.parametrize('seed', range(4))
+def test_what_moving_bytes_takes_from_operators_counts_as_busy(seed: int) -> None:
+    """Of a robot that never waits, that is all of the time."""
+    cost = flat_cost(random_split_graph(seed, 8, rows=40), server=1e-9)
+    crowded = replace(cost, moving={ROBOT: MovingCost(1e-4, 1e-8, 2e-4, 2e-8)})
+    setting, grid = Setting(crowded, delay=0.0, overhead=0.0), (1e5, 1e6)
+    partition = partitions(len(cost.split.operators))[2]
+    robot, server = anywhere(crowded, setting.link, [partition], grid)[partition].busy
+    played = simulate(lower(cost.split, partition), crowded, setting.link(math.sqrt(1e11)))
+    assert robot == pytest.approx(played.latency, rel=1e-3)
+    assert robot > 1.03 * played.busy[ROBOT] and server == played.busy[SERVER]
 
 
 @pytest.mark.parametrize('spoil', [
