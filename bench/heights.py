@@ -107,27 +107,37 @@ def main() -> None:
         prepare_process(threads=1)
         print(json.dumps(measure(args.one)))
         return
-    results = {isa: {name: _child(name, isa) for name in args.networks} for isa in args.isa}
+    results = {isa: {name: _lasting(name, isa) for name in args.networks} for isa in args.isa}
     for isa, found in results.items():
         show(isa, found)
     if args.json:
         args.json.write_text(json.dumps(results, indent=2) + '\n')
 
 
-def _child(name: str, isa: str) -> dict[str, object]:
-    """Measure a network in a process that is held to some instructions."""
-    done = subprocess.run([sys.executable, __file__, '--one', name], check=True, text=True,
-                          stdout=subprocess.PIPE, env={**os.environ, **ISAS[isa]})
-    found: dict[str, object] = json.loads(done.stdout.strip().rpartition('\n')[2])
+def _lasting(name: str, isa: str) -> dict[str, object]:
+    found = held_to(isa, __file__, '--one', name)
     print(f'{isa} {name}: {found["off"]} operators off', file=sys.stderr, flush=True)
     return found
 
 
-def measure(name: str) -> dict[str, object]:
-    """Return the figures of one network."""
+def held_to(isa: str, *command: str) -> dict[str, Any]:
+    """Run a script in a process that is held to some instructions; return what it prints last."""
+    done = subprocess.run([sys.executable, *command], check=True, text=True,
+                          stdout=subprocess.PIPE, env={**os.environ, **ISAS[isa]})
+    found: dict[str, Any] = json.loads(done.stdout.strip().rpartition('\n')[2])
+    return found
+
+
+def spec_of(name: str) -> ModelSpec:
+    """Return one of the networks; its weights are the same each time, if it is loaded next."""
     source, size = NETWORKS[name]
     torch.manual_seed(0)
-    spec = ModelSpec(source, (1, 3, *size), torch.uint8 if name in PIXELS else torch.float32)
+    return ModelSpec(source, (1, 3, *size), torch.uint8 if name in PIXELS else torch.float32)
+
+
+def measure(name: str) -> dict[str, object]:
+    """Return the figures of one network."""
+    spec = spec_of(name)
     shared = spec.load()
     inputs = [spec.example()]
     start = time.perf_counter()

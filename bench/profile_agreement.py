@@ -4,28 +4,25 @@
 """
 How well profiles agree that were measured one after another.
 
-Each network is measured several times.  Any two measurements are compared
-part by part (an operator at a height), of parts that take at least a
-two-hundredth of the whole: the logarithms of what the two say, less what all
-parts are off by in the median (the device was faster the second time).
-``off`` is the root of their mean square, ``worst`` the largest.  Printed are
-medians of what each part took, and medians at the usual speed of the device
-(`SpeedTrack`), from the same runs; ``spread`` is that of the whole network's
-time within a measurement.
+Each network is measured several times, with the kernels chosen once.  Any two
+measurements are compared part by part (an operator at a height), of parts that
+take at least a two-hundredth of the whole: the logarithms of what the two say,
+less what all parts are off by in the median (the device was faster the second
+time).  ``off`` is the root of their mean square, ``worst`` the largest.
+Printed are medians of what each part took, and medians at the usual speed of
+the device (`SpeedTrack`), from the same runs; ``spread`` is that of the whole
+network's time within a measurement.
 """
 from __future__ import annotations
 
 import argparse
 from itertools import chain, combinations
 import json
-import os
 from pathlib import Path
 from statistics import median
-import subprocess
-import sys
 from typing import Any
 
-from heights import ISAS, NETWORKS, PIXELS
+from heights import held_to, ISAS, NETWORKS, spec_of
 from models import print_table
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +31,8 @@ import torch
 from intradp_ros.profiling.machine import device_name, prepare_process
 from intradp_ros.profiling.measure import measure_parts
 from intradp_ros.profiling.parts import Part
-from intradp_ros.runtime.catalogue import ModelSpec
+from intradp_ros.profiling.tune import choose_tuning
+from intradp_ros.split.calls.tuning import tuned
 from intradp_ros.split.local_operator import SplitGraph
 
 BUDGET = 10.0  # seconds of a measurement, as those of the nodes
@@ -55,7 +53,8 @@ def main() -> None:
         prepare_process(threads=1)
         print(json.dumps(agreement(args.one, args.times)))
         return
-    results = [{'isa': isa, 'network': name, **_child(name, isa, args.times)}
+    results = [{'isa': isa, 'network': name,
+                **held_to(isa, __file__, '--one', name, '--times', str(args.times))}
                for name in args.networks for isa in args.isa]
     print_table('profiles, measured again', ('network', 'instructions'),
                 ('spread', 'medians: off', 'worst', 'usual speed: off', 'worst '),
@@ -65,21 +64,12 @@ def main() -> None:
         args.json.write_text(json.dumps(results, indent=2) + '\n')
 
 
-def _child(name: str, isa: str, times: int) -> dict[str, Any]:
-    """Measure a network in a process that is held to some instructions."""
-    done = subprocess.run(
-        [sys.executable, __file__, '--one', name, '--times', str(times)], check=True, text=True,
-        stdout=subprocess.PIPE, env={**os.environ, **ISAS[isa]})
-    found: dict[str, Any] = json.loads(done.stdout.strip().rpartition('\n')[2])
-    return found
-
-
 def agreement(name: str, times: int) -> dict[str, object]:
     """Return the figures of one network."""
-    source, size = NETWORKS[name]
-    torch.manual_seed(0)
-    spec = ModelSpec(source, (1, 3, *size), torch.uint8 if name in PIXELS else torch.float32)
+    spec = spec_of(name)
     split, inputs = spec.load().split, [spec.example()]
+    with torch.inference_mode():
+        split = tuned(split, choose_tuning(split, inputs))
     medians, usual, spread = [], [], []
     for _ in range(times):
         plain, typical, runs = _measured(split, inputs)

@@ -85,17 +85,16 @@ def _longest(parts: Ints, seconds: Floats) -> npt.NDArray[np.bool_]:
 def _slowness(parts: Ints, seconds: Floats) -> Floats:
     """Return the logarithm of how slow the device was in each of ascending measurements."""
     count, of_parts = len(parts), int(parts.max()) + 1
-    here = sparse.csr_array((np.ones(count), (np.arange(count), parts)), (count, of_parts))
-    one, step = sparse.eye_array(count), sparse.diags_array(
-        [-np.ones(count - 1), np.ones(count - 1)], offsets=[0, 1], shape=(count - 1, count))
-    change = sparse.eye_array(count - 1)
+    here = sparse.csr_matrix((np.ones(count), (np.arange(count), parts)), (count, of_parts))
+    one, change = sparse.eye(count), sparse.eye(count - 1)
+    step = sparse.diags([-1.0, 1.0], [0, 1], shape=(count - 1, count))
     # Unknown are what parts take, the slowness, and the sizes of differences and of changes.
-    above = sparse.block_array([[here, one, -one, None], [-here, -one, -one, None],
-                                [None, step, None, -change], [None, -step, None, -change]])
+    above = sparse.bmat([[here, one, -one, None], [-here, -one, -one, None],
+                         [None, step, None, -change], [None, -step, None, -change]], 'csr')
     logs, weights = np.log(seconds), np.sqrt(seconds / seconds.mean())
     solved = linprog(
         np.concatenate([np.zeros(of_parts + count), weights, np.full(count - 1, CHANGE)]),
-        above.tocsr(), np.concatenate([logs, -logs, np.zeros(2 * (count - 1))]),
+        above, np.concatenate([logs, -logs, np.zeros(2 * (count - 1))]),
         bounds=[(None, None)] * (of_parts + count) + [(0, None)] * (2 * count - 1),
         method='highs', options={'time_limit': _SOLVING})
     if solved.x is None:  # out of time on a very slow machine: as if the speed had not changed
