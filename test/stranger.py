@@ -30,17 +30,19 @@ from intradp_ros.wire.texts import packed, unpacked
 K = ControlKind
 UP, DOWN = 'offload/chunks_up', 'offload/chunks_down'
 CONTROL_UP, CONTROL_DOWN = 'offload/control_up', 'offload/control_down'
+PINGS_UP, PINGS_DOWN = 'offload/pings_up', 'offload/pings_down'
 ACK_DOWN, BOOK, PROFILE = 'offload/acks_down', 'schedule_book', 'operator_profiles'
 RELIABLE = QoSProfile(depth=256)
+BEST_EFFORT = QoSProfile(depth=256, reliability=ReliabilityPolicy.BEST_EFFORT)
 LATCHED = QoSProfile(depth=10, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 TOPICS: dict[str, tuple[type, QoSProfile]] = {
     UP: (TensorChunk, RELIABLE), DOWN: (TensorChunk, RELIABLE),
     CONTROL_UP: (SessionControl, RELIABLE), CONTROL_DOWN: (SessionControl, RELIABLE),
-    ACK_DOWN: (ChunkAck, QoSProfile(depth=256, reliability=ReliabilityPolicy.BEST_EFFORT)),
+    PINGS_UP: (SessionControl, BEST_EFFORT), PINGS_DOWN: (SessionControl, BEST_EFFORT),
+    ACK_DOWN: (ChunkAck, BEST_EFFORT),
     BOOK: (ScheduleBook, LATCHED), PROFILE: (OperatorProfile, LATCHED)}
 #: Chunks are reliable or not, as the transport has it: so whoever wants to hear asks for less.
-HEARING = {topic: QoSProfile(depth=256, reliability=ReliabilityPolicy.BEST_EFFORT)
-           for topic in (UP, DOWN)}
+HEARING = {topic: BEST_EFFORT for topic in (UP, DOWN)}
 #: What goes over the participant that carries tensors.
 SESSION = TOPICS.keys() - {BOOK, PROFILE}
 
@@ -177,24 +179,25 @@ def false_controls(stranger: Stranger, topic: str, message: Any) -> None:
     for frame in (control(K.BYE), control(K.CANCEL), control(K.BOOK, book='x', used=0),
                   *([changed(hello, inference=2**63, sequence=2**62)] if hello else [])):
         stranger.send(CONTROL_UP, frame)
-    for frame in (control(K.REFUSE, reason='as if'), control(K.FAILED, reason='as if'),
-                  control(K.PONG, robot=1.0, server=2.0, known=False)):
+    for frame in (control(K.REFUSE, reason='as if'), control(K.FAILED, reason='as if')):
         stranger.send(CONTROL_DOWN, frame)
+    pong = control(K.PONG, robot=1.0, server=2.0, known=False)
+    for way in (CONTROL_DOWN, PINGS_DOWN):
+        stranger.send(way, pong)
 
 
 def false_news(stranger: Stranger, topic: str, message: Any) -> None:
     """Tell of vast times, another clock and the greatest load, with every inference."""
     if topic == UP and message.inference and not message.chunk:
-        for frame in (
-                stranger.control(K.REPORT, events=[['server', 'compute', 'x', 0.0, 1e9]]),
-                stranger.control(K.PONG, robot=time.monotonic(), server=1e15, known=True,
-                                 load=1000.0)):
-            stranger.send(CONTROL_DOWN, frame)
+        stranger.send(CONTROL_DOWN, stranger.control(
+            K.REPORT, events=[['server', 'compute', 'x', 0.0, 1e9]]))
+        stranger.send(PINGS_DOWN, stranger.control(
+            K.PONG, robot=time.monotonic(), server=1e15, known=True, load=1000.0))
 
 
 def old_frames(stranger: Stranger, topic: str, message: Any) -> None:
     """Say everything once more."""
-    if topic in (UP, DOWN, CONTROL_UP, CONTROL_DOWN):
+    if topic in (UP, DOWN, CONTROL_UP, CONTROL_DOWN, PINGS_UP, PINGS_DOWN):
         stranger.send(topic, changed(message))
 
 

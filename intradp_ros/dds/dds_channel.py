@@ -4,9 +4,9 @@
 """
 The channel between robot and server over DDS.
 
-Below the server's name there are three topics for each direction: chunks,
-acknowledgements of chunks, and control frames (`<name>/chunks_up` and so on;
-"up" is what the robot publishes).  Every chunk that arrives is acknowledged
+Below the server's name there are four topics for each direction: chunks,
+acknowledgements of chunks, control frames, and those of them that need not arrive, pings
+(`<name>/chunks_up` and so on; "up" is what the robot publishes).  Every chunk that arrives is acknowledged
 at once, with the rate at which chunks arrive; the sender keeps no more of a
 session under way than a window that follows that rate.  So publishing does not
 block, a slow robot holds up no other, and what has become useless is dropped
@@ -36,7 +36,7 @@ from intradp_ros.dds.convert import (
 )
 from intradp_ros.dds.endpoint import Arrival, Endpoint
 from intradp_ros.dds.paths import InboundPath, OutboundPath, Outgoing, SharedAir
-from intradp_ros.dds.qos import ack_qos, chunk_qos, control_qos
+from intradp_ros.dds.qos import ack_qos, chunk_qos, control_qos, ping_qos
 from intradp_ros.dds.sealer import Sealer
 from intradp_ros.dds.speakers import Speakers
 from intradp_ros.dds.tensor_context import end_tensor_context, tensor_context
@@ -56,6 +56,8 @@ DIRECTIONS: Mapping[str, tuple[str, str]] = {'robot': ('up', 'down'), 'server': 
 _FAREWELL = Duration(seconds=0.1)
 #: Control frames of sessions that are not known yet.
 _FIRST = (ControlKind.HELLO, ControlKind.PING)
+#: Control frames that the next one of their kind makes up for.
+_PINGS = (ControlKind.PING, ControlKind.PONG)
 
 
 def check_server_name(name: str) -> None:
@@ -83,14 +85,15 @@ class DdsChannel:
     environment.  Chunks have `chunk_bytes`, and more on fast links
     (`link/chunk_size.py`).  With a `key` everything is sealed, and nothing is
     taken that is not (`sealer.py`).  With an `air` its chunks take turns with
-    those of other channels of the same sender.  Call `close` from any thread but the handler's.
+    those of other channels of the same sender.  Without `pings` there are no topics for them.  Call
+    `close` from any thread but the handler's.
     """
 
     def __init__(
         self, context: Context, name: str = 'offload', side: str = 'robot', *,
         namespace: str = '', chunk_bytes: int = LEAST_CHUNK_BYTES,
         transport: Transport | None = None, parameter_overrides: Sequence[Parameter[Any]] = (),
-        key: SharedKey | None = None, air: SharedAir | None = None,
+        key: SharedKey | None = None, air: SharedAir | None = None, pings: bool = True,
     ) -> None:
         if side not in DIRECTIONS:
             raise ValueError(f'a side is one of {", ".join(DIRECTIONS)}, got {side!r}')
@@ -118,7 +121,7 @@ class DdsChannel:
             others=QUEUE_OF_OTHERS if air else LONGER_WAY,
             repeats=self._transport.reliable), air,
             (lambda: self.peers > 0) if air else (lambda: True))
-        self._open_topics(name, *DIRECTIONS[side])
+        self._open_topics(name, *DIRECTIONS[side], pings)
         if problem := buffer_problem(self._transport):
             self._endpoint.node.get_logger().warning(problem)
         self._endpoint.start()
@@ -197,12 +200,17 @@ class DdsChannel:
         self._endpoint.close()
         end_tensor_context(self._context, self._node_context)
 
-    def _open_topics(self, name: str, out: str, back: str) -> None:
+    def _open_topics(self, name: str, out: str, back: str, pings: bool) -> None:
         chunks, acks, control = chunk_qos(self._transport.reliable), ack_qos(), control_qos()
         endpoint = self._endpoint
         self._chunks = endpoint.publisher(TensorChunk, f'{name}/chunks_{out}', chunks)
         self._acks = endpoint.publisher(ChunkAck, f'{name}/acks_{out}', acks)
         self._control = endpoint.publisher(SessionControl, f'{name}/control_{out}', control)
+        self._pings = self._control
+        if pings:
+            self._pings = endpoint.publisher(SessionControl, f'{name}/pings_{out}', ping_qos())
+            endpoint.subscribe(SessionControl, f'{name}/pings_{back}', ping_qos(),
+                               self._on_control)
         endpoint.subscribe(SessionControl, f'{name}/control_{back}', control, self._on_control)
         endpoint.subscribe(ChunkAck, f'{name}/acks_{back}', acks, self._on_ack)
         endpoint.subscribe(TensorChunk, f'{name}/chunks_{back}', chunks, self._on_chunk)
@@ -222,7 +230,8 @@ class DdsChannel:
         if isinstance(outgoing.frame, Control):
             self._controls += 1
             message = control_to_message(outgoing.frame, self._controls)
-            self._control.publish(self._sealer.seal(message))
+            way = self._pings if outgoing.frame.kind in _PINGS else self._control
+            way.publish(self._sealer.seal(message))
         else:
             message = chunk_to_message(outgoing.frame, outgoing.sequence)
             self._chunks.publish(self._sealer.seal(message))

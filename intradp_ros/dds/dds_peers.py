@@ -68,7 +68,7 @@ class DdsPeers:
                  key: SharedKey | None = None) -> None:
         self._name, self._fleet = check_name(name), check_name(fleet)
         self._make = partial(DdsChannel, context, namespace=namespace, chunk_bytes=chunk_bytes,
-                             parameter_overrides=parameter_overrides, air=SharedAir())
+                             parameter_overrides=parameter_overrides, air=SharedAir(), pings=False)
         self._key = key
         self._channels: dict[str, DdsChannel] = {}
         self._heard: dict[str, float] = {}

@@ -14,6 +14,7 @@ from rclpy.qos import QoSProfile, ReliabilityPolicy
 CHUNK_DEPTH = 256
 ACK_DEPTH = 1024
 CONTROL_DEPTH = 128
+PING_DEPTH = 32
 
 
 def _reliability(reliable: bool) -> ReliabilityPolicy:
@@ -38,3 +39,13 @@ def ack_qos() -> QoSProfile:
 def control_qos() -> QoSProfile:
     """Return the profile of control frames."""
     return QoSProfile(depth=CONTROL_DEPTH, reliability=ReliabilityPolicy.RELIABLE)
+
+
+def ping_qos() -> QoSProfile:
+    """
+    Return the profile of pings and their answers.
+
+    They are not reliable: the next one makes up for one that is lost, and what the middleware
+    tells and confirms of each until it has crossed is more than they are.
+    """
+    return QoSProfile(depth=PING_DEPTH, reliability=_reliability(False))

@@ -16,7 +16,9 @@ from typing import Any
 
 import pytest
 import rclpy
+from rclpy.executors import SingleThreadedExecutor
 from rclpy.parameter import Parameter
+from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.serialization import serialize_message
 import torch
 
@@ -243,6 +245,36 @@ def test_a_failing_handler_does_not_stop_the_channel(
     server.close()
     assert len(calls) >= 3
     assert server.rejected == {getattr(error, 'cause', 'handler'): len(calls)}
+
+
+def test_pings_go_over_topics_that_confirm_nothing(context: rclpy.Context) -> None:
+    """On topics of their own; of a channel without them, as of a fleet, like other frames."""
+    with_pings, without = DdsChannel(context), DdsChannel(context, 'other', pings=False)
+    node, executor = rclpy.create_node('listener', context=context), SingleThreadedExecutor(
+        context=context)
+    executor.add_node(node)
+    heard: list[tuple[str, int]] = []
+    for topic in ('offload/pings_up', 'offload/control_up', 'other/control_up'):
+        node.create_subscription(
+            SessionControl, topic, lambda m, topic=topic: heard.append((topic, m.kind)),
+            QoSProfile(depth=10, reliability=ReliabilityPolicy.BEST_EFFORT))
+    end = time.monotonic() + PATIENCE
+    while len(set(heard)) < 4 and time.monotonic() < end:
+        for channel in (with_pings, without):
+            channel.send(Control(ControlKind.PING, 5))
+            channel.send(Control(ControlKind.BYE, 5))
+        executor.spin_once(timeout_sec=0.1)
+    (publisher,) = node.get_publishers_info_by_topic('/offload/pings_up')
+    assert publisher.qos_profile.reliability is ReliabilityPolicy.BEST_EFFORT
+    assert not node.get_publishers_info_by_topic('/other/pings_up')
+    assert set(heard) == {('offload/pings_up', ControlKind.PING),
+                          ('offload/control_up', ControlKind.BYE),
+                          ('other/control_up', ControlKind.BYE),
+                          ('other/control_up', ControlKind.PING)}
+    with_pings.close()
+    without.close()
+    executor.shutdown()
+    node.destroy_node()
 
 
 def test_mismatched_quality_of_service_is_reported(
