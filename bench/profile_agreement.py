@@ -16,11 +16,11 @@ network's time within a measurement.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Iterable
 from itertools import chain, combinations
 import json
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from heights import held_to, ISAS, NETWORKS, spec_of
 from models import print_table
@@ -30,7 +30,7 @@ import torch
 
 from intradp_ros.profiling.machine import device_name, prepare_process
 from intradp_ros.profiling.measure import measure_parts
-from intradp_ros.profiling.parts import Part
+from intradp_ros.profiling.parts import OperatorParts
 from intradp_ros.profiling.tune import choose_tuning
 from intradp_ros.split.calls.tuning import tuned
 from intradp_ros.split.local_operator import SplitGraph
@@ -88,16 +88,16 @@ def _measured(split: SplitGraph, inputs: list[torch.Tensor],
               ) -> tuple[Seconds, Seconds, list[float]]:
     """Return the seconds of parts, by operator and rows, in two ways, and of the whole."""
     with torch.inference_mode():
-        parts, runs = measure_parts(split, inputs, BUDGET, lambda done, count: None)
+        measured, runs = measure_parts(split, inputs, BUDGET, lambda done, count: None)
 
-    def of_all(seconds: Any) -> Seconds:
-        return {(k, part.rows): seconds(part) for k, of_one in enumerate(parts)
-                for part in of_one}
-    return of_all(_median), of_all(lambda part: part.typical(runs.track)), runs.whole
+    def of_all(seconds: Callable[[OperatorParts], Iterable[float]]) -> Seconds:
+        return {(k, part.rows): took for k, of_one in enumerate(measured)
+                for part, took in zip(of_one.parts, seconds(of_one))}
+    return of_all(_medians), of_all(lambda of_one: of_one.typical(runs.track)), runs.whole
 
 
-def _median(part: Part) -> float:
-    return median(part.samples)
+def _medians(measured: OperatorParts) -> list[float]:
+    return [median(part.samples) for part in measured.parts]
 
 
 def _disagreement(measured: list[Seconds]) -> tuple[float, float]:

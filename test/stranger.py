@@ -42,7 +42,7 @@ TOPICS: dict[str, tuple[type, QoSProfile]] = {
     ACK_DOWN: (ChunkAck, BEST_EFFORT),
     BOOK: (ScheduleBook, LATCHED), PROFILE: (OperatorProfile, LATCHED)}
 #: Chunks are reliable or not, as the transport has it: so whoever wants to hear asks for less.
-HEARING = {topic: BEST_EFFORT for topic in (UP, DOWN)}
+HEARING = dict.fromkeys((UP, DOWN), BEST_EFFORT)
 #: What goes over the participant that carries tensors.
 SESSION = TOPICS.keys() - {BOOK, PROFILE}
 

@@ -5,11 +5,11 @@
 The channel between robot and server over DDS.
 
 Below the server's name there are four topics for each direction: chunks,
-acknowledgements of chunks, control frames, and those of them that need not arrive, pings
-(`<name>/chunks_up` and so on; "up" is what the robot publishes).  Every chunk that arrives is acknowledged
-at once, with the rate at which chunks arrive; the sender keeps no more of a
-session under way than a window that follows that rate.  So publishing does not
-block, a slow robot holds up no other, and what has become useless is dropped
+acknowledgements of chunks, control frames, and pings, which need not arrive
+(`<name>/chunks_up` and so on; "up" is what the robot publishes).  Every chunk that
+arrives is acknowledged at once, with the rate at which chunks arrive; the sender
+keeps no more of a session under way than a window that follows that rate.  So
+publishing does not block, a slow robot holds up no other, and what has become useless is dropped
 while it still waits.
 """
 from __future__ import annotations
@@ -85,8 +85,8 @@ class DdsChannel:
     environment.  Chunks have `chunk_bytes`, and more on fast links
     (`link/chunk_size.py`).  With a `key` everything is sealed, and nothing is
     taken that is not (`sealer.py`).  With an `air` its chunks take turns with
-    those of other channels of the same sender.  Without `pings` there are no topics for them.  Call
-    `close` from any thread but the handler's.
+    those of other channels of the same sender.  Without `pings` there are
+    no topics for them.  Call `close` from any thread but the handler's.
     """
 
     def __init__(

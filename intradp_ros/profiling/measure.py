@@ -21,7 +21,7 @@ from intradp_ros.power.power_sensors import EnergySensor
 from intradp_ros.profiling.encoding_measurement import measure_encodings
 from intradp_ros.profiling.joins import Joins
 from intradp_ros.profiling.machine import device_name
-from intradp_ros.profiling.parts import heights, Part, parts_of, time_part
+from intradp_ros.profiling.parts import OperatorParts, Part, parts_of, time_part
 from intradp_ros.profiling.power import measure_power
 from intradp_ros.profiling.profile import (
     EncodingTiming,
@@ -66,7 +66,8 @@ def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
 
     All operators and heights are measured in rounds; the median of each, at
     the usual speed of the device (`SpeedTrack`), is what it typically takes,
-    and the shortest is kept beside it.  The whole graph runs once in every
+    with what it takes more when others have run since it did
+    (`OperatorParts`), and the shortest is kept beside it.  The whole graph runs once in every
     round, and its time is the median of these runs, at the same speed; on an
     accelerator, of runs in which no operator is waited for.  Heights are added
     where times are off the line between those on either side.
@@ -87,10 +88,10 @@ def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
     with torch.inference_mode():
         tuning = choose_tuning(split, inputs)
         lean = tuned(split, tuning)
-        parts, runs = measure_parts(lean, inputs, budget, progress or _silent)
+        measured, runs = measure_parts(lean, inputs, budget, progress or _silent)
         power = _power(lean, inputs, sensor) if sensor else XAVIER_NX
         encodings = value_encodings(split, inputs)
-    timings = tuple(_timing(of_one, runs.track) for of_one in parts)
+    timings = tuple(_timing(of_one, runs.track) for of_one in measured)
     whole, total = runs.typical, sum(timing.seconds[-1] for timing in timings)
     scale = whole / total if total > 0 else 1.0
     if not split.device.runs_ahead and not CREDIBLE[0] <= scale <= CREDIBLE[1]:
@@ -103,8 +104,8 @@ def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
                    joining=runs.joining)
 
 
-def _timing(parts: Sequence[Part], track: SpeedTrack) -> OperatorTiming:
-    typical = [part.typical(track) for part in parts]
+def _timing(measured: OperatorParts, track: SpeedTrack) -> OperatorTiming:
+    parts, typical = measured.parts, measured.typical(track)
     least = [min(part.least, usual) for part, usual in zip(parts, typical)]  # seen slow only
     return OperatorTiming(tuple(p.rows for p in parts), tuple(map(significant, typical)),
                           tuple(map(significant, least)))
@@ -145,36 +146,37 @@ class Runs:
 
 
 def measure_parts(split: SplitGraph, inputs: Sequence[torch.Tensor], budget: float,
-                  progress: Progress) -> tuple[list[list[Part]], Runs]:
+                  progress: Progress) -> tuple[list[OperatorParts], Runs]:
     """Return the parts of all operators, and runs of the whole graph."""
     bound = bind_whole(split)
-    parts = [parts_of(split, op.local, op.overwrites, heights(op.local.rows)) for op in bound]
+    measured = [OperatorParts.of(split, op) for op in bound]
     joins = Joins()
-    _round(split, bound, parts, joins, inputs, _silent)  # warms up
-    _forget(parts)
+    _round(split, bound, measured, joins, inputs, _silent)  # warms up
+    for of_one in measured:
+        of_one.forget()
     start = time.perf_counter()
-    _round(split, bound, parts, joins, inputs, _silent)
+    _round(split, bound, measured, joins, inputs, _silent)
     rounds = round(budget / max(1e-6, time.perf_counter() - start))
     rounds = min(max(rounds, ROUNDS[0]), ROUNDS[1])
-    look_between(split, bound, parts, inputs)
+    look_between(split, bound, [of_one.parts for of_one in measured], inputs)
     runs, stops = [], []
     for turn in range(rounds):
-        _round(split, bound, parts, joins, inputs,
+        _round(split, bound, measured, joins, inputs,
                partial(_advance, progress, turn * len(bound), rounds))
         runs.append(run_timed(split, bound, inputs)[1])
         stops.append(time.monotonic())
     took, ends = np.array(runs), _ends(np.array(runs), np.array(stops))
-    for (*_, whole), seconds, moments in zip(parts, took.T.tolist(), ends.T.tolist()):
+    for of_one, seconds, moments in zip(measured, took.T.tolist(), ends.T.tolist()):
         for each in zip(seconds, moments):
-            whole.took(*each)
-    track = _track(parts)
+            of_one.run.took(*each)
+    track = _track(measured)
     if split.device.runs_ahead:
         run = replayed_run(split, bound, inputs)
         through = [run() for _ in range(rounds)]
-        return parts, Runs(through, median(through), min(through), joins.typical, track)
+        return measured, Runs(through, median(through), min(through), joins.typical, track)
     typical = float(np.median((took / track.slowness(ends)).sum(axis=1)))
     least = min(typical, float(took.min(axis=0).sum()))
-    return parts, Runs(took.sum(axis=1).tolist(), typical, least, joins.typical, track)
+    return measured, Runs(took.sum(axis=1).tolist(), typical, least, joins.typical, track)
 
 
 def _ends(took: Floats, stops: Floats) -> Floats:
@@ -183,18 +185,13 @@ def _ends(took: Floats, stops: Floats) -> Floats:
     return ends
 
 
-def _track(parts: Iterable[Iterable[Part]]) -> SpeedTrack:
+def _track(measured: Iterable[OperatorParts]) -> SpeedTrack:
     """Return how fast the device was while all parts were measured."""
-    every = list(chain.from_iterable(parts))
+    every = [part for of_one in measured for part in of_one.every]
     return track_speed(
         np.repeat(np.arange(len(every)), [len(part.samples) for part in every]),
         np.concatenate([part.moments for part in every]),
         np.concatenate([part.samples for part in every]))
-
-
-def _forget(parts: Iterable[Iterable[Part]]) -> None:
-    for part in chain.from_iterable(parts):
-        part.forget()
 
 
 def look_between(split: SplitGraph, bound: Sequence[BoundOperator], parts: Sequence[list[Part]],
@@ -253,12 +250,13 @@ def _is_off(seconds: float, expected: float) -> bool:
     return abs(seconds - expected) > max(OFF_SECONDS, OFF * expected)
 
 
-def _round(split: SplitGraph, bound: Sequence[BoundOperator], parts: Sequence[list[Part]],
+def _round(split: SplitGraph, bound: Sequence[BoundOperator], measured: Sequence[OperatorParts],
            joins: Joins, inputs: Sequence[torch.Tensor], progress: Progress) -> None:
     """Run the graph once, and on the way every operator at its lower heights, and joins."""
     values, now = given(split, inputs), clock(split.device)
-    for number, (op, (*lower, whole)) in enumerate(zip(bound, parts)):
-        for part in lower:
+    for number, (op, of_one) in enumerate(zip(bound, measured)):
+        *lower, whole = of_one.parts
+        for part in _from_first(of_one.first, lower):
             time_part(split, op, part, values)
         joins.time(split, op, values)
         tensors = op.inputs(values)
@@ -268,6 +266,13 @@ def _round(split: SplitGraph, bound: Sequence[BoundOperator], parts: Sequence[li
         op.finish(result, values)
         progress(number + 1, len(bound))
     joins.end_round()
+
+
+def _from_first(first: Part | None, parts: Sequence[Part]) -> list[Part]:
+    """Return parts with the first before all, and right after it the one that it is again."""
+    if first is None:
+        return [*parts]
+    return [first, *sorted(parts, key=lambda part: (part.rows != first.rows, part.rows))]
 
 
 def _advance(progress: Progress, before: int, rounds: int, done: int, count: int) -> None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from statistics import median
 import time
 
+import numpy as np
+
 from intradp_ros.profiling.rounds import bind, BoundOperator, clock, Values
 from intradp_ros.profiling.speed_track import SpeedTrack
 from intradp_ros.split.local_operator import Kernel, LocalOperator, SplitGraph
@@ -39,9 +41,11 @@ class Part:
 
     def typical(self, track: SpeedTrack) -> float:
         """Return the seconds that it takes at the device's usual speed; infinite before it ran."""
-        if not self.samples:
-            return float('inf')
-        return float(median(self.samples / track.slowness(self.moments)))
+        return float(median(self.usual(track))) if self.samples else float('inf')
+
+    def usual(self, track: SpeedTrack) -> list[float]:
+        """Return the samples as they would be at the device's usual speed."""
+        return (self.samples / track.slowness(self.moments)).tolist() if self.samples else []
 
     def took(self, seconds: float, moment: float | None = None) -> None:
         """Take note of what it took, until now if no moment (s, monotonic) is given."""
@@ -52,6 +56,56 @@ class Part:
         """Forget what it took."""
         self.samples.clear()
         self.moments.clear()
+
+
+@dataclass
+class OperatorParts:
+    """
+    An operator's parts by rows, the whole last, that run one after another; and two that do not.
+
+    In an inference other operators have run since one last did, and what it needs is no longer
+    in the processor's caches.  So `first` is the lowest part again, as it runs before the
+    others, right before itself (None if there is only the whole, or if replayed graphs take the
+    place of calls), and `run` the whole, in runs of the graph.
+    """
+
+    parts: list[Part]
+    first: Part | None
+    run: Part
+
+    @classmethod
+    def of(cls, split: SplitGraph, op: BoundOperator) -> OperatorParts:
+        """Return the parts that are always measured of an operator."""
+        parts = parts_of(split, op.local, op.overwrites, heights(op.local.rows))
+        lowest, whole = parts[0], parts[-1]
+        first = None if lowest is whole or split.device.runs_ahead else Part(
+            lowest.region, lowest.kernel)
+        return cls(parts, first, Part(whole.region, whole.kernel))
+
+    @property
+    def every(self) -> list[Part]:
+        """All parts, `first` and `run` among them."""
+        return [*self.parts, *filter(None, [self.first, self.run])]
+
+    def forget(self) -> None:
+        """Forget what all of them took."""
+        for part in self.every:
+            part.forget()
+
+    def once(self, track: SpeedTrack) -> float:
+        """Return the seconds that an operator takes more when others have run since it did."""
+        if self.first is None:
+            return 0.0
+        again = next(part for part in self.parts if part.rows == self.first.rows)
+        more = np.subtract(self.first.samples, again.samples)
+        return max(0.0, float(median(more / track.slowness(self.first.moments))))
+
+    def typical(self, track: SpeedTrack) -> list[float]:
+        """Return the seconds that parts take in an inference, at the device's usual speed."""
+        once, whole = self.once(track), self.parts[-1]
+        in_rounds = np.add(whole.usual(track), once)
+        return [*(part.typical(track) + once for part in self.parts[:-1]),
+                float(median([*in_rounds, *self.run.usual(track)]))]
 
 
 def heights(rows: int) -> list[int]:

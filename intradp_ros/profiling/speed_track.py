@@ -48,6 +48,10 @@ class SpeedTrack:
         return found
 
 
+#: Of a device that always takes as long.
+STEADY = SpeedTrack(np.zeros(1), np.zeros(1))
+
+
 def track_speed(parts: npt.ArrayLike, when: npt.ArrayLike, seconds: npt.ArrayLike) -> SpeedTrack:
     """
     Return how fast a device was.
@@ -69,7 +73,7 @@ def track_speed(parts: npt.ArrayLike, when: npt.ArrayLike, seconds: npt.ArrayLik
     took = np.maximum(took.astype(float), _LEAST_SECONDS)
     tell = _longest(number.astype(np.intp), took)
     if not tell.any():
-        return SpeedTrack(np.zeros(1), np.zeros(1))
+        return STEADY
     logs = _slowness(np.unique(number[tell], return_inverse=True)[1], took[tell])
     return SpeedTrack(moments[tell], logs - _middle(logs, took[tell]))
 

@@ -18,7 +18,7 @@ from intradp_ros.profiling.profile import Profile
 from intradp_ros.profiling.rounds import bind_whole, given
 from intradp_ros.profiling.tune import best_of
 from intradp_ros.runtime.model import share_module
-from intradp_ros.split.local_operator import SplitGraph
+from intradp_ros.split.local_operator import LocalOperator, SplitGraph
 
 pytestmark = pytest.mark.usefixtures('one_thread')
 
@@ -43,6 +43,39 @@ def with_cliff() -> SplitGraph:
         return slowed
 
     return replace(split, operators=(replace(op, bind=bind),))
+
+
+def with_caches() -> SplitGraph:
+    """Return a graph of two convolutions, of which one is slow when the other ran before it."""
+    layers = nn.Sequential(nn.Conv2d(4, 4, 1), nn.Conv2d(4, 4, 1)).eval()
+    split = share_module(layers, (SOURCE,), 2).split
+    ran: list[int] = []
+
+    def remembering(op: LocalOperator) -> LocalOperator:
+        def bind(region: Any, parameters: Any) -> Any:
+            kernel, own = op.bind(region, parameters), op.operator.id
+
+            def slow_at_first(x: Any) -> Any:
+                end = time.thread_time() + LONG
+                while ran[-1:] != [own] and time.thread_time() < end:
+                    pass
+                ran[:] = [own]
+                return kernel(x)
+
+            return slow_at_first
+
+        return replace(op, bind=bind)
+
+    return replace(split, operators=tuple(map(remembering, split.operators)))
+
+
+def test_what_the_first_call_takes_counts_at_every_height() -> None:
+    """In an inference every call is the first one since other operators ran."""
+    profile = measure_profile(with_caches(), [SOURCE], budget=0.1)
+    for timing in profile.timings:
+        assert len(timing.rows) >= 5
+        assert all(0.9 * LONG < seconds < 1.5 * LONG for seconds in timing.seconds)
+    assert profile.scale == pytest.approx(1, abs=0.1)
 
 
 def test_heights_are_added_at_a_cliff() -> None:

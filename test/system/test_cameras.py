@@ -105,7 +105,9 @@ def test_one_inference_of_two_cameras(tmp_path: Path) -> None:
                                for d in message.detections]
                     np.testing.assert_allclose(
                         middles, (wanted.boxes[:, :2] + wanted.boxes[:, 2:]) / 2, atol=1e-3)
-            before = int(cameras.status('inference_node').get('inputs_unmatched', 0))
+            cameras.wait(lambda: int(cameras.status('inference_node').get(
+                'inferences', 0)) >= len(cameras.stats), 'a count of all so far')
+            before = int(cameras.status('inference_node')['inputs_unmatched'])
             cameras.show(number + 1, only=0)
             cameras.show(number + 2)
             cameras.wait(lambda: number + 2 in cameras.stats, 'the next set')
