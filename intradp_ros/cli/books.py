@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 import math
 from typing import Any
@@ -15,9 +15,10 @@ from intradp_ros.cli.output import Output
 from intradp_ros.cli.subject import Subject
 from intradp_ros.graph.serialise import graph_to_json
 from intradp_ros.profiling.machine import available_cores
-from intradp_ros.profiling.profile import PowerStates, Profile
+from intradp_ros.profiling.profile import JoinCost, PowerStates, Profile
 from intradp_ros.schedule.cost import CostModel, LinkModel, WireCost
-from intradp_ros.schedule.schedule import Compute, ROBOT, SERVER, Step, Transfer
+from intradp_ros.schedule.joins import joins_of
+from intradp_ros.schedule.schedule import Compute, ROBOT, Schedule, SERVER, Transfer
 from intradp_ros.systems.sharing.baselines import CUT, DSCCS, LOCAL, LOSS, OFFLOAD, SPSO_GA
 from intradp_ros.systems.sharing.baselines.spso_ga import DEADLINE
 from intradp_ros.systems.sharing.baselines.tensor_parallel import tensor_parallel
@@ -168,8 +169,8 @@ def stages(plan: Plan, entry: Entry) -> list[dict[str, Any]]:
             'last': split.operators[stage.stop - 1].operator.name,
             'operators': len(inside), 'share': stage.share,
             'robot_bands': stage.robot_bands, 'server_bands': stage.server_bands,
-            'robot_ms': _compute(plan, schedule.programs[ROBOT], ROBOT, inside),
-            'server_ms': _compute(plan, schedule.programs[SERVER], SERVER, inside),
+            'robot_ms': _compute(plan, schedule, ROBOT, inside),
+            'server_ms': _compute(plan, schedule, SERVER, inside),
             'bytes_up': sent[ROBOT], 'bytes_down': sent[SERVER]})
         start = stage.stop
     return found
@@ -181,7 +182,12 @@ def _wire_bytes(plan: Plan, transfer: Transfer) -> int:
     return round(plan.cost.split.nbytes(transfer.value, transfer.region.rows) * wire.ratio)
 
 
-def _compute(plan: Plan, program: Iterable[Step], side: str, inside: range) -> float:
-    """Return the milliseconds that a side computes in a stage."""
-    return 1e3 * sum(float(plan.cost.seconds[side][step.operator][step.region.rows])
-                     for step in program if isinstance(step, Compute) and step.operator in inside)
+def _compute(plan: Plan, schedule: Schedule, side: str, inside: range) -> float:
+    """Return the milliseconds that a side computes in a stage, with putting rows together."""
+    cost = plan.cost
+    joins = joins_of(cost.split, schedule, side, has_inputs=side == ROBOT)
+    joining = cost.joining.get(side, JoinCost())
+    return 1e3 * sum(
+        float(cost.seconds[side][step.operator][step.region.rows]) + joining.seconds(*joined)
+        for step, joined in zip(schedule.programs[side], joins)
+        if isinstance(step, Compute) and step.operator in inside)
