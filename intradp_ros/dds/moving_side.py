@@ -109,8 +109,9 @@ def send(channel: DdsChannel, computing: Computing) -> list[float]:
     finished = Finished()
     channel.listen(finished.take)
     end = time.monotonic() + PATIENCE
-    while not finished.wait(0, 0.1):
+    while not finished.wait(0, 0.1) or not channel.peers:
         channel.send(Control(ControlKind.PING, _SESSION))
+        time.sleep(0.01)
         if time.monotonic() > end:
             raise TimeoutError('no answer over DDS on this machine')
     return _typical([_send_burst(channel, computing, finished, number, size)
@@ -157,7 +158,7 @@ class Receiver:
 
     def _finish(self, burst: int) -> None:
         self.seconds.append((self._computing.others() - self._start) / COUNT)
-        self._channel.send(Control(ControlKind.PONG, _SESSION, inference=burst))
+        self._channel.send(Control(ControlKind.REPORT, _SESSION, inference=burst))
         if burst == len(self._sizes):
             self.done.set()
 

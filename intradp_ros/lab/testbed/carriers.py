@@ -75,17 +75,19 @@ class DdsCarrier:
             self._channel.send(chunk)
 
     def _greet(self) -> None:
-        """Ping until the other side answers: the first messages after discovery may be lost."""
+        """Ping until the other side answers, and hears chunks: what is sent before is lost."""
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             self._channel.send(Control(ControlKind.PING))
             with suppress(TimeoutError):
                 self.arrived.wait(0, 0.1)
-                return
+                if self._channel.peers:
+                    return
+                time.sleep(0.01)
         raise TimeoutError(f'nobody answered within {PATIENCE:g} s')
 
     def _take(self, frame: Frame) -> None:
-        if isinstance(frame, Control) and frame.kind is ControlKind.PONG:
+        if isinstance(frame, Control) and frame.kind in (ControlKind.PONG, ControlKind.REPORT):
             self.arrived.note(frame.inference, frame.body['time'])
 
 
@@ -146,8 +148,10 @@ def _sink_dds(chunk_bytes: int, ready: Callable[[], None]) -> None:
         chunk.value, Region(0, 1), torch.uint8, (chunk.value,)), max_inferences=MOST_TENSORS)
     with standalone_channel(_NAME, 'server', chunk_bytes) as channel:
         def take(frame: Frame) -> None:
+            # An answer to a ping may get lost, what is said of a tensor may not.
+            kind = ControlKind.PONG if isinstance(frame, Control) else ControlKind.REPORT
             if isinstance(frame, Control) or pile.add(frame) is not None:
-                channel.send(Control(ControlKind.PONG, inference=frame.inference,
+                channel.send(Control(kind, inference=frame.inference,
                                      body={'time': time.monotonic()}))
 
         channel.listen(take)
