@@ -7,8 +7,8 @@ Whether operators take at every height what their profile says.
 Each network is profiled, and each of its operators then run on 1 to all of
 its rows: once at each height, and where that took more than 1.5 times the
 interpolated time again, until the median of five runs is below that or has
-been above it three times; both with what the operator's first call since others ran takes more,
-as profiles have it.  What is above it then is run again once all
+been above it three times; that is less what the first call since others ran
+takes more, which profiles add.  What is above it then is run again once all
 operators were, up to twice, and counts if it always was.  ``worst`` is the
 largest ratio that is left, ``off`` how many operators have one above 1.5.
 ``halves`` is what a schedule with one border in the middle computes on both
@@ -179,10 +179,11 @@ def everywhere(split: SplitGraph, profile: Profile, inputs: list[torch.Tensor],
                 continue
             [part] = parts_of(split, op.local, op.overwrites, [rows])
             time_part(split, op, part, values)  # makes the kernel
-            measured = once + _settled(split, op, part, values, ALLOWED * table[rows] - once)
-            if measured > ALLOWED * table[rows]:
+            expected = table[rows] - once
+            measured = _settled(split, op, part, values, ALLOWED * expected)
+            if measured > ALLOWED * expected:
                 found.append(Off(op.local.operator.name, rows, op.local.rows,
-                                 1e6 * table[rows], 1e6 * measured))
+                                 1e6 * expected, 1e6 * measured))
         op.finish(op.kernel(op.inputs(values)), values)
     return found
 
@@ -196,7 +197,7 @@ def first_calls(split: SplitGraph, bound: Sequence[BoundOperator], inputs: list[
         for op, of_one in zip(bound, measured):
             if turn == 1:  # kernels are made by now
                 of_one.forget()
-            for part in (of_one.first, of_one.parts[0]) if of_one.first else ():
+            for part in of_one.lower[:2]:
                 time_part(split, op, part, values)
             op.finish(op.kernel(op.inputs(values)), values)
     return [of_one.once(STEADY) for of_one in measured]

@@ -255,24 +255,16 @@ def _round(split: SplitGraph, bound: Sequence[BoundOperator], measured: Sequence
     """Run the graph once, and on the way every operator at its lower heights, and joins."""
     values, now = given(split, inputs), clock(split.device)
     for number, (op, of_one) in enumerate(zip(bound, measured)):
-        *lower, whole = of_one.parts
-        for part in _from_first(of_one.first, lower):
+        for part in of_one.lower:
             time_part(split, op, part, values)
         joins.time(split, op, values)
         tensors = op.inputs(values)
         start = now()
         result = op.kernel(tensors)
-        whole.took(now() - start)
+        of_one.parts[-1].took(now() - start)
         op.finish(result, values)
         progress(number + 1, len(bound))
     joins.end_round()
-
-
-def _from_first(first: Part | None, parts: Sequence[Part]) -> list[Part]:
-    """Return parts with the first before all, and right after it the one that it is again."""
-    if first is None:
-        return [*parts]
-    return [first, *sorted(parts, key=lambda part: (part.rows != first.rows, part.rows))]
 
 
 def _advance(progress: Progress, before: int, rounds: int, done: int, count: int) -> None:

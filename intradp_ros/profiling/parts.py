@@ -87,6 +87,15 @@ class OperatorParts:
         """All parts, `first` and `run` among them."""
         return [*self.parts, *filter(None, [self.first, self.run])]
 
+    @property
+    def lower(self) -> list[Part]:
+        """All but the whole as they run in turn: `first`, the same part again, the others."""
+        *lower, _ = self.parts
+        if self.first is None:
+            return lower
+        again = next(part for part in lower if part.rows == self.first.rows)
+        return [self.first, again, *(part for part in lower if part is not again)]
+
     def forget(self) -> None:
         """Forget what all of them took."""
         for part in self.every:
@@ -96,9 +105,9 @@ class OperatorParts:
         """Return the seconds that an operator takes more when others have run since it did."""
         if self.first is None:
             return 0.0
-        again = next(part for part in self.parts if part.rows == self.first.rows)
-        more = np.subtract(self.first.samples, again.samples)
-        return max(0.0, float(median(more / track.slowness(self.first.moments))))
+        first, again, *_ = self.lower
+        more = np.subtract(first.samples, again.samples)
+        return max(0.0, float(median(more / track.slowness(first.moments))))
 
     def typical(self, track: SpeedTrack) -> list[float]:
         """Return the seconds that parts take in an inference, at the device's usual speed."""
