@@ -19,7 +19,7 @@ own: oneDNN and ATen can be held to fewer instructions than the processor has.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 import json
 import os
@@ -35,10 +35,9 @@ import torch
 
 from intradp_ros.profiling.machine import device_name, prepare_process
 from intradp_ros.profiling.measure import measure_profile
-from intradp_ros.profiling.parts import OperatorParts, Part, parts_of, time_part
+from intradp_ros.profiling.parts import Part, parts_of, time_part
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.profiling.rounds import bind_whole, BoundOperator, given, Values
-from intradp_ros.profiling.speed_track import STEADY
 from intradp_ros.runtime.catalogue import ModelSpec
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import Compute, SIDES
@@ -169,38 +168,21 @@ def lasting(split: SplitGraph, profile: Profile, inputs: list[torch.Tensor]) -> 
 def everywhere(split: SplitGraph, profile: Profile, inputs: list[torch.Tensor],
                only: Collection[tuple[str, int]] | None = None) -> list[Off]:
     """Return where operators take more than they may, of all heights or of some."""
-    bound, found = bind_whole(split), []
-    more = first_calls(split, bound, inputs)
-    values = given(split, inputs)
-    for op, once, timing in zip(bound, more, profile.timings):
+    values, found = given(split, inputs), []
+    for op, timing in zip(bind_whole(split), profile.timings):
         table = timing.table(op.local.rows)
         for rows in range(1, op.local.rows + 1):
             if only is not None and (op.local.operator.name, rows) not in only:
                 continue
             [part] = parts_of(split, op.local, op.overwrites, [rows])
             time_part(split, op, part, values)  # makes the kernel
-            expected = table[rows] - once
+            expected = table[rows] - timing.once
             measured = _settled(split, op, part, values, ALLOWED * expected)
             if measured > ALLOWED * expected:
                 found.append(Off(op.local.operator.name, rows, op.local.rows,
                                  1e6 * expected, 1e6 * measured))
         op.finish(op.kernel(op.inputs(values)), values)
     return found
-
-
-def first_calls(split: SplitGraph, bound: Sequence[BoundOperator], inputs: list[torch.Tensor],
-                ) -> list[float]:
-    """Return the seconds that the first call of each operator since others ran takes more."""
-    measured = [OperatorParts.of(split, op) for op in bound]
-    for turn in range(1 + RUNS):
-        values = given(split, inputs)
-        for op, of_one in zip(bound, measured):
-            if turn == 1:  # kernels are made by now
-                of_one.forget()
-            for part in of_one.lower[:2]:
-                time_part(split, op, part, values)
-            op.finish(op.kernel(op.inputs(values)), values)
-    return [of_one.once(STEADY) for of_one in measured]
 
 
 def _settled(split: SplitGraph, op: BoundOperator, part: Part, values: Values, allowed: float,

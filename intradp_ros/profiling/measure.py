@@ -108,7 +108,7 @@ def _timing(measured: OperatorParts, track: SpeedTrack) -> OperatorTiming:
     parts, typical = measured.parts, measured.typical(track)
     least = [min(part.least, usual) for part, usual in zip(parts, typical)]  # seen slow only
     return OperatorTiming(tuple(p.rows for p in parts), tuple(map(significant, typical)),
-                          tuple(map(significant, least)))
+                          tuple(map(significant, least)), significant(measured.once(track)))
 
 
 def _range(samples: Sequence[float]) -> float:

@@ -72,12 +72,15 @@ class OperatorTiming:
     Seconds of one operator at several region heights (ascending, from 1 or more).
 
     `seconds` are typical ones (medians), which plans use; `least` are the
-    shortest that were seen, empty where nobody noted them.
+    shortest that were seen, empty where nobody noted them.  `once` is what
+    each of `seconds` holds of the first call since other operators ran: so
+    much less an operator takes that is called again at once.
     """
 
     rows: tuple[int, ...]
     seconds: tuple[float, ...]
     least: tuple[float, ...] = ()
+    once: float = 0.0
 
     def table(self, rows: int) -> npt.NDArray[np.float64]:
         """
@@ -277,13 +280,13 @@ def _moving(data: Mapping[str, Any]) -> MovingCost:
 
 def _timing(data: Mapping[str, Any]) -> OperatorTiming:
     rows, seconds = tuple(map(int, data['rows'])), tuple(map(float, data['seconds']))
-    least = tuple(map(float, data.get('least', ())))
+    least, once = tuple(map(float, data.get('least', ()))), float(data.get('once', 0.0))
     ascending = all(a < b for a, b in zip(rows, rows[1:]))
-    positive = all(0 <= s < LONGEST for s in (*seconds, *least))
+    positive = all(0 <= s < LONGEST for s in (*seconds, *least, once))
     lengths = len(rows) == len(seconds) and len(least) in (0, len(rows))
     if not rows or not lengths or rows[0] < 1 or not ascending or not positive:
-        raise ValueError(f'not a profile: bad timing {rows} {seconds} {least}')
-    return OperatorTiming(rows, seconds, least)
+        raise ValueError(f'not a profile: bad timing {rows} {seconds} {least} {once}')
+    return OperatorTiming(rows, seconds, least, once)
 
 
 def _encodings(data: Mapping[str, Mapping[str, Any]]) -> dict[str, EncodingTiming]:

@@ -75,6 +75,7 @@ def test_what_the_first_call_takes_counts_at_every_height() -> None:
     for timing in profile.timings:
         assert len(timing.rows) >= 5
         assert all(0.9 * LONG < seconds < 1.5 * LONG for seconds in timing.seconds)
+        assert timing.once == pytest.approx(LONG, rel=0.1)
     assert profile.scale == pytest.approx(1, abs=0.1)
 
 

@@ -34,6 +34,7 @@ def test_a_good_profile_is_read() -> None:
     ({'timings': [{'rows': [1], 'seconds': [1e300]}]}, 'bad timing'),
     ({'timings': [{'rows': [1], 'seconds': [1.0], 'least': [0.5, 0.5]}]}, 'bad timing'),
     ({'timings': [{'rows': [1], 'seconds': [1.0], 'least': [-0.5]}]}, 'bad timing'),
+    ({'timings': [{'rows': [1], 'seconds': [1.0], 'once': -0.5}]}, 'bad timing'),
     ({'least_seconds': -1.0}, 'shortest time -1'),
     ({'spread': float('nan')}, 'spread nan'),
     ({'joining': {'once': 0.0, 'byte': -1e-9}}, 'bad cost of joining rows'),
