@@ -107,6 +107,35 @@ def test_speeds_of_devices_count(robot: float, server: float, best: int) -> None
     assert decided([4.0], choice).index == best
 
 
+@pytest.mark.parametrize('factors, best', [
+    ((1.0,) * 5, SHARED), ((1.0, 2.0, 1.0, 1.0, 2.0), AWAY), ((2.0, 1.0, 2.0, 1.0, 1.0), AWAY)])
+def test_a_robot_that_is_slow_now_and_then_is_given_less(factors: Sequence[float], best: int,
+                                                         ) -> None:
+    """In the middle it is as profiled, and half of the work should stay; on average it is not."""
+    choice = ScheduleChoice(LatencyCalibration())
+    assert decided([4.6], choice).index == SHARED
+    for factor in factors:
+        choice.speeds.note(ROBOT, factor, 1.0, 1.0, 1e9)
+    found = decided([4.6], choice)
+    assert found.index == best
+    assert found.middle == pytest.approx(PATHS[best].seconds(4.6, 1.0, 1.0))
+
+
+def test_half_of_inferences_take_what_is_likely() -> None:
+    """The speeds of both devices change by themselves: the later of both is late more often."""
+    choice = ScheduleChoice(LatencyCalibration())
+    played = tuple(0.4 * max(root, 1 / root) for root in np.sqrt(CURVE_RATIOS) for _ in RATES)
+    balanced = replace(BOOK.entries[SHARED], anywhere=Anywhere(
+        (Path(0.4, 0.0, 0.0, 0.0), Path(0.0, 0.4, 0.0, 0.0)), (0.4, 0.4), played))
+    book = replace(BOOK, entries=(BOOK.entries[ALONE], balanced))
+    assert decided([4.0], choice, book=book).likely == pytest.approx(0.4)
+    for factor in (0.8, 1.0, 0.8, 1.25, 1.25):
+        for side in (ROBOT, SERVER):
+            choice.speeds.note(side, factor, 1.0, 1.0, 1e9)
+    found = decided([4.0], choice, book=book)
+    assert found.middle == pytest.approx(0.4) and found.likely == pytest.approx(0.5)
+
+
 def test_what_schedules_really_took_counts() -> None:
     choice = ScheduleChoice(LatencyCalibration())
     assert decided([80.0], choice).index == AWAY
@@ -186,8 +215,7 @@ def test_recourse_never_costs_more_than_waiting(mbps: np.ndarray, robot: float, 
                                                 late: float) -> None:
     curves = LatencyCurves(BOOK, (ALONE, SHARED, AWAY))
     waits = curves.plain(mbps, robot, server)
-    at_once = curves.at_once(mbps, robot, server)
-    by_plan = curves.by_plan(mbps, np.full(3, late), robot, server)
+    at_once, by_plan = curves.with_recourse(mbps, np.full(3, late), robot, server)
     assert np.isfinite(by_plan).all() and (at_once > 0).all()
     assert (at_once <= by_plan * (1 + 1e-9)).all() or robot != 1 or server != 1
     assert (by_plan <= waits * (1 + 1e-9)).all()

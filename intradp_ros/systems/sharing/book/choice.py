@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import time
 
 import numpy as np
+import numpy.typing as npt
 
 from intradp_ros.link.outlook import Outlook
-from intradp_ros.schedule.schedule import ROBOT, SERVER
+from intradp_ros.schedule.schedule import ROBOT, SERVER, SIDES
 from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, UNEVEN
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.device_speeds import DeviceSpeeds
@@ -35,6 +36,7 @@ _PAYS_AHEAD = 0.98
 AT_ONCE_TAKES = 0.99
 #: So many inferences may wait to be learned from, until it is known how fast the devices were.
 _AWAITED = 8
+Floats = npt.NDArray[np.float64]
 _Ended = tuple[Entry, Took, float]  # and how many times as long the server computed for others
 
 
@@ -43,13 +45,15 @@ class Chosen:
     """
     A schedule id, and whether the robot works on at once whenever it waits.
 
-    `likely` are the seconds that half of such inferences take at most,
+    `likely` are the seconds that half of such inferences take at most, and
+    `middle` those at the middle of the rates and speeds that may come, both
     without experience; 0 if no outlook told them.
     """
 
     index: int
     at_once: bool = False
     likely: float = 0.0
+    middle: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ class ScheduleChoice:
     def decide(self, epoch: int, book: ScheduleBook, mbps: float, strategy: str,
                spread: Callable[[], float], ahead: Ahead) -> Chosen | None:
         """
-        Return the schedule of least expected latency over the rates that may come.
+        Return the schedule of least expected latency over the rates and speeds that may come.
 
         For the usual strategy, where the book tells what schedules take with
         recourse; else, and as long as nothing was measured, as `choose`.
@@ -117,12 +121,15 @@ class ScheduleChoice:
     def _foreseen(self, book: ScheduleBook, curves: LatencyCurves, mbps: float, outlook: Outlook,
                   ahead: Ahead) -> Chosen:
         """Return the schedule of least expected seconds; nothing crosses unless that pays."""
-        speeds, rates = self._factors(), np.append(outlook.rates, outlook.quantile(0.5)) / 125e3
+        middle = self._factors()
         late = np.array([ahead.late(seconds) for seconds in curves.plain(
-            np.array([max(mbps, 1e-9)]), *speeds)[:, 0]])
-        at_once, by_plan = curves.at_once(rates, *speeds), curves.by_plan(rates, late, *speeds)
+            np.array([max(mbps, 1e-9)]), *middle)[:, 0]])
+        places, weights = self._places(outlook)
+        rates, robot, server = np.append(
+            places, [[outlook.quantile(0.5) / 125e3], [middle[0]], [middle[1]]], axis=1)
+        at_once, by_plan = curves.with_recourse(rates, late, robot, server)
         factors = np.array([self.corrected(book.entries[i], 1.0) for i in curves.ids])
-        once, plan = (factors * (kind[:, :-1] @ outlook.weights) for kind in (at_once, by_plan))
+        once, plan = (factors * (kind[:, :-1] @ weights) for kind in (at_once, by_plan))
         expected = np.minimum(once, plan)
         best = int(expected.argmin())
         alone = [row for row, i in enumerate(curves.ids) if not _crosses(book.entries[i])]
@@ -130,8 +137,24 @@ class ScheduleChoice:
             best = alone[0]
         self._expected = float(expected[best])
         early = bool(once[best] < AT_ONCE_TAKES * plan[best])
-        likely = float((at_once if early else by_plan)[best, -1])
-        return Chosen(curves.ids[best], early, likely)
+        seconds = (at_once if early else by_plan)[best]
+        return Chosen(curves.ids[best], early, _median(seconds[:-1], weights), float(seconds[-1]))
+
+    def _places(self, outlook: Outlook) -> tuple[Floats, Floats]:
+        """
+        Return what may come, and how likely it is.
+
+        That is a rate in Mbit/s and how many times as long robot and server
+        take (rows), for each of all combinations.
+        """
+        robot, server = (np.ones(1), np.ones(1)), (np.ones(1), np.ones(1))
+        if self.experience is not None:
+            now = time.monotonic()
+            robot, server = (self.speeds.likely(side, now) for side in SIDES)
+        places = np.ix_(outlook.rates / 125e3, robot[0], self.load * server[0])
+        rates, of_robot, of_server = np.ix_(outlook.weights, robot[1], server[1])
+        return (np.stack(np.broadcast_arrays(*places)).reshape(3, -1),
+                (rates * of_robot * of_server).ravel())
 
     def _begin(self, epoch: int) -> None:
         """Forget what was learned with another book."""
@@ -243,6 +266,12 @@ class ScheduleChoice:
             elif self.experience:
                 for key in _keys(entry):
                     self.experience.note(key, took.latency, expected, took.start)
+
+
+def _median(values: Floats, weights: Floats) -> float:
+    """Return the lowest value that at least half of the weight does not exceed."""
+    order = values.argsort()
+    return float(values[order[np.searchsorted(weights[order].cumsum(), 0.5 - 1e-9)]])
 
 
 def pays(shared: float, alone: float, spread: Callable[[], float]) -> bool:

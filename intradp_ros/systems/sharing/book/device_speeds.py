@@ -9,12 +9,22 @@ import math
 from statistics import median
 import threading
 
+import numpy as np
+import numpy.typing as npt
+
 from intradp_ros.schedule.schedule import SIDES
 
 #: A device that computes less than this part of an inference's compute says little.
 LEAST_PART = 0.1
 #: Beyond these a measurement is taken for one of them.
 LEAST, MOST = 0.125, 16.0
+#: Into so many groups the last factors are put, so that few stand for all of them.
+_GROUPS = 3
+#: What is farther from the middle than this factor may have been one inference's mishap, and
+#: counts as so far only; half of the distance is forgotten after so many seconds unseen.
+_FARTHEST, _FORGETS_JUMPS = 2.0, 5.0
+
+Floats = npt.NDArray[np.float64]
 
 
 class DeviceSpeeds:
@@ -53,6 +63,25 @@ class DeviceSpeeds:
             return 1.0
         age = max(0.0, now - seen[-1][0])
         return math.exp(median(log for _, log in seen) * 0.5 ** (age / self._forget))
+
+    def likely(self, side: str, now: float) -> tuple[Floats, Floats]:
+        """
+        Return a few factors, one of which a device will have, ascending, and how likely they are.
+
+        They stand for the last `window` ones, of which each may come again, about `factor`.
+        """
+        with self._lock:
+            seen = list(self._seen[side])
+        if not seen:
+            return np.ones(1), np.ones(1)
+        logs, most = np.sort([log for _, log in seen]), math.log(_FARTHEST)
+        away = np.clip(logs - np.median(logs), -most, most) * 0.5 ** (
+            max(0.0, now - seen[-1][0]) / _FORGETS_JUMPS)
+        groups = ((np.arange(len(away)) + 0.5) * _GROUPS / len(away)).astype(int)
+        counts = np.bincount(groups, minlength=_GROUPS)
+        there = counts > 0
+        means = np.bincount(groups, away, _GROUPS)[there] / counts[there]
+        return self.factor(side, now) * np.exp(means), counts[there] / len(away)
 
     def about(self, side: str, start: float, now: float) -> float | None:
         """

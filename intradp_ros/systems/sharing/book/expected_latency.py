@@ -2,37 +2,40 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What schedules take with recourse, at any rates that may come.
+What schedules take with recourse, at any rates and speeds of devices that may come.
 
 The fastest schedule at the expected rate is seldom that of least expected
 latency: what is lost below the rate is not what is gained above it, and a
-schedule of many small transfers loses less.  So each is weighed over all rates,
-with what it takes if the robot works on while rows are late.
+schedule of many small transfers loses less.  So it is with speeds: a schedule
+that keeps both devices at work all the time ends when the slower one does.  So
+each is weighed over all rates and speeds, with what it takes if the robot works
+on while rows are late.
 """
 from __future__ import annotations
 
 from collections.abc import Sequence
-import math
 
 import numpy as np
 import numpy.typing as npt
 
 from intradp_ros.systems.sharing.book.book import ScheduleBook
-from intradp_ros.systems.sharing.book.critical_paths import MAX_PATHS, Path
+from intradp_ros.systems.sharing.book.critical_paths import Path
 from intradp_ros.systems.sharing.book.recourse_curve import CURVE_RATIOS
 
 Floats = npt.NDArray[np.float64]
+Factors = Floats | float
 Places = npt.NDArray[np.intp]
 
 
 class LatencyCurves:
     """
-    Seconds of some schedules of a book, by schedule (rows) and rate in Mbit/s (columns).
+    Seconds of some schedules of a book, by schedule (rows) and place (columns).
 
-    Devices take `robot` and `server` times as long as profiled.  If both take
+    A place is a rate in Mbit/s and how many times as long as profiled `robot`
+    and `server` take: arrays of one shape, or one number for all.  If both take
     `f` times as long, all is as on a link `f` times as fast with a clock that
-    goes slower.  So a place is a rate and a ratio of speeds; between those of
-    the book's curves, the part of a schedule's time that recourse leaves is
+    goes slower.  So a rate and a ratio of speeds tell the place among the
+    book's curves; between these, the part of a schedule's time that recourse leaves is
     interpolated.  Beyond their ratios no schedule takes longer than where
     nothing comes.
     """
@@ -43,7 +46,8 @@ class LatencyCurves:
             raise ValueError('the book does not tell what its schedules take with recourse')
         self.ids, rates = tuple(ids), np.array(book.curve_rates)
         self._places = np.log(rates)
-        self._paths = np.array([_padded(k.paths) for k in known])
+        longest = max(len(k.paths) for k in known)
+        self._paths = np.array([_padded(k.paths, longest) for k in known])
         self._busy = np.array([k.busy[0] for k in known])
         played = np.array([k.recourse for k in known]).reshape(
             len(known), len(CURVE_RATIOS), len(rates))
@@ -53,39 +57,39 @@ class LatencyCurves:
         self._kept = played / np.maximum(np.stack(
             [self.plain(rates, root, 1 / root) for root in roots], axis=1), 1e-12)
 
-    def plain(self, mbps: Floats, robot: float = 1.0, server: float = 1.0) -> Floats:
+    def plain(self, mbps: Floats, robot: Factors = 1.0, server: Factors = 1.0) -> Floats:
         """Return the seconds if the robot waits."""
-        fixed = self._paths @ np.array([robot, server, 0.0, 1.0])
-        found: Floats = (fixed[:, :, None] + self._paths[:, :, 2, None] / mbps).max(axis=1)
+        place = np.stack(np.broadcast_arrays(robot, server, 1 / mbps, 1.0))
+        found: Floats = (self._paths @ place).max(axis=1)
         return found
 
-    def at_once(self, mbps: Floats, robot: float = 1.0, server: float = 1.0) -> Floats:
+    def at_once(self, mbps: Floats, robot: Factors = 1.0, server: Factors = 1.0) -> Floats:
         """Return the seconds if the robot works on whenever it waits."""
-        both = math.sqrt(robot * server)
-        faster, root = mbps * both, math.sqrt(robot / server)
-        near, far, part = _between(self._ratios, np.log([root * root]))
-        kept = self._kept[:, near[0]] * (1 - part) + self._kept[:, far[0]] * part
-        most = self._most[:, near] * (1 - part) + self._most[:, far] * part
-        low, high, part = _between(self._places, np.log(faster))
+        mbps, robot, server = np.broadcast_arrays(mbps, robot, server)
+        both, root = np.sqrt(robot * server), np.sqrt(robot / server)
+        faster = mbps * both
+        near, far, part = _between(self._ratios, np.log(root * root))
+        low, high, rest = _between(self._places, np.log(faster))
+        kept = _mean(_mean(self._kept[:, near, low], self._kept[:, far, low], part),
+                     _mean(self._kept[:, near, high], self._kept[:, far, high], part), rest)
+        most = _mean(self._most[:, near], self._most[:, far], part)
         plain = self.plain(np.maximum(faster, np.exp(self._places[0])), root, 1 / root)
-        found: Floats = np.minimum(
-            both * plain * (kept[:, low] * (1 - part) + kept[:, high] * part), robot * most)
+        found: Floats = np.minimum(both * plain * kept, robot * most)
         return found
 
-    def by_plan(self, mbps: Floats, late: Floats, robot: float = 1.0, server: float = 1.0,
-                ) -> Floats:
+    def with_recourse(self, mbps: Floats, late: Floats, robot: Factors = 1.0,
+                      server: Factors = 1.0) -> tuple[Floats, Floats]:
         """
-        Return at most which seconds it takes if the robot works on when rows are late.
+        Return `at_once`, and at most which seconds it takes if the robot works on by plan.
 
-        They are `late` seconds after the beginning, by schedule.  The time until
-        then is taken for lost, but for what the robot computes by its program;
+        That is when rows are late: `late` seconds after the beginning, by schedule.  The
+        time until then is taken for lost, but for what the robot computes by its program;
         rows that come meanwhile win some of it back.
         """
-        plain = self.plain(mbps, robot, server)
-        idle = np.maximum(0.0, late - robot * self._busy)[:, None]
-        works = np.minimum(plain, self.at_once(mbps, robot, server) + idle)
-        found: Floats = np.where(plain <= late[:, None], plain, works)
-        return found
+        plain, at_once = (told(mbps, robot, server) for told in (self.plain, self.at_once))
+        idle = np.maximum(0.0, late[:, None] - self._busy[:, None] * robot)
+        works = np.minimum(plain, at_once + idle)
+        return at_once, np.where(plain <= late[:, None], plain, works)
 
 
 def _between(known: Floats, places: Floats) -> tuple[Places, Places, Floats]:
@@ -95,5 +99,10 @@ def _between(known: Floats, places: Floats) -> tuple[Places, Places, Floats]:
     return low, low + 1, at - low
 
 
-def _padded(paths: Sequence[Path]) -> list[Path]:
-    return [*paths, *[paths[0]] * (MAX_PATHS - len(paths))]
+def _mean(low: Floats, high: Floats, part: Floats) -> Floats:
+    """Return what is so far between both."""
+    return low * (1 - part) + high * part
+
+
+def _padded(paths: Sequence[Path], count: int) -> list[Path]:
+    return [*paths, *[paths[0]] * (count - len(paths))]

@@ -45,6 +45,8 @@ class LatencyCalibration:
         """Return how many times its prediction a schedule takes; `before` if nothing is known."""
         seen = [(ratio, 0.5 ** (max(0.0, now - then) / self._half_life))
                 for ratio, then in self._seen.get(schedule, ())]
+        if not seen:
+            return before
         return _weighted_median([(before, _TRUSTED), *seen])
 
 

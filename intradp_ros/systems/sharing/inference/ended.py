@@ -44,7 +44,7 @@ class Ended:
     def took(self) -> Took:
         """What experience is made of."""
         selection = self.selection
-        return Took(self.start, self.latency, selection.likely, selection.predicted,
+        return Took(self.start, self.latency, selection.at_middle, selection.predicted,
                     selection.mbps)
 
     def stats(self, power: PowerStates, down_ratio: float, *, expected: float, alone: float,

@@ -26,7 +26,8 @@ class Selection:
     alone, `rate` for how many bytes per second up (0: nothing crosses).
     `at_once` tells that the robot works on whenever it waits, `foreseen` are
     the seconds that half of such inferences should take at most with that, by
-    what the link may do (0: that was not asked).  `in_turn` tells that it
+    what link and devices may do, `middle` those at the rate and the speeds in
+    the middle (0: that was not asked).  `in_turn` tells that it
     should begin when those before it have ended, however many may be under way.
     """
 
@@ -38,6 +39,7 @@ class Selection:
     rate: float = 0.0
     at_once: bool = False
     foreseen: float = 0.0
+    middle: float = 0.0
     in_turn: bool = False
 
     @property
@@ -49,6 +51,11 @@ class Selection:
     def likely(self) -> float:
         """Seconds that an inference should take, late rows and all."""
         return self.foreseen or self.predicted
+
+    @property
+    def at_middle(self) -> float:
+        """Seconds that it should take at the speeds of `predicted`, late rows and all."""
+        return self.middle or self.predicted
 
 
 @dataclass(frozen=True)
@@ -95,7 +102,7 @@ def _of_one(choice: ScheduleChoice, agreement: BookVersion, strategy: str, found
     return Selection(
         agreement.epoch, index, book.entries[index], choice.predicted(book, index, mbps),
         strategy == LOSS and book.objective == 'latency', found.rate, chosen.at_once,
-        chosen.likely)
+        chosen.likely, chosen.middle)
 
 
 def _of_a_stream(choice: ScheduleChoice, agreement: BookVersion, found: Conditions) -> Selection:
