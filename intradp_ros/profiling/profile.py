@@ -88,7 +88,7 @@ class OperatorTiming:
 
         Between measured heights it is linear; below the lowest one it keeps
         that height's slope to the next, but never falls under half of the
-        lowest time, because a kernel has a fixed cost.
+        lowest time, because a kernel has a fixed cost; of `once` all is left.
         """
         heights = np.asarray(self.rows, dtype=np.float64)
         seconds = np.asarray(self.seconds, dtype=np.float64)
@@ -98,7 +98,7 @@ class OperatorTiming:
             slope = max(0.0, (seconds[1] - seconds[0]) / (heights[1] - heights[0]))
             low = wanted < heights[0]
             table[low] = np.maximum(seconds[0] - slope * (heights[0] - wanted[low]),
-                                    seconds[0] / 2)
+                                    (seconds[0] + self.once) / 2)
         table[0] = 0.0
         return table
 

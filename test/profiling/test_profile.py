@@ -27,6 +27,13 @@ def test_a_good_profile_is_read() -> None:
     assert Profile.from_json(changed()) == PROFILE
 
 
+@pytest.mark.parametrize(('once', 'lowest'), [(0.0, 2.0), (2.0, 3.0)])
+def test_below_the_lowest_height_half_is_left_and_all_of_what_is_taken_once(
+        once: float, lowest: float) -> None:
+    table = OperatorTiming((4, 8), (4.0, 8.0), once=once).table(8)
+    assert table.tolist() == [0.0, lowest, max(2.0, lowest), 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
+
+
 @pytest.mark.parametrize(('changes', 'message'), [
     ({'whole_seconds': 1e308}, 'below 1e.06 seconds'),
     ({'scale': float('inf')}, 'below 1e.06 seconds'),
