@@ -38,9 +38,14 @@ class Outlook:
 
     def quantile(self, part: float) -> float:
         """Return the lowest rate that at least this part of the weight does not exceed."""
-        order = np.argsort(self.rates)
-        reached = np.searchsorted(np.cumsum(self.weights[order]), part - 1e-9)
-        return float(self.rates[order[min(int(reached), len(order) - 1)]])
+        return weighted_quantile(self.rates, self.weights, part)
+
+
+def weighted_quantile(values: Floats, weights: Floats, part: float) -> float:
+    """Return the lowest value that at least this part of the weight (sum 1) does not exceed."""
+    order = np.argsort(values)
+    reached = np.searchsorted(np.cumsum(weights[order]), part - 1e-9)
+    return float(values[order[min(int(reached), len(order) - 1)]])
 
 
 class LinkPast:

@@ -12,7 +12,7 @@ import time
 import numpy as np
 import numpy.typing as npt
 
-from intradp_ros.link.outlook import Outlook
+from intradp_ros.link.outlook import Outlook, weighted_quantile
 from intradp_ros.schedule.schedule import ROBOT, SERVER, SIDES
 from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, UNEVEN
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
@@ -138,7 +138,8 @@ class ScheduleChoice:
         self._expected = float(expected[best])
         early = bool(once[best] < AT_ONCE_TAKES * plan[best])
         seconds = (at_once if early else by_plan)[best]
-        return Chosen(curves.ids[best], early, _median(seconds[:-1], weights), float(seconds[-1]))
+        likely = weighted_quantile(seconds[:-1], weights, 0.5)
+        return Chosen(curves.ids[best], early, likely, float(seconds[-1]))
 
     def _places(self, outlook: Outlook) -> tuple[Floats, Floats]:
         """
@@ -266,12 +267,6 @@ class ScheduleChoice:
             elif self.experience:
                 for key in _keys(entry):
                     self.experience.note(key, took.latency, expected, took.start)
-
-
-def _median(values: Floats, weights: Floats) -> float:
-    """Return the lowest value that at least half of the weight does not exceed."""
-    order = values.argsort()
-    return float(values[order[np.searchsorted(weights[order].cumsum(), 0.5 - 1e-9)]])
 
 
 def pays(shared: float, alone: float, spread: Callable[[], float]) -> bool:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 import math
 from statistics import median
 import threading
@@ -25,6 +26,7 @@ _GROUPS = 3
 _FARTHEST, _FORGETS_JUMPS = 2.0, 5.0
 
 Floats = npt.NDArray[np.float64]
+Seen = Sequence[tuple[float, float]]  # when, and the logarithm of a factor
 
 
 class DeviceSpeeds:
@@ -59,10 +61,7 @@ class DeviceSpeeds:
         """Return how many times as long as profiled a device takes; 1 if that is not known."""
         with self._lock:
             seen = list(self._seen[side])
-        if not seen:
-            return 1.0
-        age = max(0.0, now - seen[-1][0])
-        return math.exp(median(log for _, log in seen) * 0.5 ** (age / self._forget))
+        return math.exp(self._middle(seen, now)) if seen else 1.0
 
     def likely(self, side: str, now: float) -> tuple[Floats, Floats]:
         """
@@ -75,13 +74,16 @@ class DeviceSpeeds:
         if not seen:
             return np.ones(1), np.ones(1)
         logs, most = np.sort([log for _, log in seen]), math.log(_FARTHEST)
-        away = np.clip(logs - np.median(logs), -most, most) * 0.5 ** (
-            max(0.0, now - seen[-1][0]) / _FORGETS_JUMPS)
+        away = np.clip(logs - np.median(logs), -most, most) * _left(seen, now, _FORGETS_JUMPS)
         groups = ((np.arange(len(away)) + 0.5) * _GROUPS / len(away)).astype(int)
         counts = np.bincount(groups, minlength=_GROUPS)
         there = counts > 0
         means = np.bincount(groups, away, _GROUPS)[there] / counts[there]
-        return self.factor(side, now) * np.exp(means), counts[there] / len(away)
+        return np.exp(self._middle(seen, now) + means), counts[there] / len(away)
+
+    def _middle(self, seen: Seen, now: float) -> float:
+        """Return the logarithm of a factor, by what was seen."""
+        return median(log for _, log in seen) * _left(seen, now, self._forget)
 
     def about(self, side: str, start: float, now: float) -> float | None:
         """
@@ -106,3 +108,9 @@ class DeviceSpeeds:
         with self._lock:
             for seen in self._seen.values():
                 seen.clear()
+
+
+def _left(seen: Seen, now: float, half_life: float) -> float:
+    """Return what part is not forgotten yet of what was seen."""
+    newest, _ = seen[-1]
+    return float(0.5 ** (max(0.0, now - newest) / half_life))
