@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 from intradp_ros.wire.codecs.names import ENCODINGS, LOSSY, NONE
@@ -67,7 +68,7 @@ class Stage:
     server_pace: Pace = Pace()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Partition:
     """
     Stages in order; the last one ends with the graph's last operator.
@@ -78,6 +79,14 @@ class Partition:
 
     stages: tuple[Stage, ...]
     encodings: Encodings = ()
+
+    def __hash__(self) -> int:
+        """Return the hash, which is worked out once: choices look up dozens of partitions."""
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.stages, self.encodings))
 
     @property
     def lossy(self) -> frozenset[str]:
