@@ -35,7 +35,7 @@ from intradp_ros.systems.sharing.judge.judge import make_ready
 
 DELAY, OVERHEAD = 2e-3, 0.5e-3
 #: Where books are looked at: none of these is a ratio or a bandwidth that they were made for.
-PLACES = tuple(Condition(ratio, mbps) for ratio in (0.6, 0.85, 1.2, 1.7, 2.4)
+PLACES = tuple(Condition(ratio, mbps) for ratio in (0.55, 0.77, 1.1, 1.5, 2.2)
                for mbps in (6.0, 17.0, 45.0, 100.0))
 
 

@@ -23,6 +23,8 @@ from intradp_ros.systems.sharing.book.make_book import book_of, seek, Setting
 from intradp_ros.systems.sharing.book.uneven_speeds import (
     Condition,
     conditions,
+    conditions_between,
+    MOST_BETWEEN,
     RATES,
     RATIOS,
     TOLERANCE,
@@ -81,9 +83,32 @@ def test_a_ratio_is_half_the_robots_and_half_the_servers() -> None:
 @pytest.mark.parametrize('seed', [0, 1])
 def test_no_condition_loses_more_than_the_tolerance(seed: int) -> None:
     setting, (_, book) = setting_of(seed), books(seed)
-    for where in conditions(GRID):
-        sought = setting.prices_at(where)(SOUGHT[seed, where]).price
-        assert least(setting, where, book) <= (1 + TOLERANCE) * sought * (1 + 1e-9)
+    sought = {where: found for (of, where), found in SOUGHT.items() if of == seed}
+    assert len(sought) > len(conditions(GRID))  # some between them
+    for where, found in sought.items():
+        price = setting.prices_at(where)(found).price
+        assert least(setting, where, book) <= (1 + TOLERANCE) * price * (1 + 1e-9)
+
+
+@pytest.mark.parametrize('seed', [0, 1])
+def test_schedules_are_sought_between_neighbours_that_cannot_stand_in_for_each_other(
+        seed: int) -> None:
+    setting, (even, _) = setting_of(seed), books(seed)
+    where = conditions(GRID)
+    known = [*(SOUGHT[seed, w] for w in where), *(e.partition for e in even.entries)]
+    halves = conditions_between(setting.prices_at, known, where)
+    ratios = sorted({w.ratio for w in where})
+    rates = sorted({w.mbps for w in where})
+    possible = {Condition(*(float(f'{x:.4g}') for x in pair)) for pair in (
+        *((r, (a * b) ** 0.5) for r in ratios for a, b in zip(rates, rates[1:])),
+        *(((a * b) ** 0.5, m) for m in rates for a, b in zip(ratios, ratios[1:])))}
+    assert 0 < len(halves) <= MOST_BETWEEN and set(halves) <= possible
+    assert len(set(halves)) == len(halves)
+    shuffled = np.random.default_rng(seed).permutation(len(where))
+    assert set(conditions_between(setting.prices_at, known, [where[i] for i in shuffled])) \
+        == set(halves)
+    assert conditions_between(setting.prices_at, known[:1], where) == ()  # it stands for all
+    assert conditions_between(setting.prices_at, known, ()) == ()
 
 
 def test_an_uneven_pair_gains_much() -> None:

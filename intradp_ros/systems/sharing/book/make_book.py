@@ -20,7 +20,12 @@ from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.systems.sharing.baselines import LOSS, STRATEGIES, UNEVEN
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.critical_paths import anywhere
-from intradp_ros.systems.sharing.book.uneven_speeds import Condition, conditions, worth_keeping
+from intradp_ros.systems.sharing.book.uneven_speeds import (
+    Condition,
+    conditions,
+    conditions_between,
+    worth_keeping,
+)
 from intradp_ros.systems.sharing.partition.partition import Partition
 from intradp_ros.systems.sharing.search.bounds import Relaxation
 from intradp_ros.systems.sharing.search.pool import (
@@ -135,9 +140,13 @@ def book_of(setting: Setting, digest: str, grid: Sequence[float], *, extra: int 
     points = _planned(setting, grid, extra, plan,
                       lambda done, total: tell(done, total + len(where)))
     found: list[Partition] = []
-    for partition in look(_partitions(points), where):
-        found.append(partition)
-        tell(len(points) + len(found), len(points) + len(where))
+    for between in (False, True):
+        known = [*_partitions(points), *found]
+        more = conditions_between(setting.prices_at, known, where) if between else where
+        where = (*where, *more) if between else where
+        for partition in look(known, more):
+            found.append(partition)
+            tell(len(points) + len(found), len(points) + len(where))
     final = shared_with_neighbours(setting, points, found)
     uneven = worth_keeping(setting.prices_at, _partitions(final), found, where)
     return ScheduleBook(

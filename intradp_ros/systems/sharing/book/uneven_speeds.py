@@ -11,10 +11,12 @@ the time no longer does; one that moves the border between them does again.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass
+import math
 
 import numpy as np
+import numpy.typing as npt
 
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.systems.sharing.book.recourse_curve import at_ratio
@@ -26,7 +28,9 @@ RATIOS = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
 #: At so many bandwidths of a book schedules are sought for each ratio.
 RATES = 4
 #: Schedules are kept until all conditions have one that takes this much longer than the best.
-TOLERANCE = 0.03
+TOLERANCE = 0.02
+#: Schedules are sought between conditions, too, at most for so many.
+MOST_BETWEEN = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,7 @@ class Condition:
         return at_ratio(cost, self.ratio)
 
 
+Floats = npt.NDArray[np.float64]
 #: Tells what schedules take under a condition.
 PricesAt = Callable[[Condition], Prices]
 
@@ -49,6 +54,39 @@ def conditions(grid: Sequence[float], ratios: Sequence[float] = RATIOS) -> tuple
     """Return all ratios at some bandwidths that stand for a grid."""
     places = np.linspace(0, len(grid) - 1, RATES + 2)[1:-1].round().astype(int)
     return tuple(Condition(ratio, grid[i]) for ratio in ratios for i in dict.fromkeys(places))
+
+
+def conditions_between(prices: PricesAt, known: Iterable[Partition], where: Sequence[Condition],
+                       ) -> tuple[Condition, ...]:
+    """
+    Return conditions half way between neighbours, worst first.
+
+    They are those where the best of the `known` schedules lose more than
+    `TOLERANCE` at each other's.
+    """
+    if not where:
+        return ()
+    relative = _relative(prices, list(dict.fromkeys(known)), where)
+    lost: dict[Condition, float] = {}
+    for a, b in _neighbours(where):
+        least = min(relative[a, relative[b].argmin()], relative[b, relative[a].argmin()])
+        if least > 1 + TOLERANCE:
+            lost[_half_way(where[a], where[b])] = -least
+    return tuple(sorted(lost, key=lambda where: lost[where])[:MOST_BETWEEN])
+
+
+def _neighbours(where: Sequence[Condition]) -> Iterator[tuple[int, int]]:
+    """Yield pairs that differ in one of ratio and bandwidth, with none between them."""
+    for one, other in ((0, 1), (1, 0)):
+        order = sorted(range(len(where)), key=lambda i: (
+            astuple(where[i])[other], astuple(where[i])[one]))
+        yield from ((a, b) for a, b in zip(order, order[1:])
+                    if astuple(where[a])[other] == astuple(where[b])[other])
+
+
+def _half_way(a: Condition, b: Condition) -> Condition:
+    ratio, mbps = (math.sqrt(x * y) for x, y in zip(astuple(a), astuple(b)))
+    return Condition(float(f'{ratio:.4g}'), float(f'{mbps:.4g}'))
 
 
 def worth_keeping(prices: PricesAt, known: Sequence[Partition], found: Iterable[Partition],
@@ -63,10 +101,16 @@ def worth_keeping(prices: PricesAt, known: Sequence[Partition], found: Iterable[
         return ()
     known = list(dict.fromkeys(known))
     pool = list(dict.fromkeys([*known, *found]))
-    seconds = np.array([[price(p).price for p in pool] for price in map(prices, where)])
-    relative = seconds / seconds.min(axis=1, keepdims=True)
+    relative = _relative(prices, pool, where)
     chosen = list(range(len(known)))
     while (best := relative[:, chosen].min(axis=1)).max() > 1 + TOLERANCE:
         won = np.minimum(relative, best[:, None]).sum(axis=0)
         chosen.append(int(won.argmin()))
     return tuple(pool[k] for k in chosen[len(known):])
+
+
+def _relative(prices: PricesAt, pool: Sequence[Partition], where: Sequence[Condition]) -> Floats:
+    """Return by condition (rows) how many times the least price each of a pool has."""
+    seconds = np.array([[price(p).price for p in pool] for price in map(prices, where)])
+    found: Floats = seconds / seconds.min(axis=1, keepdims=True)
+    return found
