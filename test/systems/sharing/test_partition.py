@@ -4,6 +4,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pickle
+import subprocess
+import sys
 
 import pytest
 from synthetic import random_split_graph
@@ -16,6 +20,20 @@ ENCODED = Partition((Stage(3, 0.5, 2, 1), Stage(9, 0.25)), ((0, 'zstd'), (4, 'bi
 
 def test_survives_a_file() -> None:
     assert Partition.from_dict(json.loads(json.dumps(ENCODED.to_dict()))) == ENCODED
+
+
+def test_is_the_same_in_a_process_that_hashes_texts_otherwise() -> None:
+    assert hash(ENCODED) == hash(Partition(ENCODED.stages, ENCODED.encodings))
+    script = ('import pickle, sys\n'
+              'one = pickle.loads(bytes.fromhex(sys.argv[1]))\n'
+              'same = type(one)(one.stages, one.encodings)\n'
+              'print(len({one, same}), hash("zstd"))\n')
+    told = {subprocess.run(
+        [sys.executable, '-c', script, pickle.dumps(ENCODED).hex()], check=True, text=True,
+        capture_output=True, env={**os.environ, 'PYTHONHASHSEED': seed}).stdout
+        for seed in ('1', '2')}
+    assert len(told) == 2  # texts have other hashes there
+    assert all(line.startswith('1 ') for line in told)
 
 
 def test_encodings_are_optional_in_a_file() -> None:

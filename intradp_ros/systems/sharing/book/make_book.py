@@ -139,14 +139,8 @@ def book_of(setting: Setting, digest: str, grid: Sequence[float], *, extra: int 
     tell = progress or (lambda done, total: None)
     points = _planned(setting, grid, extra, plan,
                       lambda done, total: tell(done, total + len(where)))
-    found: list[Partition] = []
-    for between in (False, True):
-        known = [*_partitions(points), *found]
-        more = conditions_between(setting.prices_at, known, where) if between else where
-        where = (*where, *more) if between else where
-        for partition in look(known, more):
-            found.append(partition)
-            tell(len(points) + len(found), len(points) + len(where))
+    found, where = _sought(setting, _partitions(points), where, look, lambda done, total: tell(
+        len(points) + done, len(points) + total))
     final = shared_with_neighbours(setting, points, found)
     uneven = worth_keeping(setting.prices_at, _partitions(final), found, where)
     return ScheduleBook(
@@ -168,6 +162,22 @@ def _planned(setting: Setting, grid: Sequence[float], extra: int, plan: PlanPoin
         left = len(grid) + extra - len(points)
         wanted = where_to_look(setting, _ascending(points))[:left] if left > 0 else []
     return _ascending(points)
+
+
+def _sought(setting: Setting, known: Sequence[Partition], where: Sequence[Condition], look: Seek,
+            progress: Progress) -> tuple[list[Partition], tuple[Condition, ...]]:
+    """Return what is found for some conditions and then between them, and all of these."""
+    found: list[Partition] = []
+    asked: list[Condition] = []
+
+    def find(places: Sequence[Condition]) -> None:
+        asked.extend(places)
+        for partition in look([*known, *found], places):
+            found.append(partition)
+            progress(len(found), len(asked))
+    find(where)
+    find(conditions_between(setting.prices_at, [*known, *found], where))
+    return found, tuple(asked)
 
 
 def _partitions(points: Iterable[Point]) -> list[Partition]:

@@ -88,6 +88,10 @@ class Partition:
     def _hash(self) -> int:
         return hash((self.stages, self.encodings))
 
+    def __reduce__(self) -> tuple[type[Partition], tuple[tuple[Stage, ...], Encodings]]:
+        """Leave the hash behind when it is pickled: texts have another one in each process."""
+        return Partition, (self.stages, self.encodings)
+
     @property
     def lossy(self) -> frozenset[str]:
         """The lossy ones among the encodings."""
