@@ -64,9 +64,10 @@ class OperatorParts:
     An operator's parts by rows, the whole last, that run one after another; and two that do not.
 
     In an inference other operators have run since one last did, and what it needs is no longer
-    in the processor's caches.  So `first` is the lowest part again, as it runs before the
+    in the processor's caches.  So `first` is the lowest share again, as it runs before the
     others, right before itself (None if there is only the whole, or if replayed graphs take the
-    place of calls), and `run` the whole, in runs of the graph.
+    place of calls), and `run` the whole, in runs of the graph.  One row is measured, too: what
+    a kernel takes for any rows at all is most of what it takes for few.
     """
 
     parts: list[Part]
@@ -76,8 +77,9 @@ class OperatorParts:
     @classmethod
     def of(cls, split: SplitGraph, op: BoundOperator) -> OperatorParts:
         """Return the parts that are always measured of an operator."""
-        parts = parts_of(split, op.local, op.overwrites, heights(op.local.rows))
-        lowest, whole = parts[0], parts[-1]
+        shares = heights(op.local.rows)
+        parts = parts_of(split, op.local, op.overwrites, sorted({1, *shares}))
+        lowest, whole = next(part for part in parts if part.rows == shares[0]), parts[-1]
         first = None if lowest is whole or split.device.runs_ahead else Part(
             lowest.region, lowest.kernel)
         return cls(parts, first, Part(whole.region, whole.kernel))
@@ -118,7 +120,7 @@ class OperatorParts:
 
 
 def heights(rows: int) -> list[int]:
-    """Return the heights that are always measured of so many rows, ascending."""
+    """Return the shares of so many rows that are always measured, ascending."""
     return sorted({max(1, round(rows * share)) for share in HEIGHTS})
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from intradp_ros.profiling.measure import look_between, measure_profile
-from intradp_ros.profiling.parts import heights, parts_of, time_part
+from intradp_ros.profiling.parts import heights, OperatorParts, parts_of, time_part
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.profiling.rounds import bind_whole, given
 from intradp_ros.profiling.tune import best_of
@@ -77,6 +77,16 @@ def test_what_the_first_call_takes_counts_at_every_height() -> None:
         assert all(0.9 * LONG < seconds < 1.5 * LONG for seconds in timing.seconds)
         assert timing.once == pytest.approx(LONG, rel=0.1)
     assert profile.scale == pytest.approx(1, abs=0.1)
+
+
+def test_one_row_is_always_measured() -> None:
+    """What a kernel takes for any rows at all is most of what it takes for few."""
+    shared = share_module(nn.Sequential(nn.Conv2d(4, 4, 1), nn.ReLU()).eval(), (SOURCE,), 2)
+    for op in bind_whole(shared.split):
+        measured = OperatorParts.of(shared.split, op)
+        assert [part.rows for part in measured.parts] == [1, 4, 8, 16, 32, 64]
+        assert measured.first is not None and measured.first.rows == 4
+        assert [part.rows for part in measured.lower] == [4, 4, 1, 8, 16, 32]
 
 
 def test_heights_are_added_at_a_cliff() -> None:
