@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise
 import logging
 from statistics import median, quantiles
 import time
@@ -200,12 +200,10 @@ def look_between(split: SplitGraph, bound: Sequence[BoundOperator], parts: Seque
     Add heights where an operator takes another time than the line between two others says.
 
     The middle of each gap is looked at, and where it is off, then those of
-    the two gaps that it leaves; of the rows below the lowest height, too.
-    All rows but one are looked at as well: kernels may be faster on just
-    the rows of the whole than on any fewer.
+    the two gaps that it leaves.  All rows but one are looked at as well:
+    kernels may be faster on just the rows of the whole than on any fewer.
     """
-    gaps = [list(zip([0, *(p.rows for p in of_one)], (p.rows for p in of_one)))
-            for of_one in parts]
+    gaps = [list(pairwise(p.rows for p in of_one)) for of_one in parts]
     middles = [_middles([*of_one, (op.local.rows - 2, op.local.rows)], {p.rows for p in own})
                for op, of_one, own in zip(bound, gaps, parts)]
     for _ in range(LOOKS):
@@ -241,9 +239,8 @@ def _keep(parts: list[Part], looks: Iterable[Part], rows: int) -> list[tuple[int
                               ).table(rows)
     found = [p for p in looks if _is_off(p.least, expected[p.rows])]
     parts[:] = sorted([*parts, *found], key=lambda p: p.rows)
-    known = [0, *(p.rows for p in parts)]
     new = {p.rows for p in found}
-    return [gap for gap in zip(known, known[1:]) if not new.isdisjoint(gap)]
+    return [gap for gap in pairwise(p.rows for p in parts) if not new.isdisjoint(gap)]
 
 
 def _is_off(seconds: float, expected: float) -> bool:

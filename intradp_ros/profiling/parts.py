@@ -79,7 +79,7 @@ class OperatorParts:
         """Return the parts that are always measured of an operator."""
         shares = heights(op.local.rows)
         parts = parts_of(split, op.local, op.overwrites, sorted({1, *shares}))
-        lowest, whole = next(part for part in parts if part.rows == shares[0]), parts[-1]
+        lowest, whole = parts[-len(shares)], parts[-1]
         first = None if lowest is whole or split.device.runs_ahead else Part(
             lowest.region, lowest.kernel)
         return cls(parts, first, Part(whole.region, whole.kernel))
