@@ -65,7 +65,11 @@ class SendWindow:
     on fast links more, up to `most_chunk_bytes`.  Beyond 100 Mbit/s
     both sides may come late by `late` seconds of what exceeds that.  A transport
     that `repeats` what was lost goes on with it through a silence: so one chunk
-    makes room then, and not all, or repetitions would become ever more.
+    makes room then, and not all, or repetitions would become ever more.  And a
+    chunk whose acknowledgement took as long as a silence that is borne was repeated:
+    the window starts anew from two chunks and grows by what is acknowledged in
+    time, as TCP's slow start does (RFC 5681, section 3.1).  A full queue takes
+    up the same first packets at each repetition of a large window, and little else.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class SendWindow:
         self._max_bytes = max(max_bytes, 2 * chunk_bytes)
         self._max_chunks, self._late, self._others = max_chunks, late, others
         self._repeats = repeats
+        self._started = float('inf')  # bytes that a window may have that started anew
         self._rate = RecentMax(2.0)
         self._delay = RecentMin(ROUND_TRIP_MEMORY)
         self._shortest = RecentMin(SHORTEST_MEMORY)
@@ -112,6 +117,10 @@ class SendWindow:
 
     def limit(self, now: float) -> int:
         """Return how many bytes may be in flight."""
+        return int(min(self._filling(now), self._started))
+
+    def _filling(self, now: float) -> int:
+        """Return how many bytes fill the link."""
         rate, chunk = self.rate(now), self.chunk_bytes
         if rate > 0.0:
             path = min(self.round_trip(now), (self._shortest.value(now) or 0.0) + self._others)
@@ -146,6 +155,9 @@ class SendWindow:
         found = self._land(sequence)
         if found is None:
             return False
+        if self._repeats:
+            in_time = now - found.sent <= self._usual_patience(now)
+            self._started = self._started + found.nbytes if in_time else 2 * self.chunk_bytes
         self._last_ack, self._silences = now, 0
         if rate > 0.0:
             self._rate.update(rate, now)
@@ -169,9 +181,7 @@ class SendWindow:
 
     def patience(self, now: float) -> float:
         """Return how long silence is borne; doubles with every time it was in vain."""
-        rate = self.rate(now)
-        usual = 3.0 * (self.round_trip(now) + self.limit(now) / rate) if rate > 0.0 else 0.0
-        return min(MAX_PATIENCE, max(MIN_PATIENCE, usual) * 2.0 ** min(self._silences, 10))
+        return min(MAX_PATIENCE, self._usual_patience(now) * 2.0 ** min(self._silences, 10))
 
     def age(self, now: float) -> float:
         """Return the seconds since the last acknowledgement; inf before the first."""
@@ -181,6 +191,11 @@ class SendWindow:
         """Return for how long (s) chunks in flight have waited for an acknowledgement of any."""
         oldest = next(iter(self._flight.values())).sent if self._flight else now
         return now - max(self._last_ack, oldest)
+
+    def _usual_patience(self, now: float) -> float:
+        rate = self.rate(now)
+        usual = 3.0 * (self.round_trip(now) + self._filling(now) / rate) if rate > 0.0 else 0.0
+        return max(MIN_PATIENCE, usual)
 
     def _measure_delay(self, flying: _Flying, now: float) -> None:
         rate = self.rate(now)

@@ -296,6 +296,43 @@ def test_impossible_settings_are_refused() -> None:
         SendWindow(0)
 
 
+def full_window(window: SendWindow, first: int, now: float) -> list[int]:
+    """Send what fits; return the chunks."""
+    sequences = []
+    while window.fits(CHUNK, now):
+        window.sent(first + len(sequences), CHUNK, now)
+        sequences.append(first + len(sequences))
+    return sequences
+
+
+@pytest.mark.parametrize('repeats', [True, False])
+def test_late_acknowledgements_make_a_window_start_anew_where_the_transport_repeats(
+        repeats: bool) -> None:
+    """Two chunks after an acknowledgement in 0.8 s; then as many more as come in time."""
+    window, rate, now = SendWindow(CHUNK, repeats=repeats), 2.5e6, 0.0
+    window.sent(0, CHUNK, now)
+    assert window.acknowledged(0, rate, now + 0.07)
+    usual = window.limit(now + 0.07)
+    assert usual > 8 * CHUNK
+    flight = full_window(window, 1, now := 0.1)
+    assert window.acknowledged(flight[0], rate, now := 0.9)
+    assert window.limit(now) == (2 * CHUNK if repeats else usual)
+    if not repeats:
+        return
+    for sequence in flight[1:]:  # as late: sent before
+        window.acknowledged(sequence, rate, now)
+    assert window.in_flight == 0 and window.limit(now) == 2 * CHUNK
+    counts, following = [], flight[-1] + 1
+    for _ in range(5):
+        flight = full_window(window, following, now)
+        counts.append(len(flight))
+        following += len(flight)
+        now += 0.07
+        for sequence in flight:
+            assert window.acknowledged(sequence, rate, now)
+    assert counts == [2, 4, 8, usual // CHUNK, usual // CHUNK]
+
+
 def test_silence_counts_from_the_oldest_chunk_in_flight_or_the_last_acknowledgement() -> None:
     """A way that had nothing to send was not silent."""
     window = SendWindow(CHUNK)
