@@ -4,10 +4,12 @@
 """
 Schedules of a book one by one, each side a process of its own, started with a role and RUN.json.
 
-The robot sets the link to the bandwidth that a schedule was made for, runs
-that schedule alone for some frames, and goes on to the next one.  Devices that
-compute change their speed within seconds; so before and after each frame each
-of them computes the whole network by itself.
+The robot sets the link so that its channel measures the bandwidth that a
+schedule was made for, runs that schedule alone for some frames, and goes on to
+the next one.  What the middleware says beside tensors does not become less on
+slow links, and schedules that send both ways at once have more of it: so each
+has a link of its own.  Devices that compute change their speed within seconds;
+so before and after each frame each of them computes the whole network by itself.
 """
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import cycle
 import json
 from pathlib import Path
+from statistics import median
 import sys
 import time
 
@@ -42,9 +45,11 @@ from intradp_ros.systems.sharing.session.robot import RobotClient
 #: Lanes of a timeline with the kinds of events that are added up.
 LANES = ((ROBOT, 'compute'), (SERVER, 'compute'), ('uplink', 'transfer'),
          ('downlink', 'transfer'))
-WARM_UP = 2
+WARM_UP = 3
 #: Seconds after a change of the link until estimates have forgotten the rate before.
 SETTLING = 2.5
+#: How often a link is corrected at most, by what factor at a time, and what is close enough.
+CORRECTIONS, MOST_CORRECTED, CLOSE = 2, 1.3, 0.03
 _ALWAYS = 1e-9  # Mbit/s: a schedule for that little is used at any bandwidth
 Inputs = tuple[torch.Tensor, ...]
 
@@ -56,7 +61,8 @@ class PinnedRun:
 
     `real` computes on this machine instead of on emulated devices, on
     `pictures` (a file of pixels, a frame for each entry of its first
-    dimension) if given.  Payload crosses the shaped link at `efficiency` of its rate.
+    dimension) if given.  Payload is taken to cross the shaped link at `efficiency` of
+    its rate, until a schedule's first frames tell more.
     """
 
     trial: Trial
@@ -155,18 +161,38 @@ def _by_bandwidth(book: ScheduleBook, entries: Sequence[int],
 def _play_at(run: PinnedRun, client: RobotClient, link: ShapedLink, book: ScheduleBook,
              mbps: float, indices: Sequence[int], inputs: Iterator[Inputs]) -> Iterator[Frames]:
     """Run the schedules of one bandwidth."""
-    link.set_rate(mbps / run.efficiency)
-    settled = time.monotonic() + SETTLING
     for index in indices:
         entry = book.entries[index]
         say(f'entry {index} {mbps:g} {entry.strategy}')
         client.use_book(pinned(book, index))
         wait_ready(client)
-        warm = 0
-        while warm < WARM_UP or time.monotonic() < settled:
-            client.infer(next(inputs), strategy=entry.strategy)
-            warm += 1
+        shaped = mbps / run.efficiency
+        for left in reversed(range(CORRECTIONS + 1)):
+            link.set_rate(shaped)
+            factor = correction(mbps, _warm_up(client, entry.strategy, inputs))
+            if factor == 1.0 or not left:
+                break
+            shaped *= factor
         yield _play_frames(run, client, index, entry.strategy, inputs)
+
+
+def correction(mbps: float, rates: Sequence[float]) -> float:
+    """Return by what factor a link should be faster where those were measured, not `mbps`."""
+    known = [rate for rate in rates if rate > 0.0]
+    factor = mbps / median(known) if known else 1.0
+    if abs(factor - 1.0) <= CLOSE:
+        return 1.0
+    return min(MOST_CORRECTED, max(1.0 / MOST_CORRECTED, factor))
+
+
+def _warm_up(client: RobotClient, strategy: str, inputs: Iterator[Inputs]) -> list[float]:
+    """Run frames until estimates have settled, and some more; return the Mbit/s of those."""
+    settled, rates = time.monotonic() + SETTLING, list[float]()
+    while len(rates) < WARM_UP:
+        outcome = client.infer(next(inputs), strategy=strategy)
+        if time.monotonic() >= settled:
+            rates.append(client.channel.report().send_rate * 8e-6 if outcome.stats.shared else 0.0)
+    return rates
 
 
 def _play_frames(run: PinnedRun, client: RobotClient, index: int, strategy: str,

@@ -14,7 +14,14 @@ import torch
 from intradp_ros.graph.serialise import save_graph
 from intradp_ros.lab.emulation.processes import Command, module_arguments
 from intradp_ros.lab.testbed.experiment import place
-from intradp_ros.lab.testbed.pinned import busy, load_frames, pinned, PinnedRun
+from intradp_ros.lab.testbed.pinned import (
+    busy,
+    correction,
+    load_frames,
+    MOST_CORRECTED,
+    pinned,
+    PinnedRun,
+)
 from intradp_ros.lab.testbed.trial import Trial
 from intradp_ros.profiling.profile import OperatorTiming, Profile
 from intradp_ros.runtime.model import share_module, SharedModel
@@ -69,6 +76,14 @@ def test_it_runs_by_plan(model: SharedModel) -> None:
     assert book.knows_recourse
     assert all(not pinned(book, index).knows_recourse and pinned(book, index).knows_speeds
                for index in range(len(book.entries)))
+
+
+@pytest.mark.parametrize(('rates', 'factor'), [
+    ([], 1.0), ([0.0, 0.0], 1.0), ([2.05, 1.95, 9.0], 1.0), ([1.6, 0.0, 1.6], 1.25),
+    ([2.5], 0.8), ([0.1], MOST_CORRECTED), ([40.0], 1.0 / MOST_CORRECTED)])
+def test_links_are_corrected_by_what_is_measured(rates: list[float], factor: float) -> None:
+    """A link for 2 Mbit/s; little is left alone, and no measurement changes it by much."""
+    assert correction(2.0, rates) == pytest.approx(factor)
 
 
 def test_lanes_are_added_up() -> None:
