@@ -8,12 +8,12 @@ Robot and server are two processes with a session over DDS and a shaped link
 between them (two network namespaces: Linux, as root).  Every schedule runs
 by itself, on a link where the robot measures the bandwidth that it was made
 for (its payload; what the middleware says beside it is more with some
-schedules than with others).  By default devices are emulated: operators take the time of their profiles and compute nothing, so
-that what is tested is the model of programs, link and transport.  With
-``--real`` they compute, on a core each, the robot with narrow vector
-instructions; pictures are a video's.  Run it on a machine that does nothing
-else; with ``--loaded`` other work takes a part of each core, from before the
-profiles to the end, in bursts of 5 to 50 ms.
+schedules than with others).  By default devices are emulated: operators take
+the time of their profiles and compute nothing, so that what is tested is the
+model of programs, link and transport.  With ``--real`` they compute, on a core
+each, the robot with narrow vector instructions; pictures are a video's.  Run it
+on a machine that does nothing else; with ``--loaded`` other work takes a part of
+each core, from before the profiles to the end, in bursts of 5 to 50 ms.
 
 Errors are (measured - predicted) / measured, of the median of a schedule's
 frames.  Schedules that several strategies share are run once.  Real devices
