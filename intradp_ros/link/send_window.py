@@ -85,7 +85,7 @@ class SendWindow:
         self._max_bytes = max(max_bytes, 2 * chunk_bytes)
         self._max_chunks, self._late, self._others = max_chunks, late, others
         self._repeats = repeats
-        self._started = float('inf')  # bytes that a window may have that started anew
+        self._congestion_window = float('inf')  # bytes; finite once it started anew
         self._rate = RecentMax(2.0)
         self._delay = RecentMin(ROUND_TRIP_MEMORY)
         self._shortest = RecentMin(SHORTEST_MEMORY)
@@ -117,7 +117,7 @@ class SendWindow:
 
     def limit(self, now: float) -> int:
         """Return how many bytes may be in flight."""
-        return int(min(self._filling(now), self._started))
+        return int(min(self._filling(now), self._congestion_window))
 
     def _filling(self, now: float) -> int:
         """Return how many bytes fill the link."""
@@ -156,8 +156,9 @@ class SendWindow:
         if found is None:
             return False
         if self._repeats:
-            in_time = now - found.sent <= self._usual_patience(now)
-            self._started = self._started + found.nbytes if in_time else 2 * self.chunk_bytes
+            late = now - found.sent > self._usual_patience(now)
+            self._congestion_window = (2 * self.chunk_bytes if late
+                                       else self._congestion_window + found.nbytes)
         self._last_ack, self._silences = now, 0
         if rate > 0.0:
             self._rate.update(rate, now)
