@@ -12,21 +12,31 @@ Tests that wait for other processes get a second try.  Their limits are
 generous, but a shared machine may stand still for longer.  What fails once is
 listed as RERUN in the summary; what fails twice fails.  For the same reason
 examples of hypothesis have no limit of time each.
+
+Tests kill nodes.  One that is killed while it makes a port of Fast DDS would make
+all nodes after it wait without end (`shared_memory_ports`): such ports are freed.
 """
 from __future__ import annotations
 
 from collections.abc import Iterator
 import os
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
+import struct
 import sys
+import threading
+import time
 from typing import Any
 
 from hypothesis import settings
 import pytest
 
+from intradp_ros.dds.shared_memory_ports import unfinished_ports
+
 settings.register_profile('shared machine', deadline=None)
 settings.load_profile('shared machine')
 
+#: What Boost writes at the beginning of a segment whose making failed.
+_CORRUPTED = struct.pack('=I', 3).ljust(4096, b'\0')
 #: Rooms and files whose tests start processes, wait for what comes over DDS, or take a device for
 #: silent that other tests keep from a processor.
 WAITING = ('cli', 'core', 'dds', 'lab', 'nodes', 'rqt', 'runtime/test_pipeline.py', 'system')
@@ -41,10 +51,28 @@ APART = ('system/test_books.py', 'system/test_encodings.py', 'system/test_fuzz.p
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Leave the other process a processor."""
+    """Leave the other process a processor, and free ports as long as this one lives."""
+    threading.Thread(target=_free_ports, name='free-ports', daemon=True).start()
     if 'PYTEST_XDIST_WORKER' in os.environ:
         import torch
         torch.set_num_threads(1)
+
+
+def _free_ports() -> None:
+    while True:
+        for port in unfinished_ports():
+            _free(port)
+        time.sleep(1.0)
+
+
+def _free(port: Path) -> None:
+    """Let those who wait for a port go on, and the next one make it anew."""
+    try:
+        with port.open('r+b') as file:
+            file.write(_CORRUPTED)
+        port.unlink()
+    except OSError:
+        pass  # another process of these was faster
 
 
 @pytest.hookimpl(optionalhook=True)

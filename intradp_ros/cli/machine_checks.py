@@ -22,6 +22,7 @@ from intradp_ros.dds.middleware import (
     middleware_problem,
     USUAL_RMW,
 )
+from intradp_ros.dds.shared_memory_ports import FOLDER, unfinished_ports_problem
 from intradp_ros.dds.transport_profile import (
     buffer_problem,
     transport_in_use,
@@ -47,8 +48,8 @@ _PIP: Mapping[str, str] = {'cv2': 'opencv-python-headless', 'PIL': 'pillow', 'ya
 
 
 def check_machine(environment: Mapping[str, str] = os.environ, limits: Path | None = None,
-                  ) -> Iterator[Finding]:
-    """Yield what is found; `limits` is the folder of the kernel's limits."""
+                  ports: Path = FOLDER) -> Iterator[Finding]:
+    """Yield what is found; `limits` is the kernel's folder of limits, `ports` of shared memory."""
     yield Finding('versions', OK, f'intradp_ros {__version__}, Python {platform.python_version()}')
     for name, floor in FLOORS.items():
         yield check_version(name, floor)
@@ -63,6 +64,9 @@ def check_machine(environment: Mapping[str, str] = os.environ, limits: Path | No
         if transport.profile:
             yield Finding(f'socket buffers for {transport.name}', state,
                           problem or f'{transport.socket_bytes} bytes are granted', mend)
+    problem, _, mend = unfinished_ports_problem(ports).partition('; run: ')
+    yield Finding('shared memory', ERROR if problem else OK,
+                  problem or 'no port of Fast DDS is unfinished', mend)
 
 
 def check_version(name: str, floor: tuple[int, ...]) -> Finding:

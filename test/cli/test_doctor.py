@@ -62,8 +62,14 @@ def test_limited_discovery_and_no_ros() -> None:
 def test_limits_and_versions_of_a_machine(tmp_path: Path) -> None:
     for name in ('rmem_max', 'wmem_max'):
         (tmp_path / name).write_text('212992')
+    empty = tmp_path / 'fastdds_port7003'
+    empty.touch()
+    os.utime(empty, (0, 0))
     findings = {f.name: f for f in check_machine(
-        {'INTRADP_TRANSPORT': 'large_data', 'RMW_IMPLEMENTATION': 'rmw_cyclonedds_cpp'}, tmp_path)}
+        {'INTRADP_TRANSPORT': 'large_data', 'RMW_IMPLEMENTATION': 'rmw_cyclonedds_cpp'}, tmp_path,
+        tmp_path)}
+    assert findings['shared memory'].state == ERROR
+    assert findings['shared memory'].mend == f'rm {empty}; and start again what hangs'
     assert findings['socket buffers for large_data'].state == ERROR
     assert findings['socket buffers for udp'].state == WARNING
     assert 'sudo sysctl -w net.core.rmem_max=' in findings['socket buffers for udp'].mend

@@ -1,0 +1,81 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Ports in shared memory that a killed process left empty: found, told, and what they do."""
+from __future__ import annotations
+
+import os
+from pathlib import Path
+import subprocess
+import sys
+import time
+
+import pytest
+
+from intradp_ros.dds.shared_memory_ports import (
+    FILLED_WITHIN,
+    FOLDER,
+    unfinished_ports,
+    unfinished_ports_problem,
+    warn_of_unfinished_ports,
+)
+
+PATIENCE = 60.0
+_NODE = """
+import rclpy
+rclpy.init()
+print('begun', flush=True)
+rclpy.create_node('opens_ports')
+print('made', flush=True)
+"""
+
+
+def port(folder: Path, name: str, age: float, content: bytes = b'') -> Path:
+    """Make the file of a port that is so many seconds old."""
+    path = folder / name
+    path.write_bytes(content)
+    then = time.time() - age
+    os.utime(path, (then, then))
+    return path
+
+
+def test_what_is_left_empty_is_told_with_its_mend(
+        tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert unfinished_ports_problem(tmp_path) == ''
+    warn_of_unfinished_ports(tmp_path)
+    old = 2 * FILLED_WITHIN
+    port(tmp_path, 'fastdds_port7000', old, b'\2')
+    port(tmp_path, 'fastdds_port7001', 0.0)
+    port(tmp_path, 'fastdds_port7002_el', old)
+    port(tmp_path, 'sem.fastdds_port7002_mutex', old)
+    assert unfinished_ports(tmp_path) == []
+    left = [port(tmp_path, name, old) for name in ('fastdds_port7003', 'fastrtps_port7411')]
+    assert unfinished_ports(tmp_path) == left
+    assert f'; run: rm {left[0]} {left[1]}; ' in unfinished_ports_problem(tmp_path)
+    assert not capfd.readouterr().err
+    warn_of_unfinished_ports(tmp_path)
+    assert str(left[0]) in capfd.readouterr().err
+
+
+def test_a_folder_that_is_missing_has_none(tmp_path: Path) -> None:
+    assert unfinished_ports(tmp_path / 'missing') == []
+
+
+@pytest.mark.skipif(not FOLDER.is_dir(), reason='no shared memory')
+def test_a_node_waits_for_an_empty_port_and_tests_free_it(domain: int) -> None:
+    """Fast DDS is as described, and what tests kill does not make the others wait for ever."""
+    name = f'fastdds_port{7400 + 250 * domain + 11}'  # of a domain's first participant
+    if (FOLDER / name).exists():
+        (FOLDER / name).unlink()  # of a node that a test of this domain killed
+    empty = port(FOLDER, name, -3600.0)
+    with subprocess.Popen([sys.executable, '-c', _NODE], stdout=subprocess.PIPE,
+                          text=True) as node:
+        try:
+            assert node.stdout and node.stdout.readline() == 'begun\n'
+            time.sleep(2.0)
+            assert node.poll() is None and not empty.stat().st_size
+            os.utime(empty, (0, 0))
+            assert node.communicate(timeout=PATIENCE)[0] == 'made\n'
+        finally:
+            node.kill()
+            empty.unlink(missing_ok=True)
