@@ -44,10 +44,3 @@ def unfinished_ports_problem(folder: Path = FOLDER) -> str:
     return found and (
         f'{found}: left empty by a process that was killed; whatever uses Fast DDS may wait for '
         f'that without end; run: rm {found}; and start again what hangs')
-
-
-def warn_of_unfinished_ports(folder: Path = FOLDER) -> None:
-    """Log them, as long as there is something that can speak: before a node is made."""
-    if problem := unfinished_ports_problem(folder):
-        from rclpy.logging import get_logger  # `intradp doctor` also runs where it is missing
-        get_logger('intradp_ros').warning(problem)
