@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from intradp_ros.dds.middleware import fast_dds_version, library_folders
 from intradp_ros.dds.shared_memory_ports import (
     FILLED_WITHIN,
     FOLDER,
@@ -58,7 +59,9 @@ def test_a_folder_that_is_missing_has_none(tmp_path: Path) -> None:
 @pytest.mark.skipif(not FOLDER.is_dir(), reason='no shared memory')
 def test_a_node_waits_for_an_empty_port_and_tests_free_it(domain: int) -> None:
     """Fast DDS is as described, and what tests kill does not make the others wait for ever."""
-    name = f'fastdds_port{7400 + 250 * domain + 11}'  # of a domain's first participant
+    version = fast_dds_version(library_folders(os.environ))
+    kind = 'fastrtps' if version is not None and version < (3, 0) else 'fastdds'
+    name = f'{kind}_port{7400 + 250 * domain + 11}'  # of a domain's first participant
     if (FOLDER / name).exists():
         (FOLDER / name).unlink()  # of a node that a test of this domain killed
     empty = port(FOLDER, name, -3600.0)

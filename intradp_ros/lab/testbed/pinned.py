@@ -167,10 +167,10 @@ def _play_at(run: PinnedRun, client: RobotClient, link: ShapedLink, book: Schedu
         client.use_book(pinned(book, index))
         wait_ready(client)
         shaped = mbps / run.efficiency
-        for left in reversed(range(CORRECTIONS + 1)):
+        for _ in range(CORRECTIONS + 1):
             link.set_rate(shaped)
             factor = correction(mbps, _warm_up(client, entry.strategy, inputs))
-            if factor == 1.0 or not left:
+            if factor == 1.0:
                 break
             shaped *= factor
         yield _play_frames(run, client, index, entry.strategy, inputs)
