@@ -65,11 +65,11 @@ class SendWindow:
     on fast links more, up to `most_chunk_bytes`.  Beyond 100 Mbit/s
     both sides may come late by `late` seconds of what exceeds that.  A transport
     that `repeats` what was lost goes on with it through a silence: so one chunk
-    makes room then, and not all, or repetitions would become ever more.  And a
-    chunk whose acknowledgement took as long as a silence that is borne was repeated:
-    the window starts anew from two chunks and grows by what is acknowledged in
-    time, as TCP's slow start does (RFC 5681, section 3.1).  A full queue takes
-    up the same first packets at each repetition of a large window, and little else.
+    makes room then, and not all, or repetitions would become ever more.  And
+    where an acknowledgement took longer than a silence that is borne, chunks may
+    have been repeated: the window starts anew from two of them and grows by what is
+    acknowledged in time, as TCP's slow start does (RFC 5681, section 3.1).  A
+    queue that repetitions of a large window keep full takes up little else.
     """
 
     def __init__(
