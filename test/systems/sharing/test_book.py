@@ -4,6 +4,7 @@
 """Books: never worse than the baselines or below the bound, and one schedule for each rate."""
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 import json
 import math
@@ -24,6 +25,7 @@ from intradp_ros.systems.sharing.book.make_book import (
     book_of,
     GUESSES,
     plan_point,
+    Point,
     Setting,
 )
 from intradp_ros.systems.sharing.judge.energy import energy, EnergyUnderDeadline, Weighted
@@ -31,7 +33,7 @@ from intradp_ros.systems.sharing.judge.simulator import simulate, Simulation
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import local, offload, Partition
 from intradp_ros.systems.sharing.search.bounds import Relaxation
-from intradp_ros.systems.sharing.search.pool import Aim, candidates, front
+from intradp_ros.systems.sharing.search.pool import Aim, best, candidates, front
 
 GRID = (0.05, 0.5, 5.0)
 
@@ -115,6 +117,27 @@ def test_points_may_be_planned_by_others() -> None:
             yield plan_point(setting, Relaxation(setting.cost), mbps)
     assert book_of(setting, 'd' * 64, GRID, plan=plan) == book_of(setting, 'd' * 64, GRID)
     assert asked == list(GRID)
+
+
+def test_points_are_sought_again_from_the_best_of_all() -> None:
+    setting = setting_of(1)
+
+    def plan(grid: Iterable[float]) -> Iterator[Point]:
+        for mbps in grid:  # searches that ended with what is simple
+            point = plan_point(setting, Relaxation(setting.cost), mbps)
+            simple = best([point.found[name] for name in BASELINES])
+            yield replace(point, found={**point.found, LOSS: simple})
+    steps: list[tuple[int, int]] = []
+    book = book_of(setting, 'd' * 64, GRID, plan=plan,
+                   progress=lambda done, total: steps.append((done, total)))
+    usual = book_of(setting, 'd' * 64, GRID)
+    taken, searched = ([e.predicted for e in made.entries if e.strategy == LOSS]
+                       for made in (book, usual))
+    simple = [min(e.predicted for e in book.entries if e.mbps == mbps and e.strategy in BASELINES)
+              for mbps in GRID]
+    assert any(a < 0.9 * b for a, b in zip(taken, simple))
+    assert all(a < 1.1 * b for a, b in zip(taken, searched))
+    assert steps == [(k, 2 * len(GRID)) for k in range(1, 2 * len(GRID) + 1)]
 
 
 def hand_made() -> ScheduleBook:

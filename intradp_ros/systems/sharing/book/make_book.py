@@ -130,7 +130,8 @@ def book_of(setting: Setting, digest: str, grid: Sequence[float], *, extra: int 
     With schedules for devices whose speeds have these `ratios` (robot's
     seconds over the server's, as profiled 1).  `plan` plans several points
     (by default one after another), `look` seeks schedules for several
-    conditions; `objective` is the name of what the setting aims at.
+    conditions, at last for each point from the best that all of them have;
+    `objective` is the name of what the setting aims at.
     """
     plan = plan or partial(map, partial(plan_point, setting, Relaxation(setting.cost)))
     look = look or (lambda known, where: map(partial(seek, setting, known), where))
@@ -138,10 +139,12 @@ def book_of(setting: Setting, digest: str, grid: Sequence[float], *, extra: int 
     where = conditions(grid, ratios)
     tell = progress or (lambda done, total: None)
     points = _planned(setting, grid, extra, plan,
-                      lambda done, total: tell(done, total + len(where)))
+                      lambda done, total: tell(done, 2 * total + len(where)))
     found, where = _sought(setting, _partitions(points), where, look, lambda done, total: tell(
-        len(points) + done, len(points) + total))
-    final = shared_with_neighbours(setting, points, found)
+        len(points) + done, 2 * len(points) + total))
+    before = len(points) + len(found)
+    final = _improved(setting, points, found, look, lambda done, total: tell(
+        before + done, before + total))
     uneven = worth_keeping(setting.prices_at, _partitions(final), found, where)
     return ScheduleBook(
         digest, setting.cost.split.axis, setting.delay, setting.overhead,
@@ -178,6 +181,21 @@ def _sought(setting: Setting, known: Sequence[Partition], where: Sequence[Condit
     find(where)
     find(conditions_between(setting.prices_at, [*known, *found], where))
     return found, tuple(asked)
+
+
+def _improved(setting: Setting, points: Sequence[Point], found: Sequence[Partition], look: Seek,
+              progress: Progress) -> list[Point]:
+    """
+    Return the points with what is found for them from the best schedules of all points.
+
+    A search by itself now and then ends at another kind of schedule than the best one.
+    """
+    better: list[Partition] = []
+    where = [Condition(1.0, point.mbps) for point in points]
+    for partition in look([*_partitions(points), *found], where):
+        better.append(partition)
+        progress(len(better), len(points))
+    return shared_with_neighbours(setting, points, [*found, *better])
 
 
 def _partitions(points: Iterable[Point]) -> list[Partition]:
