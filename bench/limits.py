@@ -82,10 +82,11 @@ def find(name: str, cost: CostModel, link: LinkModel) -> Found:
 
 def cost_of(spec: ModelSpec, robot: Path, server: Path) -> CostModel:
     """Return what a model costs on two devices that were profiled."""
-    model = share_module(spec.module(), (torch.zeros(spec.shape, dtype=spec.dtype),))
-    return CostModel.from_profiles(model.split, {
-        side: Profile.from_json(path.read_text())
-        for side, path in ((ROBOT, robot), (SERVER, server))})
+    profiles = {side: Profile.from_json(path.read_text())
+                for side, path in ((ROBOT, robot), (SERVER, server))}
+    model = share_module(spec.module(), (torch.zeros(spec.shape, dtype=spec.dtype),),
+                         profiles[ROBOT].axis)
+    return CostModel.from_profiles(model.split, profiles)
 
 
 def main() -> None:
