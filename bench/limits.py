@@ -94,7 +94,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('model', type=ModelSpec.parse,
-                        help="package.module:factory with its input, such as 'm:net 1x3x9x9 uint8'")
+                        help="package.module:factory and input, such as 'm:net 1x3x9x9 uint8'")
     parser.add_argument('robot', type=Path, help="the robot's profile")
     parser.add_argument('server', type=Path, help="the server's profile")
     parser.add_argument('--mbps', type=float, default=20.0)
