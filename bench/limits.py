@@ -30,12 +30,12 @@ from intradp_ros.runtime.catalogue import ModelSpec
 from intradp_ros.runtime.model import share_module
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.baselines import OFFLOAD
+from intradp_ros.systems.sharing.baselines import best_offload
 from intradp_ros.systems.sharing.judge.judge import make_ready
 from intradp_ros.systems.sharing.partition.encoding_choice import assuming, best_encodings
 from intradp_ros.systems.sharing.search.annealing import search, usual_budget
 from intradp_ros.systems.sharing.search.bounds import lower_bound
-from intradp_ros.systems.sharing.search.pool import Aim, baselines, Prices
+from intradp_ros.systems.sharing.search.pool import Aim, baselines
 
 DELAY, OVERHEAD = 0.7e-3, 0.5e-3
 SEEDS, LONGER = 8, 16
@@ -68,16 +68,15 @@ def variants(cost: CostModel) -> Iterator[tuple[str, CostModel]]:
 
 def find(name: str, cost: CostModel, link: LinkModel) -> Found:
     """Search with some costs."""
-    assumed, budget = assuming(cost, best_encodings(cost, link)), usual_budget(
-        len(cost.split.operators))
-    known = baselines(assumed, link, Aim())
+    assumed = assuming(cost, best_encodings(cost, link))
+    begin = tuple(baselines(assumed, link, Aim()).values())
+    budget = usual_budget(len(cost.split.operators))
 
     def found(seed: int, times: int = 1) -> float:
-        return 1e3 * search(assumed, link, seed=seed, budget=times * budget,
-                            begin=tuple(known.values())).latency
+        return 1e3 * search(assumed, link, seed=seed, budget=times * budget, begin=begin).latency
 
-    offload = Prices(assumed, link, Aim())(known[OFFLOAD]).played.latency
-    return Found(name, 1e3 * offload, tuple(map(found, range(SEEDS))), found(0, LONGER))
+    return Found(name, 1e3 * best_offload(assumed, link).latency,
+                 tuple(map(found, range(SEEDS))), found(0, LONGER))
 
 
 def cost_of(spec: ModelSpec, robot: Path, server: Path) -> CostModel:

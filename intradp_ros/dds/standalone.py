@@ -9,18 +9,16 @@ from contextlib import contextmanager
 
 import rclpy
 from rclpy.context import Context
-from rclpy.logging import get_logger
 
 from intradp_ros.dds.dds_channel import DdsChannel
-from intradp_ros.dds.shared_memory_ports import unfinished_ports_problem
+from intradp_ros.dds.tensor_context import warn_of_unfinished_ports
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 
 
 @contextmanager
 def standalone_context() -> Iterator[Context]:
     """Provide a ROS context that is shut down at the end; signals stay with the caller."""
-    if problem := unfinished_ports_problem():
-        get_logger('intradp_ros').warning(problem)
+    warn_of_unfinished_ports()
     context = Context()
     rclpy.init(context=context)
     try:

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The ROS context whose participant carries tensors.
+ROS contexts: that whose participant carries tensors, and what may make any of them wait.
 
-Over some transports it is not the node's own: cameras, listeners and tools
-could not be heard over them.
+Over some transports tensors have a context of their own, not the node's: cameras,
+listeners and tools could not be heard over them.
 """
 from __future__ import annotations
 
@@ -16,10 +16,18 @@ import threading
 
 import rclpy
 from rclpy.context import Context
+from rclpy.logging import get_logger
 
+from intradp_ros.dds.shared_memory_ports import unfinished_ports_problem
 from intradp_ros.dds.transport_profile import BUILTIN_VARIABLE, Transport
 
 _environment = threading.Lock()
+
+
+def warn_of_unfinished_ports() -> None:
+    """Log ports that a context's first node may wait for without end: before it is made."""
+    if problem := unfinished_ports_problem():
+        get_logger('intradp_ros').warning(problem)
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from torch.utils import _pytree as pytree
 
 from intradp_ros.core.limits import MAX_MODEL_TEXT
 from intradp_ros.dds.dds_channel import check_server_name, DdsChannel
-from intradp_ros.dds.shared_memory_ports import unfinished_ports_problem
+from intradp_ros.dds.tensor_context import warn_of_unfinished_ports
 from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.graph.serialise import graph_to_json
 from intradp_ros.link.delay import ASSUMED_DELAY, ASSUMED_OVERHEAD, DELAY_PATIENCE
@@ -272,8 +272,7 @@ class _ServerWatch:
         self._check = AnnouncementCheck(owner.key)
         self.log, self.lossy = owner.log, owner.lossy
         self.context = rclpy.Context()
-        if problem := unfinished_ports_problem():
-            rclpy.logging.get_logger('intradp_ros').warning(problem)
+        warn_of_unfinished_ports()
         rclpy.init(context=self.context)
         self.node = rclpy.create_node('intradp', context=self.context, namespace=owner.namespace,
                                       start_parameter_services=False)

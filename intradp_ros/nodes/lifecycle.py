@@ -20,7 +20,7 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.qos_overriding_options import QoSOverridingOptions
 from rclpy.signals import SignalHandlerOptions
 
-from intradp_ros.dds.shared_memory_ports import unfinished_ports_problem
+from intradp_ros.dds.tensor_context import warn_of_unfinished_ports
 from intradp_ros.nodes.bond import Bond, bond_messages, BOND_PERIOD, MISSING
 from intradp_ros.nodes.ending_signals import EndingSignals
 from intradp_ros.nodes.parameters import declare, Parameter, read
@@ -175,8 +175,7 @@ def run_node(make: Callable[[], ManagedNode], args: list[str] | None = None) -> 
 
 def _made(make: Callable[[], ManagedNode], args: list[str] | None) -> ManagedNode:
     """Create a node, and tell what it was given in vain: a transport's profile, parameters."""
-    if problem := unfinished_ports_problem():  # a node may hang before it can speak
-        rclpy.logging.get_logger('intradp_ros').warning(problem)
+    warn_of_unfinished_ports()
     with listening_for_profile() as listening:
         try:
             rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
