@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""The number of a plan: whose reign it is of, and which of its plans."""
+"""The number of a plan (whose reign it is of, and which of its plans), and its error."""
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -19,3 +19,7 @@ class PlanId(NamedTuple):
 
 
 NO_PLAN = PlanId(0, 0)
+
+
+class PlanError(ValueError):
+    """A plan that cannot be run, of any system; the text says why."""

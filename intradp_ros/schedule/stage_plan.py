@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 import math
 from typing import Any
 
+from intradp_ros.cluster.plan_id import PlanError as PlanError
 from intradp_ros.graph.operator_graph import OperatorGraph
 
 FORMAT, VERSION = 'intradp_ros.stage_plan', 2
@@ -23,10 +24,6 @@ FORMAT, VERSION = 'intradp_ros.stage_plan', 2
 MAX_SAMPLES, MAX_STAGES, MAX_MEMBERS, MAX_TURNS = 256, 256, 64, 1 << 14
 #: Inferences that a transfer may be ahead of its own, or behind.
 MAX_LEAD = 1e6
-
-
-class PlanError(ValueError):
-    """A plan that cannot be run; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)

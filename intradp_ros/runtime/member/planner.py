@@ -1,0 +1,51 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What makes the plans of one format for a coordinator: the interface to the systems."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from intradp_ros.cluster.fleet_messages import Heartbeat
+from intradp_ros.runtime.member.role import Plan
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A plan, and the boundary (frame, token, round) from which it is used; 0: from now on."""
+
+    plan: Plan
+    boundary: int = 0
+
+
+class Planner(Protocol):
+    """
+    One system's planner in one coordinator; inherit from it: `look` and `text` have defaults.
+
+    `heard` is called by the channel's threads, several at once, and must return at once;
+    `plan` and `look` are called on threads of their own, and may take seconds.  Only the
+    coordinator that leads calls `plan` and `look`.
+    """
+
+    #: Name of the plans that it makes.
+    format: str  # noqa: A003
+
+    def plan(self, alive: frozenset[str], now: float) -> Proposal | None:
+        """
+        Return the plan for the devices that are there; None where there is none.
+
+        Called when the fleet needs a plan: at the start, when devices come or go, when one
+        cannot run the plan in use.
+        """
+
+    def look(self, now: float) -> Proposal | None:
+        """Return the plan that should be in use now (called once a second); None: no other."""
+        return None
+
+    def heard(self, beat: Heartbeat, now: float) -> None:
+        """Take a heartbeat: what a device measured of links, battery and requests."""
+
+    def text(self, plan: Plan) -> str:
+        """Return a plan in a few lines for people."""
+        return ', '.join(plan.participants)

@@ -1,0 +1,46 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Tensors of a role that outlive its plans, each by name and tag; copies move between devices."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+import threading
+
+import torch
+
+
+class State:
+    """
+    Tensors by name and tag; safe to call from several threads.
+
+    A tag counts what the tensor came of (frames, tokens, rounds), so that the same name and tag
+    mean the same bytes on every device.  A tensor that was put must not be changed any more:
+    put a copy where the original is worked on.
+    """
+
+    def __init__(self) -> None:
+        self._tensors: dict[str, dict[int, torch.Tensor]] = {}
+        self._lock = threading.Lock()
+
+    def put(self, name: str, tag: int, tensor: torch.Tensor) -> None:
+        """Keep a tensor; one of the same name and tag is replaced."""
+        with self._lock:
+            self._tensors.setdefault(name, {})[tag] = tensor.detach()
+
+    def get(self, name: str, tag: int) -> torch.Tensor | None:
+        """Return a tensor, None where it is not here."""
+        with self._lock:
+            return self._tensors.get(name, {}).get(tag)
+
+    def tags(self) -> Mapping[str, tuple[int, ...]]:
+        """Return the tags of all names, ascending."""
+        with self._lock:
+            return {name: tuple(sorted(tags)) for name, tags in self._tensors.items() if tags}
+
+    def drop_before(self, tag: int, name: str | None = None) -> None:
+        """Forget tensors of lower tags, of one name or of all."""
+        with self._lock:
+            for key in self._tensors if name is None else (name,):
+                kept = self._tensors.get(key, {})
+                self._tensors[key] = {t: x for t, x in kept.items() if t >= tag}
