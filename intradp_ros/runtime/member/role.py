@@ -199,7 +199,7 @@ class Role(Protocol):
         """Use a plan that is loaded, from a boundary (frame, token, round) on; 0: from now on."""
 
     def keep(self, ids: Collection[PlanId]) -> None:
-        """Let go of all plans but these; those of other roles and those in loading are there too."""
+        """Let go of all plans but these; those of other roles and in loading are there, too."""
 
     def handle(self, peer: str, frame: Frame) -> None:
         """
