@@ -30,10 +30,10 @@ from intradp_ros.lab.fleet.paper_fleets import (
     Row,
     SETTINGS,
 )
-from intradp_ros.systems.fleet.fleet_costs import FleetCosts
+from intradp_ros.planning.fleet_costs import FleetCosts
+from intradp_ros.planning.planning_model import Flow, Node, PlanningModel, SOURCE
 from intradp_ros.systems.fleet.partitioner import partition
 from intradp_ros.systems.fleet.planner import plan_fleet
-from intradp_ros.systems.fleet.planning_model import Flow, Node, PlanningModel, SOURCE
 
 #: Mbit/s of the shared air; the paper's home has 650.
 RATES = (1300, 650, 325, 160, 80, 40, 20)

@@ -10,10 +10,10 @@ import numpy as np
 
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, ring, Topology
+from intradp_ros.planning.fleet_costs import FleetCosts
+from intradp_ros.planning.planning_model import Flow, Node, PlanningModel, SOURCE
+from intradp_ros.planning.quality import Quality
 from intradp_ros.profiling.profile import PowerStates
-from intradp_ros.systems.fleet.fleet_costs import FleetCosts
-from intradp_ros.systems.fleet.planning_model import Flow, Node, PlanningModel, SOURCE
-from intradp_ros.systems.fleet.quality import Quality
 
 
 def random_model(rng: np.random.Generator, nodes: int, chain: bool = False) -> PlanningModel:

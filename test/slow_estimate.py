@@ -8,8 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from intradp_ros.systems.fleet.fleet_costs import FleetCosts, NO_POWER
-from intradp_ros.systems.fleet.planning_model import SOURCE
+from intradp_ros.planning.fleet_costs import FleetCosts, NO_POWER
+from intradp_ros.planning.planning_model import SOURCE
 
 
 @dataclass

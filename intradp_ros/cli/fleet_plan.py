@@ -21,21 +21,21 @@ from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.cluster.fleet_file import Fleet, read_fleet
 from intradp_ros.cluster.located_yaml import FleetFileError
 from intradp_ros.core.whole_file import write_whole
+from intradp_ros.planning.captured_model import captured_model
+from intradp_ros.planning.chains import in_chain_order
+from intradp_ros.planning.coarsening import coarsen, MOST_NODES, SMALL
+from intradp_ros.planning.fleet_costs import FleetCosts
+from intradp_ros.planning.layer_profile import MOST_BYTES, read_layer_profile
+from intradp_ros.planning.planning_model import PlanningModel
+from intradp_ros.planning.quality import parse_quality, Quality
+from intradp_ros.planning.training import BACKWARD, Training, with_backward
 from intradp_ros.profiling.backward import backward_factor
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.report.fleet_plan_plot import draw_schedule
 from intradp_ros.report.fleet_plot import draw_fleet
-from intradp_ros.systems.fleet.captured_model import captured_model
-from intradp_ros.systems.fleet.chains import in_chain_order
-from intradp_ros.systems.fleet.coarsening import coarsen, MOST_NODES, SMALL
-from intradp_ros.systems.fleet.fleet_costs import FleetCosts
-from intradp_ros.systems.fleet.layer_profile import MOST_BYTES, read_layer_profile
 from intradp_ros.systems.fleet.partitioner import KEPT, NothingFits
 from intradp_ros.systems.fleet.plan_text import plan_data, plan_file
 from intradp_ros.systems.fleet.planner import FleetPlan, FleetPlans, plan_fleet
-from intradp_ros.systems.fleet.planning_model import PlanningModel
-from intradp_ros.systems.fleet.quality import parse_quality, Quality
-from intradp_ros.systems.fleet.training import BACKWARD, Training, with_backward
 
 #: What a layer profile's file ends in; anything else is a network.
 LAYERS = '.txt'

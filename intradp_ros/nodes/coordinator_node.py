@@ -25,6 +25,11 @@ from intradp_ros.nodes.key_parameter import KEY_FILE, key_of
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, RELIABLE, run_node
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.receiving import Receiver
+from intradp_ros.planning.captured_model import captured_model
+from intradp_ros.planning.chains import in_chain_order
+from intradp_ros.planning.coarsening import coarsen
+from intradp_ros.planning.fleet_costs import FleetCosts
+from intradp_ros.planning.quality import parse_quality
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.runtime.catalogue import ModelSpec
 from intradp_ros.runtime.model import SharedModel
@@ -40,12 +45,7 @@ from intradp_ros.schedule.stage_cuts import (
 )
 from intradp_ros.schedule.stage_plan import PlanError, StagePlan
 from intradp_ros.srv import PlanModel
-from intradp_ros.systems.fleet.captured_model import captured_model
-from intradp_ros.systems.fleet.chains import in_chain_order
-from intradp_ros.systems.fleet.coarsening import coarsen
-from intradp_ros.systems.fleet.fleet_costs import FleetCosts
 from intradp_ros.systems.fleet.live_planner import LivePlanner
-from intradp_ros.systems.fleet.quality import parse_quality
 from intradp_ros.wire.quoting import quoted
 
 #: Devices that are taken into the list of a fleet; more come only of strangers.

@@ -20,6 +20,9 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from intradp_ros.planning.fleet_costs import FleetCosts
+from intradp_ros.planning.placement_tasks import placement_tasks
+from intradp_ros.planning.quality import Quality
 from intradp_ros.schedule.event_simulator import Chunks, simulate, Simulation
 from intradp_ros.schedule.task_graph import ComputeTask, Task, TaskGraph, TransferTask
 from intradp_ros.systems.fleet.adapter import (
@@ -32,10 +35,7 @@ from intradp_ros.systems.fleet.adapter import (
     observe,
     Observed,
 )
-from intradp_ros.systems.fleet.fleet_costs import FleetCosts
-from intradp_ros.systems.fleet.placement_tasks import placement_tasks
 from intradp_ros.systems.fleet.planner import plan_fleet
-from intradp_ros.systems.fleet.quality import Quality
 from intradp_ros.systems.fleet.rate_outlook import MOVED, RateOutlook
 from intradp_ros.systems.fleet.transfer_order import CHUNK_BYTES
 

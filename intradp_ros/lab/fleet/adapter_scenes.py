@@ -24,13 +24,13 @@ from intradp_ros.lab.testbed.operator_costs import profile_from_costs, shipped_c
 from intradp_ros.lab.testbed.shipped import shipped
 from intradp_ros.lab.zoo.mobilenet_v2 import mobilenet_v2
 from intradp_ros.link.trace import LinkTrace, read_trace
+from intradp_ros.planning.captured_model import captured_model
+from intradp_ros.planning.chains import in_chain_order
+from intradp_ros.planning.coarsening import coarsen
+from intradp_ros.planning.fleet_costs import FleetCosts
+from intradp_ros.planning.quality import Quality
 from intradp_ros.profiling.profile import PowerStates
 from intradp_ros.split.split_graph import split_graph
-from intradp_ros.systems.fleet.captured_model import captured_model
-from intradp_ros.systems.fleet.chains import in_chain_order
-from intradp_ros.systems.fleet.coarsening import coarsen
-from intradp_ros.systems.fleet.fleet_costs import FleetCosts
-from intradp_ros.systems.fleet.quality import Quality
 
 #: Frames per second; seconds of the network on the robot; the air as declared (bytes per second).
 FPS, ROBOT_SECONDS, AIR = 5.0, 0.3, 11e6

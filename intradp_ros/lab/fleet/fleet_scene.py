@@ -19,15 +19,15 @@ import torch
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Topology
 from intradp_ros.lab.zoo.video import frames
+from intradp_ros.planning.captured_model import captured_model, whole_seconds
+from intradp_ros.planning.chains import in_chain_order
+from intradp_ros.planning.coarsening import coarsen, MOST_NODES, SMALL
+from intradp_ros.planning.fleet_costs import FleetCosts
+from intradp_ros.planning.placement_tasks import placement_tasks
+from intradp_ros.planning.quality import Quality
 from intradp_ros.profiling.profile import PowerStates, Profile
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.schedule.stage_tasks import seconds_by_speed
-from intradp_ros.systems.fleet.captured_model import captured_model, whole_seconds
-from intradp_ros.systems.fleet.chains import in_chain_order
-from intradp_ros.systems.fleet.coarsening import coarsen, MOST_NODES, SMALL
-from intradp_ros.systems.fleet.fleet_costs import FleetCosts
-from intradp_ros.systems.fleet.placement_tasks import placement_tasks
-from intradp_ros.systems.fleet.quality import Quality
 from intradp_ros.systems.fleet.transfer_order import fair_sharing
 
 #: Height and width of the frames.

@@ -24,12 +24,15 @@ from intradp_ros.cluster.topology import (
     ring,
     Topology,
 )
+from intradp_ros.planning.chains import in_chain_order
+from intradp_ros.planning.coarsening import coarsen
+from intradp_ros.planning.estimate import estimate
+from intradp_ros.planning.fleet_costs import FleetCosts
+from intradp_ros.planning.planning_model import Flow, Node, PlanningModel, SOURCE
+from intradp_ros.planning.quality import Quality
+from intradp_ros.planning.training import Training, with_backward
 from intradp_ros.profiling.profile import PowerStates
 from intradp_ros.systems.fleet.baselines import asteroid
-from intradp_ros.systems.fleet.chains import in_chain_order
-from intradp_ros.systems.fleet.coarsening import coarsen
-from intradp_ros.systems.fleet.estimate import estimate
-from intradp_ros.systems.fleet.fleet_costs import FleetCosts
 from intradp_ros.systems.fleet.partitioner import NothingFits, reference_scale
 from intradp_ros.systems.fleet.planner import (
     FAIR_SHARING,
@@ -38,9 +41,6 @@ from intradp_ros.systems.fleet.planner import (
     judge,
     plan_fleet,
 )
-from intradp_ros.systems.fleet.planning_model import Flow, Node, PlanningModel, SOURCE
-from intradp_ros.systems.fleet.quality import Quality
-from intradp_ros.systems.fleet.training import Training, with_backward
 
 #: Memory (GB), operations per second (ratios of Fig. 1b; Genio declared), watts busy and idle.
 KINDS = {

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from intradp_ros.cluster.topology import Topology
-from intradp_ros.systems.fleet.fleet_costs import FleetCosts
+from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.systems.fleet.partitioner import NothingFits, reference_scale
 from intradp_ros.systems.fleet.planner import (
     FleetPlan,

@@ -16,12 +16,12 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from intradp_ros.systems.fleet.estimate import estimate, excess
-from intradp_ros.systems.fleet.fleet_costs import FleetCosts
+from intradp_ros.planning.estimate import estimate, excess
+from intradp_ros.planning.fleet_costs import FleetCosts
+from intradp_ros.planning.planning_model import SOURCE
+from intradp_ros.planning.quality import Quality
+from intradp_ros.planning.shares import largest_remainder
 from intradp_ros.systems.fleet.partitioner import NothingFits, partition
-from intradp_ros.systems.fleet.planning_model import SOURCE
-from intradp_ros.systems.fleet.quality import Quality
-from intradp_ros.systems.fleet.shares import largest_remainder
 
 Placement = npt.NDArray[np.int64]
 

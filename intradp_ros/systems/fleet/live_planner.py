@@ -15,6 +15,8 @@ import threading
 
 from intradp_ros.cluster.fleet_messages import Heartbeat
 from intradp_ros.cluster.network_state import Estimate, NetworkState
+from intradp_ros.planning.fleet_costs import FleetCosts
+from intradp_ros.planning.quality import Quality
 from intradp_ros.schedule.stage_plan import StagePlan
 from intradp_ros.systems.fleet.adapter import (
     Act,
@@ -26,12 +28,10 @@ from intradp_ros.systems.fleet.adapter import (
     Observed,
     Planner,
 )
-from intradp_ros.systems.fleet.fleet_costs import FleetCosts
 from intradp_ros.systems.fleet.partitioner import NothingFits
 from intradp_ros.systems.fleet.plan_text import describe
 from intradp_ros.systems.fleet.planner import FleetPlan, plan_fleet, stage_plan
 from intradp_ros.systems.fleet.qoe_statistics import QoeStatistics
-from intradp_ros.systems.fleet.quality import Quality
 from intradp_ros.systems.fleet.rate_outlook import MOVED, RateOutlook
 
 #: A rate that was measured longer ago (s) tells nothing any more; the declared one counts.

@@ -20,13 +20,13 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from intradp_ros.systems.fleet.estimate import (
+from intradp_ros.planning.estimate import (
     Estimate,
     estimate,
     excess,
 )
-from intradp_ros.systems.fleet.fleet_costs import FleetCosts
-from intradp_ros.systems.fleet.quality import Scale, score
+from intradp_ros.planning.fleet_costs import FleetCosts
+from intradp_ros.planning.quality import Scale, score
 
 Numbers = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]

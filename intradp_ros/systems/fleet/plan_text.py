@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from intradp_ros.systems.fleet.fleet_costs import FleetCosts
+from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.systems.fleet.planner import FleetPlan, stage_plan
 
 

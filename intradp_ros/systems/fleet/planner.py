@@ -16,19 +16,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from intradp_ros.planning.estimate import estimate, excess
+from intradp_ros.planning.fleet_costs import FleetCosts, NO_POWER
+from intradp_ros.planning.placement_tasks import flow_name, placement_tasks
+from intradp_ros.planning.quality import Scale, score
+from intradp_ros.planning.training_tasks import training_tasks
 from intradp_ros.schedule.event_simulator import FAIR
 from intradp_ros.schedule.stage_plan import Member, PlanError, Stage, StagePlan, Turn
 from intradp_ros.systems.fleet.baselines import fastest, quick_baselines, slow_baselines
-from intradp_ros.systems.fleet.estimate import estimate, excess
-from intradp_ros.systems.fleet.fleet_costs import FleetCosts, NO_POWER
 from intradp_ros.systems.fleet.partitioner import (
     KEPT,
     partition,
     reference_scale,
 )
-from intradp_ros.systems.fleet.placement_tasks import flow_name, placement_tasks
-from intradp_ros.systems.fleet.quality import Scale, score
-from intradp_ros.systems.fleet.training_tasks import training_tasks
 from intradp_ros.systems.fleet.transfer_order import (
     fair_sharing,
     order_transfers,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import math
 import statistics
 
-from intradp_ros.systems.fleet.quality import Quality
+from intradp_ros.planning.quality import Quality
 
 #: Answers that what happens lately is told of.
 LATELY = 100

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from intradp_ros.cluster.topology import Topology
+from intradp_ros.planning.placement_tasks import longest_tails
 from intradp_ros.schedule.event_simulator import (
     Chunks,
     Discipline,
@@ -35,7 +36,6 @@ from intradp_ros.schedule.event_simulator import (
 from intradp_ros.schedule.stage_tasks import StageTasks
 from intradp_ros.schedule.task_arrays import task_arrays, TaskArrays
 from intradp_ros.schedule.task_graph import ComputeTask, TaskGraph, TransferTask
-from intradp_ros.systems.fleet.placement_tasks import longest_tails
 
 Numbers = npt.NDArray[np.float64]
 

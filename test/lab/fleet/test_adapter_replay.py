@@ -9,10 +9,10 @@ from random_fleets import random_model
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point
 from intradp_ros.lab.fleet.adapter_replay import GONE, READY, Replay, Scenario, SILENCE
+from intradp_ros.planning.fleet_costs import FleetCosts
+from intradp_ros.planning.quality import Quality
 from intradp_ros.profiling.profile import PowerStates
-from intradp_ros.systems.fleet.fleet_costs import FleetCosts
 from intradp_ros.systems.fleet.planner import plan_fleet
-from intradp_ros.systems.fleet.quality import Quality
 
 AIR, FPS = 6e6, 2.0
 

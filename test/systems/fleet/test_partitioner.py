@@ -13,15 +13,15 @@ from slow_estimate import slow_estimate
 
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point
-from intradp_ros.systems.fleet.estimate import estimate, excess
-from intradp_ros.systems.fleet.fleet_costs import FleetCosts
+from intradp_ros.planning.estimate import estimate, excess
+from intradp_ros.planning.fleet_costs import FleetCosts
+from intradp_ros.planning.quality import Quality
 from intradp_ros.systems.fleet.partitioner import (
     NothingFits,
     partition,
     reference_scale,
     scores_of,
 )
-from intradp_ros.systems.fleet.quality import Quality
 
 
 @pytest.mark.parametrize('seed', range(12))

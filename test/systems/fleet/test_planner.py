@@ -14,6 +14,12 @@ import torch
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point
 from intradp_ros.graph.capture import capture
+from intradp_ros.planning.captured_model import captured_model
+from intradp_ros.planning.coarsening import coarsen
+from intradp_ros.planning.estimate import estimate
+from intradp_ros.planning.fleet_costs import FleetCosts
+from intradp_ros.planning.planning_model import Flow, Node, PlanningModel, SOURCE
+from intradp_ros.planning.quality import Quality
 from intradp_ros.profiling.profile import OperatorTiming, Profile
 from intradp_ros.schedule.stage_plan import PlanError, StagePlan
 from intradp_ros.split.split_graph import split_graph
@@ -25,14 +31,8 @@ from intradp_ros.systems.fleet.baselines import (
     fastest,
     pipedream,
 )
-from intradp_ros.systems.fleet.captured_model import captured_model
-from intradp_ros.systems.fleet.coarsening import coarsen
-from intradp_ros.systems.fleet.estimate import estimate
-from intradp_ros.systems.fleet.fleet_costs import FleetCosts
 from intradp_ros.systems.fleet.partitioner import reference_scale
 from intradp_ros.systems.fleet.planner import judge, plan_fleet, stage_plan
-from intradp_ros.systems.fleet.planning_model import Flow, Node, PlanningModel, SOURCE
-from intradp_ros.systems.fleet.quality import Quality
 
 
 def fleet_case(seed):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from intradp_ros.systems.fleet.planning_model import Flow, PlanningModel, SOURCE
+from intradp_ros.planning.planning_model import Flow, PlanningModel, SOURCE
 
 
 def chains(model: PlanningModel) -> tuple[tuple[int, ...], ...]:

@@ -19,7 +19,7 @@ from graphlib import CycleError, TopologicalSorter
 import math
 import re
 
-from intradp_ros.systems.fleet.planning_model import Flow, Node, PlanningModel, SOURCE
+from intradp_ros.planning.planning_model import Flow, Node, PlanningModel, SOURCE
 
 #: Longer texts are no layer profile of a network that this planner is for.
 MOST_BYTES, MOST_LAYERS = 8 << 20, 20_000

@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import Path, Topology
+from intradp_ros.planning.planning_model import Flow, PlanningModel, SOURCE
+from intradp_ros.planning.quality import Quality
+from intradp_ros.planning.shares import replica_groups
+from intradp_ros.planning.training import Training
 from intradp_ros.profiling.profile import PowerStates
-from intradp_ros.systems.fleet.planning_model import Flow, PlanningModel, SOURCE
-from intradp_ros.systems.fleet.quality import Quality
-from intradp_ros.systems.fleet.shares import replica_groups
-from intradp_ros.systems.fleet.training import Training
 
 Numbers = npt.NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from intradp_ros.systems.fleet.planning_model import PlanningModel
+from intradp_ros.planning.planning_model import PlanningModel
 
 #: Backward seconds in forward ones where nothing was measured: two products for one.
 BACKWARD = 2.0

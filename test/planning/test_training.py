@@ -11,19 +11,19 @@ from random_fleets import random_case, random_model, random_topology
 
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point
+from intradp_ros.planning.coarsening import coarsen
+from intradp_ros.planning.estimate import estimate
+from intradp_ros.planning.fleet_costs import FleetCosts
+from intradp_ros.planning.planning_model import Flow, Node, PlanningModel, SOURCE
+from intradp_ros.planning.quality import Quality
+from intradp_ros.planning.training import stage_numbers, Training, warm_up, with_backward
+from intradp_ros.planning.training_tasks import training_tasks
 from intradp_ros.schedule.event_simulator import simulate
 from intradp_ros.schedule.stage_plan import PlanError
 from intradp_ros.schedule.task_graph import ComputeTask, TransferTask
 from intradp_ros.systems.fleet.baselines import baselines, fastest
-from intradp_ros.systems.fleet.coarsening import coarsen
-from intradp_ros.systems.fleet.estimate import estimate
-from intradp_ros.systems.fleet.fleet_costs import FleetCosts
 from intradp_ros.systems.fleet.partitioner import reference_scale
 from intradp_ros.systems.fleet.planner import judge, plan_fleet, stage_plan
-from intradp_ros.systems.fleet.planning_model import Flow, Node, PlanningModel, SOURCE
-from intradp_ros.systems.fleet.quality import Quality
-from intradp_ros.systems.fleet.training import stage_numbers, Training, warm_up, with_backward
-from intradp_ros.systems.fleet.training_tasks import training_tasks
 
 
 def chain(nodes, batches, samples=1, devices=3, rate=1e12, states=2.0):

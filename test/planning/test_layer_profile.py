@@ -4,8 +4,8 @@
 """Layer profiles of the PipeDream kind; the text below is made up, its form is theirs."""
 import pytest
 
-from intradp_ros.systems.fleet.layer_profile import read_layer_profile
-from intradp_ros.systems.fleet.planning_model import Flow, SOURCE
+from intradp_ros.planning.layer_profile import read_layer_profile
+from intradp_ros.planning.planning_model import Flow, SOURCE
 
 
 def line(key, name, forward, size, weights=0):

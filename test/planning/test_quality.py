@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from intradp_ros.systems.fleet.quality import parse_quality, Quality
-from intradp_ros.systems.fleet.shares import largest_remainder, MOST_GROUPS, replica_groups
+from intradp_ros.planning.quality import parse_quality, Quality
+from intradp_ros.planning.shares import largest_remainder, MOST_GROUPS, replica_groups
 
 
 @pytest.mark.parametrize('text, quality', [

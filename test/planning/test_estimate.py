@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from random_fleets import random_case
 
-from intradp_ros.systems.fleet.estimate import estimate
-from intradp_ros.systems.fleet.estimate_plain import plain_figures
-from intradp_ros.systems.fleet.training import Training, with_backward
+from intradp_ros.planning.estimate import estimate
+from intradp_ros.planning.estimate_plain import plain_figures
+from intradp_ros.planning.training import Training, with_backward
 
 
 @pytest.mark.parametrize('training', [None, Training()])

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from intradp_ros.systems.fleet.planning_model import Flow, Node, PlanningModel, SOURCE
+from intradp_ros.planning.planning_model import Flow, Node, PlanningModel, SOURCE
 
 #: The paper's: what has less than this of all parameters may be merged.
 SMALL = 0.05

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 from intradp_ros.graph.operator_graph import Operator, OperatorGraph
 from intradp_ros.graph.serialise import digest
+from intradp_ros.planning.planning_model import Flow, Node, PlanningModel, SOURCE
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.split.local_operator import SplitGraph
-from intradp_ros.systems.fleet.planning_model import Flow, Node, PlanningModel, SOURCE
 
 
 def captured_model(split: SplitGraph, profile: Profile,

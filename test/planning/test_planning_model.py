@@ -12,12 +12,12 @@ import torch
 
 from intradp_ros.cluster.device import Device
 from intradp_ros.graph.capture import capture
+from intradp_ros.planning.captured_model import captured_model
+from intradp_ros.planning.chains import chains, in_chain_order
+from intradp_ros.planning.coarsening import coarsen, merged
+from intradp_ros.planning.planning_model import Flow, Node, PlanningModel, SOURCE
 from intradp_ros.profiling.profile import OperatorTiming, Profile
 from intradp_ros.split.split_graph import split_graph
-from intradp_ros.systems.fleet.captured_model import captured_model
-from intradp_ros.systems.fleet.chains import chains, in_chain_order
-from intradp_ros.systems.fleet.coarsening import coarsen, merged
-from intradp_ros.systems.fleet.planning_model import Flow, Node, PlanningModel, SOURCE
 
 SEEDS = st.integers(0, 10_000)
 

@@ -17,12 +17,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
+from intradp_ros.planning.fleet_costs import FleetCosts
+from intradp_ros.planning.placement_tasks import crossings, members, Piece, pieces, route
+from intradp_ros.planning.planning_model import SOURCE
+from intradp_ros.planning.training import stage_numbers, warm_up
 from intradp_ros.schedule.stage_tasks import StageTasks
 from intradp_ros.schedule.task_graph import ComputeTask, Task, TaskGraph, TransferTask
-from intradp_ros.systems.fleet.fleet_costs import FleetCosts
-from intradp_ros.systems.fleet.placement_tasks import crossings, members, Piece, pieces, route
-from intradp_ros.systems.fleet.planning_model import SOURCE
-from intradp_ros.systems.fleet.training import stage_numbers, warm_up
 
 
 @dataclass

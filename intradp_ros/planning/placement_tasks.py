@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from intradp_ros.planning.fleet_costs import FleetCosts
+from intradp_ros.planning.planning_model import SOURCE
 from intradp_ros.schedule.event_simulator import simulate
 from intradp_ros.schedule.stage_tasks import StageTasks
 from intradp_ros.schedule.task_graph import ComputeTask, Task, TaskGraph, TransferTask
-from intradp_ros.systems.fleet.fleet_costs import FleetCosts
-from intradp_ros.systems.fleet.planning_model import SOURCE
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,10 @@ import numpy as np
 import numpy.typing as npt
 
 from intradp_ros.core.machine_code import machine_code
-from intradp_ros.systems.fleet import estimate_kernels
-from intradp_ros.systems.fleet.estimate_kernels import Figures, nothing_placed, Placed, Tables
-from intradp_ros.systems.fleet.estimate_plain import plain_figures
-from intradp_ros.systems.fleet.fleet_costs import FleetCosts
+from intradp_ros.planning import estimate_kernels
+from intradp_ros.planning.estimate_kernels import Figures, nothing_placed, Placed, Tables
+from intradp_ros.planning.estimate_plain import plain_figures
+from intradp_ros.planning.fleet_costs import FleetCosts
 
 Numbers = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
