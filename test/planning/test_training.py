@@ -21,7 +21,8 @@ from intradp_ros.planning.training_tasks import training_tasks
 from intradp_ros.schedule.event_simulator import simulate
 from intradp_ros.schedule.stage_plan import PlanError
 from intradp_ros.schedule.task_graph import ComputeTask, TransferTask
-from intradp_ros.systems.fleet.baselines import baselines, fastest
+from intradp_ros.systems.fleet.baselines import fastest
+from intradp_ros.systems.fleet.contention_free import baselines
 from intradp_ros.systems.fleet.partitioner import reference_scale
 from intradp_ros.systems.fleet.planner import judge, plan_fleet, stage_plan
 

@@ -21,7 +21,6 @@ from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.planning_model import SOURCE
 from intradp_ros.planning.quality import Quality
 from intradp_ros.planning.shares import largest_remainder
-from intradp_ros.systems.fleet.partitioner import NothingFits, partition
 
 Placement = npt.NDArray[np.int64]
 
@@ -209,31 +208,12 @@ def data_parallel(costs: FleetCosts) -> Placement | None:
     return _if_fits(costs, np.full(len(costs.model.nodes), everywhere[0]))
 
 
-def contention_free(costs: FleetCosts, kept: int) -> Placement | None:
-    """Return what phase 1 alone chooses, every pair of devices at its peak rate."""
-    try:
-        best: Placement = partition(replace(costs, contended=False), kept).placements[0]
-    except NothingFits:
-        return None
-    return best
-
-
-def baselines(costs: FleetCosts, kept: int) -> Mapping[str, Placement | None]:
-    """Return the placement of each other planner, None where it finds none that fits."""
-    return {**quick_baselines(costs), **slow_baselines(costs, kept)}
-
-
 def quick_baselines(costs: FleetCosts) -> Mapping[str, Placement | None]:
     """Return the placements of those that take hardly any time."""
     return {'one device': one_device(costs), 'equal split': equal_split(costs),
             'by memory (exo)': by_memory(costs), 'EdgeShard': edgeshard(costs),
             'PipeDream': pipedream(costs), 'Asteroid': asteroid(costs),
             'data parallel': data_parallel(costs)}
-
-
-def slow_baselines(costs: FleetCosts, kept: int) -> Mapping[str, Placement | None]:
-    """Return the placement of who takes as long as phase 1."""
-    return {'contention-free': contention_free(costs, kept)}
 
 
 def fastest(costs: FleetCosts) -> FleetCosts:

@@ -23,7 +23,8 @@ from intradp_ros.planning.quality import Scale, score
 from intradp_ros.planning.training_tasks import training_tasks
 from intradp_ros.schedule.event_simulator import FAIR
 from intradp_ros.schedule.stage_plan import Member, PlanError, Stage, StagePlan, Turn
-from intradp_ros.systems.fleet.baselines import fastest, quick_baselines, slow_baselines
+from intradp_ros.systems.fleet.baselines import fastest, quick_baselines
+from intradp_ros.systems.fleet.contention_free import slow_baselines
 from intradp_ros.systems.fleet.partitioner import (
     KEPT,
     partition,

@@ -24,13 +24,13 @@ from intradp_ros.profiling.profile import OperatorTiming, Profile
 from intradp_ros.schedule.stage_plan import PlanError, StagePlan
 from intradp_ros.split.split_graph import split_graph
 from intradp_ros.systems.fleet.baselines import (
-    baselines,
     by_memory,
     edgeshard,
     equal_split,
     fastest,
     pipedream,
 )
+from intradp_ros.systems.fleet.contention_free import baselines
 from intradp_ros.systems.fleet.partitioner import reference_scale
 from intradp_ros.systems.fleet.planner import judge, plan_fleet, stage_plan
 
