@@ -11,6 +11,7 @@ from random_fleets import random_case, random_model, random_topology
 
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point
+from intradp_ros.planning.baselines import fastest
 from intradp_ros.planning.coarsening import coarsen
 from intradp_ros.planning.estimate import estimate
 from intradp_ros.planning.fleet_costs import FleetCosts
@@ -21,7 +22,6 @@ from intradp_ros.planning.training_tasks import training_tasks
 from intradp_ros.schedule.event_simulator import simulate
 from intradp_ros.schedule.stage_plan import PlanError
 from intradp_ros.schedule.task_graph import ComputeTask, TransferTask
-from intradp_ros.systems.fleet.baselines import fastest
 from intradp_ros.systems.fleet.contention_free import baselines
 from intradp_ros.systems.fleet.partitioner import reference_scale
 from intradp_ros.systems.fleet.planner import judge, plan_fleet, stage_plan

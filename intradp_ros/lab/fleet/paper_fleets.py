@@ -24,6 +24,7 @@ from intradp_ros.cluster.topology import (
     ring,
     Topology,
 )
+from intradp_ros.planning.baselines import asteroid
 from intradp_ros.planning.chains import in_chain_order
 from intradp_ros.planning.coarsening import coarsen
 from intradp_ros.planning.estimate import estimate
@@ -32,7 +33,6 @@ from intradp_ros.planning.planning_model import Flow, Node, PlanningModel, SOURC
 from intradp_ros.planning.quality import Quality
 from intradp_ros.planning.training import Training, with_backward
 from intradp_ros.profiling.profile import PowerStates
-from intradp_ros.systems.fleet.baselines import asteroid
 from intradp_ros.systems.fleet.partitioner import NothingFits, reference_scale
 from intradp_ros.systems.fleet.planner import (
     FAIR_SHARING,

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from intradp_ros.planning.baselines import Placement, quick_baselines
 from intradp_ros.planning.fleet_costs import FleetCosts
-from intradp_ros.systems.fleet.baselines import Placement, quick_baselines
 from intradp_ros.systems.fleet.partitioner import NothingFits, partition
 
 

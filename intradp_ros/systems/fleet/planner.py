@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from intradp_ros.planning.baselines import fastest, quick_baselines
 from intradp_ros.planning.estimate import estimate, excess
 from intradp_ros.planning.fleet_costs import FleetCosts, NO_POWER
 from intradp_ros.planning.placement_tasks import flow_name, placement_tasks
@@ -23,7 +24,6 @@ from intradp_ros.planning.quality import Scale, score
 from intradp_ros.planning.training_tasks import training_tasks
 from intradp_ros.schedule.event_simulator import FAIR
 from intradp_ros.schedule.stage_plan import Member, PlanError, Stage, StagePlan, Turn
-from intradp_ros.systems.fleet.baselines import fastest, quick_baselines
 from intradp_ros.systems.fleet.contention_free import slow_baselines
 from intradp_ros.systems.fleet.partitioner import (
     KEPT,

@@ -14,6 +14,13 @@ import torch
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point
 from intradp_ros.graph.capture import capture
+from intradp_ros.planning.baselines import (
+    by_memory,
+    edgeshard,
+    equal_split,
+    fastest,
+    pipedream,
+)
 from intradp_ros.planning.captured_model import captured_model
 from intradp_ros.planning.coarsening import coarsen
 from intradp_ros.planning.estimate import estimate
@@ -23,13 +30,6 @@ from intradp_ros.planning.quality import Quality
 from intradp_ros.profiling.profile import OperatorTiming, Profile
 from intradp_ros.schedule.stage_plan import PlanError, StagePlan
 from intradp_ros.split.split_graph import split_graph
-from intradp_ros.systems.fleet.baselines import (
-    by_memory,
-    edgeshard,
-    equal_split,
-    fastest,
-    pipedream,
-)
 from intradp_ros.systems.fleet.contention_free import baselines
 from intradp_ros.systems.fleet.partitioner import reference_scale
 from intradp_ros.systems.fleet.planner import judge, plan_fleet, stage_plan
