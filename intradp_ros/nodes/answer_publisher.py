@@ -53,6 +53,10 @@ class AnswerPublisher:
         return [TypedResults(self._node, card, like, name)
                 for name in self._intake.cameras or ('',)] if card and like else []
 
+    def findings(self) -> list[str]:
+        """Return what keeps messages that somebody listens for from being made."""
+        return [typed.finding for typed in self._typed if typed.finding]
+
     def publish(self, headers: Sequence[Header], scenes: Sequence[Scene], outcome: Outcome,
                 timeline: Callable[[Outcome], Sequence[Event]]) -> None:
         """Publish an answer to inputs of these headers and scenes."""

@@ -7,15 +7,18 @@ from __future__ import annotations
 import array
 from dataclasses import dataclass
 import io
+import re
 from typing import Any
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 import PIL.Image
+import PIL.TiffImagePlugin
 from sensor_msgs.msg import CompressedImage, Image
 import torch
 
+from intradp_ros.nodes.bits_in_use import BitsInUse
 from intradp_ros.perception.card import InputCard
 from intradp_ros.perception.view import fitted
 from intradp_ros.wire.tensors import tensor_bytes
@@ -23,7 +26,10 @@ from intradp_ros.wire.tensors import tensor_bytes
 Array = npt.NDArray[Any]
 #: Pixels above which a compressed image is refused.
 MOST_PIXELS = 2**26
-_FORMATS = ('JPEG', 'PNG', 'WEBP')
+_FORMATS = ('JPEG', 'PNG', 'WEBP', 'TIFF')
+#: Tags of a TIFF that hold its width and height.
+_TIFF_SIZE = (256, 257)
+_TIFF_BEGINS = (b'II*\0', b'MM\0*')
 
 
 class ImageError(ValueError):
@@ -53,9 +59,11 @@ _ENCODINGS = {
     'yuv422': _UYVY, 'uyvy': _UYVY, 'yuv422_yuy2': _YUYV, 'yuyv': _YUYV}
 
 
-def to_rgb(message: Image) -> Array:
+def to_rgb(message: Image, bits: BitsInUse | None = None) -> Array:
     """
-    Return the pixels as uint8 RGB, shape (height, width, 3); of 16 bits the upper 8.
+    Return the pixels as uint8 RGB, shape (height, width, 3).
+
+    Of 16 bits those count that `bits` says are in use, the upper 8 of them.
 
     Raises
     ------
@@ -69,13 +77,26 @@ def to_rgb(message: Image) -> Array:
             f'encoding {message.encoding!r} is not supported, use {", ".join(_ENCODINGS)}')
     pixels = _bytes_of(message, encoding)
     if encoding.bits == 16:
-        pixels = np.ascontiguousarray(pixels[..., 0 if message.is_bigendian else 1::2])
-    if encoding.to_rgb is None:
+        pixels = _eight_bits(pixels.view('>u2' if message.is_bigendian else '<u2'),
+                             message.encoding, bits)
+    return _coloured(pixels, message.encoding, encoding.to_rgb)
+
+
+def _eight_bits(numbers: Array, encoding: str, bits: BitsInUse | None) -> Array:
+    """Return the upper 8 of the bits in use of 16-bit numbers."""
+    used = (bits or BitsInUse()).look(numbers, encoding)
+    upper = numbers >> (used - 8)
+    return (upper if used == 16 else np.minimum(upper, 255)).astype(np.uint8)
+
+
+def _coloured(pixels: Array, encoding: str, to_rgb: int | None) -> Array:
+    if to_rgb is None:
         return pixels
     try:
-        return cv2.cvtColor(pixels, encoding.to_rgb)
+        return cv2.cvtColor(pixels, to_rgb)
     except cv2.error as error:
-        raise ImageError(f'{message.width} x {message.height} pixels of {message.encoding} '
+        height, width = pixels.shape[:2]
+        raise ImageError(f'{width} x {height} pixels of {encoding} '
                          f'are no picture: {error.err}') from error
 
 
@@ -92,30 +113,91 @@ def _bytes_of(message: Image, encoding: _Encoding) -> Array:
     return rows[:, :width].reshape(message.height, message.width, pixel)
 
 
-def decompressed(message: CompressedImage) -> Array:
+def decompressed(message: CompressedImage, bits: BitsInUse | None = None) -> Array:
     """
-    Return the pixels of a JPEG, PNG or WebP picture as uint8 RGB, shape (height, width, 3).
+    Return the pixels of a JPEG, PNG, WebP or TIFF as uint8 RGB, shape (height, width, 3).
+
+    The message's format says, as compressed_image_transport writes it, what
+    they were before and how they were handed to the encoder: ``bayer_rggb8;
+    png compressed `` is a mosaic, ``rgb8; jpeg compressed rgb8`` has red and
+    blue exchanged.  A format without a semicolon is an ordinary picture.
 
     Raises
     ------
     ImageError
-        If it is none, or has more than `MOST_PIXELS` pixels.
+        If it is none, has more than `MOST_PIXELS` pixels, or the format says
+        what cannot be followed.
 
     """
     data = bytes(message.data)
+    raw, semicolon, rest = (part.strip() for part in message.format.partition(';'))
+    if 'compresseddepth' in rest.lower():
+        raise ImageError(f'format {message.format!r:.80} is of the transport compressedDepth, '
+                         'for depth; pictures come as raw or compressed')
     try:
-        with PIL.Image.open(io.BytesIO(data), formats=_FORMATS) as header:
-            width, height = header.size
+        width, height = _size_of(data)
     except Exception as error:  # whatever a broken header brings about
         raise ImageError(f'format {message.format!r:.80}: no {", ".join(_FORMATS)} picture: '
                          f'{error}') from error
     if width * height > MOST_PIXELS:
         raise ImageError(f'{width} x {height} pixels; {MOST_PIXELS} at most')
-    pixels = cv2.imdecode(np.frombuffer(data, np.uint8),
-                          cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
+    pixels = _decoded(data)
     if pixels is None:
         raise ImageError(f'format {message.format!r:.80}: OpenCV does not decode it')
-    return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)
+    return _as_raw(pixels, raw if semicolon else '', rest, bits)
+
+
+def _decoded(data: bytes) -> Array | None:
+    try:
+        found: Array | None = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+    except cv2.error:
+        return None
+    return found
+
+
+def _size_of(data: bytes) -> tuple[int, int]:
+    """Return width and height by the header alone."""
+    if data.startswith(_TIFF_BEGINS):  # Pillow opens none of 16-bit colours
+        tags = PIL.TiffImagePlugin.ImageFileDirectory_v2(data[:8])
+        tags.load(_at(data, tags.next))
+        width, height = (int(tags[tag]) for tag in _TIFF_SIZE)
+        return width, height
+    with PIL.Image.open(io.BytesIO(data), formats=_FORMATS) as header:
+        return header.size
+
+
+def _at(data: bytes, offset: int) -> io.BytesIO:
+    file = io.BytesIO(data)
+    file.seek(offset)
+    return file
+
+
+def _as_raw(pixels: Array, raw: str, rest: str, bits: BitsInUse | None) -> Array:
+    """
+    Return decoded pixels (in OpenCV's order) as RGB, by the raw encoding and what is behind it.
+
+    Colours are exchanged where the encoder was not handed blue first: OpenCV's
+    takes them for such.  So reads image_transport's own subscriber.
+    """
+    name = raw or 'the picture'
+    channels = 1 if pixels.ndim == 2 else pixels.shape[2]
+    if pixels.dtype == np.uint16:
+        pixels = _eight_bits(pixels, raw or '16-bit', bits)
+    if pixels.dtype != np.uint8 or channels not in (1, 3, 4):
+        raise ImageError(f'{name} has {channels} x {pixels.dtype} for each pixel; pictures have '
+                         '1, 3 or 4 of 8 or 16 bits')
+    encoding = _ENCODINGS.get(raw)
+    if channels == 1:
+        if raw and encoding is None:
+            raise ImageError(f'raw encoding {raw!r:.40} is not supported, use '
+                             f'{", ".join(_ENCODINGS)}')
+        mosaic = encoding is not None and raw.startswith('bayer')
+        return _coloured(pixels, name, encoding.to_rgb if encoding and mosaic
+                         else cv2.COLOR_GRAY2RGB)
+    (target,) = re.findall(r'compressed\s+([a-z]+)', rest.lower())[:1] or ('',)
+    of_colours = raw.startswith(('rgb', 'bgr'))
+    exchanged = target.startswith('rgb') or (of_colours and not target.startswith('bgr'))
+    return np.ascontiguousarray(pixels[..., :3] if exchanged else pixels[..., 2::-1])
 
 
 def to_input(rgb: Array, shape: tuple[int, ...], dtype: torch.dtype,

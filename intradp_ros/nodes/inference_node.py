@@ -63,9 +63,12 @@ from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.stream import InferenceStream
 from intradp_ros.systems.sharing.session.watch import DelayWatch, DriftWatch
 from intradp_ros.wire.frames import Stamp
+from intradp_ros.wire.rejections import Rejections
 
 #: Seconds between two requests for a book that does not come.
 ASK_AGAIN = 10.0
+#: Seconds between two lines about the same thing that images or cameras lack.
+REPORT_AGAIN = 600.0
 
 
 class InferenceNode(ManagedNode):
@@ -93,6 +96,8 @@ class InferenceNode(ManagedNode):
         self._last_ms: float | None = None
         self._silence = SilenceWatch()
         self._missing: list[str] = []
+        self._findings: list[str] = []
+        self._reported = Rejections(REPORT_AGAIN)
         self._seen: dict[int, float] = {}
         self._asked = float('-inf')
         self._published: ProfilePublisher | None = None
@@ -167,6 +172,7 @@ class InferenceNode(ManagedNode):
         silent = min(range(len(sources)), key=lambda number: seen[number])
         silence = RobotSilence(self, given['model'], given['server'], sources[silent])
         self._missing = []
+        self._report_findings()
         if MODES[self._mode] != LOCAL and self.client.connection.book is None:
             self._ask_for_book(now)
         for awaited in silence.awaited(
@@ -177,6 +183,13 @@ class InferenceNode(ManagedNode):
                 self._missing.append(awaited.absent)
             if text:
                 (self.get_logger().warning if overdue else self.info)(text)
+
+    def _report_findings(self) -> None:
+        """Log what images and cameras lack, each cause once in a while."""
+        self._findings = [*self._intake.findings(), *self._answers.findings()]
+        for text in self._findings:
+            if self._reported.count(_without_numbers(text), time.monotonic()):
+                self.get_logger().warning(text)
 
     def _ask_for_book(self, now: float) -> None:
         """
@@ -327,26 +340,32 @@ class InferenceNode(ManagedNode):
         dropped = self._dropped + (self._worker.dropped if self._worker else 0)
         others = self._sole.others()
         inactive = ['inactive'] if self._worker is None else []
-        message = '; '.join([connection.state.value, *inactive, *self._missing])
+        message = '; '.join([connection.state.value, *inactive, *self._missing, *self._findings])
         self._diagnostics.publish(self._status.status(message, {
             'processing_time_ms': 'n/a' if self._last_ms is None else f'{self._last_ms:.1f}',
             'is_processing_time_ms_in_expected_range': in_range,
             **crossed(self.client.sent, self.client.received),
             **_power(self.client.meter), **self._monitor.counts,
-            'refusal': connection.refusal, 'server_load': f'{connection.load:.2f}',
-            'mode': self._mode, 'inputs_dropped': dropped,
+            'refusal': connection.refusal, 'last_rejection': self._receiver.last,
+            'server_load': f'{connection.load:.2f}', 'mode': self._mode, 'inputs_dropped': dropped,
             'inputs_unmatched': self._together.unmatched,
             'frames_of_other_sessions': self._stream.foreign + self._channel.foreign,
             'servers_of_this_name': len(connection.servers),
             'other_publishers': others,
             'authenticated': self._key is not None}, self._rejected(),
-            well=in_range and not self._missing and len(connection.servers) < 2 and not others))
+            well=in_range and not self._missing and not self._findings and
+            len(connection.servers) < 2 and not others))
 
 
 def _stamp(header: Header) -> Stamp:
     """Return the stamp that chunks carry: what no server would take is cut off."""
     return Stamp(header.stamp.sec, min(header.stamp.nanosec, MAX_NANOSECONDS),
                  header.frame_id[:MAX_FRAME_ID])
+
+
+def _without_numbers(text: str) -> str:
+    """Return a text without what counts in it goes on: two of one cause are equal."""
+    return ''.join(letter for letter in text if not letter.isdigit())
 
 
 def _seconds(stamp: Any) -> float:

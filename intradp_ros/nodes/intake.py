@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from intradp_ros.nodes.bits_in_use import BitsInUse, FEWEST, MOST
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.sensor_inputs import Camera, camera_for, Lidar, lidar_for, Scene, Sensor
 from intradp_ros.perception.approximate_time import ApproximateTime
@@ -26,6 +27,8 @@ INTAKE = (
               'together: each is below its name (front/image). Empty for one.'),
     Parameter('cameras_slop_ms', 30.0, 'How far stamps of images may lie apart that are taken '
               'together; less than half a period.', 0.0, 10000.0),
+    Parameter('image_bits', MOST, 'How many bits of 16-bit images the camera uses, from the '
+              'lowest on: 10 to 14 for many infrared and industrial ones.', FEWEST, MOST),
     Parameter('voxels.axes', 'xyz', "The cloud's axes that the last three dimensions of the "
               'input of a model of grids go along.'),
     Parameter('voxels.origin_m', [0.0, -25.6, -2.0],
@@ -49,6 +52,7 @@ class Intake:
     cameras: tuple[str, ...] = ()
     batched: bool = False
     slop: float = 0.0
+    bits: BitsInUse = field(default_factory=BitsInUse)
 
     def together(self) -> ApproximateTime[Any]:
         """Return what puts messages of the topics together."""
@@ -60,6 +64,10 @@ class Intake:
         tensors = tuple(each.tensor for each in taken)
         return ((torch.cat(tensors),) if self.batched else tensors,
                 [each.scene for each in taken if each.scene])
+
+    def findings(self) -> list[str]:
+        """Return what the messages taken so far show not to fit the parameters."""
+        return [self.bits.finding] if self.bits.finding else []
 
     def part(self, outputs: Mapping[str, torch.Tensor], number: int) -> dict[str, torch.Tensor]:
         """Return what outputs say of the image of a camera, as they would of it alone."""
@@ -93,11 +101,12 @@ def intake_for(model: SharedModel, parameters: Mapping[str, Any], card: InputCar
     count = len(names) or 1
     inputs = model.split.graph.inputs
     batched = count > 1 and len(inputs) == 1
-    camera = camera_for(model, card, region, compressed=compressed, count=count)
+    bits = BitsInUse(parameters['image_bits'])
+    camera = camera_for(model, card, region, compressed=compressed, count=count, bits=bits)
     if not names:
-        return Intake(camera, (Camera.topic,))
+        return Intake(camera, (Camera.topic,), bits=bits)
     return Intake(camera, tuple(f'{name}/{Camera.topic}' for name in names), names, batched,
-                  parameters['cameras_slop_ms'] / 1e3)
+                  parameters['cameras_slop_ms'] / 1e3, bits)
 
 
 def _names(given: Sequence[str]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import array
 import copy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,21 +45,78 @@ def colour_image(header: Header, rgb: Array) -> Image:
     return _image(header, rgb, 'rgb8')
 
 
-def depth_points(header: Header, metres: Array, info: CameraInfo) -> PointCloud2 | None:
+class CameraInfoError(ValueError):
+    """What is known of a camera cannot be used; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pinhole:
+    """Focal lengths and centre of a rectified image, in its pixels."""
+
+    across: float
+    down: float
+    centre_x: float
+    centre_y: float
+
+
+def pinhole(info: CameraInfo, size: tuple[int, int]) -> Pinhole:
+    """
+    Return the camera of a rectified image of that size (height, width).
+
+    Rectified images are described by P; where a driver leaves it zero, K is
+    taken.  Both are of the whole sensor: a region of interest moves the
+    centre, binning divides (as image_geometry's PinholeCameraModel does).
+
+    Raises
+    ------
+    CameraInfoError
+        If nothing is known of the camera, or it does not fit the size.
+
+    """
+    if not (info.width and info.height):
+        raise CameraInfoError('no camera_info of the image has come')
+    p, k = np.reshape(info.p, (3, 4)), np.reshape(info.k, (3, 3))
+    matrix, name = (p, 'P') if p[0, 0] else (k, 'K')
+    across, down, centre_x, centre_y = (float(matrix[at]) for at in ((0, 0), (1, 1), (0, 2),
+                                                                     (1, 2)))
+    if not np.isfinite((across, down, centre_x, centre_y)).all():
+        raise CameraInfoError(f'the matrix {name} of camera_info has numbers that are not finite')
+    if not (across > 0 and down > 0):
+        raise CameraInfoError('camera_info says no focal length (the camera is not calibrated)'
+                              if name == 'K' else 'the focal lengths in P of camera_info are '
+                              f'{across:g} and {down:g}, not above 0')
+    roi = info.roi
+    by_x, by_y = max(1, info.binning_x), max(1, info.binning_y)
+    shown = ((roi.height or info.height) // by_y, (roi.width or info.width) // by_x)
+    if shown != size:
+        made = ''.join(text for said, text in (
+            (roi.height or roi.width, f', region {roi.width} x {roi.height}'),
+            (by_x > 1 or by_y > 1, f', binning {by_x} x {by_y}')) if said)
+        raise CameraInfoError(
+            f'camera_info is of images of {shown[1]} x {shown[0]} ({info.width} x {info.height}'
+            f'{made}), the images have {size[1]} x {size[0]}: give the camera_info of the topic '
+            'that the node listens to')
+    return Pinhole(across / by_x, down / by_y, (centre_x - roi.x_offset) / by_x,
+                   (centre_y - roi.y_offset) / by_y)
+
+
+def depth_points(header: Header, metres: Array, info: CameraInfo) -> PointCloud2:
     """
     Return depth (h, w) as points in the camera's frame, organised as the image is.
 
-    None if the camera's size or focal length do not fit.  Lens distortion is
-    not undone: give the node rectified images.
+    Lens distortion is not undone: give the node rectified images.
+
+    Raises
+    ------
+    CameraInfoError
+        If what is known of the camera does not say where the points lie.
+
     """
     height, width = metres.shape
-    across, _, centre_x, _, down, centre_y = np.reshape(info.k, (3, 3))[:2].ravel()
-    fits = (info.height, info.width) == (height, width) and across > 0 and down > 0
-    if not fits or not np.isfinite((across, down, centre_x, centre_y)).all():
-        return None
+    camera = pinhole(info, (height, width))
     points = np.empty((height, width), _POINT)
-    points['x'] = (np.arange(width) - centre_x) / across * metres
-    points['y'] = ((np.arange(height) - centre_y) / down)[:, None] * metres
+    points['x'] = (np.arange(width) - camera.centre_x) / camera.across * metres
+    points['y'] = ((np.arange(height) - camera.centre_y) / camera.down)[:, None] * metres
     points['z'] = metres
     return _cloud(header, points, dense=bool(np.isfinite(metres).all()))
 

@@ -26,11 +26,13 @@ class Receiver:
     Messages are taken serialised: else those that cannot be deserialised
     vanish in the middleware.  A handler raises ValueError where it refuses a
     message; the count's cause is then the one that the subscription names.
+    `last` says what was rejected last, and why.
     """
 
     def __init__(self, node: Node) -> None:
         self.node = node
         self.rejections = Rejections()
+        self.last = ''
 
     def subscribe(self, kind: type, topic: str, take: Callable[[Any], None], qos: QoSProfile,
                   cause: str, most: float = math.inf, **options: Any) -> Subscription[Any]:
@@ -41,6 +43,7 @@ class Receiver:
 
     def reject(self, cause: str, text: str) -> None:
         """Count what is rejected; log each cause at most once per second."""
+        self.last = f'{cause}: {quoted(text)}'
         if self.rejections.count(cause, time.monotonic()):
             self.node.get_logger().warning(f'rejected ({cause}): {quoted(text)}')
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from sensor_msgs.msg import CompressedImage, Image, PointCloud2
 import torch
 
+from intradp_ros.nodes.bits_in_use import BitsInUse
 from intradp_ros.nodes.image_messages import (
     as_map,
     as_tensor,
@@ -88,7 +89,7 @@ class Camera:
     Images, for models that take one of 1 x 3 x height x width; shows dense outputs.
 
     `card` says how they become the input, `region` which part of them;
-    `compressed` that they come as such.
+    `compressed` that they come as such, `bits` how many of 16 are in use.
     """
 
     shown_kind: ClassVar[type] = Image
@@ -98,6 +99,7 @@ class Camera:
     card: InputCard
     region: Region | None = None
     compressed: bool = False
+    bits: BitsInUse = field(default_factory=BitsInUse, compare=False)
 
     @property
     def kind(self) -> type:
@@ -107,7 +109,8 @@ class Camera:
 
     def take(self, message: Image | CompressedImage) -> Taken:
         """Return the pixels, fitted to the input."""
-        return self._fitted(decompressed(message) if self.compressed else to_rgb(message))
+        pixels = decompressed if self.compressed else to_rgb
+        return self._fitted(pixels(message, self.bits))
 
     def example(self, path: str) -> torch.Tensor:
         """Return the pixels of an image file."""
@@ -158,12 +161,14 @@ class Lidar:
 
 
 def camera_for(model: SharedModel, card: InputCard, region: Region | None = None, *,
-               compressed: bool = False, count: int = 1) -> Camera:
+               compressed: bool = False, count: int = 1, bits: BitsInUse | None = None,
+               ) -> Camera:
     """
     Return the camera whose images a model takes, in the way that its card says.
 
     :param count: how many such cameras there are: their images are one batch,
         or an input each.
+    :param bits: of 16-bit images.
 
     Raises
     ------
@@ -175,7 +180,7 @@ def camera_for(model: SharedModel, card: InputCard, region: Region | None = None
     if (card.mean or card.deviation) and not dtype.is_floating_point:
         raise CardError(f'the card normalises, the model takes {dtype}: a model of whole numbers '
                         'normalises inside; leave mean and deviation out of the card')
-    return Camera((1, *shape[1:]), dtype, card, region, compressed)
+    return Camera((1, *shape[1:]), dtype, card, region, compressed, bits or BitsInUse())
 
 
 def lidar_for(model: SharedModel, axes: str, origin: Sequence[float], cell: float) -> Lidar:

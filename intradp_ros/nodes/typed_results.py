@@ -14,7 +14,7 @@ from std_msgs.msg import Header
 import torch
 
 from intradp_ros.nodes.lifecycle import CHANGEABLE, LATCHED, ManagedNode, RELIABLE
-from intradp_ros.nodes.map_messages import colour_image
+from intradp_ros.nodes.map_messages import CameraInfoError, colour_image
 from intradp_ros.nodes.result_topics import topics_of
 from intradp_ros.nodes.sensor_inputs import Scene
 from intradp_ros.nodes.vision_messages import label_info_message, MISSING, vision_messages
@@ -31,7 +31,8 @@ class TypedResults:
     Publishes what a model's outputs say, by the head that its card names.
 
     Messages are made only for topics that somebody subscribes to; so is the
-    picture of the answer, on ``~/debug_image``.
+    picture of the answer, on ``~/debug_image``.  `finding` says what asked-for
+    messages lack, empty if nothing.
     """
 
     def __init__(self, node: ManagedNode, card: ModelCard, like: Answer, camera: str = '',
@@ -39,6 +40,7 @@ class TypedResults:
         """Open the topics of answers of the kind of `like`, below the camera's name if given."""
         self._node, self._card, self._camera = node, card, CameraInfo()
         self._above = f'{camera}/' if camera else ''
+        self.finding = ''
         self._vision = vision_messages()
         self._topics = topics_of(like, card, self._vision, lambda: self._camera)
         self._publishers = {name: self._open(topic.kind, f'{self._above}{name}')
@@ -69,10 +71,16 @@ class TypedResults:
             return
         answer = decode(outputs, self._card.head, scene.view)
         assert answer is not None
+        finding = ''
         for name in wanted:
-            message = self._topics[name].make(header, answer)
+            try:
+                message = self._topics[name].make(header, answer)
+            except CameraInfoError as error:
+                finding = f'no {self._above}{name}: {error}'
+                continue
             if message is not None:
                 self._publishers[name].publish(message)
+        self.finding = finding
         if drawn:
             self._pictures.publish(colour_image(header, overlay(scene.rgb, answer, self._card)))
 

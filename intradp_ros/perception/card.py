@@ -18,6 +18,8 @@ LARGEST_CARD = 2**20
 """Bytes of JSON above which a card is refused."""
 MOST_LABELS = 65_535
 LONGEST_LABEL = 256
+#: Of pixels in 0 to 1: what is above is of pixels in 0 to 255.
+_MOST_MEAN, _MOST_DEVIATION = 2.0, 4.0
 
 
 class CardError(ValueError):
@@ -50,6 +52,22 @@ class InputCard:
                 raise CardError(f'{name} has three finite numbers or none, got {list(values)}')
         if not all(value > 0 for value in self.deviation):
             raise CardError(f'deviation is above 0, got {list(self.deviation)}')
+        self._check_scale()
+
+    def _check_scale(self) -> None:
+        """Refuse numbers of pixels in 0 to 255: a picture would become one grey."""
+        if any(abs(value) > _MOST_MEAN for value in self.mean) or any(
+                value > _MOST_DEVIATION for value in self.deviation):
+            small = self.deviation and max(self.deviation) < 1  # of 0 to 1 already
+            said = [f'{name} {",".join(f"{value / by:.6g}" for value in values)}'
+                    for name, values, by in (
+                        ('mean', self.mean, 255),
+                        ('deviation', self.deviation or (1.0,) * 3, 1 if small else 255))
+                    if values]
+            raise CardError(
+                f'mean {_numbers(self.mean)} and deviation {_numbers(self.deviation)} are of '
+                'pixels in 0 to 255, they are taken of pixels in 0 to 1: give '
+                f'{" and ".join(said)}')
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +141,10 @@ class ModelCard:
     def label(self, number: int) -> str:
         """Return the name of a class; its number if it has none."""
         return self.labels[number] if 0 <= number < len(self.labels) else str(number)
+
+
+def _numbers(values: tuple[float, ...]) -> str:
+    return ','.join(f'{value:g}' for value in values) or '(none)'
 
 
 def card_to_json(card: ModelCard) -> str:

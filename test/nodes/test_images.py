@@ -15,6 +15,7 @@ import pytest
 from sensor_msgs.msg import CompressedImage, Image
 import torch
 
+from intradp_ros.nodes.bits_in_use import BitsInUse
 from intradp_ros.nodes.image_messages import (
     as_map,
     decompressed,
@@ -106,6 +107,122 @@ def test_compressed_images(suffix: str, kind: str) -> None:
     assert np.abs(decompressed(message).astype(int) - smooth).max() < 12
 
 
+COLOURED = ('rgb', 'bgr', 'rgba', 'bgra')
+
+
+def published(rgb: np.ndarray, raw: str, kind: str, *, target: bool = True,
+              ) -> tuple[CompressedImage, np.ndarray]:
+    """
+    Return a picture as compressed_image_transport publishes it, and as the raw topic has it.
+
+    By its source: colours are brought to bgr8 (png: of the bits that they
+    have) and said to be; what has none is encoded as it is, with nothing
+    behind ``compressed``.  Without `target` colours are encoded in the raw
+    topic's order, as older versions and other publishers do.
+    """
+    name, bits = raw.rstrip('0123456789'), int(raw[len(raw.rstrip('0123456789')):])
+    numbers = rgb.astype(np.uint16) * 257 if bits == 16 else rgb
+    if name in COLOURED:
+        order = [*map('rgb'.index, name[:3])]
+        plain = np.concatenate([numbers[..., order], numbers[..., :1]][:len(name) - 2], -1)
+        sent = numbers[..., ::-1] if target else plain
+        to = (f'bgr{8 if kind == "jpeg" else bits}' if target else raw)
+    elif name == 'mono':
+        plain = sent = numbers[..., 0]
+        to = ''
+    else:
+        cell = name.removeprefix('bayer_')
+        plain = sent = np.zeros(rgb.shape[:2], numbers.dtype)
+        for place, colour in enumerate(cell):
+            at = (slice(place // 2, None, 2), slice(place % 2, None, 2))
+            plain[at] = numbers[(*at, 'rgb'.index(colour))]
+        to = ''
+    if kind == 'jpeg' and bits == 16:
+        sent = (sent >> 8).astype(np.uint8)
+    encoded = cv2.imencode({'jpeg': '.jpg'}.get(kind, f'.{kind}'), np.ascontiguousarray(sent),
+                           [cv2.IMWRITE_JPEG_QUALITY, 100])[1]
+    message = CompressedImage(format=f'{raw}; {kind} compressed {to}')
+    message.data = array.array('B', encoded.tobytes())
+    data = np.ascontiguousarray(plain)
+    original = image(data.view(np.uint8).reshape(*rgb.shape[:2], -1), raw)
+    original.width = rgb.shape[1]
+    return message, to_rgb(original)
+
+
+SMOOTH = np.stack([np.tile(np.linspace(20, 220, 48), (32, 1)),
+                   np.tile(np.linspace(200, 40, 32), (48, 1)).T,
+                   np.full((32, 48), 90.0)], -1).astype(np.uint8)
+
+
+@pytest.mark.parametrize('kind', ['jpeg', 'png', 'tiff'])
+@pytest.mark.parametrize('raw', [
+    *(f'{name}{bits}' for name in COLOURED for bits in (8, 16)), 'mono8', 'mono16', 'bayer_rggb8',
+    'bayer_bggr8', 'bayer_gbrg8', 'bayer_grbg8', 'bayer_rggb16', 'bayer_grbg16'])
+def test_compressed_pictures_have_the_colours_of_the_raw_topic(raw: str, kind: str) -> None:
+    for target in (True, False):
+        if kind == 'jpeg' and not target and raw[:4] in ('rgba', 'bgra'):
+            continue  # a JPEG has no alpha
+        message, wanted = published(SMOOTH, raw, kind, target=target)
+        lossy = kind == 'jpeg'
+        apart = np.abs(decompressed(message).astype(int) - wanted)
+        assert apart.max() <= (12 if lossy else 0) and apart.mean() < 2, (message.format, target)
+
+
+@pytest.mark.parametrize('said', ['jpeg', 'png', 'jpg', '', 'rgb8', 'yuv422; jpeg compressed bgr8',
+                                  'mjpeg; jpeg compressed bgr8', 'bgr8;png compressed bgr8',
+                                  'rgb8; JPEG compressed BGR8',
+                                  'bayer_rggb8; jpeg compressed bgr8',
+                                  'mono8; jpeg compressed bgr8', '8UC3; png compressed '])
+def test_ordinary_pictures_keep_their_colours(said: str) -> None:
+    """As every viewer shows them: cameras without image_transport, old bare formats."""
+    message = CompressedImage(format=said)
+    message.data = array.array('B', cv2.imencode('.png', RGB[..., ::-1])[1].tobytes())
+    assert np.array_equal(decompressed(message), RGB)
+
+
+@pytest.mark.parametrize(('said', 'pixels', 'says'), [
+    ('16UC1; compressedDepth png', RGB, 'compressedDepth'),
+    ('bayer_rggb12; png compressed ', RGB[..., 0], "'bayer_rggb12' is not supported"),
+    ('32FC1; tiff compressed ', RGB[..., 0].astype(np.float32), 'float32')])
+def test_formats_that_cannot_be_followed_are_refused(said: str, pixels: np.ndarray,
+                                                     says: str) -> None:
+    suffix = '.tiff' if 'tiff' in said else '.png'
+    message = CompressedImage(format=said)
+    message.data = array.array('B', cv2.imencode(suffix, pixels)[1].tobytes())
+    with pytest.raises(ImageError, match=says):
+        decompressed(message)
+
+
+@pytest.mark.parametrize('used', [10, 12, 14])
+@pytest.mark.parametrize('encoding', ['mono16', 'bayer_rggb16', '16UC1'])
+def test_fewer_bits_than_the_encoding_has(encoding: str, used: int) -> None:
+    """With the bits in use given the picture is that of 8 bits; else it is said to be dark."""
+    grey = RGB[..., :1].repeat(2, 1)[:4]
+    grey[0, 0] = 255
+    eight = to_rgb(image(grey, encoding.replace('16', '8') if encoding != '16UC1' else 'mono8'))
+    numbers = grey.astype('<u2') << (used - 8)
+    sent = image(numbers.view(np.uint8).reshape(*grey.shape[:2], 2), encoding)
+    bits, believed = BitsInUse(used), BitsInUse()
+    assert np.array_equal(to_rgb(sent, bits), eight)
+    assert to_rgb(sent, believed).max() < 64 and not believed.finding
+    for _ in range(40):
+        to_rgb(sent, believed)
+        to_rgb(sent, bits)
+    assert f'set image_bits to {used}' in believed.finding and encoding in believed.finding
+    assert not bits.finding
+    numbers[1, 1] = 2**used
+    to_rgb(image(numbers.view(np.uint8).reshape(*grey.shape[:2], 2), encoding), bits)
+    assert 'cut off' in bits.finding
+
+
+def test_all_bits_in_use_are_nothing_to_report() -> None:
+    bits = BitsInUse()
+    for k in range(60):
+        numbers = np.full((4, 4, 1), 40_000 if k == 50 else 15, '<u2')
+        to_rgb(image(numbers.view(np.uint8), 'mono16'), bits)
+        assert bool(bits.finding) == (29 <= k < 50)
+
+
 def big_png() -> bytes:
     """Return the beginning of a picture that claims 9000 x 9000 pixels."""
     data = cv2.imencode('.png', RGB)[1].tobytes()
@@ -116,7 +233,8 @@ def big_png() -> bytes:
 @pytest.mark.parametrize(('data', 'says'), [
     (b'', 'no JPEG'), (b'no picture', 'no JPEG'), (big_png(), '9000 x 9000 pixels'),
     (cv2.imencode('.png', RGB)[1].tobytes()[:40], 'no JPEG'),
-    (cv2.imencode('.bmp', RGB)[1].tobytes(), 'no JPEG')])
+    (cv2.imencode('.bmp', RGB)[1].tobytes(), 'no JPEG'), (b'II*\0\xff\xff\xff\xff', 'no JPEG'),
+    (cv2.imencode('.tiff', RGB)[1].tobytes()[:60], 'TIFF|decode')])
 def test_impossible_compressed_images_are_refused(data: bytes, says: str) -> None:
     with pytest.raises(ImageError, match=says):
         decompressed(CompressedImage(format='jpeg', data=array.array('B', data)))

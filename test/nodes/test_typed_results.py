@@ -15,12 +15,12 @@ import pytest
 import rclpy
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.qos import DurabilityPolicy, QoSProfile
-from sensor_msgs.msg import CameraInfo, Image, PointCloud2
+from sensor_msgs.msg import CameraInfo, Image, PointCloud2, RegionOfInterest
 from std_msgs.msg import Header
 import torch
 
 from intradp_ros.nodes.lifecycle import ManagedNode
-from intradp_ros.nodes.map_messages import depth_points, labels_image
+from intradp_ros.nodes.map_messages import CameraInfoError, depth_points, labels_image
 from intradp_ros.nodes.points import to_points
 from intradp_ros.nodes.sensor_inputs import Scene
 from intradp_ros.nodes.typed_results import TypedResults
@@ -151,11 +151,80 @@ def test_depth_with_its_camera_and_points(pair: Pair) -> None:
         [-1.6, -1.2, 2])
 
 
-def test_no_points_without_the_cameras_size() -> None:
-    metres = np.ones((24, 32), np.float32)
-    for k, width in (([0.0] * 9, 32), ([20.0, 0, 16, 0, 20, 12, 0, 0, 1], 31),
-                     ([np.nan, 0, 16, 0, 20, 12, 0, 0, 1], 32)):
-        assert depth_points(HEADER, metres, CameraInfo(height=24, width=width, k=k)) is None
+K = [20.0, 0, 16, 0, 20, 12, 0, 0, 1]
+P = [25.0, 0, 15, 0, 0, 30, 11, 0, 0, 0, 1, 0]
+
+
+def points(info: CameraInfo, height: int = 24, width: int = 32) -> np.ndarray:
+    metres = np.full((height, width), 2.0, np.float32)
+    return to_points(depth_points(HEADER, metres, info)).reshape(height, width, 3)
+
+
+def test_points_of_rectified_images_follow_P() -> None:
+    """By K they would lie 0.36 m off at 2 m; K stands in where a driver leaves P zero."""
+    found = points(CameraInfo(height=24, width=32, k=K, p=P))
+    assert found[11, 15] == pytest.approx([0, 0, 2])
+    assert found[0, 0] == pytest.approx([-15 / 25 * 2, -11 / 30 * 2, 2])
+    assert points(CameraInfo(height=24, width=32, p=P))[0, 0] == pytest.approx(found[0, 0])
+    assert points(CameraInfo(height=24, width=32, k=K))[12, 16] == pytest.approx([0, 0, 2])
+
+
+@pytest.mark.parametrize(('binning', 'roi'), [
+    ((2, 2), None), ((4, 2), None), ((0, 1), None), ((1, 1), (4, 6, 16, 20)),
+    ((2, 2), (4, 6, 16, 20)), ((1, 1), (0, 0, 24, 32)), ((3, 3), None)])
+def test_binning_and_region_as_image_geometry_has_them(
+        binning: tuple[int, int], roi: tuple[int, int, int, int] | None) -> None:
+    """The pixel (x, y) shows what (x * binning + left, y * binning + top) of the sensor does."""
+    info = CameraInfo(height=24, width=32, k=K, p=P, binning_x=binning[0], binning_y=binning[1])
+    top, left, tall, wide = roi or (0, 0, 24, 32)
+    if roi:
+        info.roi = RegionOfInterest(y_offset=top, x_offset=left, height=tall, width=wide)
+    by_x, by_y = (max(1, n) for n in binning)
+    found = points(info, tall // by_y, wide // by_x)
+    whole = points(CameraInfo(height=24, width=32, p=P))[top:top + tall, left:left + wide]
+    wanted = whole[::by_y, ::by_x][:tall // by_y, :wide // by_x]
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize(('changes', 'says'), [
+    ({'k': [0.0] * 9}, 'not calibrated'), ({'width': 31}, '31 x 24 .31 x 24., the images'),
+    ({'k': [np.nan, *K[1:]]}, 'not finite'), ({'width': 0}, 'no camera_info'),
+    ({'p': [-1.0, *P[1:]]}, 'not above 0'), ({'p': [*P[:5], 0.0, *P[6:]]}, 'not above 0'),
+    ({'p': [np.inf, *P[1:]]}, 'P of camera_info has'),
+    ({'binning_x': 4, 'binning_y': 4}, '8 x 6 .32 x 24, binning 4 x 4., the images have 32 x 24'),
+    ({'roi': RegionOfInterest(height=10, width=12)}, 'region 12 x 10')])
+def test_what_a_camera_info_lacks_is_said(changes: dict[str, Any], says: str) -> None:
+    info = CameraInfo(height=24, width=32, k=K)
+    for name, value in changes.items():
+        setattr(info, name, value)
+    with pytest.raises(CameraInfoError, match=says):
+        depth_points(HEADER, np.ones((24, 32), np.float32), info)
+
+
+def test_who_waits_for_points_can_learn_why_there_are_none(pair: Pair) -> None:
+    """Everything else goes on; the finding goes when the camera's description comes."""
+    card, outputs = ModelCard(head=HeadCard('depth')), {'depth': torch.full((1, 1, 24, 32), 2.0)}
+    like = decode(outputs, card.head, SCENE.view)
+    assert like is not None
+    results = TypedResults(pair.node, card, like, 'front')
+    pair.listen(PointCloud2, 'front/depth/points')
+    pair.listen(Image, 'front/depth/image')
+
+    def publish() -> bool:
+        results.publish(HEADER, outputs, SCENE)
+        return 'front/depth/image' in pair.heard and bool(results.finding)
+
+    pair.spin_until(publish)
+    assert results.finding == 'no front/depth/points: no camera_info of the image has come'
+    cameras = pair.listener.create_publisher(CameraInfo, 'front/camera_info', 10)
+
+    def known() -> bool:
+        cameras.publish(CameraInfo(height=24, width=32, k=K))
+        results.publish(HEADER, outputs, SCENE)
+        return 'front/depth/points' in pair.heard
+
+    pair.spin_until(known)
+    assert not results.finding
 
 
 def test_a_picture_only_for_those_who_look(pair: Pair) -> None:

@@ -51,8 +51,8 @@ def test_sets_are_close_in_order_and_of_messages_used_once(seed: int, depth: int
             assert not used & {*found}
             used |= {*found}
             before = stamps
-        assert all(len(waiting) <= depth for waiting in together._waiting)
-    waiting = sum(len(queue) for queue in together._waiting)
+        assert all(len(of.waiting) <= depth for of in together._topics)
+    waiting = sum(len(of.waiting) for of in together._topics)
     assert len(used) + together.unmatched + waiting == taken
 
 
@@ -78,3 +78,39 @@ def test_a_recording_that_begins_anew() -> None:
     assert together.take(1, 1.0, 'b') == ('a', 'b') and together.unmatched == 1
     assert together.take(1, 0.5, 'b0') is None
     assert together.take(0, 0.5, 'a0') == ('a0', 'b0')
+
+
+@settings(max_examples=100)
+@given(topics=st.integers(2, 4), frames=st.integers(12, 40), seed=st.integers(0, 2**20),
+       places=st.integers(1, 2), share=st.sampled_from((0.1, 0.2, 0.5)))
+def test_images_some_places_late_cost_at_most_themselves(topics: int, frames: int, seed: int,
+                                                         places: int, share: float) -> None:
+    """Middleware exchanges images of one camera; those of all others still find each other."""
+    random_number = random.Random(seed)
+    together, sets = ApproximateTime[int](topics, SLOP), []
+    order, late, frame = [], set(), 2
+    while frame < frames:  # the first ones come in order: nothing is known of a camera before
+        behind = random_number.random() < share and frame + places < frames
+        later = [*range(frame + 1, frame + 1 + places)] if behind else []
+        order += [*later, frame]
+        late |= {frame} if behind else set()
+        frame += 1 + len(later)
+    order = [0, 1, *order]
+    for place, mine in enumerate(order):
+        for topic in range(topics):
+            which = mine if topic == 0 else place
+            if found := together.take(topic, which * PERIOD, which):
+                sets.append(found)
+    assert all(len({*found}) == 1 for found in sets)
+    got = [found[0] for found in sets]
+    assert got == sorted({*got}) and {*range(frames)} - {*got} <= late
+
+
+def test_a_clock_that_goes_back_a_little_is_followed() -> None:
+    together, sets = ApproximateTime[int](2, SLOP), []
+    stamps = [n * PERIOD for n in range(20)] + [1.5 + n * PERIOD for n in range(10)]
+    for number, stamp in enumerate(stamps):
+        together.take(0, stamp, number)
+        if found := together.take(1, stamp, number):
+            sets.append(found[0])
+    assert sets[:20] == [*range(20)] and {*range(25, 30)} <= {*sets}

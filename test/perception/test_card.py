@@ -4,6 +4,7 @@
 """Cards of models: there and back, and what is refused."""
 from __future__ import annotations
 
+import codecs
 import json
 from pathlib import Path
 
@@ -106,3 +107,66 @@ def test_labels_from_text_or_file(tmp_path: Path) -> None:
     assert CARD.label(1) == 'cat' and CARD.label(2) == '2' and CARD.label(-1) == '-1'
     with pytest.raises(CardError, match=r'no\.txt'):
         parse_labels(str(tmp_path / 'no.txt'))
+
+
+COCO = ('person', 'traffic light', 'café, "Ö"')
+LINES = '\r\n'.join(COCO)
+
+
+@pytest.mark.parametrize(('name', 'data'), [
+    ('bom.txt', codecs.BOM_UTF8 + LINES.encode()),
+    ('crlf.names', (LINES + '\r\n\r\n').encode()),
+    ('mac.txt', '\r'.join(COCO).encode()), ('wide.txt', LINES.encode('utf-16')),
+    ('big.txt', codecs.BOM_UTF16_BE + LINES.encode('utf-16-be')),
+    ('widest.txt', LINES.encode('utf-32')), ('LOUD.TXT', LINES.encode()),
+    ('quoted.txt', '"person"\n\'traffic light\'\ncafé, "Ö"\n'.encode()),
+    ('list.json', json.dumps(COCO).encode()), ('list.txt', json.dumps(COCO).encode('utf-16')),
+    ('object.json', json.dumps({str(n): name for n, name in enumerate(COCO)}).encode()),
+    ('config.json', json.dumps({'id2label': {'2': COCO[2], '0': COCO[0], '1': COCO[1]}}
+                               ).encode()),
+    ('turned.json', json.dumps({name: n for n, name in enumerate(COCO)}).encode()),
+    ('data.yaml',
+     'path: x\nnames:\n  0: person\n  1: traffic light\n  2: café, "Ö"\n'.encode()),
+    ('list.yml', '- person\n- traffic light\n- café, "Ö"\n'.encode()),
+    ('marked.yaml', codecs.BOM_UTF8 + '[person, traffic light, \'café, "Ö"\']'.encode()),
+    ('line.csv', 'person, traffic light, "café, ""Ö"""\n'.encode())])
+def test_names_as_people_and_tools_write_them(tmp_path: Path, name: str, data: bytes) -> None:
+    (tmp_path / name).write_bytes(data)
+    assert parse_labels(str(tmp_path / name)) == COCO
+
+
+def test_names_on_the_command_line() -> None:
+    assert parse_labels('\ufeffperson, "stop, sign",\'tree\'') == ('person', 'stop, sign', 'tree')
+    assert parse_labels('["a", "b"]') == parse_labels('{0: a, 1: b}') == ('a', 'b')
+
+
+def test_an_empty_line_between_is_a_class_without_a_name(tmp_path: Path) -> None:
+    (tmp_path / 'a.txt').write_text('a\n\nc\n\n')
+    assert parse_labels(str(tmp_path / 'a.txt')) == ('a', '', 'c')
+
+
+@pytest.mark.parametrize(('name', 'data', 'says'), [
+    ('a.txt', b'\xff\xd8\xff\xe0JFIF', 'save it as UTF-8'), ('b.txt', b'a\0b', 'no text'),
+    ('c.txt', b'x' * 300, 'too long'), ('d.txt', b'a\x1b[31m', 'no text'),
+    ('e.json', b'3', 'no list of names'), ('f.json', b'[[1]]', 'lists among'),
+    ('g.yaml', b'a: [', 'no list of names'), ('h.yaml', b'[no, yes]', 'quotes'),
+    ('i.json', b'{"a": 1, "7": "b"}', 'numbers and names'),
+    ('j.yaml', b'{0: a, 999999999: b}', 'numbers and names'),
+    ('k.txt', b'a\n' * 2**20, 'bytes'),
+    ('l.yaml', b'!!python/object/apply:os.abort []', 'no list')])
+def test_files_that_are_no_names_are_refused(tmp_path: Path, name: str, data: bytes,
+                                             says: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(CardError, match=says):
+        parse_labels(str(tmp_path / name))
+
+
+def test_numbers_of_0_to_255_are_recognised() -> None:
+    """Mean and deviation of Caffe or OpenCV: the error gives those to write."""
+    with pytest.raises(CardError, match='give mean 0.485,0.456,0.406 and deviation 0.229,0.224,'):
+        InputCard(mean=(123.675, 116.28, 103.53), deviation=(58.395, 57.12, 57.375))
+    with pytest.raises(CardError, match='deviation 0.00392157'):
+        InputCard(mean=(123.68, 116.78, 103.94))
+    with pytest.raises(CardError, match='give deviation 1,1,1'):
+        InputCard(deviation=(255.0, 255.0, 255.0))
+    InputCard(mean=(-1.0, 0.0, 1.0), deviation=(1.0, 0.5, 2.0))
