@@ -33,8 +33,8 @@ BENCHMARKS := $(filter-out accelerator costed disturbed evolution fuzz_nodes mod
 ROS_TESTS := test/dds test/nodes test/system/test_plain_neighbours.py test/system/test_sharing.py
 
 # What depends on the versions of torch, NumPy, SciPy and the others.
-FLOOR_TESTS := test/core test/wire test/link test/graph test/split test/perception test/profiling \
-	test/runtime test/schedule test/cluster test/report test/systems/sharing test/nodes \
+FLOOR_TESTS := test/core test/blobs test/wire test/link test/graph test/split test/perception \
+	test/profiling test/runtime test/schedule test/cluster test/report test/systems/sharing test/nodes \
 	test/system/test_sharing.py
 
 .DEFAULT_GOAL := help

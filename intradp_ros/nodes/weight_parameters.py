@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from intradp_ros.blobs.store import WeightStore
 from intradp_ros.graph.manifest import is_digest
-from intradp_ros.graph.weight_store import WeightStore
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.profiling.cache import cache_folder
 from intradp_ros.runtime.pipeline.weight_exchange import WeightPolicy

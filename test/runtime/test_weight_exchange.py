@@ -19,12 +19,12 @@ from sharing import assert_equal
 from small_models import seeded, UNet
 import torch
 
-from intradp_ros.cluster.blob_fetch_state import FetchTimes
+from intradp_ros.blobs.fetch_state import FetchTimes
+from intradp_ros.blobs.store import WeightStore
 from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.manifest import read_manifest
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.serialise import manifest_text
-from intradp_ros.graph.weight_store import WeightStore
 from intradp_ros.runtime.model import share_module, SharedModel
 from intradp_ros.runtime.pipeline import weight_server
 from intradp_ros.runtime.pipeline.local_fleet import LocalFleet

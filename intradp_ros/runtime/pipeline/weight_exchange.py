@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from intradp_ros.cluster.blob_fetch_state import FetchTimes
+from intradp_ros.blobs.fetch_state import FetchTimes
+from intradp_ros.blobs.store import WeightStore
 from intradp_ros.graph.manifest import is_digest
-from intradp_ros.graph.weight_store import WeightStore
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.peer_channel import PeerChannel
 from intradp_ros.runtime.pipeline.fetched_models import FetchedModels

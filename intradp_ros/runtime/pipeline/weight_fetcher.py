@@ -13,8 +13,8 @@ import time
 
 import torch
 
-from intradp_ros.cluster.blob_fetch import begin, is_done, OF_ALL, step, turn_to
-from intradp_ros.cluster.blob_fetch_state import (
+from intradp_ros.blobs.fetch import begin, is_done, OF_ALL, step, turn_to
+from intradp_ros.blobs.fetch_state import (
     Action,
     Ask,
     Came,
@@ -29,8 +29,8 @@ from intradp_ros.cluster.blob_fetch_state import (
     Tick,
     Told,
 )
+from intradp_ros.blobs.store import BlobPart, StoreFullError, WeightStore
 from intradp_ros.core.limits import MAX_MODEL_TEXT
-from intradp_ros.graph.weight_store import BlobPart, StoreFullError, WeightStore
 from intradp_ros.runtime.peer_channel import PeerChannel
 from intradp_ros.runtime.pipeline.stage_worker import Log
 from intradp_ros.runtime.pipeline.weight_frames import (
@@ -71,7 +71,7 @@ class _Piece:
 
 class WeightFetcher:
     """
-    Carries what `cluster/blob_fetch.py` decides.
+    Carries what `blobs/fetch.py` decides.
 
     One thing is wanted at a time: what is wanted next takes its place, and goes on
     with what came so far of the same blobs.  `handle` may be called by several threads.

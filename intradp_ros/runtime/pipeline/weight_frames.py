@@ -16,8 +16,8 @@ import secrets
 
 import torch
 
-from intradp_ros.cluster.blob_fetch import PIECE
-from intradp_ros.cluster.blob_fetch_state import Request
+from intradp_ros.blobs.fetch import PIECE
+from intradp_ros.blobs.fetch_state import Request
 from intradp_ros.core.limits import MAX_BLOB
 from intradp_ros.graph.manifest import is_digest
 from intradp_ros.runtime.pipeline.fleet_control import MAX_TERM

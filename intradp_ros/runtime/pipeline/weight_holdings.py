@@ -11,10 +11,10 @@ import threading
 
 import torch
 
+from intradp_ros.blobs.store import WeightStore
 from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.manifest import read_manifest
 from intradp_ros.graph.serialise import flat_bytes, manifest_text
-from intradp_ros.graph.weight_store import WeightStore
 from intradp_ros.runtime.model import SharedModel
 
 #: Blobs that stay at hand once they were read and compared with their digest.

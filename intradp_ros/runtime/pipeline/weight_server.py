@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter, deque, OrderedDict
 import threading
 
-from intradp_ros.cluster.blob_fetch import OF_ONE
+from intradp_ros.blobs.fetch import OF_ONE
 from intradp_ros.core.limits import MAX_PEERS
 from intradp_ros.runtime.peer_channel import PeerChannel
 from intradp_ros.runtime.pipeline.weight_frames import held_frame, piece_chunks, Wish

@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a fetch of blobs knows, what happens to it, and what it wants done (`blob_fetch.py`)."""
+"""What a fetch of blobs knows, what happens to it, and what it wants done (`fetch.py`)."""
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from intradp_ros.cluster.blob_fetch_state import (
+from intradp_ros.blobs.fetch_state import (
     Action,
     Ask,
     Blob,

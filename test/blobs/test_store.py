@@ -15,7 +15,7 @@ import pytest
 from safetensors.torch import load_file
 import torch
 
-from intradp_ros.graph.weight_store import StoreFullError, WeightStore
+from intradp_ros.blobs.store import StoreFullError, WeightStore
 
 
 def flat(number: int, nbytes: int = 1000) -> torch.Tensor:

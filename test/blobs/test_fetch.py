@@ -11,8 +11,8 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intradp_ros.cluster.blob_fetch import begin, is_done, OF_ALL, OF_ONE, PIECE, step, turn_to
-from intradp_ros.cluster.blob_fetch_state import (
+from intradp_ros.blobs.fetch import begin, is_done, OF_ALL, OF_ONE, PIECE, step, turn_to
+from intradp_ros.blobs.fetch_state import (
     Ask,
     Came,
     Check,
