@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import torch
 
 from intradp_ros.nodes.device_node import main
-from intradp_ros.runtime.pipeline import weight_server
-from intradp_ros.runtime.pipeline.weight_frames import piece_chunks, Wish
+from intradp_ros.runtime.weights import server as weight_server
+from intradp_ros.runtime.weights.frames import piece_chunks, Wish
 from intradp_ros.wire.frames import Chunk
 
 

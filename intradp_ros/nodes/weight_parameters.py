@@ -12,7 +12,7 @@ from intradp_ros.blobs.store import WeightStore
 from intradp_ros.graph.manifest import is_digest
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.profiling.cache import cache_folder
-from intradp_ros.runtime.pipeline.weight_exchange import WeightPolicy
+from intradp_ros.runtime.weights.exchange import WeightPolicy
 from intradp_ros.split.calls.kernel_device import KernelDevice
 
 KEYED, ALWAYS, NEVER = 'keyed', 'always', 'never'

@@ -35,7 +35,7 @@ from intradp_ros.runtime.pipeline.answer import Answer
 from intradp_ros.runtime.pipeline.fleet_device import FleetDevice
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
 from intradp_ros.runtime.pipeline.pipeline_client import PipelineClient
-from intradp_ros.runtime.pipeline.weight_exchange import WeightPolicy
+from intradp_ros.runtime.weights.exchange import WeightPolicy
 from intradp_ros.split.checks.verify import output_error
 
 #: Different inputs, asked for in turn.

@@ -40,8 +40,8 @@ from intradp_ros.runtime.pipeline.fleet_control import (
 )
 from intradp_ros.runtime.pipeline.pipeline_client import PipelineClient
 from intradp_ros.runtime.pipeline.stage_worker import Log, StageWorker
-from intradp_ros.runtime.pipeline.weight_exchange import WeightExchange, WeightPolicy
-from intradp_ros.runtime.pipeline.weight_frames import is_of_weights
+from intradp_ros.runtime.weights.exchange import WeightExchange, WeightPolicy
+from intradp_ros.runtime.weights.frames import is_of_weights
 from intradp_ros.runtime.worker_thread import Worker
 from intradp_ros.schedule.stage_plan import StagePlan
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError

@@ -23,7 +23,7 @@ from intradp_ros.runtime.pipeline.fleet_device import FleetDevice
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
 from intradp_ros.runtime.pipeline.pipeline_client import PipelineClient
 from intradp_ros.runtime.pipeline.stage_worker import Log
-from intradp_ros.runtime.pipeline.weight_exchange import WeightPolicy
+from intradp_ros.runtime.weights.exchange import WeightPolicy
 
 COORDINATOR = 'coordinator'
 _POLL = 0.005

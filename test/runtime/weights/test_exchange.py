@@ -26,11 +26,11 @@ from intradp_ros.graph.manifest import read_manifest
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.serialise import manifest_text
 from intradp_ros.runtime.model import share_module, SharedModel
-from intradp_ros.runtime.pipeline import weight_server
 from intradp_ros.runtime.pipeline.local_fleet import LocalFleet
 from intradp_ros.runtime.pipeline.stage_programs import weights_read
-from intradp_ros.runtime.pipeline.weight_exchange import WeightPolicy
-from intradp_ros.runtime.pipeline.weight_frames import piece_chunks, Wish
+from intradp_ros.runtime.weights import server as weight_server
+from intradp_ros.runtime.weights.exchange import WeightPolicy
+from intradp_ros.runtime.weights.frames import piece_chunks, Wish
 from intradp_ros.split.split_graph import split_graph
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame
 

@@ -12,12 +12,12 @@ from intradp_ros.blobs.store import WeightStore
 from intradp_ros.graph.manifest import is_digest
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.peer_channel import PeerChannel
-from intradp_ros.runtime.pipeline.fetched_models import FetchedModels
 from intradp_ros.runtime.pipeline.stage_worker import Log
-from intradp_ros.runtime.pipeline.weight_fetcher import Wanted, WeightFetcher
-from intradp_ros.runtime.pipeline.weight_frames import held_frame, read_wish
-from intradp_ros.runtime.pipeline.weight_holdings import WeightHoldings
-from intradp_ros.runtime.pipeline.weight_server import WeightServer
+from intradp_ros.runtime.weights.fetched_models import FetchedModels
+from intradp_ros.runtime.weights.fetcher import Wanted, WeightFetcher
+from intradp_ros.runtime.weights.frames import held_frame, read_wish
+from intradp_ros.runtime.weights.holdings import WeightHoldings
+from intradp_ros.runtime.weights.server import WeightServer
 from intradp_ros.schedule.stage_plan import PlanError, StagePlan
 from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
 from intradp_ros.wire.frames import ControlKind, Frame, MalformedFrameError

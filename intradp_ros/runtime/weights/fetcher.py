@@ -33,7 +33,7 @@ from intradp_ros.blobs.store import BlobPart, StoreFullError, WeightStore
 from intradp_ros.core.limits import MAX_MODEL_TEXT
 from intradp_ros.runtime.peer_channel import PeerChannel
 from intradp_ros.runtime.pipeline.stage_worker import Log
-from intradp_ros.runtime.pipeline.weight_frames import (
+from intradp_ros.runtime.weights.frames import (
     expected_piece,
     fetch_frame,
     new_session,

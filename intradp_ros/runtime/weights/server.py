@@ -10,8 +10,8 @@ import threading
 from intradp_ros.blobs.fetch import OF_ONE
 from intradp_ros.core.limits import MAX_PEERS
 from intradp_ros.runtime.peer_channel import PeerChannel
-from intradp_ros.runtime.pipeline.weight_frames import held_frame, piece_chunks, Wish
-from intradp_ros.runtime.pipeline.weight_holdings import WeightHoldings
+from intradp_ros.runtime.weights.frames import held_frame, piece_chunks, Wish
+from intradp_ros.runtime.weights.holdings import WeightHoldings
 from intradp_ros.runtime.worker_thread import Worker
 from intradp_ros.wire.frames import MalformedFrameError
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from intradp_ros.graph.manifest import Manifest, read_manifest
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.pipeline.stage_programs import weights_read
-from intradp_ros.runtime.pipeline.weight_holdings import WeightHoldings
+from intradp_ros.runtime.weights.holdings import WeightHoldings
 from intradp_ros.schedule.stage_plan import StagePlan
 from intradp_ros.split.calls.kernel_device import KernelDevice
 from intradp_ros.split.calls.on_device import split_for
