@@ -32,8 +32,8 @@ from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.quality import parse_quality
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.runtime.catalogue import ModelSpec
+from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.runtime.model import SharedModel
-from intradp_ros.runtime.pipeline.fleet_coordinator import FleetCoordinator
 from intradp_ros.runtime.worker_thread import Worker
 from intradp_ros.schedule.stage_cuts import (
     operator_weights,

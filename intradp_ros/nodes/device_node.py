@@ -32,9 +32,9 @@ from intradp_ros.perception.heads.named_outputs import named
 from intradp_ros.profiling.kept_memory import KeptMemory
 from intradp_ros.profiling.machine import prepare_process, settle_process
 from intradp_ros.runtime.catalogue import ModelSpec
+from intradp_ros.runtime.member.fleet_member import Condition, FleetDevice
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.pipeline.answer import Answer
-from intradp_ros.runtime.pipeline.fleet_device import Condition, FleetDevice
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
 from intradp_ros.runtime.pipeline.pipeline_client import PipelineClient
 from intradp_ros.split.calls.accelerator import open_device

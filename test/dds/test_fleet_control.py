@@ -27,7 +27,7 @@ from intradp_ros.cluster.fleet_messages import (
 )
 from intradp_ros.cluster.plan_id import PlanId
 from intradp_ros.dds.convert import control_from_message, control_to_message
-from intradp_ros.runtime.pipeline.fleet_control import from_control, MAX_TERM, to_control
+from intradp_ros.runtime.member.fleet_control import from_control, MAX_TERM, to_control
 from intradp_ros.schedule.stage_plan import Member, Stage, StagePlan
 from intradp_ros.wire.frames import Control, ControlKind, MalformedFrameError
 

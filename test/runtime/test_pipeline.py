@@ -15,10 +15,10 @@ import torch
 
 from intradp_ros.cluster.fleet_messages import Heartbeat
 from intradp_ros.graph.reference_evaluation import run_graph
+from intradp_ros.runtime.member.fleet_control import to_control
+from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.runtime.memory_network import MemoryNetwork
 from intradp_ros.runtime.model import share_module, SharedModel
-from intradp_ros.runtime.pipeline.fleet_control import to_control
-from intradp_ros.runtime.pipeline.fleet_coordinator import FleetCoordinator
 from intradp_ros.wire.frames import Control, ControlKind
 
 SHAPE = (1, 3, 32, 48)

@@ -30,9 +30,9 @@ from intradp_ros.lab.fleet.device_emulation import emulated_at, read_profile
 from intradp_ros.lab.fleet.fleet_scene import video_inputs
 from intradp_ros.profiling.machine import prepare_process, settle_process
 from intradp_ros.runtime.catalogue import ModelSpec
+from intradp_ros.runtime.member.fleet_member import FleetDevice
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.pipeline.answer import Answer
-from intradp_ros.runtime.pipeline.fleet_device import FleetDevice
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
 from intradp_ros.runtime.pipeline.pipeline_client import PipelineClient
 from intradp_ros.runtime.weights.exchange import WeightPolicy

@@ -15,11 +15,11 @@ import torch
 from intradp_ros.cluster.coordinator import CoordinatorTimes
 from intradp_ros.cluster.plan_id import NO_PLAN
 from intradp_ros.cluster.topology import Topology
+from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator, MakePlan
+from intradp_ros.runtime.member.fleet_member import FleetDevice
 from intradp_ros.runtime.memory_network import MemoryNetwork
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.pipeline.answer import Answer
-from intradp_ros.runtime.pipeline.fleet_coordinator import FleetCoordinator, MakePlan
-from intradp_ros.runtime.pipeline.fleet_device import FleetDevice
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
 from intradp_ros.runtime.pipeline.pipeline_client import PipelineClient
 from intradp_ros.runtime.pipeline.stage_worker import Log

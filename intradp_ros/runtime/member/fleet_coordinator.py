@@ -28,8 +28,8 @@ from intradp_ros.cluster.fleet_messages import Heartbeat, Refused
 from intradp_ros.cluster.membership import Membership, Standing
 from intradp_ros.cluster.office import Office
 from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
+from intradp_ros.runtime.member.fleet_control import FleetMessage, from_control, to_control
 from intradp_ros.runtime.peer_channel import PeerChannel
-from intradp_ros.runtime.pipeline.fleet_control import FleetMessage, from_control, to_control
 from intradp_ros.runtime.pipeline.stage_worker import Log
 from intradp_ros.runtime.worker_thread import Worker
 from intradp_ros.schedule.stage_plan import StagePlan

@@ -29,15 +29,15 @@ from intradp_ros.cluster.fleet_messages import (
 )
 from intradp_ros.cluster.plan_holder import Load, PlanHolder
 from intradp_ros.cluster.plan_id import PlanId
-from intradp_ros.runtime.model import SharedModel
-from intradp_ros.runtime.peer_channel import PeerChannel
-from intradp_ros.runtime.pipeline.fleet_control import (
+from intradp_ros.runtime.member.fleet_control import (
     FleetMessage,
     from_control,
     plan_id,
     plan_ids,
     to_control,
 )
+from intradp_ros.runtime.model import SharedModel
+from intradp_ros.runtime.peer_channel import PeerChannel
 from intradp_ros.runtime.pipeline.pipeline_client import PipelineClient
 from intradp_ros.runtime.pipeline.stage_worker import Log, StageWorker
 from intradp_ros.runtime.weights.exchange import WeightExchange, WeightPolicy
