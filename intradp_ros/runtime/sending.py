@@ -23,8 +23,6 @@ from intradp_ros.wire.codecs.registry import available
 from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Stamp
 
-PROTOCOL = 7
-
 
 def common_encodings(theirs: object) -> frozenset[str]:
     """

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+#: Version of what crosses the link; both ends speak the same.
+PROTOCOL = 7
+
 
 class ControlKind(IntEnum):
     """Kinds of control frames; the numbers are those of SessionControl.msg."""

@@ -44,8 +44,7 @@ from intradp_ros.msg import (
     TensorChunk,
 )
 from intradp_ros.nodes.image_messages import rgb_to_image
-from intradp_ros.runtime.sending import PROTOCOL
-from intradp_ros.wire.frames import ControlKind
+from intradp_ros.wire.frames import ControlKind, PROTOCOL
 from intradp_ros.wire.texts import packed, unpacked
 
 K = ControlKind

@@ -20,6 +20,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from intradp_ros.link.rate_outlook import MOVED, RateOutlook
 from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.placement_tasks import placement_tasks
 from intradp_ros.planning.quality import Quality
@@ -36,7 +37,6 @@ from intradp_ros.systems.fleet.adapter import (
     Observed,
 )
 from intradp_ros.systems.fleet.planner import plan_fleet
-from intradp_ros.systems.fleet.rate_outlook import MOVED, RateOutlook
 from intradp_ros.systems.fleet.transfer_order import CHUNK_BYTES
 
 Numbers = npt.NDArray[np.float64]

@@ -15,6 +15,7 @@ import threading
 
 from intradp_ros.cluster.fleet_messages import Heartbeat
 from intradp_ros.cluster.network_state import Estimate, NetworkState
+from intradp_ros.link.rate_outlook import MOVED, RateOutlook
 from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.quality import Quality
 from intradp_ros.schedule.stage_plan import StagePlan
@@ -32,7 +33,6 @@ from intradp_ros.systems.fleet.partitioner import NothingFits
 from intradp_ros.systems.fleet.plan_text import describe
 from intradp_ros.systems.fleet.planner import FleetPlan, plan_fleet, stage_plan
 from intradp_ros.systems.fleet.qoe_statistics import QoeStatistics
-from intradp_ros.systems.fleet.rate_outlook import MOVED, RateOutlook
 
 #: A rate that was measured longer ago (s) tells nothing any more; the declared one counts.
 TRUSTED = 30.0

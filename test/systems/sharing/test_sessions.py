@@ -27,7 +27,6 @@ import torch
 
 from intradp_ros.runtime.memory_channel import memory_pair
 from intradp_ros.runtime.model import share_module, SharedModel
-from intradp_ros.runtime.sending import PROTOCOL
 from intradp_ros.schedule.schedule import ROBOT
 from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, OFFLOAD
 from intradp_ros.systems.sharing.book.book import ScheduleBook
@@ -38,7 +37,7 @@ from intradp_ros.systems.sharing.session.leases import EVICT_AFTER, LEASE, USUAL
 from intradp_ros.systems.sharing.session.pair import Pair
 from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.server import MAX_ECHO, OffloadServer
-from intradp_ros.wire.frames import Chunk, Control, ControlKind
+from intradp_ros.wire.frames import Chunk, Control, ControlKind, PROTOCOL
 from intradp_ros.wire.texts import packed
 
 HUGE = 2**63

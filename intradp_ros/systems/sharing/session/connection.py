@@ -14,7 +14,7 @@ from typing import Any
 from intradp_ros import __version__
 from intradp_ros.runtime.channel import Channel
 from intradp_ros.runtime.model import SharedModel
-from intradp_ros.runtime.sending import common_encodings, PROTOCOL
+from intradp_ros.runtime.sending import common_encodings
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.book_versions import BookVersion, BookVersions
 from intradp_ros.systems.sharing.policy.sharing_pause import LONGEST_PAUSE, SharingPause
@@ -25,7 +25,7 @@ from intradp_ros.systems.sharing.session.server_clock import ServerClock
 from intradp_ros.systems.sharing.session.told import told_digests, told_load
 from intradp_ros.systems.sharing.session.watch import DelayWatch
 from intradp_ros.wire.codecs.registry import available
-from intradp_ros.wire.frames import Control, ControlKind, MalformedFrameError
+from intradp_ros.wire.frames import Control, ControlKind, MalformedFrameError, PROTOCOL
 from intradp_ros.wire.quoting import quoted
 
 Log = Callable[[str], None]

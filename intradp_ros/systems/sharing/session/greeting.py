@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from intradp_ros.runtime.sending import PROTOCOL
+from intradp_ros.wire.frames import PROTOCOL
 from intradp_ros.wire.quoting import quoted
 
 

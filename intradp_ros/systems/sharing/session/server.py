@@ -16,7 +16,7 @@ from intradp_ros import __version__
 from intradp_ros.runtime.channel import Channel
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.processor import Processor
-from intradp_ros.runtime.sending import common_encodings, PROTOCOL, SendContext
+from intradp_ros.runtime.sending import common_encodings, SendContext
 from intradp_ros.runtime.serial_executor import SerialExecutor
 from intradp_ros.runtime.traffic import Traffic
 from intradp_ros.schedule.schedule import SERVER
@@ -27,7 +27,14 @@ from intradp_ros.systems.sharing.session.leases import USUAL_SESSIONS
 from intradp_ros.systems.sharing.session.server_session import ServerSession
 from intradp_ros.systems.sharing.session.split_models import SplitModels
 from intradp_ros.systems.sharing.session.watch import DriftWatch
-from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError
+from intradp_ros.wire.frames import (
+    Chunk,
+    Control,
+    ControlKind,
+    Frame,
+    MalformedFrameError,
+    PROTOCOL,
+)
 from intradp_ros.wire.quoting import quoted
 from intradp_ros.wire.rejections import Rejections
 
