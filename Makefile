@@ -23,7 +23,7 @@ STAMPS := $(VENV)/stamps
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 
 # Directories too: their time changes when a file is removed.
-SOURCES := $(shell find intradp_ros msg srv launch config cmake -name __pycache__ -prune -o -print) \
+SOURCES := $(shell find intradp_ros action msg srv launch config cmake -name __pycache__ -prune -o -print) \
 	CMakeLists.txt LICENSE package.xml plugin.xml pyproject.toml setup.py $(wildcard README.md)
 
 # Those that need recordings, root or a GPU are called by hand (predictors: with TRACES=...).

@@ -35,7 +35,7 @@ def test_the_source_tree_does_not_shadow_the_installed_package() -> None:
 
 def test_what_is_installed_is_what_the_source_tree_has() -> None:
     installed = {path: text for path, text in python_files(PACKAGE).items()
-                 if path.parts[0] not in ('msg', 'srv')}
+                 if path.parts[0] not in ('action', 'msg', 'srv')}
     assert installed == python_files(ROOT / 'intradp_ros'), 'run `make build`'
 
 

@@ -1,0 +1,145 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""An action of real nodes: feedback, cancel, deadline, refusal, and its mirror as a service."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+import threading
+from typing import Any
+
+from action_msgs.msg import GoalStatus
+import pytest
+import rclpy
+from rclpy.action import ActionClient
+from rclpy.executors import MultiThreadedExecutor
+
+from intradp_ros.action import GenerateResponse
+from intradp_ros.msg import GeneratedText
+from intradp_ros.nodes.goal_server import GoalServer, MAX_CALLS
+from intradp_ros.runtime.admission import Fate
+from intradp_ros.srv import GenerateResponse as GenerateResponseCall
+
+PATIENCE = 20.0
+
+
+class Speller:
+    """Spells the prompt letter by letter as feedback; one that ends with '...' never ends."""
+
+    def __init__(self) -> None:
+        self.stopped: list[Fate] = []
+
+    def __call__(self, goal: Any, report: Callable[[Any], None],
+                 finish: Callable[[Fate, Any], None]) -> Callable[[Fate], None]:
+        if not goal.prompt:
+            raise ValueError('the prompt is empty')
+        stop, fates = threading.Event(), list[Fate]()
+
+        def spell() -> None:
+            for letter in goal.prompt:
+                report(GenerateResponse.Feedback(partial_response=GeneratedText(text=letter)))
+            if goal.prompt.endswith('...'):
+                stop.wait()
+            finish(fates[0] if fates else Fate.DONE,
+                   GenerateResponse.Result(response=GeneratedText(text=goal.prompt)))
+
+        def cancel(fate: Fate) -> None:
+            fates.append(fate)
+            self.stopped.append(fate)
+            if not goal.prompt.startswith('deaf'):
+                stop.set()
+        threading.Thread(target=spell, daemon=True).start()
+        return cancel
+
+
+class Pair:
+    """A server and a client, each a node, spun by threads."""
+
+    def __init__(self, context: rclpy.Context) -> None:
+        self.speller = Speller()
+        self.nodes = [rclpy.create_node(name, context=context) for name in ('speller', 'asker')]
+        self.server = GoalServer(self.nodes[0], GenerateResponse, GenerateResponseCall, 'spell',
+                                 self.speller)
+        self.client = ActionClient(self.nodes[1], GenerateResponse, 'spell')
+        self.calls = self.nodes[1].create_client(GenerateResponseCall, 'spell')
+        self.executor = MultiThreadedExecutor(MAX_CALLS + 3, context=context)
+        for node in self.nodes:
+            self.executor.add_node(node)
+        threading.Thread(target=self.executor.spin, daemon=True).start()
+        assert self.client.wait_for_server(PATIENCE)
+        assert self.calls.wait_for_service(PATIENCE)
+
+    def close(self) -> None:
+        self.server.close()
+        self.executor.shutdown()
+        for node in self.nodes:
+            node.destroy_node()
+
+    def goal(self, feedback: Callable[[Any], None] | None = None, **fields: Any) -> Any:
+        return ended(self.client.send_goal_async(GenerateResponse.Goal(**fields), feedback))
+
+
+def ended(future: Any) -> Any:
+    over = threading.Event()
+    future.add_done_callback(lambda _: over.set())
+    assert over.wait(PATIENCE), 'no end'
+    return future.result()
+
+
+@pytest.fixture
+def pair(context: rclpy.Context) -> Iterator[Pair]:
+    pair = Pair(context)
+    yield pair
+    pair.close()
+
+
+def test_feedback_comes_in_order_and_the_result_after_it(pair: Pair) -> None:
+    letters: list[str] = []
+    handle = pair.goal(lambda m: letters.append(m.feedback.partial_response.text), prompt='abcde')
+    response = ended(handle.get_result_async())
+    assert response.status == GoalStatus.STATUS_SUCCEEDED
+    assert (response.result.response.text, response.result.fate) == ('abcde', 'done')
+    assert ''.join(letters) == 'abcde'[:len(letters)]  # DDS keeps ten
+
+
+def test_a_client_may_cancel(pair: Pair) -> None:
+    handle = pair.goal(prompt='long...')
+    assert ended(handle.cancel_goal_async()).goals_canceling
+    response = ended(handle.get_result_async())
+    assert response.status == GoalStatus.STATUS_CANCELED
+    assert response.result.fate == 'cancelled' and pair.speller.stopped == [Fate.CANCELLED]
+
+
+@pytest.mark.parametrize('prompt', ['long...', 'deaf...'])
+def test_a_goal_ends_at_its_deadline_even_if_its_work_does_not(pair: Pair, prompt: str) -> None:
+    handle = pair.goal(prompt=prompt, deadline=0.2)
+    response = ended(handle.get_result_async())
+    assert response.status == GoalStatus.STATUS_ABORTED
+    assert response.result.fate == 'late' and pair.speller.stopped == [Fate.LATE]
+
+
+def test_what_cannot_begin_is_refused_with_the_reason(pair: Pair) -> None:
+    response = ended(pair.goal(prompt='').get_result_async())
+    assert response.status == GoalStatus.STATUS_ABORTED
+    assert (response.result.fate, response.result.reason) == ('refused', 'the prompt is empty')
+    assert not pair.goal(prompt='a', deadline=-1.0).accepted
+    assert not pair.goal(prompt='a', deadline=float('nan')).accepted
+
+
+def test_the_mirror_answers_as_the_action(pair: Pair) -> None:
+    def call(**fields: Any) -> Any:
+        return ended(pair.calls.call_async(GenerateResponseCall.Request(**fields)))
+    assert (call(prompt='abc').response.text, call(prompt='').fate) == ('abc', 'refused')
+    assert call(prompt='long...', deadline=0.2).fate == 'late'
+    waiting = [pair.calls.call_async(GenerateResponseCall.Request(prompt='long...', deadline=2.0))
+               for _ in range(MAX_CALLS)]
+    fates = [ended(future).fate for future in waiting]
+    assert fates == ['late'] * MAX_CALLS
+
+
+def test_closing_ends_what_is_open(pair: Pair) -> None:
+    handle = pair.goal(prompt='long...')
+    result = handle.get_result_async()
+    pair.server.close()
+    assert pair.speller.stopped == [Fate.REFUSED]
+    assert not result.done() or result.result().result.fate == 'refused'
