@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush
 
 from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.placement_tasks import crossings, members, Piece, pieces, route
 from intradp_ros.planning.planning_model import SOURCE
 from intradp_ros.planning.training import stage_numbers, warm_up
+from intradp_ros.schedule.list_order import list_starts, Window
 from intradp_ros.schedule.stage_tasks import StageTasks
 from intradp_ros.schedule.task_graph import ComputeTask, Task, TaskGraph, TransferTask
 
@@ -188,89 +188,29 @@ def _sums(costs: FleetCosts, placement: Sequence[int], last: Mapping[int, Sequen
 
 def _one_forward_one_backward(costs: FleetCosts, one: _Pattern, stages: int,
                               ) -> dict[tuple[int, int], float]:
-    """Return when each task of each micro-batch begins if every transfer has its path alone."""
-    return _Player(costs, one, stages).play()
+    """Return when each task of each micro-batch starts with 1F1B; the way back is more urgent."""
+    each = len(one.tasks)
+    copies = [(batch, k) for batch in range(costs.batches) for k in range(each)]
+    tasks = [replace(one.tasks[k], after=tuple(each * batch + before
+                                               for before in one.tasks[k].after), until=())
+             for batch, k in copies]
+    urgency = [(not one.back.get(k, True), batch, k) for batch, k in copies]
+    places = {(stage, one.tasks[k].device)  # type: ignore[union-attr]
+              for k, stage in one.stage.items()}
+    windows = [Window(
+        warm_up(stage, stages, costs.batches),
+        _rounds(costs, one, [k for k in _at(one, stage, device) if not one.back[k]]),
+        _rounds(costs, one, [k for k in _at(one, stage, device) if one.back[k]]))
+        for stage, device in sorted(places)]
+    return dict(zip(copies, list_starts(tasks, costs.topology, urgency, windows)))
 
 
-class _Player:
-    """Plays a round with 1F1B; a device that is free takes what is ready, the way back first."""
+def _at(one: _Pattern, stage: int, device: str) -> list[int]:
+    """Return the tasks of one micro-batch that a device computes of a stage."""
+    return [k for k, number in one.stage.items() if number == stage
+            and one.tasks[k].device == device]  # type: ignore[union-attr]
 
-    def __init__(self, costs: FleetCosts, one: _Pattern, stages: int) -> None:
-        self._costs, self._one = costs, one
-        self._limit = [warm_up(stage, stages, costs.batches) for stage in range(stages)]
-        self._waits = {(batch, k): len(task.after) for batch in range(costs.batches)
-                       for k, task in enumerate(one.tasks)}
-        self._followers: dict[int, list[int]] = defaultdict(list)
-        for k, task in enumerate(one.tasks):
-            for before in task.after:
-                self._followers[before].append(k)
-        self._left: dict[tuple[int, str], list[int]] = defaultdict(
-            lambda: [0] * costs.batches)
-        for k, back in one.back.items():
-            if back:
-                for batch in range(costs.batches):
-                    device = one.tasks[k].device  # type: ignore[union-attr]
-                    self._left[one.stage[k], device][batch] += 1
-        self._ready: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        self._taken: set[str] = set()
-        self._events: list[tuple[float, int, int]] = []
-        self._starts: dict[tuple[int, int], float] = {}
 
-    def play(self) -> dict[tuple[int, int], float]:
-        for batch in range(self._costs.batches):
-            for k, task in enumerate(self._one.tasks):
-                if not task.after:
-                    self._arm(batch, k, 0.0)
-        self._choose(0.0)
-        while self._events:
-            now, batch, k = heappop(self._events)
-            self._finish(batch, k, now)
-            while self._events and self._events[0][0] <= now:
-                _, batch, k = heappop(self._events)
-                self._finish(batch, k, now)
-            self._choose(now)
-        return self._starts
-
-    def _arm(self, batch: int, k: int, now: float) -> None:
-        task = self._one.tasks[k]
-        if isinstance(task, ComputeTask):
-            self._ready[task.device].append((batch, k))
-            return
-        self._starts[batch, k] = now
-        alone = 0.0
-        if isinstance(task, TransferTask) and task.source != task.target:
-            topology = self._costs.topology
-            alone = (task.nbytes / topology.rate(task.source, task.target)
-                     + topology.delay(task.source, task.target))
-        heappush(self._events, (now + alone, batch, k))
-
-    def _finish(self, batch: int, k: int, now: float) -> None:
-        task = self._one.tasks[k]
-        if isinstance(task, ComputeTask):
-            self._taken.discard(task.device)
-            if self._one.back[k]:
-                self._left[self._one.stage[k], task.device][batch] -= 1
-        for other in self._followers[k]:
-            self._waits[batch, other] -= 1
-            if not self._waits[batch, other]:
-                self._arm(batch, other, now)
-
-    def _choose(self, now: float) -> None:
-        for device, ready in self._ready.items():
-            if device in self._taken:
-                continue
-            may = [(not self._one.back[k], batch, k) for batch, k in ready
-                   if self._one.back[k] or self._has_room(batch, k, device)]
-            if may:
-                _, batch, k = min(may)
-                ready.remove((batch, k))
-                self._taken.add(device)
-                self._starts[batch, k] = now
-                seconds = self._one.tasks[k].seconds  # type: ignore[union-attr]
-                heappush(self._events, (now + seconds, batch, k))
-
-    def _has_room(self, batch: int, k: int, device: str) -> bool:
-        """Tell whether a stage may take one more micro-batch forward."""
-        stage = self._one.stage[k]
-        done = sum(left == 0 for left in self._left[stage, device])
-        return batch < done + self._limit[stage]
+def _rounds(costs: FleetCosts, one: _Pattern, tasks: Sequence[int]) -> dict[int, int]:
+    """Return the micro-batch of each copy of some tasks."""
+    return {len(one.tasks) * batch + k: batch for batch in range(costs.batches) for k in tasks}
