@@ -17,7 +17,7 @@ from typing import Protocol
 from intradp_ros.core.limits import within
 from intradp_ros.runtime.admission import Fate
 
-#: Messages of a chat, characters of a prompt, tokens of an answer, stop texts and their characters.
+#: Messages of a chat, characters of a prompt, tokens of an answer, stop texts, characters of one.
 MAX_MESSAGES, MAX_PROMPT, MAX_TOKENS, MAX_STOPS, MAX_STOP = 1024, 1 << 20, 1 << 20, 16, 256
 #: Characters of a JSON schema.
 MAX_SCHEMA = 1 << 16
