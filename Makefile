@@ -128,7 +128,7 @@ $(STAMPS)/builders: pyproject.toml tools/requirements.py $(STAMPS)/torch
 	touch $@
 
 $(STAMPS)/tools: pyproject.toml tools/requirements.py $(STAMPS)/torch
-	$(call install,test)
+	$(call install,test web)
 	$(call install,zoo,--no-deps)
 	touch $@
 

@@ -19,14 +19,16 @@ from intradp_ros.cli.machine_checks import FLOORS
 ROOT = PYPROJECT.parent
 DECLARED = tomllib.loads(PYPROJECT.read_text())
 #: Modules that their package on PyPI, or rosdep, calls otherwise.
-PIP = {'cv2': 'opencv-python-headless', 'PIL': 'pillow', 'yaml': 'pyyaml', 'markupsafe': 'jinja2'}
+PIP = {'cv2': 'opencv-python-headless', 'PIL': 'pillow', 'yaml': 'pyyaml', 'markupsafe': 'jinja2',
+       'pydantic': 'fastapi', 'starlette': 'fastapi'}
 ROSDEP = {'cv2': 'opencv', 'PIL': 'pil', 'markupsafe': 'jinja2'}
 #: Comes with an installation of ROS, and from no wheel.
 ROS_ONLY = {'launch', 'launch_ros'}
 #: Where rqt is installed they are there; no robot needs them.
 OF_RQT = {'python_qt_binding', 'qtpy', 'rqt_gui_py'}
-#: For demos only, `make demo` installs them.
-DEMO = {'h5py', 'rosbags'}
+#: Of a part that not all install: the extra that brings it.
+EXTRAS = {'h5py': 'demo', 'rosbags': 'demo', 'fastapi': 'web', 'pydantic': 'web',
+          'starlette': 'web', 'uvicorn': 'web'}
 
 
 def name_of(requirement: str) -> str:
@@ -58,10 +60,9 @@ def test_what_is_imported_is_named(module: str) -> None:
     lines = (ROOT / 'requirements.txt').read_text().splitlines()
     by_pip = {name_of(line) for line in lines if not line.startswith('#')}
     wheels = {name_of(each) for each in requirements(DECLARED, 'run')}
-    demo = {name_of(each) for each in requirements(DECLARED, 'demo')}
     pip = PIP.get(module, module)
-    if module in DEMO:
-        assert pip in demo
+    if module in EXTRAS:
+        assert pip in {name_of(each) for each in requirements(DECLARED, EXTRAS[module])}
         return
     if module not in ROS_ONLY | {'vision_msgs'}:
         assert {pip, 'ros-kilted-' + module.replace('_', '-')} & wheels
