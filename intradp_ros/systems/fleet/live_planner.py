@@ -5,7 +5,7 @@
 Plans of a model for a fleet as it is now: what devices measured goes in, plans come out.
 
 What is to be done is decided by `adapter.py`; rates are those of
-`cluster/network_state.py`, fed by the heartbeats of devices.
+`cluster/fleet_view.py`, fed by the heartbeats of devices.
 """
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from dataclasses import replace
 import threading
 
 from intradp_ros.cluster.fleet_messages import Heartbeat
-from intradp_ros.cluster.network_state import Estimate, NetworkState
-from intradp_ros.link.rate_outlook import MOVED, RateOutlook
+from intradp_ros.cluster.fleet_view import FleetView
 from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.quality import Quality
 from intradp_ros.schedule.stage_plan import StagePlan
@@ -34,11 +33,6 @@ from intradp_ros.systems.fleet.plan_text import describe
 from intradp_ros.systems.fleet.planner import FleetPlan, plan_fleet, stage_plan
 from intradp_ros.systems.fleet.qoe_statistics import QoeStatistics
 
-#: A rate that was measured longer ago (s) tells nothing any more; the declared one counts.
-TRUSTED = 30.0
-#: A device with a smaller share of its battery is left out; it is back with so much more.
-RESERVE, RECOVERED = 0.1, 0.05
-
 
 class LivePlanner:
     """
@@ -51,29 +45,21 @@ class LivePlanner:
     def __init__(self, declared: FleetCosts, planner: Planner = plan_fleet) -> None:
         self.statistics = QoeStatistics(declared.quality)
         self._declared, self._planner = declared, planner
-        self._network = NetworkState(declared.topology)
-        self._told: dict[tuple[str, str], float] = {}
+        self._view = FleetView(declared.topology, (declared.source,))
         self._alive = frozenset(declared.topology.names)
-        self._low: frozenset[str] = frozenset()
         self._left_out: frozenset[str] = frozenset()
-        self._rates: dict[str, float] = {}
-        self._outlooks = {medium.name: RateOutlook() for medium in declared.topology.media}
         self._state: AdapterState | None = None
         self._in_use: StagePlan | None = None
         self._holds = False
         self._planning = threading.RLock()
-        self._measuring = threading.Lock()  # what is heard while a plan is made does not wait
+        self._answering = threading.Lock()  # what is heard while a plan is made does not wait
 
     def heard(self, beat: Heartbeat, now: float) -> None:
         """Take what a device measured, and how what it asked for was answered."""
-        with self._measuring:
-            self._measured(beat, now)
-            if beat.battery is not None:
-                least = RESERVE + (RECOVERED if beat.device in self._low else 0.0)
-                low = beat.battery < least and beat.device != self._declared.source
-                self._low = self._low | {beat.device} if low else self._low - {beat.device}
-            if beat.device == self._declared.source:
-                plan = self._state.plan if self._state else None
+        self._view.heard(beat, now)
+        if beat.device == self._declared.source:
+            plan = self._state.plan if self._state else None
+            with self._answering:
                 self.statistics.answered(beat.answers, sum(plan.joules.values()) if plan else 0.0)
 
     def plan(self, alive: Iterable[str], now: float) -> StagePlan | None:
@@ -107,9 +93,9 @@ class LivePlanner:
         """Return the text of the plan that would be made, and the plan; change nothing."""
         with self._planning:
             declared = replace(self._declared, quality=quality or self._declared.quality)
-            gone = frozenset(declared.topology.names) - self._alive | self._low
+            gone = frozenset(declared.topology.names) - self._alive | self._view.low
             costs = as_observed(declared, Observed(
-                self._rates, gone | frozenset(without) - {declared.source}))
+                self._view.known_rates(), gone | frozenset(without) - {declared.source}))
             try:
                 best = self._planner(costs).best
             except NothingFits as error:
@@ -123,25 +109,13 @@ class LivePlanner:
             return 'no plan: nothing fits'
         media = [f'{name}: {8e-6 * found.value:.1f} Mbit/s '
                  + (f'(measured {found.age:.0f} s ago)' if found.measured else '(declared)')
-                 for name, found in self._media(now).items()]
+                 for name, found in self._view.media(now).items()]
         return '\n'.join([describe(state.costs, state.plan), *media])
 
     @property
     def predicted(self) -> FleetPlan | None:
         """What is predicted of the plan in use."""
         return self._state.plan if self._state else None
-
-    def _measured(self, beat: Heartbeat, now: float) -> None:
-        """Take what a device measured of its links."""
-        names = self._declared.topology.names
-        for peer, link in beat.links.items():
-            ends = (beat.device, peer)
-            # The same figure is told again until there is a newer one.
-            if peer in names and beat.device in names \
-                    and self._told.get(ends) != link.bytes_per_second:
-                self._told[ends] = link.bytes_per_second
-                self._network.transferred(*ends, link.bytes_per_second, now)
-                self._network.probed(*ends, 2 * link.delay, now)
 
     def _decided(self, now: float) -> StagePlan | None:
         """Return the plan in use after looking at what is there now."""
@@ -176,23 +150,7 @@ class LivePlanner:
             plan, order=self._in_use.order) != self._in_use)
         self._in_use = plan
 
-    def _media(self, now: float) -> dict[str, Estimate]:
-        """Return what the media give now."""
-        with self._measuring:
-            return {medium.name: self._network.medium(medium.name, now)
-                    for medium in self._declared.topology.media}
-
     def _observed(self, now: float) -> Observed:
-        media = self._media(now)
-        for medium in self._declared.topology.media:
-            found = media[medium.name]
-            if found.age > TRUSTED:
-                self._rates.pop(medium.name, None)
-                continue
-            known = self._rates.get(medium.name, medium.bytes_per_second)
-            self._outlooks[medium.name].saw(found.value, now)
-            if abs((rate := self._outlooks[medium.name].rate(now)) / known - 1) > MOVED:
-                self._rates[medium.name] = rate
-        gone = frozenset(self._declared.topology.names) - self._alive | self._low
-        return Observed(dict(self._rates),
+        gone = frozenset(self._declared.topology.names) - self._alive | self._view.low
+        return Observed(self._view.rates(now),
                         gone | self._left_out - {self._declared.source})

@@ -15,11 +15,12 @@ from random_fleets import random_model
 
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.fleet_messages import Heartbeat, LinkState
+from intradp_ros.cluster.fleet_view import TRUSTED
 from intradp_ros.cluster.topology import behind_access_point
 from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.quality import Quality
 from intradp_ros.profiling.profile import PowerStates
-from intradp_ros.systems.fleet.live_planner import LivePlanner, TRUSTED
+from intradp_ros.systems.fleet.live_planner import LivePlanner
 from intradp_ros.systems.fleet.planner import plan_fleet
 
 ALL = frozenset({'robot', 'helper', 'box'})
