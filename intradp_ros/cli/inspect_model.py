@@ -8,9 +8,13 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from intradp_ros.cli.output import add_json, amount, Output, output, percent, size, table
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
-from intradp_ros.graph.operator_graph import Operator
+from intradp_ros.graph.operator_graph import Operator, ValueRef
+from intradp_ros.graph.trees import rebuild_outputs
+from intradp_ros.perception.heads.named_outputs import named
 from intradp_ros.split.checks.flops import operator_flops
 from intradp_ros.split.local_operator import Kind, LocalOperator, SplitGraph
 from intradp_ros.split.regions.axes import AxisCandidate
@@ -66,7 +70,7 @@ def inspection(subject: Subject, every: bool) -> dict[str, Any]:
     data = {
         'model': subject.name, 'digest': subject.shared.digest, 'capture': split.graph.method,
         'inputs': [_value(split, v) for v in split.graph.inputs],
-        'outputs': [_value(split, v) for v in split.graph.output_values],
+        'outputs': _outputs(split),
         'axis': split.axis, 'rows': max(split.rows[v] for v in split.graph.inputs),
         'axes': [_axis(candidate) for candidate in axis_candidates(split.captured)],
         'operators': len(rows), 'parameters': len(split.graph.parameters),
@@ -82,6 +86,18 @@ def inspection(subject: Subject, every: bool) -> dict[str, Any]:
 def _axis(candidate: AxisCandidate) -> dict[str, Any]:
     return {'axis': candidate.axis, 'rows': candidate.rows, 'divided_share': candidate.share,
             'exchanged_bytes': candidate.exchanged, 'barriers': candidate.barriers}
+
+
+def _outputs(split: SplitGraph) -> list[dict[str, Any]]:
+    """Return the outputs by the names that topics and results have for them."""
+    graph = split.graph
+    values = [graph.values[output.value] if isinstance(output, ValueRef) else None
+              for output in graph.outputs]
+    tensors = named(rebuild_outputs(graph, [
+        output if value is None else torch.empty(value.shape, dtype=value.dtype, device='meta')
+        for output, value in zip(graph.outputs, values)]))
+    found = [output.value for output in graph.outputs if isinstance(output, ValueRef)]
+    return [_value(split, value) | {'name': name} for name, value in zip(tensors, found)]
 
 
 def _value(split: SplitGraph, value: int) -> dict[str, Any]:

@@ -180,6 +180,29 @@ def usable_environment(
         return transport_environment('udp', environment, limits), str(error)
 
 
+def possible_environment(
+    name: str, environment: Mapping[str, str] = os.environ, limits: Path | None = None,
+) -> tuple[dict[str, str], str]:
+    """
+    Return what `transport_environment` does; the default transport where there are no profiles.
+
+    So nodes run with any middleware (Humble, Cyclone DDS, Zenoh).  The second
+    item says then what is lost, and is '' otherwise.
+
+    Raises
+    ------
+    ValueError, TransportError
+        As `transport_environment` does, for any other cause.
+
+    """
+    problem = middleware_problem(environment) if find_transport(name).profile else ''
+    if not problem:
+        return transport_environment(name, environment, limits), ''
+    return transport_environment('default', environment, limits), (
+        f'{problem}; the transport default is taken now, which may lose or delay tensors on a '
+        'wireless link: take it on all machines')
+
+
 def buffer_problem(transport: Transport, limits: Path | None = None) -> str:
     """Return what the kernel's limits on socket buffers spoil, and the mend; '' if nothing."""
     low = [f'net.core.{limit}={_read_limit(limit, limits)}' for limit in ('rmem_max', 'wmem_max')

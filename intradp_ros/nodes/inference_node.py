@@ -150,9 +150,10 @@ class InferenceNode(ManagedNode):
     def _described(self) -> str:
         """Return what this node is set up for."""
         assert self.client is not None
-        given = self._settings
+        given, device = self._settings, self.client.model.split.device
         return (f'model {given["model"]} (digest {self.client.model.digest[:12]}), '
-                f'server {given["server"]}, mode {self._mode}, device {given[DEVICE.name]}, from '
+                f'server {given["server"]}, mode {self._mode}, '
+                f'device {device.hardware or device.name}, from '
                 f'{", ".join(map(self.resolve_topic_name, self._sources()))}, '
                 f'{network_of(self)}')
 

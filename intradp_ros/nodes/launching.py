@@ -29,10 +29,14 @@ from launch_ros.actions import LifecycleNode, PushRosNamespace
 from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.substitutions import FindPackageShare
 
-from intradp_ros.dds.transport_profile import transport_environment, TRANSPORTS
+from intradp_ros.dds.transport_profile import possible_environment, TRANSPORTS
 
 PACKAGE = 'intradp_ros'
 _TEXTS = List[str]  # noqa: UP006 (launch does not know list[str])
+#: What a robot's node publishes of its results.
+RESULT_TOPICS = ('result', 'result_image', 'result_points', 'detections', 'classification',
+                 'labels', 'instances', 'key_points', 'depth/image', 'depth/camera_info',
+                 'depth/points')
 #: Set by launch itself, or by a file that includes ours.
 _OF_LAUNCH = frozenset({'ros_namespace', 'global_params', 'ros_params', 'ros_remaps'})
 
@@ -74,7 +78,8 @@ def pair_arguments() -> list[DeclareLaunchArgument]:
         parameter_argument('model', 'The model, the same on robot and server: '
                            '"package.module:factory shape dtype" or an archive path.'),
         parameter_argument('server', 'Name of the server, under which robots find it.'),
-        parameter_argument('device', 'What operators run on: cpu, or a device of PyTorch.'),
+        parameter_argument('device', 'What operators run on: cpu, a device of PyTorch such as '
+                           'cuda, or auto (cuda where there is one).'),
     ]
 
 
@@ -82,6 +87,11 @@ def robot_arguments() -> list[DeclareLaunchArgument]:
     """Return the declarations of the arguments that only the robot's node takes."""
     return [
         parameter_argument('mode', 'How inferences run.', ('shared', 'local', 'offload', 'cut')),
+        DeclareLaunchArgument(
+            'name', default_value='',
+            description='Name of the node, for several robots in a namespace: its results are on '
+                        'NAME/result, NAME/detections, ... If empty, inference_node, with its '
+                        'results on result, detections, ...'),
         DeclareLaunchArgument(
             'image_topic', default_value='image',
             description='Topic of sensor_msgs/Image that the robot takes its input from.'),
@@ -93,10 +103,15 @@ def robot_arguments() -> list[DeclareLaunchArgument]:
 
 def robot_node(params_file: str) -> OpaqueFunction:
     """Return the action that runs the robot's node; the argument names its parameter file."""
-    return node('inference_node', params_file,
-                [('image', LaunchConfiguration('image_topic')),
-                 ('points', LaunchConfiguration('points_topic'))],
-                overrides={name: name for name in ('model', 'server', 'mode', 'device')})
+    def run(context: LaunchContext) -> list[Action]:
+        name = LaunchConfiguration('name').perform(context)
+        results = [(topic, f'{name}/{topic}') for topic in RESULT_TOPICS] if name else []
+        return [node('inference_node', params_file,
+                     [('image', LaunchConfiguration('image_topic')),
+                      ('points', LaunchConfiguration('points_topic')), *results],
+                     name='name' if name else '',
+                     overrides={name: name for name in ('model', 'server', 'mode', 'device')})]
+    return OpaqueFunction(function=run)
 
 
 def server_nodes(params_file: str, planner_params_file: str) -> list[OpaqueFunction]:
@@ -189,5 +204,7 @@ def unknown_arguments(given: Iterable[str], known: Sequence[str], *, typed: bool
 def _set_transport(context: LaunchContext) -> list[Action]:
     """Return the actions that set the variables of the chosen transport, checked on this host."""
     chosen = LaunchConfiguration('transport').perform(context)
-    return [SetEnvironmentVariable(name, value)
-            for name, value in transport_environment(chosen).items()]
+    variables, warning = possible_environment(chosen)
+    if warning:
+        get_logger(PACKAGE).warning(warning)
+    return [SetEnvironmentVariable(name, value) for name, value in variables.items()]

@@ -77,6 +77,7 @@ class OffloadNode(ManagedNode):
         self._key = key_of(parameters, self.warn)
         axis = parameters['axis'] if parameters['axis'] >= 0 else None
         device = open_device(parameters[DEVICE.name])
+        self.info(f'computing on {device.hardware or device.name}')
         self._lanes = lanes_of(device, parameters['threads'])
         catalogue = self._catalogue(parameters['models'], axis, device)
         self._names = {model.digest: text for text, model in catalogue.items()}

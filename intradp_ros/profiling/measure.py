@@ -49,6 +49,8 @@ from intradp_ros.split.local_operator import SplitGraph
 
 ROUNDS = (4, 40)  # at least, at most
 CREDIBLE = (0.9, 1.1)  # of `Profile.scale`
+#: Seconds of a network below which the clock and the calls themselves decide that.
+MEASURABLE = 1e-3
 #: Looking between heights: how often at most, how often each is run, and how many there may be.
 LOOKS, TRIES, MOST_HEIGHTS = 4, 3, 16
 #: Seconds, and the part of what was expected, by which a height must be off to be added.
@@ -94,7 +96,8 @@ def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
     timings = tuple(_timing(of_one, runs.track) for of_one in measured)
     whole, total = runs.typical, sum(timing.seconds[-1] for timing in timings)
     scale = whole / total if total > 0 else 1.0
-    if not split.device.runs_ahead and not CREDIBLE[0] <= scale <= CREDIBLE[1]:
+    if total > MEASURABLE and not split.device.runs_ahead \
+            and not CREDIBLE[0] <= scale <= CREDIBLE[1]:
         _LOG.warning(
             'operators in a run of the whole graph took %.2f times what they took one by one '
             '(%.1f ms): is the machine busy? measure again when it is not', scale, 1e3 * total)

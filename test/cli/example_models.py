@@ -47,6 +47,17 @@ class Amplifier(nn.Module):
         return torch.sin(1e10 * self.layers(image))
 
 
+class NamedOutputs(nn.Module):
+    """Returns a dict, as detectors do; one entry is no tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heat, self.size = nn.Conv2d(3, 1, 3, padding=1), nn.Conv2d(3, 2, 1)
+
+    def forward(self, image: torch.Tensor) -> dict[str, object]:
+        return {'heat': self.heat(image), 'stride': 4, 'size': self.size(image)}
+
+
 class TwoInputs(nn.Module):
     """Adds a scaled second image."""
 
@@ -89,3 +100,7 @@ def failing() -> nn.Module:
 
 def not_a_module() -> int:
     return 3
+
+
+def named_outputs() -> nn.Module:
+    return NamedOutputs()

@@ -18,6 +18,13 @@ def test_a_dense_network_is_local(intradp):
     assert data['kinds']['global']['operators'] == 0
 
 
+def test_outputs_have_the_names_that_the_model_gives_them(intradp):
+    data = intradp('inspect', 'example_models:named_outputs', '--input', '1x3x24x16',
+                   '--json').json
+    assert [(output['name'], output['shape'][1]) for output in data['outputs']] == [
+        ('heat', 1), ('size', 2)]
+
+
 def test_rows_meet_at_the_global_pooling_of_a_classifier(intradp):
     data = intradp('inspect', 'example_models:classifier', '--input', '1x3x33x16', '--json').json
     [pooling] = data['rows_meet']

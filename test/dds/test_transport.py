@@ -22,6 +22,7 @@ from intradp_ros.dds.transport_profile import (
     AUTO,
     buffer_problem,
     find_transport,
+    possible_environment,
     transport_environment,
     transport_in_use,
     TransportError,
@@ -131,6 +132,9 @@ def test_other_middlewares_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(TransportError, match='rmw_cyclonedds_cpp.*transport default'):
         transport_environment('udp', {'RMW_IMPLEMENTATION': 'rmw_cyclonedds_cpp'})
     assert transport_environment('default', {'RMW_IMPLEMENTATION': 'rmw_cyclonedds_cpp'})
+    variables, warning = possible_environment('udp', {'RMW_IMPLEMENTATION': 'rmw_zenoh_cpp'})
+    assert variables == {VARIABLE: 'default'} and 'rmw_zenoh_cpp' in warning
+    assert possible_environment('udp', {}) == (transport_environment('udp', {}), '')
     (tmp_path / 'libfastrtps.so.2.6').touch()
     assert 'Fast DDS 2.6' in middleware_problem({}, [tmp_path])
     (tmp_path / 'libfastrtps.so.2.6').rename(tmp_path / 'libfastrtps.so.2.14.5')

@@ -63,6 +63,8 @@ def test_a_split_graph_on_an_accelerator_is_exact(network: type[nn.Module], devi
 def test_devices_by_name() -> None:
     """A missing one is told with what to do about it."""
     assert open_device('cpu') is HOST
+    if not torch.cuda.is_available():
+        assert open_device('auto') is HOST
     assert open_device(NAME).name == f'{NAME}:0'
     for name in ('cuda:77', 'meta', 'nonsense', ''):
         with pytest.raises(DeviceError, match=f"no device '{name}' .*install a build of PyTorch"):

@@ -17,6 +17,9 @@ import torch
 from intradp_ros.split.calls.cuda_graphs import graphs_on
 from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
 
+#: Leaves the choice to `open_device`.
+AUTO = 'auto'
+
 
 class DeviceError(ValueError):
     """A device that cannot be used; the text says why and how to mend it."""
@@ -73,10 +76,14 @@ def open_device(name: str) -> KernelDevice:
     """
     Return the device of PyTorch's name for it: ``cpu``, ``cuda``, ``cuda:1``.
 
+    ``auto`` is ``cuda`` where there is one, else ``cpu``.
+
     Raises
     ------
     DeviceError
         If there is none.
 
     """
+    if name == AUTO:
+        name = 'cuda' if torch.cuda.is_available() else HOST.name
     return HOST if name == HOST.name else Accelerator(name)
