@@ -78,8 +78,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the demo; return the exit code."""
     console = Console()
-    if not console.is_terminal:
-        console.width = 110  # room for the tables
     try:
         hardware = open_device(args.device).hardware
         claim_folder(args.out, 'intradp_demo', RESULTS)

@@ -19,12 +19,8 @@ from intradp_ros.core.whole_file import write_whole
 _MISSING = '-'
 
 
-def _bytes(count: float) -> str:
-    """Return a number of bytes with a decimal unit."""
-    for unit, size in (('MB', 1e6), ('kB', 1e3)):
-        if count >= size:
-            return f'{count / size:.1f} {unit}'
-    return f'{count:.0f} B'
+def _kilobytes(count: float) -> str:
+    return f'{count / 1e3:.1f}' if 0 < count < 1e5 else f'{count / 1e3:.0f}'
 
 
 def _milliseconds(value: float) -> str:
@@ -38,10 +34,10 @@ COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ('median_ms', 'median\nms', _milliseconds),
     ('p95_ms', 'p95\nms', _milliseconds),
     ('predicted_ms', 'predicted\nms', _milliseconds),
-    ('bytes_up', 'up', _bytes),
-    ('bytes_down', 'down', _bytes),
+    ('bytes_up', 'up\nkB', _kilobytes),
+    ('bytes_down', 'down\nkB', _kilobytes),
     ('energy_j', 'energy\nJ', lambda value: f'{value:.2f}'),
-    ('max_rel_diff', 'max\n|diff|', lambda value: f'{value:.1e}'),
+    ('max_rel_diff', 'max\n|diff|', lambda value: f'{value:.0e}'),
 )
 
 
@@ -55,7 +51,7 @@ def _cell(row: Mapping[str, Any], key: str, show: Callable[[Any], str]) -> str:
 
 def mode_table(title: str, modes: Mapping[str, Mapping[str, Any]]) -> Table:
     """
-    Return a table with a row for each mode; the fastest is set in bold.
+    Return a table with a row for each mode, within 80 columns; the fastest is set in bold.
 
     :param modes: by mode, values by the keys of `COLUMNS`: milliseconds, bytes
         for each frame, joules for each frame, and the greatest difference to
@@ -64,7 +60,7 @@ def mode_table(title: str, modes: Mapping[str, Mapping[str, Any]]) -> Table:
     """
     columns = [column for column in COLUMNS if any(column[0] in row for row in modes.values())]
     table = Table(title=title, title_justify='left', box=SIMPLE_HEAD, pad_edge=False,
-                  collapse_padding=True)
+                  padding=0)
     table.add_column('mode', no_wrap=True)
     for _, heading, _ in columns:
         table.add_column(heading, justify='right', no_wrap=True)

@@ -35,9 +35,17 @@ def shown(table: Table, width: int = 80) -> str:
 def test_values_are_shown_with_units_on_a_narrow_terminal() -> None:
     lines = shown(mode_table('HED', MODES)).splitlines()
     rows = {line.split()[0]: line.split()[1:] for line in lines if line.strip()}
-    assert rows['local'] == ['30', '0', '743', '761', '740', '0', 'B', '0', 'B', '3.10', '0.0e+00']
-    assert rows['shared'] == ['30', '0', '95.2', '281', '-', '65.3', 'kB', '2.1', 'MB', '1.10',
-                              '3.2e-06']
+    assert rows['local'] == ['30', '0', '743', '761', '740', '0', '0', '3.10', '0e+00']
+    assert rows['shared'] == ['30', '0', '95.2', '281', '-', '65.3', '2087', '1.10', '3e-06']
+
+
+def test_a_table_of_slow_networks_fits_80_columns() -> None:
+    slow = {'frames': 300, 'lost': 0, 'median_ms': 11328.4, 'p95_ms': 15280.0,
+            'predicted_ms': 11320.0, 'bytes_up': 522240, 'bytes_down': 12350000, 'energy_j': 112.2,
+            'max_rel_diff': 3.1e-7}
+    lines = shown(mode_table('HED', {'server_killed': slow})).splitlines()
+    assert lines[-2].split() == ['server_killed', '300', '0', '11328', '15280', '11320', '522',
+                                 '12350', '112.20', '3e-07']
 
 
 def test_the_fastest_is_bold() -> None:
