@@ -86,7 +86,7 @@ lint: $(STAMPS)/package $(STAMPS)/tools ## only check style, types and imports b
 	cd $(VENV) && $(abspath $(BIN))/lint-imports --config $(CURDIR)/pyproject.toml
 
 docs: $(STAMPS)/tools ## build the documentation as a site, out/site/
-	$(BIN)/mkdocs build
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 bench: $(STAMPS)/package $(STAMPS)/weights $(STAMPS)/tools ## run the benchmarks, write out/bench/
 	mkdir -p out/bench

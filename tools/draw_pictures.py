@@ -393,17 +393,22 @@ def pictures() -> dict[str, str]:
     return drawn
 
 
+def stale() -> list[str]:
+    """Return the names of pictures whose files are not as drawn."""
+    return [name for name, words in pictures().items()
+            if not (IMAGES / name).exists() or (IMAGES / name).read_text() != words]
+
+
 def main() -> int:
     """Write all pictures, or compare with those that are there."""
-    stale = [name for name, words in pictures().items()
-             if not (IMAGES / name).exists() or (IMAGES / name).read_text() != words]
+    names = stale()
     if '--check' in sys.argv[1:]:
-        for name in stale:
+        for name in names:
             print(f'doc/images/{name} is not as drawn: run python tools/draw_pictures.py')
-        return 1 if stale else 0
+        return 1 if names else 0
     for name, words in pictures().items():
         (IMAGES / name).write_text(words)
-    print(f'{len(stale)} pictures changed')
+    print(f'{len(names)} pictures changed')
     return 0
 
 

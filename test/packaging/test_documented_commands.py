@@ -33,8 +33,8 @@ def commands(text: str) -> Iterator[str]:
     """Yield the commands of a text, one a line, that are ours and not abbreviated."""
     text = re.sub(r"<<'END'\n.*?^END$", '', text, flags=re.DOTALL | re.MULTILINE)
     for line in text.replace('\\\n', ' ').splitlines():
-        for command in line.split('&&'):
-            command = BEFORE.sub('', command.strip())
+        for command in re.split(r'&&|\|\|', line):
+            command = BEFORE.sub('', re.sub(r' &$| >\s*\S+', '', command.strip()))
             if OURS.match(command) and ' ... ' not in command:
                 yield command
 
