@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,13 @@ import torch
 from torch import nn
 
 from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.differences import apart
 from intradp_ros.cli.found_model import Found
 from intradp_ros.cli.inspect_model import inspection
-from intradp_ros.cli.model_sources import find_model, SOURCES, with_best_boxes
+from intradp_ros.cli.model_sources import cause_of, find_model, SOURCES, with_best_boxes
 from intradp_ros.cli.output import add_json, Output, output, percent, size
 from intradp_ros.cli.output_paths import result_file
+from intradp_ros.cli.picture_input import check_inputs, picture_shape
 from intradp_ros.cli.subject import GraphModel, Subject, tensors_of
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.graph_errors import CaptureError, GraphFormatError
@@ -137,25 +140,43 @@ def run(args: argparse.Namespace) -> int:
 def _add(args: argparse.Namespace, out: Output) -> int:
     with out.status(f'loading {args.source}'):
         given = parse_shape(args.input) if args.input else ()
+        if given:
+            picture_shape(args.source, (), given)
         found = find_model(args.source, args.weights, given)
-        shape = given or found.shape
-        if len(shape) != 4 or shape[:2] != (1, 3):
-            raise CommandError('give --input 1x3xHEIGHTxWIDTH: the source does not say it')
+        shape = picture_shape(args.source, found.shape, given)
+        check_inputs(args.source, found.model)
+        for note in found.notes:
+            out.warn(note)
         model, card = _finished(found, args)
         example = _example(args, shape, card)
         changed = None
         if args.precision:
             model, changed = _narrowed(model, found, example, args)
-        graph = capture(model, (example,), methods=AS_GRAPH)
-        _check_head(card, model, example)
+        with _of_the_model(args.source, 'captured'):
+            graph = capture(model, (example,), methods=AS_GRAPH)
+            share_graph(graph)
+        with _of_the_model(args.source, 'computed'):
+            _check_head(card, model, example)
     path = args.out or Path(f'{args.source.rpartition(":")[2].rpartition("/")[2]}.graph')
     save_graph(graph, path, card_to_json(card))
-    with out.status('comparing the archive with the model'):
+    with out.status('comparing the archive with the model'), _of_the_model(
+            args.source, 'compared with its archive'):
         with torch.inference_mode():
             wanted = tensors_of(model(example))
         difference = _difference(wanted, GraphModel(load_graph(path)), example)
     _describe(path, out, difference, changed)
     return 0 if difference <= rounding_limit(computed_in(graph) or torch.float32) else 1
+
+
+@contextmanager
+def _of_the_model(source: str, doing: str) -> Iterator[None]:
+    """Name the model as the cause of what its own code, or PyTorch on it, raises."""
+    try:
+        yield
+    except (CommandError, CaptureError, CardError, HeadError, GraphFormatError):
+        raise
+    except Exception as error:  # a model may raise whatever it likes
+        raise CommandError(f'{source} cannot be {doing}: {cause_of(error)}') from error
 
 
 def _narrowed(model: nn.Module, found: Found, example: torch.Tensor, args: argparse.Namespace,
@@ -182,8 +203,11 @@ def _finished(found: Found, args: argparse.Namespace) -> tuple[nn.Module, ModelC
         found = replace(found, classes=args.classes)
     chosen = with_best_boxes(found, args.best) if found.classes else found
     model: nn.Module = LikeliestClasses(chosen.model) if args.likeliest else chosen.model
-    if args.floats or args.pixels:
-        if args.pixels and (card.input.mean or card.input.deviation):
+    pixels = args.pixels or found.dtype is torch.uint8
+    if args.floats and found.dtype is torch.uint8:
+        raise CommandError('the model takes uint8 pixels: leave out --floats')
+    if args.floats or pixels:
+        if pixels and (card.input.mean or card.input.deviation):
             raise CommandError('a model of pixels normalises inside: leave out mean and deviation')
         return model, card
     inside = Normalised(model, card.input.mean, card.input.deviation)
@@ -229,18 +253,11 @@ def _check_head(card: ModelCard, model: nn.Module, example: torch.Tensor) -> Non
 
 def _difference(wanted: Sequence[torch.Tensor], model: nn.Module, example: torch.Tensor) -> float:
     """Return the greatest difference of a model's outputs to the wanted ones, by their spread."""
-    worst = 0.0
     with torch.inference_mode():
         got = tensors_of(model(example))
     if len(wanted) != len(got):
         raise CommandError(f'the archive has {len(got)} outputs, the model {len(wanted)}')
-    for expected, output_tensor in zip(wanted, got):
-        if expected.shape != output_tensor.shape:
-            return float('inf')
-        spread = (expected.double().max() - expected.double().min()).item() or 1.0
-        apart = (expected.double() - output_tensor.double()).abs().max().item() / spread
-        worst = apart if not apart <= worst else worst  # not a number is the worst of all
-    return worst
+    return max((apart(*pair) for pair in zip(wanted, got)), default=0.0)
 
 
 def _show(path: Path, out: Output) -> int:
@@ -254,7 +271,10 @@ def _describe(path: Path, out: Output, difference: float | None,
               changed: float | None) -> None:
     """Print what an archive holds, and how well it can be shared."""
     graph = load_graph(path)
-    shared = share_graph(graph)
+    try:
+        shared = share_graph(graph)
+    except ValueError as error:
+        raise CommandError(f'{path}: {error}') from error
     notes = load_notes(path)
     card = card_from_json(notes) if notes else ModelCard()
     facts = inspection(Subject(str(path), GraphModel(graph), shared, ()), False)

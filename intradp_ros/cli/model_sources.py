@@ -6,26 +6,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from importlib import import_module
 import os
 from pathlib import Path
 import tempfile
+from typing import Any
 
-from safetensors.torch import load_file
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from intradp_ros.cli.checkpoints import checkpoint_module, classes_in, state_of
 from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.file_kinds import check_program, Kind, kind_of
 from intradp_ros.cli.found_model import Found
-from intradp_ros.cli.onnx_file import apart, readable, settle
+from intradp_ros.cli.onnx_file import converted, open_onnx
+from intradp_ros.cli.picture_input import picture_shape
 from intradp_ros.cli.transformers_folder import CONFIG, from_folder
-from intradp_ros.lab.zoo.pickled_weights import pickled_module, weights_of
+from intradp_ros.lab.zoo.pickled_weights import weights_of
 from intradp_ros.lab.zoo.torchvision_import import torchvision
 from intradp_ros.perception.card import HeadCard, InputCard, ModelCard
 from intradp_ros.perception.card_sources import find_card
-from intradp_ros.perception.inside import BestBoxes
+from intradp_ros.perception.inside import BestBoxes, Narrow
 from intradp_ros.runtime.catalogue import load_factory, ModelSpec, ModelSpecError
 
 SOURCES = """\
@@ -44,19 +46,17 @@ Nothing is downloaded. Load only files that you trust: TorchScript, .pt2 and ONN
 #: Classes of ultralytics, by the last layer that a checkpoint's configuration names.
 _YOLO_HEADS = {'Detect': 'DetectionModel', 'Segment': 'SegmentationModel', 'Pose': 'PoseModel',
                'Classify': 'ClassificationModel'}
-#: Files of weights alone, or of other runtimes, and what to do with them.
+#: Endings of other runtimes' files, and what to do with them.
 _ELSEWHERE = {
-    **dict.fromkeys(('.pth', '.pt', '.safetensors', '.bin'), 'holds weights without a network: '
-                    'name the network (timm:NAME, torchvision:NAME, package.module:factory) and '
-                    'give the file as --weights; of a checkpoint of ultralytics write '
-                    'ultralytics:FILE'),
     **dict.fromkeys(('.engine', '.plan', '.trt'), 'is an engine of TensorRT, made for one GPU; '
                     'names no model that can be divided: give what it was made from'),
     **dict.fromkeys(('.tflite', '.h5', '.keras', '.pb'), 'is a file of TensorFlow, which names '
                     'no model that is read here: convert it to ONNX (tf2onnx)')}
+_NETWORK = ('name the network (timm:NAME, torchvision:NAME, package.module:factory) and give the '
+            'file as --weights')
 
-#: What a model converted from ONNX may differ by from the operators' definitions: rounding.
-_CONVERTED = 1e-3
+#: What wrappers of a model put before the names of its weights.
+_BEFORE = ('', 'module.', '_orig_mod.', 'model.', 'module.model.', '_orig_mod.module.')
 #: Letters of what PyTorch says of weights that do not fit: it names every one.
 _MOST_TEXT = 500
 
@@ -79,29 +79,71 @@ def find_model(source: str, weights: str = '', shape: Sequence[int] = ()) -> Fou
 
     """
     scheme, _, rest = source.partition(':')
-    load: Callable[[str], Found] | None
-    load = _BY_SCHEME.get(scheme) if rest else _by_path(Path(source))
-    if load is _from_onnx:
-        load = partial(_from_onnx, shape=shape)
-    if load is None and Path(source).suffix.lower() in _ELSEWHERE:
-        raise CommandError(f'{source} {_ELSEWHERE[Path(source).suffix.lower()]}')
-    if load is None and ':' not in source:
-        raise CommandError(
-            f'{source!r} names no model: it ends in none of {", ".join(_BY_ENDING)}, is no folder '
-            f'with a {CONFIG}, and no package.module:factory')
     try:
-        found = load(rest or source) if load else _from_factory(source)
+        if rest and scheme in _BY_SCHEME:
+            found = _BY_SCHEME[scheme](rest)
+        elif rest and not Path(source).exists():
+            found = _from_factory(source)
+        else:
+            found = _from_path(source, shape)
     except (CommandError, ModelSpecError):
         raise
-    except (OSError, ValueError, RuntimeError, KeyError, AttributeError) as error:
-        raise CommandError(f'cannot load {source}: {type(error).__name__}: {error}') from error
+    except Exception as error:  # whatever a library says of a file or name that it cannot use
+        raise CommandError(f'cannot load {source}: {cause_of(error)}') from error
     if weights:
         _fill(found.holder or found.model, weights)
-    return found
+    return _in_its_precision(found)
 
 
-def _by_path(path: Path) -> Callable[[str], Found] | None:
-    return from_folder if (path / CONFIG).is_file() else _BY_ENDING.get(path.suffix.lower())
+def cause_of(error: Exception) -> str:
+    """Return what an error of a library says, in one line."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    said = next((line for line in lines if line), '')
+    return f'{type(error).__name__}: {said[:_MOST_TEXT]}' if said else type(error).__name__
+
+
+def _from_path(source: str, shape: Sequence[int]) -> Found:
+    path = Path(source)
+    if (path / CONFIG).is_file():
+        return from_folder(source)
+    ending = path.suffix.lower()
+    if not path.exists():
+        if ending in _ELSEWHERE:
+            raise CommandError(f'{source} {_ELSEWHERE[ending]}')
+        if ending in _ENDINGS:
+            raise CommandError(f'cannot load {source}: there is no such file')
+        raise CommandError(
+            f'{source!r} names no model: it ends in none of {", ".join(_ENDINGS)}, is no folder '
+            f'with a {CONFIG}, and no package.module:factory')
+    kind = kind_of(path)
+    if kind is Kind.SCRIPT:
+        return _from_script(source)
+    if kind is Kind.PROGRAM:
+        return _from_program(source)
+    if kind is Kind.CHECKPOINT:
+        raise CommandError(f'{source} {_of_checkpoint(path)}')
+    if kind is Kind.SAFETENSORS:
+        raise CommandError(f'{source} holds weights without a network: {_NETWORK}')
+    if kind is Kind.ARCHIVE:
+        raise CommandError(f'{source} {kind.value}: intradp model show {source}')
+    if kind is Kind.OTHER and ending == '.onnx':
+        return _from_onnx(source, shape)
+    if kind is Kind.OTHER and ending in _ELSEWHERE:
+        raise CommandError(f'{source} {_ELSEWHERE[ending]}')
+    raise CommandError(f'{source} names no model: it {kind.value}' + (
+        '; an ONNX file ends in .onnx' if kind is Kind.OTHER else ''))
+
+
+def _of_checkpoint(path: Path) -> str:
+    """Return what a file of torch.save holds, and what to do with it."""
+    names = classes_in(path)
+    if any(name.startswith('ultralytics.') for name in names):
+        return f'is a checkpoint of ultralytics: write ultralytics:{path}'
+    if names:
+        return (f'holds objects of {", ".join(names[:3])}: loading a whole pickled module would '
+                f'run code of the file, which is not done; {_NETWORK} (weights are read from it), '
+                'or export it with torch.export.save')
+    return f'holds weights without a network: {_NETWORK}'
 
 
 def _from_factory(source: str) -> Found:
@@ -109,33 +151,61 @@ def _from_factory(source: str) -> Found:
 
 
 def _from_script(path: str) -> Found:
-    model: nn.Module = torch.jit.load(path, map_location='cpu')  # type: ignore[no-untyped-call]
+    model: Any = torch.jit.load(path, map_location='cpu')  # type: ignore[no-untyped-call]
+    count = len([*model.graph.inputs()]) - 1  # the first is the module itself
+    if count != 1:
+        raise CommandError(f'{path} takes {count} inputs; an archive is made of models of one '
+                           'picture')
     return Found(model.eval())
 
 
 def _from_program(path: str) -> Found:
+    check_program(Path(path))
+    os.environ['TORCH_FORCE_WEIGHTS_ONLY_LOAD'] = '1'
+    try:
+        program = torch.export.load(path)
+    finally:
+        del os.environ['TORCH_FORCE_WEIGHTS_ONLY_LOAD']
+    values = {node.name: node.meta.get('val') for node in program.graph.nodes
+              if node.op == 'placeholder'}
+    taken = [values.get(str(name)) for name in program.graph_signature.user_inputs]
+    if len(taken) != 1 or not isinstance(taken[0], torch.Tensor):
+        raise CommandError(f'{path} takes {len(taken)} inputs; an archive is made of models of '
+                           'one picture')
+    said = tuple(n if isinstance(n, int) else 0 for n in taken[0].shape)
     # The program is what it was exported as: it has no modes to switch.
-    return Found(torch.export.load(path).module())
+    return Found(program.module(), shape=said, dtype=taken[0].dtype)
 
 
 def _from_onnx(path: str, shape: Sequence[int] = ()) -> Found:
     try:
         torchvision()
-        converter = import_module('onnx2torch')
+        import_module('onnx2torch')
     except ModuleNotFoundError as error:
         raise CommandError(
             f'reading ONNX needs onnx2torch ({error.name} is missing): pip install onnx2torch; '
             'or export the model with torch.export.save to a .pt2 file') from error
-    try:
-        model = settle(converter.convert(readable(path, shape)).eval())
-    except NotImplementedError as error:
-        raise CommandError(f'onnx2torch cannot convert {path}: {error}; export the model with '
-                           'torch.export.save to a .pt2 file instead') from error
-    if shape and (difference := apart(path, model, shape)) > _CONVERTED:
-        raise CommandError(f'onnx2torch makes another network of {path}: outputs differ by '
-                           f'{difference:.1e} of their spread from what the operators are '
-                           'defined to do; export the model with torch.export.save instead')
-    return Found(model)
+    file = open_onnx(path)
+    whole = picture_shape(path, file.shape, shape)
+    return Found(converted(file, whole), shape=file.shape, dtype=file.dtype)
+
+
+def _in_its_precision(found: Found) -> Found:
+    """Return a model that takes single precision or pixels, as the commands do."""
+    dtype = found.dtype or _precision(found.model)
+    if dtype in (torch.float32, torch.uint8):
+        return replace(found, dtype=dtype)
+    if not dtype.is_floating_point:
+        raise CommandError(f'the model takes {str(dtype).removeprefix("torch.")}; pictures are '
+                           'floating-point numbers or uint8')
+    return replace(found, model=Narrow(found.model, dtype, convert=False),
+                   holder=found.holder or found.model, dtype=torch.float32)
+
+
+def _precision(model: nn.Module) -> torch.dtype:
+    """Return the precision of a model's parameters if it is one, else float32."""
+    kinds = {p.dtype for p in model.parameters() if p.is_floating_point()}
+    return kinds.pop() if len(kinds) == 1 else torch.float32
 
 
 def _from_timm(name: str) -> Found:
@@ -208,8 +278,8 @@ def _from_ultralytics(path: str) -> Found:
     except ModuleNotFoundError as error:
         raise CommandError(f'checkpoints of ultralytics need it ({error.name} is missing; '
                            'AGPL-3.0): pip install ultralytics') from error
-    held = pickled_module(Path(path), 'model')
-    told, names = vars(held)['yaml'], _names(vars(held)['names'])
+    held = checkpoint_module(Path(path))
+    told, names = vars(held)['yaml'], _names(vars(held).get('names') or {})
     kind = str(told['head'][-1][2])
     if kind not in _YOLO_HEADS:
         raise CommandError(f'{path} has the head {kind}; there are {", ".join(_YOLO_HEADS)}')
@@ -232,11 +302,15 @@ def _names(told: Mapping[int, str]) -> tuple[str, ...]:
 
 def _fill(model: nn.Module, path: str) -> None:
     """Load weights; tensors alone, no code."""
+    state, wanted = state_of(Path(path)), model.state_dict().keys()
+    for before in _BEFORE:
+        inner = {name.removeprefix(before): x for name, x in state.items()}
+        if inner.keys() >= wanted:
+            state = inner
+            break
     try:
-        state = load_file(path) if path.endswith('.safetensors') else torch.load(
-            path, weights_only=True, map_location='cpu')
         model.load_state_dict(state)
-    except Exception as error:  # each format has errors of its own
+    except RuntimeError as error:
         raise CommandError(f'the weights {path} do not fit: {str(error)[:_MOST_TEXT]}') from error
 
 
@@ -247,6 +321,4 @@ def with_best_boxes(found: Found, count: int) -> Found:
 
 _BY_SCHEME: Mapping[str, Callable[[str], Found]] = {
     'timm': _from_timm, 'torchvision': _from_torchvision, 'ultralytics': _from_ultralytics}
-_BY_ENDING: Mapping[str, Callable[[str], Found]] = {
-    '.ts': _from_script, '.torchscript': _from_script, '.pt2': _from_program,
-    '.onnx': _from_onnx}
+_ENDINGS = ('.ts', '.torchscript', '.pt2', '.onnx')

@@ -45,10 +45,10 @@ class Normalised(nn.Module):
 class Narrow(nn.Module):
     """A model in half precision, whose floating-point inputs and outputs are single precision."""
 
-    def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
-        """Convert `model` itself to `dtype`."""
+    def __init__(self, model: nn.Module, dtype: torch.dtype, *, convert: bool = True) -> None:
+        """Convert `model` itself to `dtype`, if it is not such already."""
         super().__init__()
-        self.model, self.dtype = model.to(dtype), dtype
+        self.model, self.dtype = model.to(dtype) if convert else model, dtype
 
     def forward(self, *inputs: Any) -> Any:
         """Return what the model says."""

@@ -104,3 +104,61 @@ def not_a_module() -> int:
 
 def named_outputs() -> nn.Module:
     return NamedOutputs()
+
+
+class Net(nn.Module):
+    """One convolution."""
+
+    def __init__(self, channels: int = 3) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(channels, 4, 3, padding=1)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        return self.conv(image)
+
+
+class Masked(nn.Module):
+    """Logits, some of which are masked, and some no numbers."""
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        masked = image.masked_fill(image > 0.7, float('-inf'))
+        return torch.cat([masked, torch.log(image - 2)], 1)
+
+
+class Raising(nn.Module):
+    """Raises what is no error of PyTorch."""
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        raise LookupError('a model may\nraise anything')
+
+
+class Silent(nn.Module):
+    """Returns nothing."""
+
+    def forward(self, image: torch.Tensor) -> None:
+        return None
+
+
+def net() -> nn.Module:
+    torch.manual_seed(0)
+    return Net()
+
+
+def grey() -> nn.Module:
+    return Net(1)
+
+
+def half() -> nn.Module:
+    return Net().half()
+
+
+def masked() -> nn.Module:
+    return Masked()
+
+
+def raises() -> nn.Module:
+    return Raising()
+
+
+def nothing_at_all() -> nn.Module:
+    return Silent()

@@ -291,6 +291,8 @@ def test_what_cannot_be_is_refused_with_its_cause(intradp, tmp_path: Path, sourc
 
 def test_onnx_without_its_converter_is_refused(intradp, tmp_path: Path,
                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 5, 1)).eval()
+    path = onnx_file(tmp_path / 'm.onnx', model)
     monkeypatch.setitem(__import__('sys').modules, 'onnx2torch', None)
-    result = intradp('model', 'add', str(tmp_path / 'm.onnx'), '--input', '1x3x8x8')
+    result = intradp('model', 'add', str(path), '--input', '1x3x24x32')
     assert result.status == 2 and 'pip install onnx2torch' in result.err

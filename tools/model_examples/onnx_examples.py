@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 import warnings
 
 import torch
 
-from intradp_ros.cli.onnx_file import defined
+from intradp_ros.cli.onnx_evaluation import evaluator
 from intradp_ros.lab.zoo.torchvision_import import torchvision
 from intradp_ros.lab.zoo.wheel_files import wheel_file
 from model_examples.example import Example, IMAGENET, lively, normalised, Prepared
@@ -25,9 +26,9 @@ PADDLE = ('rapidocr-onnxruntime', 'rapidocr_onnxruntime/models')
 
 def reference(path: Path) -> Any:
     """Return what computes a file by the operators' definitions."""
-    evaluator = defined(str(path))
-    name = evaluator.input_names[0]
-    return lambda floats: [torch.from_numpy(x) for x in evaluator.run(
+    evaluates = evaluator(import_module('onnx').load(str(path)))
+    name = evaluates.input_names[0]
+    return lambda floats: [torch.from_numpy(x) for x in evaluates.run(
         None, {name: floats.numpy()})]
 
 

@@ -29,10 +29,15 @@ def pickled_module(path: Path, key: str) -> Any:
     Torch's restricted unpickler builds tensors and plain containers only;
     every other class that the file names is replaced by an inert one.
     """
+    return read_inert(path)[key]
+
+
+def read_inert(path: Path) -> Any:
+    """Read what torch saved, with inert objects in place of those of classes that it names."""
     names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
     inert: list[Any] = [(type(name, (Inert,), {}), name) for name in names]
     with torch.serialization.safe_globals(inert):
-        return torch.load(path, weights_only=True)[key]
+        return torch.load(path, weights_only=True, map_location='cpu')
 
 
 def weights_of(module: Any) -> dict[str, torch.Tensor]:
