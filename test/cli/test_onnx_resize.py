@@ -85,7 +85,8 @@ def test_every_form_is_as_defined(mode: str, coordinates: str) -> None:
     elif mode == 'cubic':
         forms.append({'cubic_coeff_a': -0.5})
     given: list[dict[str, list[float]]] = [
-        {'scales': [1, 1, 2, 2]}, {'scales': [1, 1, 2, 1.75]}, {'scales': [1, 1, 0.625 if mode == 'nearest' else 0.6, 0.5]},
+        {'scales': [1, 1, 2, 2]}, {'scales': [1, 1, 2, 1.75]},
+        {'scales': [1, 1, 0.625 if mode == 'nearest' else 0.6, 0.5]},
         {'sizes': [1, 2, 9, 4]}, {'sizes': [1, 3, 10, 12]}]
     for form, sizes in product(forms, given):
         said = {'mode': mode, 'coordinate_transformation_mode': coordinates, **form}
