@@ -13,7 +13,6 @@ from intradp_ros.graph.manifest import is_digest
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.profiling.cache import cache_folder
 from intradp_ros.runtime.weights.exchange import WeightPolicy
-from intradp_ros.split.calls.kernel_device import KernelDevice
 
 KEYED, ALWAYS, NEVER = 'keyed', 'always', 'never'
 FETCH = Parameter(
@@ -33,7 +32,7 @@ STORE_MB = Parameter(
 WEIGHT_PARAMETERS: tuple[Parameter, ...] = (FETCH, FETCH_ONLY, SERVE, STORE, STORE_MB)
 
 
-def weight_policy(given: Mapping[str, Any], keyed: bool, device: KernelDevice) -> WeightPolicy:
+def weight_policy(given: Mapping[str, Any], keyed: bool) -> WeightPolicy:
     """
     Return what the parameters let a device do.
 
@@ -52,4 +51,4 @@ def weight_policy(given: Mapping[str, Any], keyed: bool, device: KernelDevice) -
     folder = Path(given[STORE.name]) if given[STORE.name] else cache_folder() / 'weights'
     store = WeightStore(folder, int(given[STORE_MB.name] * 1e6)) if fetches else None
     serves = given[SERVE.name] == ALWAYS or given[SERVE.name] == KEYED and keyed
-    return WeightPolicy(store, only, serves, device)
+    return WeightPolicy(store, only, serves)

@@ -112,6 +112,11 @@ class StagePlan:
         """The devices that compute, in order of the stages, each once."""
         return tuple(dict.fromkeys(m.device for s in self.stages for m in s.members))
 
+    @property
+    def participants(self) -> tuple[str, ...]:
+        """All devices of the plan, each once: the source first."""
+        return tuple(dict.fromkeys((self.source, *self.devices)))
+
     def route(self, sample: int) -> tuple[str, ...]:
         """Return the device of every stage for one sample of a micro-batch."""
         return tuple(stage.device_of(sample) for stage in self.stages)

@@ -17,6 +17,7 @@ from intradp_ros.cluster.fleet_messages import Heartbeat
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.runtime.member.fleet_control import to_control
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
+from intradp_ros.runtime.member.planner import PlannerOf
 from intradp_ros.runtime.memory_network import MemoryNetwork
 from intradp_ros.runtime.model import share_module, SharedModel
 from intradp_ros.wire.frames import Control, ControlKind
@@ -64,7 +65,7 @@ def test_the_same_in_double_precision_to_rounding() -> None:
 def test_devices_read_only_the_weights_of_their_stages(model: SharedModel) -> None:
     total = sum(t.nbytes for t in model.parameters.values())
     with fleet(model, 'b,c,d') as made:
-        held = [made.devices[name].worker for name in 'abcd']
+        held = [made.stages[name].worker for name in 'abcd']
         read = [worker.programs(made.client.plan).parameter_bytes for worker in held]
     assert read[0] == 0 and sum(read) == total and all(0 < n < total for n in read[1:])
 
@@ -154,7 +155,7 @@ def test_a_killed_device_costs_no_frame_and_comes_back(model: SharedModel, victi
         keep_asking(model, made, frames, lambda got: got and got[-1].pipelined
                     and got[-1].plan > second)
         assert victim in made.coordinator.plan.devices
-        assert made.devices[victim].worker.finished
+        assert made.stages[victim].worker.finished
 
 
 def test_a_device_that_is_cut_off_shortly_keeps_its_plan(model: SharedModel) -> None:
@@ -205,19 +206,37 @@ def test_a_coordinator_that_starts_anew_takes_over(model: SharedModel) -> None:
         made.coordinator.close()
         assert all(a.pipelined for a in made.run([(frame,) for frame in frames]))
         made.coordinator = type(made.coordinator)(
-            made.coordinator.channel, made.coordinator.make_plan, print, times=QUICK)
+            made.coordinator.channel, made.coordinator.planner, print, times=QUICK)
         made.coordinator.expect('abcd')
         answers = keep_asking(model, made, frames, lambda got: got and got[-1].plan > first)
         assert made.client.plan.term > first.term
         assert all(a.pipelined for a in answers)
 
 
+def test_inferences_before_a_boundary_go_by_the_plan_before(model: SharedModel) -> None:
+    frames = images(8, SHAPE)
+    with fleet(model, 'a,b', waiting=1000) as made:
+        first = made.client.plan
+        made.coordinator.propose(planner(model, 'c,d')(frozenset('abcd')), boundary=20)
+        end = time.monotonic() + TIMEOUT
+        while made.devices['a'].committed == first:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        answers = [made.run([(frames[k % 8],)])[0] for k in range(24)]
+        assert {a.plan for a in answers if a.inference < 20} == {first}
+        assert {a.plan for a in answers if a.inference >= 20} == {made.devices['a'].committed}
+        assert all(a.pipelined for a in answers)
+        while first in made.devices['a'].held():  # nothing of it is in flight any more
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+
 @pytest.mark.parametrize('silent', ['b', 'c'])
 def test_the_first_plan_waits_for_who_was_not_heard_not_for_who_is_gone(silent: str) -> None:
     """Device b was heard and is gone, as a coordinator that starts anew may find it; c was not."""
     network, planned = MemoryNetwork(cell()), queue.SimpleQueue[frozenset[str]]()
-    coordinator = FleetCoordinator(network.join('coordinator'), planned.put, print, times=QUICK,
-                                   gathering=TIMEOUT)
+    coordinator = FleetCoordinator(network.join('coordinator'), PlannerOf('', planned.put), print,
+                                   times=QUICK, gathering=TIMEOUT)
     coordinator.expect(('a', silent))
     begin = time.monotonic()
     for number in range(30):
@@ -237,7 +256,7 @@ def test_a_plan_before_the_one_in_use_is_let_go_when_nothing_of_it_is_under_way(
         first = made.client.plan
         made.coordinator.propose(planner(model, 'b,a')(frozenset('abcd')))
         keep_asking(model, made, images(1, SHAPE), lambda got: got and got[-1].plan > first)
-        workers = [made.devices[name].worker for name in 'ab']
+        workers = [made.stages[name].worker for name in 'ab']
         end = time.monotonic() + TIMEOUT
         while any(worker.held != (made.client.plan,) for worker in workers):
             assert time.monotonic() < end, [worker.held for worker in workers]
@@ -249,6 +268,6 @@ def test_a_device_takes_orders_of_its_coordinators_only(model: SharedModel) -> N
         device, term = made.devices['b'], made.client.plan.term + 1
         device.handle('c', Control(ControlKind.PREPARE, term, 1, 0,
                                    {'plan': made.coordinator.plan.to_json()}))
-        assert device.worker.rejections.by_cause() == {'epoch': 1}
+        assert device.rejections.by_cause() == {'epoch': 1}
         assert made.run([(images(1, SHAPE)[0],)])[0].pipelined
         assert device.committed == made.client.plan

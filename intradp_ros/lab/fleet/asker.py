@@ -30,11 +30,13 @@ from intradp_ros.lab.fleet.device_emulation import emulated_at, read_profile
 from intradp_ros.lab.fleet.fleet_scene import video_inputs
 from intradp_ros.profiling.machine import prepare_process, settle_process
 from intradp_ros.runtime.catalogue import ModelSpec
-from intradp_ros.runtime.member.fleet_member import FleetDevice
+from intradp_ros.runtime.member.fleet_member import FleetMember
+from intradp_ros.runtime.member.role import Host
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.pipeline.answer import Answer
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
 from intradp_ros.runtime.pipeline.pipeline_client import PipelineClient
+from intradp_ros.runtime.pipeline.stage_role import StageRole
 from intradp_ros.runtime.weights.exchange import WeightPolicy
 from intradp_ros.split.checks.verify import output_error
 
@@ -132,12 +134,19 @@ def main() -> None:
     settle_process()
     with standalone_context() as context:
         channel = DdsPeers(context, asking.fleet, asking.name)
-        device = FleetDevice(channel, {model.digest: model}, lambda text: print(text, flush=True),
-                             coordinators=asking.coordinators,
-                             weights=WeightPolicy(serves=asking.serves))
-        client = device.client = PipelineClient(
-            channel, device.worker, model, asker.answered, under_way=asking.under_way,
-            waiting=1 << 16, patience=FleetPatience(silence=asking.silence))
+        models, clients = {model.digest: model}, []
+
+        def stages(host: Host) -> StageRole:
+            role = StageRole(host, models)
+            clients.append(role.ask(
+                model, asker.answered, under_way=asking.under_way, waiting=1 << 16,
+                patience=FleetPatience(silence=asking.silence)))
+            return role
+
+        device = FleetMember(
+            channel, (stages,), lambda text: print(text, flush=True), models=models,
+            coordinators=asking.coordinators, weights=WeightPolicy(serves=asking.serves))
+        (client,) = clients
         try:
             _wait_for_plan(client, asking.patience)
             print('asking', flush=True)

@@ -29,21 +29,23 @@ from intradp_ros.cluster.membership import Membership, Standing
 from intradp_ros.cluster.office import Office
 from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
 from intradp_ros.runtime.member.fleet_control import FleetMessage, from_control, to_control
+from intradp_ros.runtime.member.planner import Planner
+from intradp_ros.runtime.member.role import Plan
 from intradp_ros.runtime.peer_channel import PeerChannel
-from intradp_ros.runtime.pipeline.stage_worker import Log
 from intradp_ros.runtime.worker_thread import Worker
-from intradp_ros.schedule.stage_plan import StagePlan
 from intradp_ros.wire.frames import Chunk, Frame, MalformedFrameError
 from intradp_ros.wire.quoting import quoted
 from intradp_ros.wire.rejections import Rejections
 
-MakePlan = Callable[[frozenset[str]], StagePlan | None]
+Log = Callable[[str], None]
+#: Seconds between two looks whether another plan should be in use.
+LOOK = 1.0
 _INCARNATION_BITS = 62
 
 
 class FleetCoordinator:
     """
-    A candidate on a channel of its own; `make_plan` plans for the devices that are there.
+    A candidate on a channel of its own; `planner` plans for the devices that are there.
 
     Parameters
     ----------
@@ -52,22 +54,19 @@ class FleetCoordinator:
         expected and were not heard yet, not for those that are gone again.
     candidates, priority :
         Declared priorities of others that may coordinate; the own one.
-    heard :
-        Called with every heartbeat.
     changed :
         Called when another plan is in use, others are there, or another coordinates.
 
     """
 
-    def __init__(self, channel: PeerChannel, make_plan: MakePlan, log: Log, *,
+    def __init__(self, channel: PeerChannel, planner: Planner, log: Log, *,
                  times: CoordinatorTimes = CoordinatorTimes(), gathering: float = 3.0,
                  candidates: Mapping[str, int] | None = None, priority: int = 0,
-                 heard: Callable[[Heartbeat], None] = lambda beat: None,
                  changed: Callable[[], None] = lambda: None) -> None:
-        self.channel, self.make_plan, self.log, self.times = channel, make_plan, log, times
+        self.channel, self.planner, self.log, self.times = channel, planner, log, times
         self.gathering = gathering
         self.rejections = Rejections()
-        self._heard, self._changed = heard, changed
+        self._changed = changed
         self._incarnation = secrets.randbits(_INCARNATION_BITS)
         self._state = Coordinator(Office(channel.name, priority, self._incarnation),
                                   candidates or {})
@@ -77,6 +76,8 @@ class FleetCoordinator:
         self._lock = threading.RLock()
         self._stop = threading.Event()
         self._planner: Worker[WantPlan] = Worker(self._plan, self._failed, 1, 'planner')
+        self._adapter: Worker[Tick] = Worker(self._look, self._failed, 1, 'adapter')
+        self._looked = time.monotonic()
         channel.open(self._state.candidates)
         channel.listen(self.handle)
         self._thread = threading.Thread(target=self._run, name='coordinator', daemon=True)
@@ -110,7 +111,7 @@ class FleetCoordinator:
         return self._state.membership.alive.intersection(self._devices)
 
     @property
-    def plan(self) -> StagePlan | None:
+    def plan(self) -> Plan | None:
         """The plan in use, None without one, or where another coordinates."""
         in_use = self._state.switch.in_use
         return in_use.plan if in_use else None
@@ -135,7 +136,7 @@ class FleetCoordinator:
                 self.log(f'{peer} refuses plan {message.id.epoch}: {message.reason}')
             self._happen(message)
             if isinstance(message, Heartbeat):
-                self._heard(message)
+                self.planner.heard(message, time.monotonic())
         except MalformedFrameError as error:
             if self.rejections.count(error.cause, time.monotonic()):
                 self.log(f'rejected ({error.cause}): {quoted(error)}')
@@ -145,15 +146,19 @@ class FleetCoordinator:
         self._stop.set()
         self._thread.join()
         self._planner.close()
+        self._adapter.close()
 
-    def propose(self, plan: StagePlan) -> None:
+    def propose(self, plan: Plan, boundary: int = 0) -> None:
         """Change to a plan, if this candidate coordinates and all its devices are alive."""
-        self._happen(Propose(plan, frozenset((plan.source, *plan.devices))))
+        self._happen(Propose(plan, frozenset(plan.participants), boundary))
 
     def _run(self) -> None:
         while not self._stop.wait(self.times.members.heartbeat / 4):
             self._happen(Tick())
-            if (now := time.monotonic()) - self._beaten >= self.times.members.heartbeat:
+            if (now := time.monotonic()) - self._looked >= LOOK and self.leads:
+                self._looked = now
+                self._adapter.put(Tick())
+            if now - self._beaten >= self.times.members.heartbeat:
                 self._beaten, self._beats = now, self._beats + 1
                 for name in self._state.candidates:
                     self._send(name, Heartbeat(self.channel.name, self._incarnation, self._beats,
@@ -204,9 +209,15 @@ class FleetCoordinator:
         missing = self._devices.keys() - alive - self._state.membership.of(Standing.GONE)
         waits = self.plan is None and bool(missing) \
             and time.monotonic() - self._began < self.gathering
-        plan = None if waits else self.make_plan(alive)
-        if plan:
-            self.propose(plan)
+        found = None if waits else self.planner.plan(alive, time.monotonic())
+        if found:
+            self.propose(found.plan, found.boundary)
+
+    def _look(self, tick: Tick) -> None:
+        """Change to another plan where one should be in use (on a thread of its own)."""
+        found = self.planner.look(time.monotonic())
+        if found and self.plan and found.plan != self.plan:
+            self.propose(found.plan, found.boundary)
 
     def _failed(self, error: Exception) -> None:
         self.log(f'no plan: {type(error).__name__}: {quoted(error)}')

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A device of a fleet: takes plans from the coordinator, runs its stages, answers who asks for it.
+A device's part in a fleet, for any system: heartbeats, orders, terms and blobs.
 
 Which plan is prepared, used and let go is decided by `cluster/plan_holder.py`;
-here its orders and answers are carried, and plans compiled.
+here its orders and answers are carried, and handed to the role of the plan's
+format.  What roles may rely on is said in `role.py`.
 """
 from __future__ import annotations
 
@@ -28,31 +29,33 @@ from intradp_ros.cluster.fleet_messages import (
     Prepare,
 )
 from intradp_ros.cluster.plan_holder import Load, PlanHolder
-from intradp_ros.cluster.plan_id import PlanId
+from intradp_ros.cluster.plan_id import NO_PLAN, PlanError, PlanId
 from intradp_ros.runtime.member.fleet_control import (
     FleetMessage,
     from_control,
     plan_id,
-    plan_ids,
     to_control,
 )
+from intradp_ros.runtime.member.role import Lacking, Plan, Role, RoleMaker
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.peer_channel import PeerChannel
-from intradp_ros.runtime.pipeline.pipeline_client import PipelineClient
-from intradp_ros.runtime.pipeline.stage_worker import Log, StageWorker
 from intradp_ros.runtime.weights.exchange import WeightExchange, WeightPolicy
+from intradp_ros.runtime.weights.fetcher import Wanted
 from intradp_ros.runtime.weights.frames import is_of_weights
 from intradp_ros.runtime.worker_thread import Worker
-from intradp_ros.schedule.stage_plan import StagePlan
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError
 from intradp_ros.wire.quoting import quoted
+from intradp_ros.wire.rejections import Rejections
 
-#: Plans that may wait to be compiled; a coordinator waits for the last before it sends one more.
+Log = Callable[[str], None]
+#: Plans that may wait to be loaded; a coordinator waits for the last before it sends one more.
 MAX_OFFERS = 4
 #: Seconds between heartbeats.
 HEARTBEAT = 0.2
 #: A rate that was measured longer ago than this (s) is told no more.
 _NEW_RATE = 1.0
+#: Times that a plan may lack something after all was fetched that it lacked before.
+_MAX_FETCHES = 16
 _INCARNATION_BITS = 62
 
 
@@ -64,32 +67,54 @@ class Condition:
     battery: float | None = None
 
 
-class FleetDevice:
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A plan that was parsed, and the role that it is of."""
+
+    role: Role
+    plan: Plan
+
+
+@dataclass(slots=True)
+class _Fetching:
+    """What is fetched for a plan, and how often something was."""
+
+    id: PlanId  # noqa: A003
+    wanted: Wanted | None = None
+    times: int = 0
+
+
+class FleetMember:
     """
-    One device on a channel; `client` is set where it also asks for inferences.
+    One device on a channel, with a role for each format of plans that it understands.
 
     It listens to `coordinators` only, and tells them every `heartbeat` (s) that it
-    is there.  Plans are compiled on a thread of their own, while
-    inferences go on.  `changed` is called when another plan is in use.
-    Weights that a plan needs and that are not here are fetched from the plan's other
-    devices, as far as the policy `weights` lets it.
+    is there.  Plans are loaded on a thread of their own, while
+    work goes on.  `changed` is called when another plan is in use.
+    Blobs that a plan needs and that are not here are fetched from its other
+    participants, as far as the policy `weights` lets it; those of `models` are handed out.
     """
 
-    def __init__(self, channel: PeerChannel, models: Mapping[str, SharedModel], log: Log,
+    def __init__(self, channel: PeerChannel, makers: Iterable[RoleMaker], log: Log,
                  changed: Callable[[], None] = lambda: None, *,
+                 models: Mapping[str, SharedModel] | None = None,
                  coordinators: Iterable[str] = ('coordinator',), heartbeat: float = HEARTBEAT,
                  condition: Callable[[], Condition] = Condition,
                  weights: WeightPolicy = WeightPolicy()) -> None:
-        self.channel, self.log, self._changed = channel, log, changed
+        self._channel, self._log, self._changed = channel, log, changed
         self.coordinators = frozenset(coordinators)
-        self.worker = StageWorker(channel, models, log)
-        self.weights = WeightExchange(channel, models, weights, log)
-        self.client: PipelineClient | None = None
+        self.rejections = Rejections()
+        self.weights = WeightExchange(channel, models or {}, weights, log)
         self._holder = PlanHolder(channel.name)
+        self._known: dict[PlanId, _Known] = {}
+        self._fetching = _Fetching(NO_PLAN)
+        self._oldest = NO_PLAN  # nothing of plans before it is in flight, as a role says
         self._condition = condition
         self._incarnation, self._beats = secrets.randbits(_INCARNATION_BITS), 0
         self._looked, self._computed = time.monotonic(), 0.0
         self._lock = threading.RLock()  # orders of several coordinators come on several threads
+        self.roles: Mapping[str, Role] = {role.format: role for role in (
+            make(self) for make in makers)}
         self._plans: Worker[Load] = Worker(self._load, self._plan_failed, MAX_OFFERS,
                                            f'plans-{channel.name}')
         self._stop = threading.Event()
@@ -99,50 +124,100 @@ class FleetDevice:
         channel.listen(self.handle)
         self._beating.start()
 
+    # What roles are offered (`Host` in role.py).
+
+    @property
+    def name(self) -> str:
+        """The device's name in the fleet."""
+        return self._channel.name
+
+    @property
+    def channel(self) -> PeerChannel:
+        """The ways to the others."""
+        return self._channel
+
+    @property
+    def blobs(self) -> WeightExchange:
+        """The blobs that are here."""
+        return self.weights
+
+    def log(self, text: str) -> None:
+        """Log a line for people."""
+        self._log(text)
+
+    def reject(self, cause: str, text: str) -> None:
+        """Count what is rejected; log each cause at most once per second."""
+        if self.rejections.count(cause, time.monotonic()):
+            self._log(f'rejected ({cause}): {quoted(text)}')
+
+    def held(self) -> tuple[PlanId, ...]:
+        """Return the plans that are held, the newest last."""
+        return tuple(sorted(self._holder.held))
+
+    def release(self, oldest: PlanId) -> None:
+        """Say that nothing of plans before this one is in flight: they go at the next beat."""
+        self._oldest = oldest
+
+    def changed(self) -> None:
+        """Say that what this device publishes of itself has changed."""
+        self._changed()
+
+    # What it does.
+
     @property
     def committed(self) -> PlanId:
         """The plan in use."""
         return self._holder.committed
 
+    @property
+    def plan(self) -> Plan | None:
+        """What the plan in use says."""
+        known = self._known.get(self.committed)
+        return known.plan if known else None
+
     def handle(self, peer: str, frame: Frame) -> None:
         """Sort one frame; what is malformed is counted and dropped."""
+        if self._stop.is_set():
+            return
         try:
-            if self.client:
-                self.client.heard(peer)
+            for role in self.roles.values():
+                role.heard(peer)
             if is_of_weights(frame):
                 self.weights.handle(peer, frame)
-            elif isinstance(frame, Chunk):
-                self.worker.handle(peer, frame)
-            elif peer in self.coordinators:
+            elif isinstance(frame, Control) and peer in self.coordinators:
                 self._ordered(peer, from_control(peer, frame))
             else:
-                self._control(peer, frame)
+                self._of_plan(peer, frame)
         except MalformedFrameError as error:
-            self.worker.reject(error.cause, str(error))
+            self.reject(error.cause, str(error))
 
     def close(self) -> None:
-        """Stop all inferences, with a word to the coordinators; the channel is the caller's."""
+        """Stop all work, with a word to the coordinators; the channel is the caller's."""
         self._stop.set()
         self._beating.join()
+        self._plans.stop()
+        with self._lock:
+            for role in self.roles.values():  # what is in loading is not wanted any more
+                role.keep(self.held())
         self._plans.close()
         self.weights.close()
-        if self.client:
-            self.client.close()
-        self.worker.close()
-        self._say(Goodbye(self.channel.name))
+        for role in self.roles.values():
+            role.close()
+        self._say(Goodbye(self.name))
 
-    def _control(self, peer: str, frame: Control) -> None:
-        kind = frame.kind
-        if kind is ControlKind.PING:
-            self._drain(peer, plan_id(frame.body.get('oldest')))
-            self.channel.send(peer, Control(ControlKind.PONG, frame.session, frame.epoch, 0, {
-                'held': [list(held) for held in self.worker.held]}))
-        elif kind is ControlKind.PONG and self.client:
-            self.client.heard(peer, plan_ids(frame.body.get('held')))
-        elif kind is ControlKind.FAILED and self.client:
-            self.client.failed(peer, frame.inference, quoted(frame.body.get('reason')))
-        else:
-            self.worker.handle(peer, frame)
+    def _of_plan(self, peer: str, frame: Frame) -> None:
+        """Answer a PING, held or not; all else is for the role of the plan that it names."""
+        id_ = PlanId(frame.session, frame.epoch)
+        known = self._known.get(id_)
+        asked = not isinstance(frame, Chunk) and frame.kind is ControlKind.PING
+        if asked:
+            plan_id([*id_])
+            self._channel.send(peer, Control(ControlKind.PONG, frame.session, frame.epoch, 0, {
+                'held': [list(held) for held in self.held()]}))
+        if known and id_ in self._holder.held:
+            known.role.handle(peer, frame)
+        elif not asked:
+            raise MalformedFrameError(f'plan {id_}, held are {self.held()}', 'epoch')
 
     def _ordered(self, peer: str, message: FleetMessage) -> None:
         """Take what a coordinator says."""
@@ -156,39 +231,87 @@ class FleetDevice:
     def _answer(self, peer: str, result: plan_holder.Result) -> None:
         """Take a step of the plans that are held, and say or load what follows from it."""
         before, (self._holder, reply) = self._holder, result
-        self.worker.keep(self._holder.held)
+        self._keep()
         if isinstance(reply, Load):
             self._plans.put(reply)
         elif reply:
-            self.channel.send(peer, to_control(reply))
+            self._channel.send(peer, to_control(reply))
         if before.committed != self._holder.committed:
-            self._use(self._holder.committed)
+            self._use(before.committed)
+
+    def _keep(self) -> None:
+        """Let go of plans that are neither held nor loaded."""
+        ids = frozenset((*self._holder.held, *self._holder.loading))
+        for role in self.roles.values():
+            role.keep(ids)
+        for id_ in self._known.keys() - ids:
+            self._known.pop(id_, None)
+
+    def _use(self, before: PlanId) -> None:
+        id_ = self._holder.committed
+        known, last = self._known[id_], self._known.get(before)
+        known.role.use(id_, self._holder.boundary)
+        if last and last.role is not known.role:
+            self._holder = plan_holder.drained(self._holder)  # its role hears of no other plan
+            self._keep()
+        self._changed()
 
     def _load(self, load: Load) -> None:
-        """Compile a plan, once its weights are here, and tell the coordinators what came of it."""
+        """Load a plan, once what it lacks is here, and tell the coordinators what came of it."""
         if load.id not in self._holder.loading:
-            return  # it was given up while weights were fetched
+            return  # it was given up while something was fetched
         try:
-            plan = StagePlan.from_json(load.plan)
-            self.channel.open((plan.source, *plan.devices))
-            model = self.worker.models.get(plan.digest) or self.weights.model(
-                plan, partial(self._fetched, load))
-            programs = self.worker.compile(plan, model) if model else None
+            known = self._known.get(load.id) or self._parsed(load)
+            self._channel.open(known.plan.participants)
+            if lacking := known.role.lacking(known.plan):
+                self._fetch(load, known.plan, lacking)
+                return
+            known.role.load(load.id, known.plan)
         except Exception as error:  # noqa: B902 - the plan's fault, or out of memory: say so
-            self.worker.reject('plan', f'{type(error).__name__}: {error}')
+            self.reject('plan', f'{type(error).__name__}: {error}')
             self._give_up(load, quoted(error))
             return
-        if programs is None:
-            return  # weights are fetched
         with self._lock:
             self._holder, reply = plan_holder.loaded(self._holder, load.id)
-            if reply:
-                self.worker.hold(load.id, programs)
+            if reply is None:
+                self._keep()
         if reply and not isinstance(reply, Load):
             self._say(reply)
 
+    def _parsed(self, load: Load) -> _Known:
+        """Return a plan with its role, from now on known by its id."""
+        format_ = load.plan.get('format') if isinstance(load.plan, Mapping) else None
+        role = self.roles.get(format_) if isinstance(format_, str) else None
+        if role is None:
+            have = ', '.join(self.roles)
+            raise PlanError(f'{self.name} does not understand plans of the format '
+                            f'{quoted(format_)}, it understands {have}: give it such a role '
+                            '(parameter roles)')
+        known = _Known(role, role.parse(load.plan))
+        with self._lock:
+            if load.id in self._holder.loading:
+                self._known[load.id] = known
+        return known
+
+    def _fetch(self, load: Load, plan: Plan, lacking: Lacking) -> None:
+        """Fetch what a plan lacks; what was fetched for another plan is fetched no more."""
+        if refusal := self.weights.refusal(lacking.model):
+            raise PlanError(refusal)
+        last = self._fetching
+        if last.id != load.id:
+            self._fetching = _Fetching(load.id)
+        self._fetching.times += 1
+        if self._fetching.times > _MAX_FETCHES:
+            raise PlanError(f'{len(lacking.blobs)} blobs are lacking still after '
+                            f'{_MAX_FETCHES} fetches: is the store too small (store_mb)?')
+        peers = frozenset(plan.participants) | lacking.peers
+        self._fetching.wanted = self.weights.fetch(
+            lacking.blobs, peers, partial(self._fetched, load), lacking.needed)
+        if last.wanted and last.id != load.id:
+            self.weights.drop(last.wanted)
+
     def _fetched(self, load: Load, reason: str) -> None:
-        """Go on with a plan whose weights were fetched, or are not to be had."""
+        """Go on with a plan for which something was fetched, or is not to be had."""
         if reason:
             self._give_up(load, reason)
         else:
@@ -197,59 +320,49 @@ class FleetDevice:
     def _give_up(self, load: Load, reason: str) -> None:
         with self._lock:
             self._holder, reply = plan_holder.failed(self._holder, load.id, reason)
+            self._keep()
         if reply and not isinstance(reply, Load):
             self._say(reply)
 
-    def _use(self, id_: PlanId) -> None:
-        programs = self.worker.programs(id_)
-        self.log(f'plan {id_.term:#x}.{id_.epoch} in use: {len(programs.plan.stages)} stages on '
-                 f'{", ".join(programs.plan.devices)}; {programs.parameter_bytes} bytes of '
-                 'weights are read here')
-        if programs.asks and self.client:
-            self.client.use(id_)
-        self._changed()
-
-    def _drain(self, peer: str, oldest: PlanId) -> None:
-        """Let go of the last plan when its asker says that all under way are of newer ones."""
+    def _drain(self) -> None:
+        """Let go of the last plan when nothing of it is in flight any more."""
         with self._lock:
             held = self._holder
-            if held.previous in held.held and held.previous < oldest \
-                    and peer == self.worker.programs(held.committed).plan.source:
+            if held.previous in held.held and held.previous < self._oldest:
                 self._holder = plan_holder.drained(held)
-                self.worker.keep(self._holder.held)
+                self._keep()
 
     def _beat_on(self, heartbeat: float) -> None:
         while not self._stop.is_set():
             self._say(self._heartbeat())
-            if self.client:
-                self._drain(self.channel.name, self.client.oldest)
+            self._drain()
             self._stop.wait(heartbeat)
 
     def _heartbeat(self) -> Heartbeat:
         self._beats += 1
-        now, computed = time.monotonic(), self.worker.executor.busy
+        now, computed = time.monotonic(), sum(role.busy() for role in self.roles.values())
         load = (computed - self._computed) / max(1e-9, now - self._looked)
         self._looked, self._computed = now, computed
         held, condition = self._holder, self._condition()
         return Heartbeat(
-            self.channel.name, self._incarnation, self._beats, min(1.0, load),
+            self.name, self._incarnation, self._beats, min(1.0, load),
             condition.free_memory, condition.battery, self._links(), held.term, held.committed,
-            frozenset(held.held), self.client.new_latencies() if self.client else ())
+            frozenset(held.held),
+            tuple(s for role in self.roles.values() for s in role.latencies()))
 
     def _links(self) -> dict[str, LinkState]:
         """Return what was measured lately of the ways to the devices of the plan in use."""
-        committed, found = self._holder.committed, {}
-        plan = self.worker.programs(committed).plan if committed in self.worker.held else None
-        for name in plan.devices if plan else ():
-            if name != self.channel.name:
-                report = self.channel.report(name)
+        plan, found = self.plan, {}
+        for name in plan.participants if plan else ():
+            if name != self.name:
+                report = self._channel.report(name)
                 if report.age < _NEW_RATE and 0 < report.send_rate < math.inf:
                     found[name] = LinkState(report.send_rate, report.round_trip / 2)
         return found
 
     def _say(self, message: FleetMessage) -> None:
         for name in self.coordinators:
-            self.channel.send(name, to_control(message))
+            self._channel.send(name, to_control(message))
 
     def _plan_failed(self, error: Exception) -> None:
-        self.log(f'{type(error).__name__}: {error}')
+        self._log(f'{type(error).__name__}: {error}')

@@ -4,6 +4,7 @@
 """What makes the plans of one format for a coordinator: the interface to the systems."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -45,7 +46,20 @@ class Planner(Protocol):
 
     def heard(self, beat: Heartbeat, now: float) -> None:
         """Take a heartbeat: what a device measured of links, battery and requests."""
+        return None
 
     def text(self, plan: Plan) -> str:
         """Return a plan in a few lines for people."""
         return ', '.join(plan.participants)
+
+
+class PlannerOf(Planner):
+    """The planner that a function is: of the devices that are there it makes a plan, or None."""
+
+    def __init__(self, format_: str, make: Callable[[frozenset[str]], Plan | None]) -> None:
+        self.format, self._make = format_, make
+
+    def plan(self, alive: frozenset[str], now: float) -> Proposal | None:
+        """Return what the function makes."""
+        plan = self._make(alive)
+        return Proposal(plan) if plan else None

@@ -101,9 +101,9 @@ class Blobs(Protocol):
         """Hand out what was offered no more."""
 
     def fetch(self, blobs: Mapping[str, int | None], peers: Collection[str],
-              done: Callable[[str], None]) -> None:
+              done: Callable[[str], None]) -> object:
         """
-        Fetch blobs into the store, after what is fetched now.
+        Fetch blobs into the store, after what is fetched now; return the wish.
 
         `done` is called on a thread of the fetcher with '', or with the reason why they are not
         to be had.
@@ -217,6 +217,7 @@ class Role(Protocol):
 
     def heard(self, peer: str) -> None:
         """Learn that a frame of any kind came from a device: it is there."""
+        return None
 
     def busy(self) -> float:
         """Return the seconds of work done so far, for the load in heartbeats."""
@@ -228,6 +229,7 @@ class Role(Protocol):
 
     def close(self) -> None:
         """Stop; nothing is called any more.  May wait for the role's own threads."""
+        return None
 
 
 #: Makes a device's part; what else it needs is bound beforehand (see `nodes/roles.py`).

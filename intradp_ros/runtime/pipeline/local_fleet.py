@@ -4,7 +4,7 @@
 """A fleet in one process: its devices on threads, its network in memory."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import math
 import queue
 import time
@@ -15,23 +15,27 @@ import torch
 from intradp_ros.cluster.coordinator import CoordinatorTimes
 from intradp_ros.cluster.plan_id import NO_PLAN
 from intradp_ros.cluster.topology import Topology
-from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator, MakePlan
-from intradp_ros.runtime.member.fleet_member import FleetDevice
+from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
+from intradp_ros.runtime.member.fleet_member import FleetMember
+from intradp_ros.runtime.member.planner import PlannerOf
+from intradp_ros.runtime.member.role import Host
 from intradp_ros.runtime.memory_network import MemoryNetwork
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.pipeline.answer import Answer
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
-from intradp_ros.runtime.pipeline.pipeline_client import PipelineClient
+from intradp_ros.runtime.pipeline.stage_role import StageRole
 from intradp_ros.runtime.pipeline.stage_worker import Log
 from intradp_ros.runtime.weights.exchange import WeightPolicy
+from intradp_ros.schedule.stage_plan import FORMAT, StagePlan
 
+MakePlan = Callable[[frozenset[str]], StagePlan | None]
 COORDINATOR = 'coordinator'
 _POLL = 0.005
 
 
 class LocalFleet:
     """
-    Devices of a topology, a coordinator, and the client of the device that asks.
+    Devices of a topology, with the role of stages, a coordinator, and the asker's client.
 
     Parameters
     ----------
@@ -64,21 +68,25 @@ class LocalFleet:
                                                for k in range(1, standby + 1)}}
         channels = [self.network.join(name) for name in self._candidates]
         self.coordinator, *self.standby = (FleetCoordinator(
-            channel, make_plan, log, times=times, gathering=gathering,
+            channel, PlannerOf(FORMAT, make_plan), log, times=times, gathering=gathering,
             candidates={n: p for n, p in self._candidates.items() if n != channel.name},
             priority=self._candidates[channel.name]) for channel in channels)
+        self.stages: dict[str, StageRole] = {}
         self.devices = {name: self._device(name) for name in topology.names}
-        asker = self.devices[source]
-        self.client = PipelineClient(
-            asker.channel, asker.worker, models[source], self._answers.put,
-            under_way=under_way, waiting=waiting, patience=patience)
-        asker.client = self.client
+        self.client = self.stages[source].ask(
+            models[source], self._answers.put, under_way=under_way, waiting=waiting,
+            patience=patience)
         for coordinator in (self.coordinator, *self.standby):
             coordinator.expect(topology.names)
 
-    def _device(self, name: str) -> FleetDevice:
+    def _device(self, name: str) -> FleetMember:
         models = {model.digest: model for model in (self._models.get(name),) if model}
-        return FleetDevice(self.network.channel(name), models, self._log,
+
+        def stages(host: Host) -> StageRole:
+            made = self.stages[name] = StageRole(host, models)
+            return made
+
+        return FleetMember(self.network.channel(name), (stages,), self._log, models=models,
                            coordinators=self._candidates, heartbeat=self._times.members.heartbeat,
                            weights=self._weights.get(name, WeightPolicy()))
 

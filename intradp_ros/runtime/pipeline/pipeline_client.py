@@ -12,7 +12,7 @@ tries the pipeline at a time, until one comes back.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 import math
@@ -76,6 +76,8 @@ class PipelineClient:
         The asker's own part in the pipeline; the model it asks for.
     answered :
         Called with every answer, in the order of asking, on a thread of its own.
+    release :
+        Called often, with the oldest plan of which something is in flight.
     under_way, waiting :
         Inferences in the pipeline at most (0: two for each stage and one
         more), and those that may wait before the oldest is dropped.
@@ -85,18 +87,21 @@ class PipelineClient:
     """
 
     def __init__(self, channel: PeerChannel, worker: StageWorker, model: SharedModel,
-                 answered: Callable[[Answer], None], *, under_way: int = 0, waiting: int = 64,
-                 patience: FleetPatience = FleetPatience()) -> None:
+                 answered: Callable[[Answer], None],
+                 release: Callable[[PlanId], None] = lambda oldest: None, *, under_way: int = 0,
+                 waiting: int = 64, patience: FleetPatience = FleetPatience()) -> None:
         self.channel, self.worker, self.model = channel, worker, model
         self.patience = patience
-        self._answered, self._wanted = answered, under_way
+        self._answered, self._release, self._wanted = answered, release, under_way
         self._queue = RequestQueue(1 << 16, waiting)
         self._under_way = max(1, under_way)
         self._flights: dict[int, _Flight] = {}
         self._plan = NO_PLAN
         self._programs: StagePrograms | None = None
+        self._next: tuple[int, PlanId] | None = None  # a plan that is used from a number on
         self._peers: dict[str, _Peer] = {}
         self._trusted = True
+        self._begun = 0  # the highest number that was begun
         self._latencies: deque[float] = deque(maxlen=_REMEMBERED)
         self._untold: deque[float] = deque(maxlen=_UNTOLD)
         self._came = 0, -math.inf  # the newest inference that came back, and when one did last
@@ -173,9 +178,25 @@ class PipelineClient:
             self._answer(flight, None, reason)
             self._go_on()
 
-    def use(self, id_: PlanId) -> None:
-        """Let inferences from now on go by a plan that the worker has committed."""
+    def use(self, id_: PlanId, boundary: int = 0) -> None:
+        """Let inferences from a number on (0: from now on) go by a plan that is committed."""
         with self._lock:
+            self._turn()  # to one that waits for its boundary still
+            self._next = boundary, id_
+            if self._programs is None or boundary <= self._begun + 1:
+                self._turn()
+            self._go_on()
+
+    def keep(self, ids: Collection[PlanId]) -> None:
+        """Learn which plans are held still."""
+        with self._lock:
+            if self._plan not in ids:
+                self._turn()
+
+    def _turn(self) -> None:
+        """Go by the next plan from now on."""
+        if self._next:
+            (_, id_), self._next = self._next, None
             programs, now = self.worker.programs(id_), time.monotonic()
             last, self._plan, self._programs = self._plan, id_, programs
             self._under_way = self._wanted or 2 * len(programs.plan.stages) + 1
@@ -183,7 +204,6 @@ class PipelineClient:
             for name in programs.plan.devices:
                 if name != self.channel.name:
                     self._peers[name] = _Peer(now, frozenset({id_, last}))
-            self._go_on()
 
     def heard(self, peer: str, held: frozenset[PlanId] | None = None) -> None:
         """Hear of a device; `held` are the plans that it says it holds."""
@@ -257,6 +277,9 @@ class PipelineClient:
 
     def _begin(self, flight: _Flight) -> None:
         flight.begun, number = time.monotonic(), flight.request.number
+        self._begun = max(self._begun, number)
+        if self._next and number >= self._next[0]:
+            self._turn()
         tries = sum(f.plan != NO_PLAN and f.request.state is State.UNDER_WAY and not f.given_up
                     for f in self._flights.values())
         route = self._usable(self._programs.route_of(number)) if self._programs else None
@@ -350,7 +373,9 @@ class PipelineClient:
                 self._go_on()
 
     def _ping(self) -> None:
-        body = {'oldest': list(self.oldest)}
+        oldest = self.oldest
+        self._release(oldest)
+        body = {'oldest': list(oldest)}
         for name in tuple(self._peers):
             self.channel.send(name, Control(ControlKind.PING, *self._plan, 0, body))
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 import threading
-import time
 
 import torch
 
@@ -41,7 +40,6 @@ from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError, Stamp
 from intradp_ros.wire.quoting import quoted
-from intradp_ros.wire.rejections import Rejections
 
 Log = Callable[[str], None]
 Finished = Callable[[Run, Outputs | None, Exception | None, tuple[Event, ...]], None]
@@ -83,7 +81,6 @@ class StageWorker:
         self.channel, self.models, self.log = channel, dict(models), log
         self.device = channel.name
         self.executor = InterleavedExecutor(f'stages-{self.device}')
-        self.rejections = Rejections()
         self.sent, self.received = Traffic(), Traffic()
         self.finished = 0
         self._held: dict[PlanId, _Held] = {}
@@ -166,11 +163,6 @@ class StageWorker:
             self.give_up(id_, frame.inference, 'cancelled by the asker')
         else:
             raise MalformedFrameError(f'{frame.kind.name} from {quoted(peer)}', 'kind')
-
-    def reject(self, cause: str, text: str) -> None:
-        """Count what is rejected; log each cause at most once per second."""
-        if self.rejections.count(cause, time.monotonic()):
-            self.log(f'rejected ({cause}): {quoted(text)}')
 
     def close(self) -> None:
         """Stop all inferences and the executor."""

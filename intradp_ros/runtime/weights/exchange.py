@@ -1,25 +1,23 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""A device's part in the exchange of weights: what it may fetch, and whether it hands out any."""
+"""A device's part in the exchange of blobs: what it may fetch, and whether it hands out any."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+
+import torch
 
 from intradp_ros.blobs.fetch_state import FetchTimes
 from intradp_ros.blobs.store import WeightStore
 from intradp_ros.graph.manifest import is_digest
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.peer_channel import PeerChannel
-from intradp_ros.runtime.pipeline.stage_worker import Log
-from intradp_ros.runtime.weights.fetched_models import FetchedModels
-from intradp_ros.runtime.weights.fetcher import Wanted, WeightFetcher
+from intradp_ros.runtime.weights.fetcher import Log, Wanted, WeightFetcher
 from intradp_ros.runtime.weights.frames import held_frame, read_wish
 from intradp_ros.runtime.weights.holdings import WeightHoldings
 from intradp_ros.runtime.weights.server import WeightServer
-from intradp_ros.schedule.stage_plan import PlanError, StagePlan
-from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
 from intradp_ros.wire.frames import ControlKind, Frame, MalformedFrameError
 from intradp_ros.wire.quoting import quoted
 
@@ -29,18 +27,19 @@ class WeightPolicy:
     """
     Weights are fetched into a `store`, without one never; of models among `only`, if it has any.
 
-    A device that `serves` hands its weights to whoever asks.  What is fetched runs on `device`.
+    A device that `serves` hands its weights to whoever asks.
     """
 
     store: WeightStore | None = None
     only: frozenset[str] = frozenset()
     serves: bool = False
-    device: KernelDevice = HOST
     times: FetchTimes = FetchTimes()
 
     def refusal(self, digest: str) -> str:
         """Return why a model must not be fetched, '' if it may be."""
-        if not is_digest(digest):
+        if self.store is None:
+            return 'this device fetches none'
+        if digest and not is_digest(digest):
             return 'it is not named by a SHA-256'
         if self.only and digest not in self.only:
             return 'it is not among those that this device may fetch'
@@ -48,53 +47,73 @@ class WeightPolicy:
 
 
 class WeightExchange:
-    """Fetches what plans need and hands out what is held, as far as the policy lets it."""
+    """
+    The blobs of this device: fetches what is lacking and hands out what is held, by its policy.
+
+    Safe to call from several threads.
+    """
 
     def __init__(self, channel: PeerChannel, models: Mapping[str, SharedModel],
                  policy: WeightPolicy, log: Log) -> None:
         self._channel, self._models, self._policy = channel, models, policy
-        holdings = WeightHoldings(models, policy.store)
-        self._server = WeightServer(channel, holdings) if policy.serves else None
+        self._holdings = WeightHoldings(models, policy.store)
+        self._server = WeightServer(channel, self._holdings) if policy.serves else None
         self._fetcher = WeightFetcher(channel, policy.store, log, policy.times) \
             if policy.store else None
-        self._fetched = FetchedModels(channel.name, holdings, policy.device)
 
     @property
     def served(self) -> int:
-        """Bytes of weights that were handed out."""
+        """Bytes that were handed out."""
         return self._server.nbytes if self._server else 0
 
-    def model(self, plan: StagePlan, done: Callable[[str], None]) -> SharedModel | None:
+    def refusal(self, model: str) -> str:
+        """Return why what belongs to a model must not be fetched, and what to do; '' if it may."""
+        reason = self._policy.refusal(model)
+        if not reason:
+            return ''
+        have = ', '.join(digest[:12] for digest in self._models) or 'none'
+        return (f'{self._channel.name} has no model {quoted(model[:12])}, it has {have}: load the '
+                'same model, weights and input shape everywhere, or let it be fetched '
+                f'({reason})')
+
+    def nbytes(self, digest: str) -> int | None:
+        """Return the bytes of a blob, None where it is not here."""
+        return self._holdings.nbytes(digest)
+
+    def find(self, digest: str) -> torch.Tensor | None:
+        """Return a blob as a flat tensor of uint8, to be read only; None where it is not here."""
+        return self._holdings.find(digest)
+
+    def offer(self, data: torch.Tensor) -> str:
+        """Hand out a tensor's bytes from memory until `withdraw`; return their SHA-256."""
+        return self._holdings.offer(data)
+
+    def withdraw(self, digest: str) -> None:
+        """Hand out what was offered no more."""
+        self._holdings.withdraw(digest)
+
+    def fetch(self, blobs: Mapping[str, int | None], peers: Collection[str],
+              done: Callable[[str], None], needed: frozenset[str] = frozenset()) -> Wanted:
         """
-        Return the model of a plan, with the weights that are needed here.
+        Fetch blobs into the store, after what is fetched now; return the wish, for `drop`.
 
-        Where some are not here they are fetched, in the background; None is returned, and `done`
-        is called later: with '', so that this may be asked anew, or with the reason
-        why they are not to be had.
-
-        Raises
-        ------
-        PlanError
-            If the model must not be fetched, or the plan does not fit it.
-        GraphFormatError
-            If what is told of the model describes no valid graph.
-
+        `done` is called on a thread of the fetcher with '', or with the reason why they are not
+        to be had.  What is `needed` makes no room for them.
         """
-        if self._fetcher is None or (refusal := self._policy.refusal(plan.digest)):
-            have = ', '.join(digest[:12] for digest in self._models) or 'none'
-            raise PlanError(
-                f'{self._channel.name} has no model {quoted(plan.digest[:12])}, it has {have}: '
-                'load the same model, weights and input shape everywhere, or let it be fetched '
-                f'({refusal if self._fetcher else "this device fetches none"})')
-        lacking = self._fetched.lacking(plan)
-        if not lacking.blobs and (model := self._fetched.model(plan)):
-            return model
-        peers = frozenset((plan.source, *plan.devices)) - {self._channel.name}
-        self._fetcher.want(Wanted(lacking.blobs, peers, lacking.needed, done))
-        return None
+        wanted = Wanted(dict(blobs), frozenset(peers) - {self._channel.name}, needed, done)
+        if self._fetcher is None:
+            done(self._policy.refusal(''))
+        else:
+            self._fetcher.want(wanted)
+        return wanted
+
+    def drop(self, wanted: Wanted) -> None:
+        """Fetch it no more; its `done` is not called any more, unless it is at this moment."""
+        if self._fetcher:
+            self._fetcher.drop(wanted)
 
     def handle(self, peer: str, frame: Frame) -> None:
-        """Take a frame about weights; MalformedFrameError if it makes no sense."""
+        """Take a frame about blobs; MalformedFrameError if it makes no sense."""
         if getattr(frame, 'kind', None) is ControlKind.FETCH:
             wish = read_wish(peer, frame)  # type: ignore[arg-type]
             if self._server:

@@ -4,7 +4,7 @@
 """A device fetches blobs into its store, on a thread of its own."""
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 import queue
@@ -32,7 +32,6 @@ from intradp_ros.blobs.fetch_state import (
 from intradp_ros.blobs.store import BlobPart, StoreFullError, WeightStore
 from intradp_ros.core.limits import MAX_MODEL_TEXT
 from intradp_ros.runtime.peer_channel import PeerChannel
-from intradp_ros.runtime.pipeline.stage_worker import Log
 from intradp_ros.runtime.weights.frames import (
     expected_piece,
     fetch_frame,
@@ -43,10 +42,11 @@ from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.frames import Chunk, Control, Frame, MalformedFrameError
 from intradp_ros.wire.quoting import quoted
 
+Log = Callable[[str], None]
 _TICK = 0.1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Wanted:
     """
     Blobs by digest, with their bytes where these are known, and who may have them.
@@ -62,6 +62,13 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
+class _Dropped:
+    """A wish that is fetched no more."""
+
+    wanted: Wanted
+
+
+@dataclass(frozen=True, slots=True)
 class _Piece:
     """A piece that came whole."""
 
@@ -73,8 +80,8 @@ class WeightFetcher:
     """
     Carries what `blobs/fetch.py` decides.
 
-    One thing is wanted at a time: what is wanted next takes its place, and goes on
-    with what came so far of the same blobs.  `handle` may be called by several threads.
+    Wishes are fetched one after another, in their order.  When one ends or is dropped the next
+    goes on with what came so far of the same blobs.  `handle` may be called by several threads.
     """
 
     def __init__(self, channel: PeerChannel, store: WeightStore, log: Log,
@@ -82,18 +89,24 @@ class WeightFetcher:
         self._channel, self._store, self._log, self._times = channel, store, log, times
         self._session = new_session()
         self._wanted: Wanted | None = None
+        self._next: deque[Wanted] = deque()
         self._fetch = begin({}, frozenset(), MAX_MODEL_TEXT, 0.0)
         self._parts: dict[str, BlobPart] = {}
         self._given: Counter[str] = Counter()
         self._reassembler = Reassembler(self._expected, OF_ALL)
-        self._queue: queue.SimpleQueue[Wanted | _Piece | Event | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[
+            Wanted | _Dropped | _Piece | Event | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f'fetch-{channel.name}',
                                         daemon=True)
         self._thread.start()
 
     def want(self, wanted: Wanted) -> None:
-        """Fetch some blobs from now on."""
+        """Fetch some blobs, after those that are wanted already."""
         self._queue.put(wanted)
+
+    def drop(self, wanted: Wanted) -> None:
+        """Fetch what was wanted no more; `done` is not called."""
+        self._queue.put(_Dropped(wanted))
 
     def handle(self, peer: str, frame: Frame) -> None:
         """Take what a peer says or sends; MalformedFrameError if nobody asked for it."""
@@ -133,15 +146,22 @@ class WeightFetcher:
                 self._take_or_fail(Tick())
         self._clear()
 
-    def _take_or_fail(self, item: Wanted | _Piece | Event) -> None:
+    def _take_or_fail(self, item: Wanted | _Dropped | _Piece | Event) -> None:
         try:
             self._take(item)
         except (OSError, StoreFullError) as error:
             self._end(f'cannot store what is fetched: {quoted(error)}')
 
-    def _take(self, item: Wanted | _Piece | Event) -> None:
+    def _take(self, item: Wanted | _Dropped | _Piece | Event) -> None:
         if isinstance(item, Wanted):
-            self._begin(item)
+            self._next.append(item)
+            self._begin_next()
+        elif isinstance(item, _Dropped):
+            if item.wanted is self._wanted:
+                self._wanted = None
+                self._begin_next()
+            elif item.wanted in self._next:
+                self._next.remove(item.wanted)
         elif self._wanted is None:
             pass
         elif isinstance(item, _Piece):
@@ -149,15 +169,24 @@ class WeightFetcher:
         else:
             self._happen(item)
 
+    def _begin_next(self) -> None:
+        """Begin the next wish if there is none now; clear up where none is left."""
+        while self._wanted is None and self._next:
+            self._begin(self._next.popleft())
+        if self._wanted is None:
+            self._clear()
+
     def _begin(self, wanted: Wanted) -> None:
         self._wanted = wanted
-        total = sum(nbytes or 0 for nbytes in wanted.blobs.values())
+        lacking = {digest: nbytes for digest, nbytes in wanted.blobs.items()
+                   if self._store.nbytes(digest) is None}  # an earlier wish may have had it, too
+        total = sum(nbytes or 0 for nbytes in lacking.values())
         if total > self._store.limit:
             self._end(f'{total} bytes of weights are needed, the store may have '
                       f'{self._store.limit}')
             return
-        self._fetch = turn_to(self._fetch, wanted.blobs, wanted.peers, time.monotonic())
-        for digest in set(self._parts) - set(wanted.blobs):
+        self._fetch = turn_to(self._fetch, lacking, wanted.peers, time.monotonic())
+        for digest in set(self._parts) - set(lacking):
             self._parts.pop(digest).drop()
         self._happen(Tick())
 
@@ -177,7 +206,7 @@ class WeightFetcher:
 
     def _happen(self, event: Event) -> None:
         """Take a step, and do what it says."""
-        before = self._fetch
+        before, wanted = self._fetch, self._wanted
         self._fetch, actions = step(before, event, time.monotonic(), self._times)
         for number in set(before.requests) - set(self._fetch.requests):
             self._reassembler.drop(number)
@@ -186,24 +215,23 @@ class WeightFetcher:
                 self._log(f'{quoted(name)} sent something else than the weights that were asked '
                           'for: it is asked for no more')
         for action in actions:
-            if not self._act(action):
-                return
-        if self._wanted and is_done(self._fetch):
+            self._act(action)
+            if self._wanted is not wanted:
+                return  # it has ended
+        if wanted and is_done(self._fetch):
             self._end('')
 
-    def _act(self, action: Action) -> bool:
-        """Do what a step says; tell whether to go on."""
+    def _act(self, action: Action) -> None:
+        """Do what a step says."""
         if isinstance(action, Failed):
             self._end(action.reason)
-            return False
-        if isinstance(action, Ask):
+        elif isinstance(action, Ask):
             self._channel.send(action.request.peer, fetch_frame(
                 self._session, action.number, action.request))
         elif isinstance(action, Check):
             self._happen(Checked(action.digest, self._parts.pop(action.digest).finish()))
         elif isinstance(action, Drop) and action.digest in self._parts:
             self._parts.pop(action.digest).drop()
-        return self._wanted is not None
 
     def _end(self, reason: str) -> None:
         wanted, self._wanted = self._wanted, None
@@ -212,8 +240,9 @@ class WeightFetcher:
         givers = ', '.join(f'{nbytes} of {quoted(peer)}' for peer, nbytes in self._given.items())
         self._log(f'weights are not to be had: {reason}' if reason else
                   f'{len(wanted.blobs)} blobs fetched; bytes: {givers}')
-        self._clear()
+        self._given.clear()
         wanted.done(reason)
+        self._begin_next()
 
     def _clear(self) -> None:
         """Forget what was asked for; liars stay known."""

@@ -33,13 +33,28 @@ class WeightHoldings:
         self.models, self.store = models, store
         self._own: dict[str, torch.Tensor] = {}
         self._indexed: set[str] = set()
+        self._offered: dict[str, torch.Tensor] = {}
         self._at_hand: OrderedDict[str, torch.Tensor] = OrderedDict()
         self._lock = threading.Lock()
+
+    def offer(self, data: torch.Tensor) -> str:
+        """Hold a tensor's bytes in memory until `withdraw`; return their digest."""
+        flat = flat_bytes(data)
+        digest = hashlib.sha256(flat.cpu().numpy().data).hexdigest()
+        with self._lock:
+            self._offered[digest] = flat
+        return digest
+
+    def withdraw(self, digest: str) -> None:
+        """Hold what was offered no more."""
+        with self._lock:
+            self._offered.pop(digest, None)
+            self._at_hand.pop(digest, None)
 
     def nbytes(self, digest: str) -> int | None:
         """Return the bytes of a blob, None where it is not held."""
         with self._lock:
-            own = self._index().get(digest)
+            own = self._own_blob(digest)
         if own is not None:
             return own.nbytes
         return self.store.nbytes(digest) if self.store else None
@@ -47,7 +62,7 @@ class WeightHoldings:
     def find(self, digest: str) -> torch.Tensor | None:
         """Return the bytes of a blob, None where it is not held, or not right any more."""
         with self._lock:
-            own = self._index().get(digest)
+            own = self._own_blob(digest)
             found = self._at_hand.get(digest)
             if found is None:
                 found = flat_bytes(own) if own is not None else \
@@ -58,6 +73,10 @@ class WeightHoldings:
             if len(self._at_hand) > AT_HAND:
                 self._at_hand.popitem(last=False)
             return found
+
+    def _own_blob(self, digest: str) -> torch.Tensor | None:
+        offered = self._offered.get(digest)
+        return self._index().get(digest) if offered is None else offered
 
     def _index(self) -> dict[str, torch.Tensor]:
         """Return the blobs of the catalogue."""

@@ -80,7 +80,7 @@ def stored(folder: Path) -> dict[str, int]:
 
 def needed(model: SharedModel, made: LocalFleet, device: str) -> dict[str, int]:
     """Return the blobs that a device needs for the plan in use."""
-    plan = made.devices['a'].worker.programs(made.client.plan).plan
+    plan = made.stages['a'].worker.programs(made.client.plan).plan
     manifest = read_manifest(manifest_text(model.split.captured).encode(), model.digest)
     return manifest.sizes(weights_read(model, plan, device))
 
@@ -238,8 +238,8 @@ def test_who_hands_out_nothing_says_so_and_nonsense_is_counted(model: SharedMode
             stranger.send('b', replace(ask, body=body))
         stranger.send('b', Chunk(session, 0, 1, 0, 0, 0, 0, 4, 0, 1, 1, 8, 0, (4,), bytes(4)))
         end = time.monotonic() + TIMEOUT
-        while sum(made.devices['b'].worker.rejections.by_cause().values()) < 6 or not heard:
-            assert time.monotonic() < end, made.devices['b'].worker.rejections.by_cause()
+        while sum(made.devices['b'].rejections.by_cause().values()) < 6 or not heard:
+            assert time.monotonic() < end, made.devices['b'].rejections.by_cause()
             time.sleep(0.01)
         assert [(f.kind, f.body) for f in heard if isinstance(f, Control)] == \
             [(ControlKind.HELD, {'bytes': None})]

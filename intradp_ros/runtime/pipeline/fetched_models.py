@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
 
 from intradp_ros.graph.manifest import Manifest, read_manifest
+from intradp_ros.runtime.member.role import Blobs, Lacking
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.pipeline.stage_programs import weights_read
-from intradp_ros.runtime.weights.holdings import WeightHoldings
 from intradp_ros.schedule.stage_plan import StagePlan
 from intradp_ros.split.calls.kernel_device import KernelDevice
 from intradp_ros.split.calls.on_device import split_for
@@ -19,18 +18,10 @@ from intradp_ros.split.received_graph import split_received
 _REMEMBERED = 2
 
 
-@dataclass(frozen=True)
-class Lacking:
-    """What a device needs for a plan (by digest), and the part of it that is not here."""
-
-    needed: frozenset[str]
-    blobs: dict[str, int | None]
-
-
 class FetchedModels:
     """Finds out what a plan needs here, and makes a model of it; for one thread."""
 
-    def __init__(self, name: str, holdings: WeightHoldings, device: KernelDevice) -> None:
+    def __init__(self, name: str, holdings: Blobs, device: KernelDevice) -> None:
         self._name, self._holdings, self._device = name, holdings, device
         self._known: OrderedDict[str, tuple[Manifest, SharedModel]] = OrderedDict()
 
@@ -48,10 +39,11 @@ class FetchedModels:
         """
         found = self._model(plan.digest)
         if found is None:
-            return Lacking(frozenset((plan.digest,)), {plan.digest: None})
+            return Lacking({plan.digest: None}, frozenset((plan.digest,)), plan.digest)
         sizes = found[0].sizes(weights_read(found[1], plan, self._name))
-        return Lacking(frozenset((plan.digest, *sizes)), {
-            sha: nbytes for sha, nbytes in sizes.items() if self._holdings.nbytes(sha) != nbytes})
+        return Lacking({
+            sha: nbytes for sha, nbytes in sizes.items() if self._holdings.nbytes(sha) != nbytes},
+            frozenset((plan.digest, *sizes)), plan.digest)
 
     def model(self, plan: StagePlan) -> SharedModel | None:
         """Return the model with the weights that the plan needs here, None if one is lost."""
