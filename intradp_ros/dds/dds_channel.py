@@ -35,9 +35,10 @@ from intradp_ros.dds.convert import (
     control_to_message,
 )
 from intradp_ros.dds.endpoint import Arrival, Endpoint
+from intradp_ros.dds.meeting import Meeting
 from intradp_ros.dds.paths import InboundPath, OutboundPath, Outgoing, SharedAir
 from intradp_ros.dds.qos import ack_qos, chunk_qos, control_qos, ping_qos
-from intradp_ros.dds.sealer import Sealer
+from intradp_ros.dds.sealer import is_greeting, Sealer
 from intradp_ros.dds.speakers import Speakers
 from intradp_ros.dds.tensor_context import end_tensor_context, tensor_context
 from intradp_ros.dds.transport_profile import buffer_problem, Transport, transport_in_use
@@ -58,6 +59,8 @@ _FAREWELL = Duration(seconds=0.1)
 _FIRST = (ControlKind.HELLO, ControlKind.PING)
 #: Control frames that the next one of their kind makes up for.
 _PINGS = (ControlKind.PING, ControlKind.PONG)
+#: Whom a channel of two processes hears, by the participant that spoke first.
+_PEER = 1
 
 
 def check_server_name(name: str) -> None:
@@ -86,7 +89,9 @@ class DdsChannel:
     (`link/chunk_size.py`).  With a `key` everything is sealed, and nothing is
     taken that is not (`sealer.py`).  With an `air` its chunks take turns with
     those of other channels of the same sender.  Without `pings` there are
-    no topics for them.  Call `close` from any thread but the handler's.
+    no topics for them.  With a `meeting` it is that of two processes, which greet each other
+    first (`greet`): chunks wait for that, control frames are dropped.
+    Call `close` from any thread but the handler's.
     """
 
     def __init__(
@@ -94,6 +99,7 @@ class DdsChannel:
         namespace: str = '', chunk_bytes: int = LEAST_CHUNK_BYTES,
         transport: Transport | None = None, parameter_overrides: Sequence[Parameter[Any]] = (),
         key: SharedKey | None = None, air: SharedAir | None = None, pings: bool = True,
+        meeting: Meeting | None = None,
     ) -> None:
         if side not in DIRECTIONS:
             raise ValueError(f'a side is one of {", ".join(DIRECTIONS)}, got {side!r}')
@@ -102,7 +108,9 @@ class DdsChannel:
             raise ValueError(f'chunk_bytes must be 1..{MAX_CHUNK_BYTES}, got {chunk_bytes}')
         self._rejections = Rejections()
         self._inbound = InboundPath()
-        self._side, self._sealer, self._speakers = side, Sealer(key, *DIRECTIONS[side]), Speakers()
+        self._side, self._meeting, self._keyed = side, meeting, key is not None
+        self._sealer = Sealer(key, *DIRECTIONS[side], paired=meeting is not None)
+        self._speakers = Speakers()
         self._knows: Callable[[int], bool] = lambda session: True
         self._controls = first_number()
         self.foreign = 0
@@ -120,7 +128,7 @@ class DdsChannel:
             max_bytes=self._transport.window_bytes, late=self._transport.late,
             others=QUEUE_OF_OTHERS if air else LONGER_WAY,
             repeats=self._transport.reliable), air,
-            (lambda: self.peers > 0) if air else (lambda: True))
+            self._is_awaited if air else (lambda: True))
         self._open_topics(name, *DIRECTIONS[side], pings)
         if problem := buffer_problem(self._transport):
             self._endpoint.node.get_logger().warning(problem)
@@ -132,6 +140,11 @@ class DdsChannel:
     def send(self, frame: Chunk | Control, urgency: float = 0.0) -> None:
         """Queue one frame; chunks of smaller urgency numbers leave first."""
         self._outbound.put(frame, urgency)
+
+    def greet(self) -> None:
+        """Greet the other side if it is time."""
+        if self._meeting and (greeting := self._meeting.due(time.monotonic())):
+            self.send(greeting)
 
     def abandon(self, session: int, inference: int) -> None:
         """Drop chunks of a session's inference that still wait in the queue."""
@@ -226,15 +239,23 @@ class DdsChannel:
                 self._reject('unsendable', f'cannot send a {type(outgoing.frame).__name__}: '
                              f'{quoted(error)}')
 
+    def _is_awaited(self) -> bool:
+        """Tell whether somebody hears the chunks of this side, and takes them."""
+        return self.peers > 0 and (self._meeting is None or self._meeting.connection != 0)
+
     def _publish(self, outgoing: Outgoing) -> None:
+        message: Any
         if isinstance(outgoing.frame, Control):
             self._controls += 1
             message = control_to_message(outgoing.frame, self._controls)
             way = self._pings if outgoing.frame.kind in _PINGS else self._control
-            way.publish(self._sealer.seal(message))
         else:
-            message = chunk_to_message(outgoing.frame, outgoing.sequence)
-            self._chunks.publish(self._sealer.seal(message))
+            message, way = chunk_to_message(outgoing.frame, outgoing.sequence), self._chunks
+        if self._meeting and not is_greeting(message):
+            message.server = self._meeting.connection
+            if not message.server:
+                return
+        way.publish(self._sealer.seal(message))
 
     def _on_chunk(self, message: TensorChunk, arrival: Arrival) -> None:
         if not self._is_known(message.session):
@@ -257,7 +278,12 @@ class DdsChannel:
         self._outbound.acknowledged(message.session, message.sequence, message.rate)
 
     def _on_control(self, message: SessionControl, arrival: Arrival) -> None:
-        if message.kind in _FIRST or self._is_known(message.session):
+        if self._meeting and is_greeting(message):
+            self._check(message, arrival)
+            answer = self._meeting.take(control_from_message(message), arrival.received * 1e-9)
+            if answer:
+                self.send(answer)
+        elif message.kind in _FIRST or self._is_known(message.session):
             self._check(message, arrival)
             self._pass_on(control_from_message(message))
 
@@ -272,11 +298,27 @@ class DdsChannel:
 
     def _check(self, message: Any, arrival: Arrival) -> None:
         """Raise MalformedFrameError unless a message is of whom it says."""
+        now = arrival.received * 1e-9
+        if self._meeting:
+            self._check_met(self._meeting, message, arrival.sender, now)
+            return
         self._sealer.check(message)
         number = message.session if self._side == 'server' else message.server
-        if not self._speakers.admits(number, arrival.sender, arrival.received * 1e-9):
+        if not self._speakers.admits(number, arrival.sender, now):
             raise MalformedFrameError(
                 f'another process speaks as {number:#x}', 'impostor')
+
+    def _check_met(self, meeting: Meeting, message: Any, sender: bytes, now: float) -> None:
+        """As `_check`, of two processes: without a key the one that spoke first is heard."""
+        if not self._keyed and not self._speakers.admits(_PEER, sender, now):
+            meeting.impostor(now)
+            raise MalformedFrameError('another process speaks in the name of the other side',
+                                      'impostor')
+        self._sealer.check_seal(message)
+        if not is_greeting(message):
+            meeting.check(type(message).__name__, message.server)
+            self._sealer.check_new(message)
+            meeting.heard(message.kind if isinstance(message, SessionControl) else 0, now)
 
     def _pass_on(self, frame: Frame) -> None:
         handler = self._handler

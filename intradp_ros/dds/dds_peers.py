@@ -24,11 +24,13 @@ from rclpy.parameter import Parameter
 from intradp_ros.core.limits import MAX_PEERS
 from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.dds.dds_channel import DdsChannel
+from intradp_ros.dds.meeting import Meeting
 from intradp_ros.dds.paths import SharedAir
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 from intradp_ros.runtime.channel import LinkReport
 from intradp_ros.runtime.peer_channel import PeerHandler
 from intradp_ros.wire.frames import Frame
+from intradp_ros.wire.handshake import drawn, EAGER
 
 #: Seconds of silence after which a channel makes room for another.
 SILENT = 2.0
@@ -50,9 +52,10 @@ class DdsPeers:
     The topics of two devices lie below `<fleet>/<first>/<second>`, names in
     order; the first sends ``up``.  A channel is made by `open`, or by the
     first frame to a peer; there are at most `MAX_PEERS`, whoever names how many
-    devices: one whose device is silent makes room for another.  With a `key`
-    each pair has a key of its own that is derived from it.  For the rest see
-    `DdsChannel`.
+    devices: one whose device is silent makes room for another, unless it is to stay.  With a `key`
+    each pair has a key of its own that is derived from it.  The two processes of a pair greet
+    each other first and again and again (`wire/handshake.py`): what was recorded of others is
+    not taken.  For the rest see `DdsChannel`.
 
     Raises
     ------
@@ -69,12 +72,17 @@ class DdsPeers:
         self._name, self._fleet = check_name(name), check_name(fleet)
         self._make = partial(DdsChannel, context, namespace=namespace, chunk_bytes=chunk_bytes,
                              parameter_overrides=parameter_overrides, air=SharedAir(), pings=False)
-        self._key = key
+        self._key, self._number = key, drawn()
         self._channels: dict[str, DdsChannel] = {}
+        self._meetings: dict[str, Meeting] = {}
+        self._staying: set[str] = set()
         self._heard: dict[str, float] = {}
         self._handler: PeerHandler | None = None
         self._closed = False
         self._lock = threading.Lock()
+        self._end = threading.Event()
+        self._greeter = threading.Thread(target=self._greet, name=f'greeter-{name}', daemon=True)
+        self._greeter.start()
 
     @property
     def name(self) -> str:
@@ -86,10 +94,12 @@ class DdsPeers:
         """The devices that there is a channel to."""
         return tuple(self._channels)
 
-    def open(self, peers: Iterable[str]) -> None:
-        """Make the channels to some devices, where there are none."""
+    def open(self, peers: Iterable[str], *, stay: bool = False) -> None:
+        """Make the channels to some devices; those that are to `stay` never make room."""
         for peer in peers:
             if peer != self._name:
+                if stay:
+                    self._staying.add(peer)
                 self._channel(peer)
 
     def send(self, peer: str, frame: Frame, urgency: float = 0.0) -> None:
@@ -118,8 +128,30 @@ class DdsPeers:
         """Return messages that could not be made into frames, by peer and cause."""
         return {peer: channel.rejected for peer, channel in tuple(self._channels.items())}
 
+    def doubted(self, peer: str) -> bool:
+        """Tell whether another process may have sent what came from a peer lately."""
+        meeting = self._meetings.get(peer)
+        return meeting is not None and meeting.doubted(time.monotonic())
+
+    def conflicts(self) -> Mapping[str, str]:
+        """Return what is known of two processes of one name, by peer; the own name by its text."""
+        now, found = time.monotonic(), {}
+        for peer, meeting in tuple(self._meetings.items()):
+            whose = meeting.conflict(now)
+            if whose == 'theirs':
+                found[peer] = f'two processes speak as {peer}: ' + (
+                    'give one of them another name' if self._key else
+                    'give one of them another name, or keep strangers off by a key_file')
+            elif whose:
+                found[peer] = (f'{peer} hears another process that is named {self._name}, too: '
+                               'give one of them another name')
+        return found
+
     def close(self) -> None:
         """Stop; later sends are ignored."""
+        self._end.set()
+        if threading.current_thread() is not self._greeter:
+            self._greeter.join()
         with self._lock:
             self._closed, self._handler = True, None
             channels = tuple(self._channels.values())
@@ -143,11 +175,13 @@ class DdsPeers:
         """Take out the channel to the device that is silent for the longest time, if need be."""
         if len(self._channels) < MAX_PEERS:
             return None
-        silent = min(self._channels, key=lambda peer: self._heard.get(peer, -math.inf))
-        if time.monotonic() - self._heard.get(silent, -math.inf) < SILENT:
+        silent = min(self._channels.keys() - self._staying, default='',
+                     key=lambda peer: self._heard.get(peer, -math.inf))
+        if not silent or time.monotonic() - self._heard.get(silent, -math.inf) < SILENT:
             raise ValueError(f'{MAX_PEERS} devices speak with {self._name} already, the most that '
                              'it has channels to')
         self._heard.pop(silent, None)
+        self._meetings.pop(silent, None)
         return self._channels.pop(silent)
 
     def _open(self, peer: str) -> DdsChannel:
@@ -155,10 +189,16 @@ class DdsPeers:
             raise ValueError('the channels of this device are closed')
         first, second = sorted((self._name, check_name(peer)))
         name = f'{self._fleet}/{first}/{second}'
-        channel = self._make(name, 'robot' if first == self._name else 'server',
+        meeting = self._meetings[peer] = Meeting(self._number)
+        channel = self._make(name, 'robot' if first == self._name else 'server', meeting=meeting,
                              key=self._key and SharedKey(self._key.derived(f'fleet {name}')))
         channel.listen(partial(self._take, peer))
         return channel
+
+    def _greet(self) -> None:
+        while not self._end.wait(EAGER / 2):
+            for channel in tuple(self._channels.values()):
+                channel.greet()
 
     def _take(self, peer: str, frame: Frame) -> None:
         self._heard[peer] = time.monotonic()

@@ -7,7 +7,8 @@ Seals of the messages between robot and server: a keyed MAC and a number that co
 A session has keys of its own for each way, derived from the shared key and
 from the two random numbers that robot and server drew when they started.  So
 what was recorded of another session, another run of the server, or the other
-way is worth nothing.
+way is worth nothing.  Two devices of a fleet have the number of their connection in place of the
+server's (`wire/handshake.py`).
 """
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from typing import Any
 
 from intradp_ros.core.shared_key import is_mac, mac_of, SharedKey
 from intradp_ros.msg import ChunkAck, SessionControl, TensorChunk
-from intradp_ros.wire.frames import MalformedFrameError
+from intradp_ros.wire.frames import ControlKind, MalformedFrameError
 from intradp_ros.wire.replay_window import ReplayWindow
 
 #: Sessions whose numbers are remembered; only those that have the key can begin one.
@@ -33,12 +34,14 @@ class Sealer:
     """
     Seals what one side sends and checks what it receives; does neither without a key.
 
-    `out` and `back` name the two ways.  `seal` and `check` each belong to one
+    `out` and `back` name the two ways.  `paired` says that one process sends all that comes, and
+    counts its control frames whatever their session.  `seal` and `check` each belong to one
     thread.
     """
 
-    def __init__(self, key: SharedKey | None, out: str, back: str) -> None:
-        self._key, self._out, self._back = key, out, back
+    def __init__(self, key: SharedKey | None, out: str, back: str, *, paired: bool = False,
+                 ) -> None:
+        self._key, self._out, self._back, self._paired = key, out, back, paired
         self._windows: OrderedDict[tuple[str, int, int], ReplayWindow] = OrderedDict()
 
     def seal(self, message: Any) -> Any:
@@ -57,6 +60,11 @@ class Sealer:
             If it has no seal, not the right one, or was here before.
 
         """
+        self.check_seal(message)
+        self.check_new(message)
+
+    def check_seal(self, message: Any) -> None:
+        """Check who sent a message; MalformedFrameError if it is not sealed with our key."""
         if self._key is None:
             return
         kind = type(message).__name__
@@ -65,8 +73,13 @@ class Sealer:
                                       'unsealed')
         if not is_mac(message.mac, self._mac(self._key, self._back, message)):
             raise MalformedFrameError(f'a {kind} that was not sealed with our key', 'forged')
-        if not isinstance(message, ChunkAck) and not self._window(kind, message).take(
-                message.sequence):
+
+    def check_new(self, message: Any) -> None:
+        """Check that a message did not come before; MalformedFrameError if it did."""
+        # An acknowledgement is compared with what is under way, a greeting answers a challenge.
+        repeats = isinstance(message, ChunkAck) or is_greeting(message)
+        kind = type(message).__name__
+        if self._key and not repeats and not self._window(kind, message).take(message.sequence):
             raise MalformedFrameError(f'a {kind} that was here before', 'replayed')
 
     def _mac(self, key: SharedKey, way: str, message: Any) -> bytes:
@@ -75,12 +88,18 @@ class Sealer:
         return mac_of(own, _CONTENT[kind](message))
 
     def _window(self, kind: str, message: Any) -> ReplayWindow:
-        name = kind, message.session, message.server
+        one = self._paired and isinstance(message, SessionControl)
+        name = kind, 0 if one else message.session, message.server
         window = self._windows.setdefault(name, ReplayWindow())
         self._windows.move_to_end(name)
         if len(self._windows) > MAX_WINDOWS:
             self._windows.popitem(last=False)
         return window
+
+
+def is_greeting(message: Any) -> bool:
+    """Tell whether a message is sent before there is a connection."""
+    return isinstance(message, SessionControl) and message.kind == ControlKind.GREETING
 
 
 def _of_chunk(m: TensorChunk) -> Iterator[Any]:

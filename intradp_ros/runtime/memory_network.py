@@ -243,7 +243,7 @@ class MemoryPeerChannel:
         """The device whose channel this is."""
         return self._name
 
-    def open(self, peers: Iterable[str]) -> None:
+    def open(self, peers: Iterable[str], *, stay: bool = False) -> None:
         """Do nothing: all ways are there."""
 
     def send(self, peer: str, frame: Frame, urgency: float = 0.0) -> None:
@@ -269,6 +269,14 @@ class MemoryPeerChannel:
 
     def rejected(self) -> Mapping[str, Mapping[str, int]]:
         """Return nothing: frames need no decoding here."""
+        return {}
+
+    def doubted(self, peer: str) -> bool:
+        """Tell that nobody else speaks here."""
+        return False
+
+    def conflicts(self) -> Mapping[str, str]:
+        """Return nothing: nobody else speaks here."""
         return {}
 
     def close(self) -> None:

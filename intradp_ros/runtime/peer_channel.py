@@ -29,8 +29,12 @@ class PeerChannel(Protocol):
     def name(self) -> str:
         """The device whose channel this is."""
 
-    def open(self, peers: Iterable[str]) -> None:
-        """Make ready the ways to some devices, which may take a moment."""
+    def open(self, peers: Iterable[str], *, stay: bool = False) -> None:
+        """
+        Make ready the ways to some devices, which may take a moment.
+
+        Where there are as many ways as may be, silent devices make room, but for those to `stay`.
+        """
 
     def send(self, peer: str, frame: Frame, urgency: float = 0.0) -> None:
         """Queue one frame."""
@@ -49,6 +53,12 @@ class PeerChannel(Protocol):
 
     def rejected(self) -> Mapping[str, Mapping[str, int]]:
         """Return messages that could not be made into frames, by peer and cause."""
+
+    def doubted(self, peer: str) -> bool:
+        """Tell whether another process may have sent what came from a peer lately."""
+
+    def conflicts(self) -> Mapping[str, str]:
+        """Return, by peer, what is known of two processes of one name: cause and fix."""
 
     def close(self) -> None:
         """Stop; later sends are ignored."""

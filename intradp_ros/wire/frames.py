@@ -37,6 +37,7 @@ class ControlKind(IntEnum):
     RESIGN = 19
     FETCH = 20
     HELD = 21
+    GREETING = 22
 
 
 @dataclass(frozen=True, slots=True)
