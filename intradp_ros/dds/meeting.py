@@ -71,7 +71,7 @@ class Meeting:
                 self._state, now)
 
     def impostor(self, now: float) -> None:
-        """Hear that another participant speaks as the peer; without a key nobody knows which is."""
+        """Hear that another participant speaks as the peer: without a key either may be."""
         self._impostor = now
 
     def doubted(self, now: float) -> bool:

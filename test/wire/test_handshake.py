@@ -126,7 +126,7 @@ def test_a_flood_of_recordings_does_not_keep_another_out() -> None:
     ends.ends.clear()
     ends.start('a', 4)
     ends.start('b', 5)
-    for number in range(20):
+    for _ in range(20):
         for item in recorded * 5:
             ends.say(*item)
         ends.go_on(0.1)
