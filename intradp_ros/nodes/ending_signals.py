@@ -7,7 +7,7 @@ from __future__ import annotations
 import signal
 from types import FrameType
 
-from rclpy.executors import SingleThreadedExecutor
+from rclpy.executors import MultiThreadedExecutor, SingleThreadedExecutor
 from rclpy.node import Node
 
 #: Seconds after which a signal is noticed at the latest.
@@ -26,10 +26,11 @@ class EndingSignals:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._end)
 
-    def spin(self, node: Node) -> None:
+    def spin(self, node: Node, threads: int = 1) -> None:
         """Run the callbacks of a node until a signal comes, or its context ends."""
         self._spinning = True
-        executor = SingleThreadedExecutor(context=node.context)
+        executor = SingleThreadedExecutor(context=node.context) if threads == 1 else \
+            MultiThreadedExecutor(threads, context=node.context)
         executor.add_node(node)
         try:
             while not self._asked and node.context.ok():

@@ -157,14 +157,20 @@ class ManagedNode(LifecycleNode):
         return True
 
 
-def run_node(make: Callable[[], ManagedNode], args: list[str] | None = None) -> None:
-    """Create a node, start it if it wants that, and spin until it is told to stop."""
+def run_node(make: Callable[[], ManagedNode], args: list[str] | None = None, threads: int = 1,
+             ) -> None:
+    """
+    Create a node, start it if it wants that, and spin until it is stopped.
+
+    More than one of its callbacks run at once only where they are in groups
+    that allow it, and the executor has several threads.
+    """
     ending = EndingSignals()  # rclpy's own would end the context before the node can say good-bye
     node = _made(make, args)
     try:
         if node.get_parameter(AUTOSTART.name).value:
             _start(node)
-        ending.spin(node)
+        ending.spin(node, threads)
     except (KeyboardInterrupt, ExternalShutdownException):
         pass
     finally:
