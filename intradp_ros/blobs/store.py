@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Weights on disk, each in a safetensors file that is named by the SHA-256 of its bytes.
+Blobs on disk, each in a safetensors file that is named by the SHA-256 of its bytes.
 
 The folder may be used by several processes at once: a file appears there as a whole,
 and is never changed.  What was used least lately makes room for new ones.  Files that
@@ -15,6 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 import hashlib
 import json
+import logging
+import math
 import os
 from pathlib import Path
 import re
@@ -24,6 +26,8 @@ import time
 from safetensors import safe_open, SafetensorError
 import torch
 
+from intradp_ros.blobs.direct_read import read_file, Slot
+
 HEADER_BYTES = 256
 """Bytes of a file before its data: padded, so that the data are aligned for any kernel."""
 _SHA = re.compile(r'[0-9a-f]{64}')
@@ -31,10 +35,20 @@ _NAME = re.compile(r'([0-9a-f]{64})\.safetensors')
 _PART = re.compile(r'\.intradp-[0-9a-f]{64}-.*\.part')
 _FORSAKEN = 3600.0  # seconds after which nobody writes to a part any more
 _KEY = 'data'
+_USED = 60.0  # seconds in which a blob is noted as used once
+_LOG = logging.getLogger(__name__)
 
 
 class StoreFullError(RuntimeError):
     """There is no room for what is to be stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A blob in a slot (uint8, flat), and whether it was read past the page cache."""
+
+    data: torch.Tensor
+    direct: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +60,66 @@ class _Entry:
     used: float
 
 
-class WeightStore:
+class BlobStore:
     """
-    A folder of at most `limit` bytes of weights; it is made when something is stored.
+    A folder of at most `limit` bytes of blobs; it is made when something is stored.
 
-    Safe to call from several threads.
+    Safe to call from several threads.  A blob that is read into a slot is compared with its digest
+    the first time only: a file that this process has seen to be right is not replaced by another.
     """
 
     def __init__(self, folder: Path, limit: int) -> None:
         self.folder, self.limit = folder, limit
+        self._right: dict[str, tuple[int, int]] = {}
+        self._used: dict[str, float] = {}
+        self._refused = False
+
+    def slot(self, nbytes: int) -> Slot:
+        """Return memory into which blobs of at most so many bytes can be read."""
+        return Slot(HEADER_BYTES + nbytes)
+
+    def read_into(self, digest: str, slot: Slot) -> Blob | None:
+        """
+        Read a blob into a slot, past the page cache where the file system lets one.
+
+        Returns
+        -------
+        The blob, as long as nothing else is read into the slot; None if it is not stored,
+        or has other bytes than its digest says (it is removed then).
+
+        Raises
+        ------
+        ValueError
+            If the slot is too small.
+        OSError
+            If the disk fails.
+
+        """
+        path = self._path(digest)
+        try:
+            status = path.stat()
+            read = read_file(path, slot.memory)
+        except FileNotFoundError:
+            return None
+        nbytes = read.nbytes - HEADER_BYTES
+        if nbytes <= 0 or bytes(slot.memory[:HEADER_BYTES]) != _header(nbytes):
+            return None
+        data = slot.tensor(HEADER_BYTES, nbytes)
+        identity = status.st_ino, status.st_size
+        if self._right.get(digest) != identity:
+            if _digest(data) != digest:
+                path.unlink(missing_ok=True)
+                return None
+            self._right[digest] = identity
+        if not read.direct and not self._refused:
+            self._refused = True
+            _LOG.warning('the file system of %s refuses direct reads: blobs pass through the page '
+                         'cache, and are dropped from it', self.folder)
+        if (now := time.monotonic()) - self._used.get(digest, -math.inf) > _USED:
+            self._used[digest] = now
+            with suppress(OSError):
+                os.utime(path)
+        return Blob(data, read.direct)
 
     def nbytes(self, digest: str) -> int | None:
         """Return the bytes stored under a digest, None if there are none."""
@@ -137,7 +202,7 @@ class WeightStore:
 
 class BlobPart:
     """
-    Bytes that come in pieces; made by `WeightStore.part`.
+    Bytes that come in pieces; made by `BlobStore.part`.
 
     Raises
     ------

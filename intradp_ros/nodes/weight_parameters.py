@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from intradp_ros.blobs.store import WeightStore
+from intradp_ros.blobs.store import BlobStore
 from intradp_ros.graph.manifest import is_digest
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.profiling.cache import cache_folder
@@ -49,6 +49,6 @@ def weight_policy(given: Mapping[str, Any], keyed: bool) -> WeightPolicy:
                              '`intradp inspect` prints it')
     fetches = given[FETCH.name] == ALWAYS or given[FETCH.name] == KEYED and (keyed or bool(only))
     folder = Path(given[STORE.name]) if given[STORE.name] else cache_folder() / 'weights'
-    store = WeightStore(folder, int(given[STORE_MB.name] * 1e6)) if fetches else None
+    store = BlobStore(folder, int(given[STORE_MB.name] * 1e6)) if fetches else None
     serves = given[SERVE.name] == ALWAYS or given[SERVE.name] == KEYED and keyed
     return WeightPolicy(store, only, serves)

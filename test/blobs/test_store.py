@@ -15,7 +15,7 @@ import pytest
 from safetensors.torch import load_file
 import torch
 
-from intradp_ros.blobs.store import StoreFullError, WeightStore
+from intradp_ros.blobs.store import BlobStore, StoreFullError
 
 
 def flat(number: int, nbytes: int = 1000) -> torch.Tensor:
@@ -23,14 +23,14 @@ def flat(number: int, nbytes: int = 1000) -> torch.Tensor:
                          generator=torch.Generator().manual_seed(number))
 
 
-def used(store: WeightStore, digest: str, ago: float) -> None:
+def used(store: BlobStore, digest: str, ago: float) -> None:
     """Let a file have been used so long ago."""
     when = time.time() - ago
     os.utime(store.folder / f'{digest}.safetensors', (when, when))
 
 
 def test_what_is_stored_is_read_again_and_by_anyone_who_knows_safetensors(tmp_path: Path) -> None:
-    store, data = WeightStore(tmp_path / 'new', 1 << 20), flat(1)
+    store, data = BlobStore(tmp_path / 'new', 1 << 20), flat(1)
     digest = store.put(data)
     assert digest == hashlib.sha256(data.numpy().tobytes()).hexdigest()
     assert store.nbytes(digest) == 1000
@@ -43,7 +43,7 @@ def test_what_is_stored_is_read_again_and_by_anyone_who_knows_safetensors(tmp_pa
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=6), st.randoms(use_true_random=False))
 @settings(max_examples=30)
 def test_pieces_may_come_in_any_order(tmp_path_factory, lengths, luck) -> None:  # type: ignore[no-untyped-def]
-    store = WeightStore(tmp_path_factory.mktemp('store'), 1 << 20)
+    store = BlobStore(tmp_path_factory.mktemp('store'), 1 << 20)
     data = flat(2, sum(lengths))
     digest = hashlib.sha256(data.numpy().tobytes()).hexdigest()
     part = store.part(digest, data.nbytes)
@@ -58,7 +58,7 @@ def test_pieces_may_come_in_any_order(tmp_path_factory, lengths, luck) -> None: 
 
 
 def test_what_is_wrong_is_never_stored(tmp_path: Path) -> None:
-    store, data = WeightStore(tmp_path, 1 << 20), flat(3)
+    store, data = BlobStore(tmp_path, 1 << 20), flat(3)
     digest = hashlib.sha256(data.numpy().tobytes()).hexdigest()
     for given_bytes in (flat(4), data[:999]):
         part = store.part(digest, 1000)
@@ -70,7 +70,7 @@ def test_what_is_wrong_is_never_stored(tmp_path: Path) -> None:
 
 
 def test_a_file_that_changed_is_removed_and_not_used(tmp_path: Path) -> None:
-    store = WeightStore(tmp_path, 1 << 20)
+    store = BlobStore(tmp_path, 1 << 20)
     digest = store.put(flat(5))
     path = tmp_path / f'{digest}.safetensors'
     with path.open('r+b') as file:
@@ -80,7 +80,7 @@ def test_a_file_that_changed_is_removed_and_not_used(tmp_path: Path) -> None:
 
 
 def test_the_least_recently_used_makes_room(tmp_path: Path) -> None:
-    store = WeightStore(tmp_path, 3500)
+    store = BlobStore(tmp_path, 3500)
     first, second, third = (store.put(flat(k)) for k in range(3))
     for ago, digest in ((300, second), (200, first), (100, third)):
         used(store, digest, ago)
@@ -95,7 +95,7 @@ def test_the_least_recently_used_makes_room(tmp_path: Path) -> None:
 
 
 def test_what_is_needed_stays_and_the_limit_holds(tmp_path: Path) -> None:
-    store = WeightStore(tmp_path, 2500)
+    store = BlobStore(tmp_path, 2500)
     first, second = store.put(flat(1)), store.put(flat(2))
     with pytest.raises(StoreFullError, match='1000 bytes more do not fit'):
         store.part('0' * 64, 1000, keep=(first, second))
@@ -106,7 +106,7 @@ def test_what_is_needed_stays_and_the_limit_holds(tmp_path: Path) -> None:
 
 
 def test_what_others_put_there_is_neither_counted_nor_touched(tmp_path: Path) -> None:
-    store = WeightStore(tmp_path, 1500)
+    store = BlobStore(tmp_path, 1500)
     theirs = [tmp_path / 'notes.txt', tmp_path / f'{"a" * 64}.safetensors',
               tmp_path / '.hidden.part']
     for path in theirs:
@@ -114,7 +114,7 @@ def test_what_others_put_there_is_neither_counted_nor_touched(tmp_path: Path) ->
         os.utime(path, (0, 0))
     elsewhere = tmp_path / 'elsewhere'
     elsewhere.mkdir()
-    digest = WeightStore(elsewhere, 1 << 20).put(flat(6))
+    digest = BlobStore(elsewhere, 1 << 20).put(flat(6))
     link = tmp_path / f'{digest}.safetensors'
     link.symlink_to(elsewhere / link.name)
     os.utime(link, (0, 0), follow_symlinks=False)
@@ -127,7 +127,7 @@ def test_what_others_put_there_is_neither_counted_nor_touched(tmp_path: Path) ->
 
 
 def test_a_mapped_weight_outlives_its_file(tmp_path: Path) -> None:
-    store = WeightStore(tmp_path, 1500)
+    store = BlobStore(tmp_path, 1500)
     found = store.load(store.put(flat(7)))
     store.put(flat(8))
     assert found is not None and torch.equal(found, flat(7))
@@ -136,11 +136,11 @@ def test_a_mapped_weight_outlives_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize('name', ['../' + 'a' * 61, 'A' * 64, '', 'a' * 65])
 def test_only_digests_name_files(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match='no SHA-256'):
-        WeightStore(tmp_path, 1000).load(name)
+        BlobStore(tmp_path, 1000).load(name)
 
 
 def test_parts_that_were_left_behind_go_after_an_hour(tmp_path: Path) -> None:
-    store = WeightStore(tmp_path, 1 << 20)
+    store = BlobStore(tmp_path, 1 << 20)
     store.part('0' * 64, 10)
     store.part('1' * 64, 10)
     old, new = sorted(tmp_path.iterdir())

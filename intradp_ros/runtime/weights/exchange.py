@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from intradp_ros.blobs.fetch_state import FetchTimes
-from intradp_ros.blobs.store import WeightStore
+from intradp_ros.blobs.store import BlobStore
 from intradp_ros.graph.manifest import is_digest
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.peer_channel import PeerChannel
@@ -30,7 +30,7 @@ class WeightPolicy:
     A device that `serves` hands its weights to whoever asks.
     """
 
-    store: WeightStore | None = None
+    store: BlobStore | None = None
     only: frozenset[str] = frozenset()
     serves: bool = False
     times: FetchTimes = FetchTimes()

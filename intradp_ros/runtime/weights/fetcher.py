@@ -29,7 +29,7 @@ from intradp_ros.blobs.fetch_state import (
     Tick,
     Told,
 )
-from intradp_ros.blobs.store import BlobPart, StoreFullError, WeightStore
+from intradp_ros.blobs.store import BlobPart, BlobStore, StoreFullError
 from intradp_ros.core.limits import MAX_MODEL_TEXT
 from intradp_ros.runtime.peer_channel import PeerChannel
 from intradp_ros.runtime.weights.frames import (
@@ -84,7 +84,7 @@ class WeightFetcher:
     goes on with what came so far of the same blobs.  `handle` may be called by several threads.
     """
 
-    def __init__(self, channel: PeerChannel, store: WeightStore, log: Log,
+    def __init__(self, channel: PeerChannel, store: BlobStore, log: Log,
                  times: FetchTimes = FetchTimes()) -> None:
         self._channel, self._store, self._log, self._times = channel, store, log, times
         self._session = new_session()

@@ -11,7 +11,7 @@ import threading
 
 import torch
 
-from intradp_ros.blobs.store import WeightStore
+from intradp_ros.blobs.store import BlobStore
 from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.manifest import read_manifest
 from intradp_ros.graph.serialise import flat_bytes, manifest_text
@@ -29,7 +29,7 @@ class WeightHoldings:
     large model.
     """
 
-    def __init__(self, models: Mapping[str, SharedModel], store: WeightStore | None) -> None:
+    def __init__(self, models: Mapping[str, SharedModel], store: BlobStore | None) -> None:
         self.models, self.store = models, store
         self._own: dict[str, torch.Tensor] = {}
         self._indexed: set[str] = set()

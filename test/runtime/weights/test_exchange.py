@@ -20,7 +20,7 @@ from small_models import seeded, UNet
 import torch
 
 from intradp_ros.blobs.fetch_state import FetchTimes
-from intradp_ros.blobs.store import WeightStore
+from intradp_ros.blobs.store import BlobStore
 from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.manifest import read_manifest
 from intradp_ros.graph.reference_evaluation import run_graph
@@ -60,7 +60,7 @@ def fleet(model: SharedModel, stages: str, weights: Mapping[str, WeightPolicy],
 
 
 def fetching(folder: Path, limit: int = 1 << 30, **options: object) -> WeightPolicy:
-    return WeightPolicy(WeightStore(folder, limit), times=TIMES, **options)  # type: ignore[arg-type]
+    return WeightPolicy(BlobStore(folder, limit), times=TIMES, **options)  # type: ignore[arg-type]
 
 
 def check(model: SharedModel, made: LocalFleet, frames: Sequence[torch.Tensor]) -> None:

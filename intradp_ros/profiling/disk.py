@@ -1,0 +1,80 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""How fast a disk is read from its first byte to its last, past the page cache; measured once."""
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+import hashlib
+import json
+import os
+from pathlib import Path
+import statistics
+import tempfile
+import time
+
+from intradp_ros.blobs.direct_read import read_file, Slot
+from intradp_ros.core.whole_file import write_whole
+from intradp_ros.profiling.cache import cache_folder
+from intradp_ros.profiling.machine import device_name
+
+#: Bytes that are written and read: enough for the full rate, little enough for a memory card.
+MEASURED = 32 << 20
+_READS = 3
+
+
+@dataclass(frozen=True)
+class DiskRate:
+    """Bytes per second of sequential reads; `direct`: past the page cache."""
+
+    bytes_per_second: float
+    direct: bool
+
+
+def measure_disk(folder: Path, nbytes: int = MEASURED) -> DiskRate:
+    """
+    Return the median rate of reads of a file that is written for it in a folder.
+
+    Where the file system refuses direct reads the file is dropped from the page cache before each.
+
+    Raises
+    ------
+    OSError
+        If nothing can be written or read there.
+
+    """
+    slot, seconds, direct = Slot(nbytes), [], True
+    with tempfile.NamedTemporaryFile(dir=folder, prefix='.intradp-disk-') as file:
+        for _ in range(nbytes >> 20):
+            file.write(os.urandom(1 << 20))  # what repeats might be compressed
+        file.flush()
+        os.fsync(file.fileno())
+        for _ in range(_READS):
+            if hasattr(os, 'posix_fadvise'):
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            begin = time.perf_counter()
+            direct = read_file(Path(file.name), slot.memory).direct
+            seconds.append(time.perf_counter() - begin)
+    return DiskRate((nbytes >> 20 << 20) / statistics.median(seconds), direct)
+
+
+def disk_rate(folder: Path, cache: Path | None = None) -> DiskRate:
+    """
+    Return the rate of the disk that a folder is on, measuring it only the first time.
+
+    It is kept beside the profiles of operators, by machine and file system; OSError as for
+    `measure_disk`.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    name = hashlib.sha256(f'{device_name()} {os.stat(folder).st_dev}'.encode()).hexdigest()[:12]
+    path = (cache or cache_folder()) / 'profiles' / f'disk-{name}.json'
+    try:
+        data = json.loads(path.read_text())
+        kept = DiskRate(float(data['bytes_per_second']), bool(data['direct']))
+        if kept.bytes_per_second > 0:
+            return kept
+    except (OSError, ValueError, KeyError, TypeError):  # none yet, or a damaged one
+        pass
+    found = measure_disk(folder)
+    write_whole(path, json.dumps(asdict(found)))
+    return found
