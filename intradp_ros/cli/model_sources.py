@@ -23,8 +23,8 @@ from intradp_ros.cli.found_model import Found
 from intradp_ros.cli.onnx_file import converted, open_onnx
 from intradp_ros.cli.picture_input import picture_shape
 from intradp_ros.cli.transformers_folder import CONFIG, from_folder
+from intradp_ros.core.torchvision_import import torchvision
 from intradp_ros.lab.zoo.pickled_weights import weights_of
-from intradp_ros.lab.zoo.torchvision_import import torchvision
 from intradp_ros.perception.card import HeadCard, InputCard, ModelCard
 from intradp_ros.perception.card_sources import find_card
 from intradp_ros.perception.inside import BestBoxes, Narrow

@@ -21,7 +21,7 @@ from torch import nn
 
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.found_model import Found
-from intradp_ros.lab.zoo.torchvision_import import torchvision
+from intradp_ros.core.torchvision_import import torchvision
 from intradp_ros.perception.card import HeadCard, InputCard, ModelCard
 
 CONFIG, PREPROCESSING = 'config.json', 'preprocessor_config.json'

@@ -128,6 +128,11 @@ class Admission:
             return ticket
         return None
 
+    def put_back(self, ticket: Ticket) -> None:
+        """Let a request that `begin` returned wait again: there is no room for it yet."""
+        if self._serving.pop(ticket.number, None):
+            self._waiting[ticket.number] = ticket
+
     def progress(self, number: int, now: float, seconds_left: float) -> None:
         """Correct how much work a request in service still has."""
         if number in self._serving:

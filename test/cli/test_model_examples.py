@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from intradp_ros.lab.zoo.torchvision_import import torchvision
+from intradp_ros.core.torchvision_import import torchvision
 from intradp_ros.lab.zoo.wheel_files import MissingWheelError
 
 torchvision()

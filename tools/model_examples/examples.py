@@ -17,9 +17,9 @@ from safetensors.torch import save_model
 import torch
 from torch import nn
 
+from intradp_ros.core.torchvision_import import torchvision
 from intradp_ros.lab.zoo.hed import hed
 from intradp_ros.lab.zoo.pickled_weights import pickled_module, weights_of
-from intradp_ros.lab.zoo.torchvision_import import torchvision
 from intradp_ros.lab.zoo.wheel_files import wheel_file
 from model_examples.example import Example, IMAGENET, lively, normalised, Prepared, tensors
 from model_examples.onnx_examples import ONNX_EXAMPLES

@@ -13,7 +13,7 @@ import warnings
 import torch
 
 from intradp_ros.cli.onnx_evaluation import evaluator
-from intradp_ros.lab.zoo.torchvision_import import torchvision
+from intradp_ros.core.torchvision_import import torchvision
 from intradp_ros.lab.zoo.wheel_files import wheel_file
 from model_examples.example import Example, IMAGENET, lively, normalised, Prepared
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from intradp_ros.lab.zoo.torchvision_import import torchvision
+from intradp_ros.core.torchvision_import import torchvision
 from model_examples.check import added
 from model_examples.example import Prepared
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from contextlib import suppress
 from importlib import import_module
 
-from intradp_ros.lab.zoo.torchvision_import import torchvision
+from intradp_ros.core.torchvision_import import torchvision
 import survey.measure  # noqa: F401
 
 PACKAGES = ('timm', 'transformers', 'ultralytics.nn.tasks', 'monai.networks.nets',

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from intradp_ros.lab.zoo.torchvision_import import torchvision
+from intradp_ros.core.torchvision_import import torchvision
 from survey.architectures import Architecture
 
 Build = Callable[..., Any]

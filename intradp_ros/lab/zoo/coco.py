@@ -16,9 +16,9 @@ import tempfile
 
 from torch import nn
 
+from intradp_ros.core.torchvision_import import torchvision
 from intradp_ros.lab.zoo.coco_names import COCO_NAMES
 from intradp_ros.lab.zoo.pickled_weights import pickled_module, weights_of
-from intradp_ros.lab.zoo.torchvision_import import torchvision
 from intradp_ros.lab.zoo.wheel_files import MissingWheelError, wheel_file
 from intradp_ros.perception.card import HeadCard, InputCard, ModelCard
 from intradp_ros.perception.card_sources import described

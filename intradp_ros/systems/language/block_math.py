@@ -1,0 +1,245 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Half a decoder layer over packed tokens of several requests: the modules of `transformers`.
+
+Projections, norms and rotary tables are the library's own; attention is computed
+here, request by request, over keys and values in pages.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+import math
+from typing import Any
+
+import torch
+from torch import nn, Tensor
+import torch.nn.functional as F  # noqa: N812
+
+from intradp_ros.systems.language.families import check_family, library
+from intradp_ros.systems.language.lanes import Lane, PAGE, page_runs
+from intradp_ros.systems.language.manifest import Manifest
+
+_ATTENTION = 'intradp_pages'
+#: Computes a block: hidden states (tokens x width) of a lane, to the same.
+Run = Callable[[Tensor, 'LaneRun'], Tensor]
+
+
+class KvPages:
+    """Keys and values of some layers on one device, in `pages` pages of `PAGE` tokens."""
+
+    def __init__(self, manifest: Manifest, layers: tuple[int, ...], pages: int) -> None:
+        shape = manifest.kv_heads, pages * PAGE, manifest.head_dim
+        self.pages = pages
+        self.layers = {layer: (torch.zeros(shape, dtype=manifest.dtype),
+                               torch.zeros(shape, dtype=manifest.dtype)) for layer in layers}
+
+
+@dataclass
+class LaneRun:
+    """A lane that is computed on a device: its pages, and what is the same for all layers."""
+
+    lane: Lane
+    kv: KvPages
+    positions: Tensor = field(init=False)
+    rotary: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    masks: dict[tuple[int, int | None], Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Find the positions; ValueError if a page is not there."""
+        parts = self.lane.parts
+        if any(page >= self.kv.pages for part in parts for page in part.pages):
+            raise ValueError(f'a page beyond the {self.kv.pages} of this device')
+        self.positions = torch.tensor(
+            [p for part in parts for p in range(part.start, part.stop)]).unsqueeze(0)
+        self._runs = [page_runs(part.pages) for part in parts]
+
+    def store(self, layer: int, keys: Tensor, values: Tensor) -> None:
+        """Put keys and values (heads x tokens x dim) of all parts into their pages."""
+        kept_keys, kept_values = self.kv.layers[layer]
+        row = 0
+        for part in self.lane.parts:
+            position = part.start
+            while position < part.stop:  # as far as one page goes
+                page, within = divmod(position, PAGE)
+                count = min(PAGE - within, part.stop - position)
+                at = part.pages[page] * PAGE + within
+                kept_keys[:, at:at + count] = keys[:, row:row + count]
+                kept_values[:, at:at + count] = values[:, row:row + count]
+                row, position = row + count, position + count
+
+    def gathered(self, layer: int, number: int) -> tuple[Tensor, Tensor]:
+        """Return keys and values of all tokens of a part so far; views, where pages follow."""
+        keys, values = self.kv.layers[layer]
+        part, runs = self.lane.parts[number], self._runs[number]
+        if len(runs) == 1:
+            begin = runs[0][0] * PAGE
+            return keys[:, begin:begin + part.stop], values[:, begin:begin + part.stop]
+        pieces = [slice(first * PAGE, (first + length) * PAGE) for first, length in runs]
+        return (torch.cat([keys[:, piece] for piece in pieces], 1)[:, :part.stop],
+                torch.cat([values[:, piece] for piece in pieces], 1)[:, :part.stop])
+
+    def mask(self, number: int, window: int | None) -> Tensor | None:
+        """Return which keys each token of a part sees; None for all."""
+        part = self.lane.parts[number]
+        if part.count == 1 and (window is None or part.stop <= window):
+            return None
+        if (number, window) not in self.masks:
+            queries = torch.arange(part.start, part.stop).unsqueeze(1)
+            keys = torch.arange(part.stop).unsqueeze(0)
+            seen = keys <= queries
+            if window is not None:
+                seen &= keys > queries - window
+            self.masks[number, window] = seen
+        return self.masks[number, window]
+
+
+def attend(run: LaneRun, layer: int, queries: Tensor, keys: Tensor, values: Tensor,
+           scaling: float, window: int | None = None, softcap: float | None = None) -> Tensor:
+    """
+    Return attention (tokens x heads x dim) of packed queries (heads x tokens x dim).
+
+    New keys and values are stored first; each part sees those of its own request.
+    """
+    run.store(layer, keys, values)
+    parts = run.lane.parts
+    if len(parts) == 1:
+        return _attend(run, layer, 0, queries, scaling, window, softcap)
+    row, out = 0, []
+    for number, part in enumerate(parts):
+        out.append(_attend(run, layer, number, queries[:, row:row + part.count], scaling, window,
+                           softcap))
+        row += part.count
+    return torch.cat(out)
+
+
+def _attend(run: LaneRun, layer: int, number: int, queries: Tensor, scaling: float,
+            window: int | None, softcap: float | None) -> Tensor:
+    keys, values = run.gathered(layer, number)
+    mask = run.mask(number, window)
+    heads, count, dim = queries.shape
+    groups = keys.shape[0]
+    if softcap is None and count > 1:
+        found = F.scaled_dot_product_attention(
+            queries.unsqueeze(0), keys.unsqueeze(0), values.unsqueeze(0), attn_mask=mask,
+            scale=scaling, enable_gqa=heads != groups)
+        return found[0].transpose(0, 1)
+    scores = queries.reshape(groups, heads // groups * count, dim) @ keys.transpose(1, 2)
+    scores = scores * scaling
+    if softcap is not None:
+        scores = torch.tanh(scores / softcap) * softcap
+    if mask is not None:
+        scores = scores.view(groups, heads // groups, count, -1).masked_fill(
+            ~mask, -math.inf).view(scores.shape)
+    weights = torch.softmax(scores, -1, dtype=torch.float32).to(values.dtype)
+    return (weights @ values).view(heads, count, dim).transpose(0, 1)
+
+
+class LibraryBlocks:
+    """
+    Blocks of a model as `transformers` computes them.
+
+    Raises
+    ------
+    FamilyError
+        If its family is not understood.
+
+    """
+
+    def __init__(self, manifest: Manifest) -> None:
+        transformers = library()
+        transformers.AttentionInterface.register(_ATTENTION, _library_attention)
+        self.family = check_family(manifest.config)
+        plain = dict(manifest.config)
+        self.config = transformers.AutoConfig.for_model(plain.pop('model_type'), **plain)
+        self.config._attn_implementation = _ATTENTION
+        self._classes, self._manifest = self.family.classes(), manifest
+        self._layer = getattr(self._classes, f'{self.family.prefix}DecoderLayer')
+        self._norm = getattr(self._classes, f'{self.family.prefix}RMSNorm')
+        with torch.device('cpu'):
+            self._rotary = getattr(self._classes, f'{self.family.prefix}RotaryEmbedding')(
+                self.config)
+        self._types = getattr(self.config, 'layer_types', None) \
+            if self.family.module == 'gemma3' else None
+
+    def bind(self, block: int, tensors: Mapping[str, Tensor]) -> Run:
+        """Return what computes a block with weights that lie in these tensors."""
+        layer, is_mlp = divmod(block, 2)
+        with torch.device('meta'):
+            module = self._layer(self.config, layer)
+        put_tensors(module, tensors)
+        module.eval()
+        if is_mlp:
+            return self._mlp(module)
+        return self._attention(module, self._types[layer] if self._types else '')
+
+    def embedding(self, tensors: Mapping[str, Tensor]) -> Callable[[Tensor], Tensor]:
+        """Return what makes hidden states of token ids."""
+        weight = tensors['embed_tokens.weight']
+        scale = torch.tensor(self._manifest.width ** 0.5).to(weight.dtype) \
+            if self.family.scaled else None
+
+        def embed(ids: Tensor) -> Tensor:
+            hidden = F.embedding(ids, weight)
+            return hidden if scale is None else hidden * scale
+        return embed
+
+    def head(self, tensors: Mapping[str, Tensor], embedding: Mapping[str, Tensor],
+             ) -> Callable[[Tensor], Tensor]:
+        """Return what makes logits (float32) of hidden states."""
+        with torch.device('meta'):
+            norm = self._norm(self._manifest.width, eps=self.config.rms_norm_eps)
+        put_tensors(norm, {'weight': tensors['norm.weight']})
+        matrix = tensors.get('lm_head.weight', embedding['embed_tokens.weight'])
+        cap = getattr(self.config, 'final_logit_softcapping', None)
+
+        def logits(hidden: Tensor) -> Tensor:
+            found = F.linear(norm(hidden), matrix)
+            if cap is not None:
+                found = torch.tanh(found / cap) * cap
+            return found.float()
+        return logits
+
+    def rotary(self, hidden: Tensor, run: LaneRun, kind: str = '') -> tuple[Tensor, Tensor]:
+        """Return cosines and sines (1 x tokens x dim) of a lane, for a kind of layers."""
+        if kind not in run.rotary:
+            run.rotary[kind] = self._rotary(hidden, run.positions, *((kind,) if kind else ()))
+        return run.rotary[kind]
+
+    def _attention(self, layer: Any, kind: str) -> Run:
+        after = layer.post_attention_layernorm if self.family.sandwich else nn.Identity()
+
+        def run_block(hidden: Tensor, run: LaneRun) -> Tensor:
+            found, _ = layer.self_attn(
+                hidden_states=layer.input_layernorm(hidden).unsqueeze(0), lane_run=run,
+                position_embeddings=self.rotary(hidden, run, kind), attention_mask=None)
+            out: Tensor = hidden + after(found[0])
+            return out
+        return run_block
+
+    def _mlp(self, layer: Any) -> Run:
+        before, after = layer.post_attention_layernorm, nn.Identity()
+        if self.family.sandwich:
+            before, after = layer.pre_feedforward_layernorm, layer.post_feedforward_layernorm
+
+        def run_block(hidden: Tensor, run: LaneRun) -> Tensor:
+            out: Tensor = hidden + after(layer.mlp(before(hidden)))
+            return out
+        return run_block
+
+
+def put_tensors(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Let a module's parameters of these names be these tensors."""
+    for name, tensor in tensors.items():
+        path, _, leaf = name.rpartition('.')
+        module.get_submodule(path).register_parameter(leaf, nn.Parameter(tensor, False))
+
+
+def _library_attention(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: object,
+                       lane_run: LaneRun, scaling: float, sliding_window: int | None = None,
+                       softcap: float | None = None, **_: object) -> tuple[Tensor, None]:
+    """Take the place of the library's attention, for one packed row of tokens."""
+    return attend(lane_run, module.layer_idx, query[0], key[0], value[0], scaling, sliding_window,
+                  softcap).unsqueeze(0), None

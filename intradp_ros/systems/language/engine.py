@@ -1,0 +1,356 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A device's engine: one thread that owns weights, keys and values, and does what `actions` says.
+
+Receive threads put together what arrives; a loader thread reads blocks.  A round that can
+not go on (a newer base, another plan) is given up between two actions.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+import threading
+import time
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from intradp_ros.cluster.plan_id import PlanId
+from intradp_ros.runtime.peer_channel import PeerChannel
+from intradp_ros.systems.language.actions import (
+    Action,
+    actions,
+    Await,
+    Embed,
+    first_loads,
+    Load,
+    Ready,
+    Run,
+    Send,
+)
+from intradp_ros.systems.language.block_math import KvPages, LaneRun, LibraryBlocks
+from intradp_ros.systems.language.block_math import Run as RunBlock
+from intradp_ros.systems.language.frames import Arriving, Passing, to_chunks
+from intradp_ros.systems.language.lanes import Lane
+from intradp_ros.systems.language.manifest import Manifest
+from intradp_ros.systems.language.segment_plan import SegmentPlan
+from intradp_ros.systems.language.slots import Loader, make_slots, Slot
+from intradp_ros.wire.frames import Chunk, MalformedFrameError
+
+#: Tokens of a lane at most: prompts are computed in chunks below it.
+MAX_LANE_TOKENS = 4096
+#: Seconds between looks whether what is awaited was given up.
+_LOOK = 0.05
+_MOST_ARRIVED = 1024
+
+
+class Asks(Protocol):
+    """What a head's engine asks of the head; called on the engine's thread."""
+
+    def begin(self, ended: int) -> int:
+        """
+        Return the lanes of the next round, after one of `ended` lanes.
+
+        With nothing in flight it waits a moment for requests, and returns 0 if there are none.
+        """
+
+    def embed(self, lane: int) -> tuple[Lane, Tensor]:
+        """Return what a lane computes next, and its hidden states (tokens x width)."""
+
+    def sample(self, lane: int, hidden: Tensor) -> None:
+        """Take the hidden states of the wanted tokens of a lane (wanted x width)."""
+
+    def late(self, seconds: float) -> bool:
+        """Return whether hidden states that were awaited for so long will not come any more."""
+
+    def anew(self, pages: int) -> None:
+        """Begin anew: keys and values are lost, there are `pages` pages; replay what is known."""
+
+
+class GivenUp(Exception):  # noqa: N818 - no error: control goes on with another round
+    """The round at hand is not to be finished."""
+
+
+@dataclass
+class Meter:
+    """Since the beginning: seconds of computing, of waiting for disk and peers; bytes; rounds."""
+
+    computing: float = 0.0
+    disk: float = 0.0
+    peers: float = 0.0
+    sent: int = 0
+    received: int = 0
+    rounds: int = 0
+
+
+@dataclass
+class _Held:
+    """A plan that is known here, and what came for it."""
+
+    plan: SegmentPlan
+    arriving: Arriving
+    arrived: dict[tuple[int, int, int], Passing] = field(default_factory=dict)
+    base: int = 0
+
+
+@dataclass
+class _Program:
+    """The plan in use, with its memory."""
+
+    id: PlanId  # noqa: A003
+    held: _Held
+    slots: list[Slot]
+    kv: KvPages
+    runs: dict[int, RunBlock]
+
+
+class StageEngine:
+    """
+    Runs the part of one device in plans for one model; `asks` is set on the head.
+
+    `failed` is called with the reason when a plan cannot go on here.
+    """
+
+    def __init__(self, channel: PeerChannel, manifest: Manifest, blocks: LibraryBlocks,
+                 loader: Loader, failed: Callable[[str], None], asks: Asks | None = None) -> None:
+        self.channel, self.manifest, self.blocks, self.loader = channel, manifest, blocks, loader
+        self.asks, self.meter = asks, Meter()
+        self.trace: Callable[[Action, float, float], None] | None = None
+        self._failed = failed
+        self._held: dict[PlanId, _Held] = {}
+        self._wanted: PlanId | None = None
+        self._program: _Program | None = None
+        self._round = self._ended = self._lanes = 0
+        self._lane_runs: dict[int, LaneRun] = {}
+        self._hidden: dict[int, Tensor] = {}
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name=f'engine-{channel.name}',
+                                        daemon=True)
+        self._thread.start()
+
+    def hold(self, id_: PlanId, plan: SegmentPlan) -> None:
+        """Know a plan: what is sent for it is taken from now on."""
+        arriving = Arriving(len(plan.stages), self.manifest.width, self.manifest.dtype,
+                            MAX_LANE_TOKENS)
+        with self._changed:
+            self._held[id_] = _Held(plan, arriving)
+
+    def use(self, id_: PlanId) -> None:
+        """Compute with a plan that is held from now on; its weights are read at once."""
+        with self._changed:
+            self._wanted = id_
+            self._changed.notify_all()
+        self.loader.wake()
+
+    def keep(self, ids: Collection[PlanId]) -> None:
+        """Forget all other plans."""
+        with self._changed:
+            self._held = {id_: held for id_, held in self._held.items() if id_ in ids}
+            if self._wanted not in self._held:
+                self._wanted = None
+            self._changed.notify_all()
+        self.loader.wake()
+
+    def wake(self) -> None:
+        """Look at once whether there is something to do."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def handle(self, peer: str, id_: PlanId, chunk: Chunk) -> None:
+        """Take a chunk of a plan; MalformedFrameError if it makes no sense."""
+        held = self._held.get(id_)
+        if held is None:
+            raise MalformedFrameError(f'plan {id_} is not held', 'epoch')
+        passing = held.arriving.add(chunk)
+        if passing is None:
+            return
+        stages, number = held.plan.stages, passing.stage
+        sender = held.plan.head if number == 0 else stages[number - 1].device
+        receiver = held.plan.head if number == len(stages) else stages[number].device
+        if peer != sender or receiver != self.channel.name:
+            raise MalformedFrameError(f'{peer[:40]!r} sends for stage {number}', 'unexpected')
+        with self._changed:
+            if len(held.arrived) >= _MOST_ARRIVED:
+                raise MalformedFrameError('more rounds at once than there can be', 'rounds')
+            self.meter.received += passing.hidden.nbytes
+            held.base = max(held.base, passing.base)
+            held.arrived[passing.round, number, passing.number] = passing
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Stop."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self.loader.wake()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closed:
+            try:
+                with torch.inference_mode():
+                    self._go_on()
+            except GivenUp:
+                continue
+            except Exception as error:  # noqa: B902 - the thread lives on, for another plan
+                with self._changed:
+                    self._wanted = None
+                self._program = None
+                self._failed(f'{type(error).__name__}: {error}')
+
+    def _go_on(self) -> None:
+        """Wait for a plan, and compute its rounds until something else is wanted."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._wanted is not None)
+            if self._closed or self._wanted is None:
+                return
+            wanted, held = self._wanted, self._held[self._wanted]
+        if self._program is None or self._program.id != wanted:
+            self._build(wanted, held)
+        program = self._program
+        assert program is not None
+        if self.asks:
+            self.asks.anew(held.plan.pages)
+            self._ended, self._round = 0, self._round + 1
+            held.base = self._round
+        while True:
+            self._one_round(program)
+
+    def _build(self, id_: PlanId, held: _Held) -> None:
+        """Make memory for a plan; resident blocks that stay resident are not read again."""
+        self.loader.drain()
+        kept = {}
+        if self._program:
+            kept = {blocks[0]: slot for slot, blocks in zip(
+                self._program.slots, self._program.held.plan.slots.get(self.channel.name, ()))
+                if len(blocks) == 1 and slot.block == blocks[0]}
+        self._program = None
+        self._lane_runs.clear()
+        plan, name = held.plan, self.channel.name
+        slots = make_slots(plan, name, self.manifest, kept)
+        begin, runs = self.loader.reader.begin, {}
+        for slot, blocks in zip(slots, plan.slots.get(name, ())):
+            for block in blocks:
+                file = self.manifest.blocks[block]
+                runs[block] = self.blocks.bind(block, file.views(
+                    slot.data[begin:begin + file.nbytes]))
+        kv = KvPages(self.manifest, plan.layers(name), plan.pages)
+        self._program = _Program(id_, held, slots, kv, runs)
+
+    def _one_round(self, program: _Program) -> None:
+        plan, name = program.held.plan, self.channel.name
+        for load in first_loads(plan, name):
+            if program.slots[load.slot].due != load.block:
+                self._load(program, load)
+        if self.asks:
+            self._lanes = self.asks.begin(self._ended)
+            if not self._lanes and not self._ended:
+                self._check(program, self._round)
+                return
+        else:
+            self._round, self._lanes = self._next(program)
+        for action in actions(plan, self._lanes, name, self._ended):
+            start = time.perf_counter()
+            self._do(program, action)
+            if self.trace:
+                self.trace(action, start, time.perf_counter())
+        self.meter.rounds += 1
+        if self.asks:
+            self._ended, self._round = self._lanes, self._round + 1
+
+    def _do(self, program: _Program, action: Action) -> None:
+        if isinstance(action, Run):
+            start = time.perf_counter()
+            hidden = self._hidden[action.lane]
+            if len(hidden):
+                self._hidden[action.lane] = program.runs[action.block](
+                    hidden, self._lane_runs[action.lane])
+            self.meter.computing += time.perf_counter() - start
+        elif isinstance(action, Ready):
+            start = time.perf_counter()
+            if not self.loader.wait(program.slots[action.slot], action.block,
+                                    lambda: self._over(program, self._round)):
+                raise GivenUp
+            self.meter.disk += time.perf_counter() - start
+        elif isinstance(action, Load):
+            self._load(program, action)
+        elif isinstance(action, Await):
+            passing = self._await(program, action)
+            self._hidden[action.lane] = passing.hidden
+            if action.stage < len(program.held.plan.stages):
+                run = self._lane_runs.get(action.lane)
+                if run is None or run.lane is not passing.lane and run.lane != passing.lane \
+                        or run.kv is not program.kv:
+                    self._lane_runs[action.lane] = LaneRun(passing.lane, program.kv)
+        elif isinstance(action, Send):
+            self._send(program, action)
+        elif isinstance(action, Embed):
+            assert self.asks
+            lane, hidden = self.asks.embed(action.lane)
+            self._lane_runs[action.lane] = LaneRun(lane, program.kv)
+            self._hidden[action.lane] = hidden
+        else:
+            assert self.asks
+            hidden = self._hidden.pop(action.lane)
+            if program.held.plan.stages[-1].device == self.channel.name:
+                hidden = hidden[self._lane_runs[action.lane].lane.last_rows]
+            self.asks.sample(action.lane, hidden)
+
+    def _load(self, program: _Program, load: Load) -> None:
+        file = self.manifest.blocks[load.block]
+        self.loader.load(program.slots[load.slot], load.block, file.digest, file.nbytes)
+
+    def _send(self, program: _Program, action: Send) -> None:
+        held, run = program.held, self._lane_runs[action.lane]
+        hidden = self._hidden[action.lane]
+        if action.stage == len(held.plan.stages):
+            hidden = hidden[run.lane.last_rows]
+        passing = Passing(self._round, action.stage, action.lane, held.base, self._lanes, run.lane,
+                          hidden)
+        for chunk in to_chunks(program.id, passing, self.channel.chunk_bytes(action.device)):
+            self.channel.send(action.device, chunk)
+        self.meter.sent += hidden.nbytes
+
+    def _next(self, program: _Program) -> tuple[int, int]:
+        """Wait for a round to begin; return its number and its lanes."""
+        held, start = program.held, time.perf_counter()
+        with self._changed:
+            while True:
+                for key in [key for key in held.arrived if key[0] < held.base]:
+                    del held.arrived[key]
+                if held.arrived:
+                    number = min(held.arrived)[0]
+                    lanes = next(p.lanes for key, p in held.arrived.items() if key[0] == number)
+                    break
+                if self._over(program, 0):
+                    raise GivenUp
+                self._changed.wait(_LOOK)
+        self.meter.peers += time.perf_counter() - start
+        return number, lanes
+
+    def _await(self, program: _Program, action: Await) -> Passing:
+        held, start = program.held, time.perf_counter()
+        of_before = action.stage == len(held.plan.stages)
+        key = self._round - of_before, action.stage, action.lane
+        with self._changed:
+            while key not in held.arrived:
+                waited = time.perf_counter() - start
+                if self._over(program, key[0]) or self.asks and self.asks.late(waited):
+                    raise GivenUp
+                self._changed.wait(_LOOK)
+            passing = held.arrived.pop(key)
+        self.meter.peers += time.perf_counter() - start
+        return passing
+
+    def _check(self, program: _Program, number: int) -> None:
+        if self._over(program, number):
+            raise GivenUp
+
+    def _over(self, program: _Program, number: int) -> bool:
+        """Tell whether a round of a plan is not to be gone on with."""
+        return self._closed or self._wanted != program.id \
+            or not self.asks and 0 < number < program.held.base

@@ -1,0 +1,387 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The head of a language model: requests in, tokens out.
+
+It owns tokenizer, embedding, last norm and matrix, sampling, grammar, stop texts, and
+the numbers of pages; devices own blocks, keys and values.  When those are lost, with a
+device or a plan, what a request has so far is computed again as a prompt, and the same tokens
+follow.
+
+Threads: `submit`, cancelling and `state` from any; the engine's thread calls what
+`engine.Asks` names, and calls `heard` of the requests; a thread of its own looks at deadlines.
+"""
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+import math
+import threading
+import time
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from intradp_ros.runtime.admission import Admission, AdmissionLimits, Fate, Ticket
+from intradp_ros.runtime.text_requests import Piece, Sampling, TextEnd, TextRequest
+from intradp_ros.systems.language.answer_text import AnswerText
+from intradp_ros.systems.language.grammar import Grammar
+from intradp_ros.systems.language.lanes import Lane, PAGE, Part
+from intradp_ros.systems.language.manifest import Manifest
+from intradp_ros.systems.language.page_table import PageTable
+from intradp_ros.systems.language.sampler import draw
+
+Heard = Callable[[Piece | TextEnd], None]
+#: Tokens of an answer that are assumed for a prediction, where a request names no limit.
+ASSUMED_TOKENS = 64
+#: Seconds that a token of the prompt, and one of the answer, take before any was measured.
+_GUESS_PROMPT, _GUESS_TOKEN = 0.0, 0.0
+_SMOOTHING = 0.2
+_LOOK = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class HeadPolicy:
+    """
+    Tokens of prompts in a lane at once (`chunk`); requests in service, waiting, of a client.
+
+    After `patience` seconds, and `slack` times the longest round of late, hidden states that
+    do not come are given up.  `lanes` is the most lanes of a round; 0: one for each device.
+    """
+
+    chunk: int = 128
+    limits: AdmissionLimits = AdmissionLimits()
+    patience: float = 10.0
+    slack: float = 10.0
+    lanes: int = 0
+
+
+@dataclass(eq=False)
+class _Request:
+    """A request that was taken."""
+
+    ticket: Ticket
+    heard: Heard
+    tokens: list[int]
+    prompt: int
+    most: int
+    sampling: Sampling
+    text: AnswerText | None
+    grammar: Grammar | None
+    asked: float
+    pages: tuple[int, ...] = ()
+    computed: int = 0
+    resumed: bool = False
+    first: float = math.nan
+    over: bool = False
+    finish: str = ''
+    logits: list[Tensor] | None = None
+
+    @property
+    def answer(self) -> int:
+        """Return the number of tokens of the answer so far."""
+        return len(self.tokens) - self.prompt
+
+
+@dataclass
+class HeadState:
+    """How a head does: counts since the beginning; seconds of late."""
+
+    tokens: int = 0
+    prompt_tokens: int = 0
+    token_seconds: float = math.nan
+    serving: int = 0
+    waiting: int = 0
+    restarts: int = 0
+    fates: dict[str, int] = field(default_factory=dict)
+
+
+class Head:
+    """
+    Requests of a model, on the device that has embedding and head; a `TextModel`.
+
+    `embed` makes hidden states of token ids, `logits` makes logits (float32) of hidden
+    states; `tokenizer` is that of `transformers`, None where only `submit_tokens` is used.
+    """
+
+    def __init__(self, manifest: Manifest, embed: Callable[[Tensor], Tensor],
+                 logits: Callable[[Tensor], Tensor], tokenizer: Any = None,
+                 policy: HeadPolicy = HeadPolicy()) -> None:
+        self.manifest, self.policy, self.tokenizer = manifest, policy, tokenizer
+        self._embed, self._logits = embed, logits
+        self._admission = Admission(policy.limits)
+        self._requests: dict[int, _Request] = {}
+        self._withdrawn: deque[tuple[int, Fate]] = deque()  # filled without a lock
+        self._lanes: list[list[_Request]] = []
+        self._flight: dict[int, list[tuple[_Request, Part]]] = {}
+        self._table = PageTable(0)
+        self._devices = 1
+        self._state = HeadState()
+        self._longest = 0.0
+        self._begun: dict[int, float] = {}
+        self._prompt_seconds, self._token_seconds = _GUESS_PROMPT, _GUESS_TOKEN
+        ends = manifest.config.get('eos_token_id')
+        self._ends = frozenset(ends if isinstance(ends, list) else
+                               [] if ends is None else [ends])
+        if tokenizer is not None and tokenizer.eos_token_id is not None:
+            self._ends |= {tokenizer.eos_token_id}
+        self._changed = threading.Condition(threading.RLock())
+        self._closed = False
+        self._clock = threading.Thread(target=self._look, name='head-deadlines', daemon=True)
+        self._clock.start()
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.manifest.name
+
+    def submit(self, request: TextRequest, heard: Heard) -> Callable[[Fate], None]:
+        """
+        Take a request; see `TextModel`.
+
+        Raises
+        ------
+        ValueError
+            If the prompt is longer than the context, or the schema is none.
+
+        """
+        if self.tokenizer is None:
+            raise ValueError('this model has no tokenizer')
+        if isinstance(request.prompt, str):
+            tokens = self.tokenizer(request.prompt).input_ids
+        else:
+            if not self.tokenizer.chat_template:
+                raise ValueError('this model has no chat template: send a prompt, not messages')
+            tokens = self.tokenizer.apply_chat_template(
+                [{'role': turn.role, 'content': turn.content} for turn in request.prompt],
+                add_generation_prompt=True, tokenize=True, return_dict=False)
+        grammar = Grammar(self.tokenizer, request.schema) if request.schema else None
+        return self.submit_tokens(
+            list(tokens), heard, request.max_tokens, request.sampling, request.stop, grammar,
+            request.remaining, request.priority, request.client)
+
+    def submit_tokens(self, tokens: Sequence[int], heard: Heard, max_tokens: int | None = None,
+                      sampling: Sampling = Sampling(), stop: tuple[str, ...] = (),
+                      grammar: Grammar | None = None, remaining: float = math.inf,
+                      priority: int = 0, client: str = '', logits: list[Tensor] | None = None,
+                      ) -> Callable[[Fate], None]:
+        """
+        Take a request whose prompt is tokens; `logits` collects those of each token drawn.
+
+        Raises
+        ------
+        ValueError
+            If the prompt is empty, or longer than the context.
+
+        """
+        room = self.manifest.context - len(tokens)
+        if not tokens or room < 1:
+            raise ValueError(f'a prompt of {len(tokens)} tokens: this model takes 1 to '
+                             f'{self.manifest.context - 1}')
+        vocabulary = int(self.manifest.config['vocab_size'])
+        if not all(0 <= token < vocabulary for token in tokens):
+            raise ValueError(f'a token that is not within 0..{vocabulary - 1}')
+        most = min(room, max_tokens or room)
+        text = None if self.tokenizer is None else AnswerText(
+            lambda ids: str(self.tokenizer.decode(ids, skip_special_tokens=True)), stop)
+        now = time.monotonic()
+        with self._changed:
+            expected = most if max_tokens else min(most, ASSUMED_TOKENS)
+            ticket = self._admission.ask(
+                now, client, len(tokens) * self._prompt_seconds + expected * self._token_seconds,
+                remaining, priority)
+            request = _Request(ticket, heard, list(tokens), len(tokens), most, sampling, text,
+                               grammar, now, logits=logits)
+            self._requests[ticket.number] = request
+            self._changed.notify_all()
+
+        return lambda fate: self._withdrawn.append((ticket.number, fate))
+
+    def devices(self, number: int) -> None:
+        """Learn how many devices compute: so many lanes keep all of them at work."""
+        with self._changed:
+            self._devices = self.policy.lanes or max(1, number)
+
+    def state(self) -> HeadState:
+        """Return how the head does."""
+        with self._changed:
+            found = self._state
+            return HeadState(
+                found.tokens, found.prompt_tokens, self._token_seconds or math.nan,
+                self._admission.serving, self._admission.waiting, found.restarts,
+                {fate.value: count for fate, count in self._admission.counts().items()})
+
+    def close(self, reason: str = 'the head stops') -> None:
+        """End all requests with a reason, and stop."""
+        with self._changed:
+            self._closed = True
+            for number in list(self._requests):
+                self._admission.end(number, time.monotonic(), Fate.REFUSED, reason)
+            self._report_ends()
+            self._changed.notify_all()
+        self._clock.join()
+
+    # What the engine asks for (engine.Asks).
+
+    def begin(self, ended: int) -> int:
+        """Return the lanes of the next round; wait a moment if there is nothing to do."""
+        with self._changed:
+            self._admit()
+            if not ended and not any(self._lanes):
+                self._changed.wait(_LOOK)
+                self._admit()
+            return max((number + 1 for number, lane in enumerate(self._lanes) if lane), default=0)
+
+    def embed(self, lane: int) -> tuple[Lane, Tensor]:
+        """Return what a lane computes next: a token of each request, and chunks of prompts."""
+        parts, ids, flight = [], [], []
+        with self._changed:
+            self._lanes[lane] = [r for r in self._lanes[lane] if not r.over]
+            budget = self.policy.chunk
+            for request in self._lanes[lane]:
+                left = len(request.tokens) - request.computed
+                count = left if left == 1 else min(left, budget)
+                if not count:
+                    continue
+                budget -= count if left > 1 else 0
+                stop = request.computed + count
+                part = Part(request.computed, count, request.pages[:-(-stop // PAGE)],
+                            stop == len(request.tokens))
+                ids += request.tokens[request.computed:stop]
+                request.computed = stop
+                parts.append(part)
+                flight.append((request, part))
+            self._flight[lane], self._begun[lane] = flight, time.monotonic()
+        return Lane(tuple(parts)), self._embed(torch.tensor(ids, dtype=torch.long))
+
+    def sample(self, lane: int, hidden: Tensor) -> None:
+        """Draw a token for each request of a lane whose tokens were all computed."""
+        flight = self._flight.pop(lane)
+        now = time.monotonic()
+        seconds = now - self._begun[lane]
+        self._longest = max(seconds, self._longest * (1 - _SMOOTHING))
+        wanted = [request for request, part in flight if part.wanted]
+        logits = self._logits(hidden) if wanted else hidden
+        tokens = sum(part.count for _, part in flight)
+        with self._changed:
+            for row, request in enumerate(wanted):
+                if not request.over:
+                    self._draw(request, logits[row], now)
+            self._state.tokens += len(wanted)
+            self._state.prompt_tokens += tokens - len(wanted)
+            if tokens == len(wanted) > 0:
+                self._token_seconds = _smooth(self._token_seconds, seconds)
+            elif tokens:
+                self._prompt_seconds = _smooth(self._prompt_seconds, seconds / tokens)
+            self._report_ends()
+
+    def late(self, seconds: float) -> bool:
+        """Return whether hidden states were awaited for too long."""
+        return seconds > max(self.policy.patience, self.policy.slack * self._longest)
+
+    def anew(self, pages: int) -> None:
+        """Let all requests in service be computed again from their first token."""
+        with self._changed:
+            self._flight.clear()
+            self._table = PageTable(pages)
+            serving = [r for lane in self._lanes for r in lane if not r.over]
+            self._lanes = [[] for _ in range(self._devices)]
+            self._longest = 0.0
+            for number, request in enumerate(sorted(serving, key=lambda r: r.ticket.order)):
+                self._state.restarts += 1
+                pages_ = self._table.take(request.prompt + request.most)
+                if pages_ is None:
+                    self._admission.end(
+                        request.ticket.number, time.monotonic(), Fate.REFUSED,
+                        'the new plan has no room for it')
+                    continue
+                request.computed, request.pages = 0, pages_
+                request.resumed = True
+                self._lanes[number % len(self._lanes)].append(request)
+            self._report_ends()
+
+    def _admit(self) -> None:
+        """Take those that wait into lanes, as far as there is room."""
+        if not self._lanes:
+            return
+        while True:
+            ticket = self._admission.begin(time.monotonic())
+            if ticket is None:
+                break
+            request = self._requests[ticket.number]
+            tokens = request.prompt + request.most
+            if -(-tokens // PAGE) > self._table.pages:
+                request.most = self._table.pages * PAGE - request.prompt
+                tokens = request.prompt + request.most
+            pages = self._table.take(tokens) if request.most > 0 else None
+            if pages is None and request.most > 0 and any(self._lanes):
+                self._admission.put_back(ticket)
+                break
+            if pages is None:
+                self._admission.end(
+                    ticket.number, time.monotonic(), Fate.REFUSED,
+                    f'{request.prompt} tokens of prompt: the plan has room for '
+                    f'{self._table.pages * PAGE} tokens, prompts and answers together')
+                continue
+            request.pages = pages
+            min(self._lanes, key=len).append(request)
+
+    def _draw(self, request: _Request, logits: Tensor, now: float) -> None:
+        """Draw a token for a request, and say what it adds to the answer."""
+        if request.logits is not None:
+            request.logits.append(logits.clone())
+        allowed = request.grammar.allowed() if request.grammar else None
+        token = draw(logits, request.sampling, len(request.tokens), allowed)
+        if math.isnan(request.first):
+            request.first = now - request.asked
+        is_end = token in self._ends
+        finish, text = 'stop' if is_end else '', ''
+        if not is_end:
+            request.tokens.append(token)
+            if request.grammar and request.grammar.take(token):
+                finish = 'stop'
+            if request.text:
+                text = request.text.add(token)
+                finish = 'stop' if request.text.stopped else finish
+            if request.answer >= request.most:
+                finish = finish or 'length'
+        if finish and request.text:
+            text += request.text.end()
+        if text or not is_end:
+            request.heard(Piece(text, () if is_end else (token,)))
+        if finish:
+            request.finish = finish
+            self._admission.end(request.ticket.number, time.monotonic(),
+                                Fate.RESUMED if request.resumed else Fate.DONE)
+        else:
+            self._admission.progress(request.ticket.number, now,
+                                     (request.most - request.answer) * self._token_seconds)
+
+    def _look(self) -> None:
+        """End what is late, on a thread of its own: also while nothing can be computed."""
+        while not self._closed:
+            with self._changed:
+                self._changed.wait(_LOOK)
+                self._admission.expire(time.monotonic())
+                self._report_ends()
+
+    def _report_ends(self) -> None:
+        """Say to each request that has ended what became of it; once."""
+        while self._withdrawn:
+            number, fate = self._withdrawn.popleft()
+            self._admission.end(number, time.monotonic(), fate, 'ended by its client')
+        for ending in self._admission.endings():
+            request = self._requests.pop(ending.ticket.number)
+            request.over = True
+            if request.pages:
+                self._table.give_back(request.pages)
+            request.heard(TextEnd(
+                ending.fate, ending.reason, request.finish, request.prompt, request.answer,
+                request.first, ending.time - request.asked))
+
+
+def _smooth(old: float, new: float) -> float:
+    return old + _SMOOTHING * (new - old) if old else new

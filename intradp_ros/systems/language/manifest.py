@@ -1,0 +1,220 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What a language model consists of: blocks, each in a blob that is named by its SHA-256.
+
+A decoder layer is two blocks, attention and then MLP, so that either may stay in
+memory while the other is read from disk: block ``2 l`` is the attention of layer l,
+block ``2 l + 1`` its MLP.  Embedding, head (the last norm, and the matrix where it is
+not the embedding's) and tokenizer belong to the head device.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+import json
+import math
+from typing import Any
+
+import torch
+
+from intradp_ros.core.limits import check_text, MAX_BLOB, MAX_MODEL_TEXT
+
+FORMAT = 'language-model/1'
+#: Tensors begin at multiples of this within a blob: aligned for any kernel.
+ALIGNMENT = 64
+MAX_LAYERS, MAX_TENSORS, MAX_CONTEXT, MAX_WIDTH = 1024, 64, 1 << 24, 1 << 24
+DTYPES: Mapping[str, torch.dtype] = {
+    'float32': torch.float32, 'bfloat16': torch.bfloat16, 'float16': torch.float16}
+
+
+class ManifestError(ValueError):
+    """A description of a language model that cannot be used; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorPlace:
+    """A tensor within a blob; `offset` in bytes."""
+
+    name: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    offset: int
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes it takes."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class BlockFile:
+    """A blob of `nbytes`, and the tensors in it."""
+
+    digest: str
+    nbytes: int
+    tensors: tuple[TensorPlace, ...]
+
+    def views(self, data: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Return the tensors as views of a blob's bytes (flat, uint8)."""
+        return {t.name: data[t.offset:t.offset + t.nbytes].view(t.dtype).view(t.shape)
+                for t in self.tensors}
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """
+    A model; `digest` is the SHA-256 of its text, and names it everywhere.
+
+    `config` is that of `transformers`, as plain data.
+    """
+
+    name: str
+    digest: str
+    config: Mapping[str, Any]
+    dtype: torch.dtype
+    blocks: tuple[BlockFile, ...]
+    embedding: BlockFile
+    head: BlockFile
+    tokenizer: BlockFile | None
+
+    @property
+    def layers(self) -> int:
+        """Return the number of decoder layers."""
+        return len(self.blocks) // 2
+
+    @property
+    def width(self) -> int:
+        """Return the elements of a hidden state."""
+        return int(self.config['hidden_size'])
+
+    @property
+    def hidden_bytes(self) -> int:
+        """Return the bytes of one token's hidden state."""
+        return self.width * self.dtype.itemsize
+
+    @property
+    def context(self) -> int:
+        """Return the most tokens of a request, prompt and answer together."""
+        return int(self.config['max_position_embeddings'])
+
+    @property
+    def kv_heads(self) -> int:
+        """Return the number of heads of keys and values."""
+        return int(self.config.get('num_key_value_heads') or self.config['num_attention_heads'])
+
+    @property
+    def head_dim(self) -> int:
+        """Return the elements of a head."""
+        return int(self.config.get('head_dim')
+                   or self.width // int(self.config['num_attention_heads']))
+
+    @property
+    def kv_bytes(self) -> int:
+        """Return the bytes of keys and values that one token takes in one layer."""
+        return 2 * self.kv_heads * self.head_dim * self.dtype.itemsize
+
+    @property
+    def head_bytes(self) -> int:
+        """Return the bytes that embedding and head take on the head device."""
+        return self.embedding.nbytes + self.head.nbytes
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of all weights."""
+        return self.head_bytes + sum(block.nbytes for block in self.blocks)
+
+
+def manifest_text(name: str, config: Mapping[str, Any], dtype: torch.dtype,
+                  blocks: Sequence[BlockFile], embedding: BlockFile, head: BlockFile,
+                  tokenizer: BlockFile | None) -> str:
+    """Return the text that describes a model, for `read_manifest`."""
+    return json.dumps({
+        'format': FORMAT, 'name': name, 'config': dict(config), 'dtype': _name(dtype),
+        'blocks': [_to_json(block) for block in blocks], 'embedding': _to_json(embedding),
+        'head': _to_json(head), 'tokenizer': tokenizer and _to_json(tokenizer)}, sort_keys=True)
+
+
+def read_manifest(text: str, digest: str) -> Manifest:
+    """
+    Return the model that a text describes; nothing in it is trusted.
+
+    Raises
+    ------
+    ManifestError
+        If it describes none.
+
+    """
+    try:
+        data = json.loads(check_text(text, MAX_MODEL_TEXT))
+        if data['format'] != FORMAT:
+            raise ManifestError(f'format {str(data["format"])[:40]!r}, {FORMAT} is understood')
+        blocks = tuple(_block(item) for item in _some(data['blocks'], 2 * MAX_LAYERS))
+        tokenizer = data['tokenizer']
+        config = data['config']
+        manifest = Manifest(
+            str(data['name'])[:200], digest, config, DTYPES[data['dtype']], blocks,
+            _block(data['embedding']), _block(data['head']), tokenizer and _block(tokenizer))
+        _count(config['hidden_size'], MAX_WIDTH)
+        _count(config['max_position_embeddings'], MAX_CONTEXT)
+        _count(config['num_attention_heads'], MAX_WIDTH)
+        _count(manifest.kv_heads, MAX_WIDTH)
+        _count(manifest.head_dim, MAX_WIDTH)
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise ManifestError(f'no description of a language model: {type(error).__name__} '
+                            f'{str(error)[:200]}') from None
+    if not blocks or len(blocks) % 2 or len(blocks) != 2 * int(config['num_hidden_layers']):
+        raise ManifestError(f'{len(blocks)} blocks for {config["num_hidden_layers"]} layers')
+    return manifest
+
+
+def layout(tensors: Sequence[tuple[str, torch.dtype, tuple[int, ...]]],
+           ) -> tuple[tuple[TensorPlace, ...], int]:
+    """
+    Return where tensors go in a blob, one after another, and the blob's bytes.
+
+    Those whose bytes are a multiple of `ALIGNMENT` follow without a gap, so that
+    projections that share their input may be read as one matrix.
+    """
+    places, end = [], 0
+    for name, dtype, shape in tensors:
+        offset = -(-end // ALIGNMENT) * ALIGNMENT
+        places.append(TensorPlace(name, dtype, shape, offset))
+        end = offset + places[-1].nbytes
+    return tuple(places), end
+
+
+def _to_json(block: BlockFile) -> dict[str, Any]:
+    return {'digest': block.digest, 'bytes': block.nbytes, 'tensors': [
+        [t.name, _name(t.dtype), list(t.shape), t.offset] for t in block.tensors]}
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix('torch.')
+
+
+def _block(data: Any) -> BlockFile:
+    nbytes = _count(data['bytes'], MAX_BLOB)
+    digest = data['digest']
+    if not isinstance(digest, str) or len(digest) != 64 or set(digest) - set('0123456789abcdef'):
+        raise ManifestError('a blob that is not named by a SHA-256')
+    places = tuple(TensorPlace(str(name)[:200], DTYPES[dtype], tuple(
+        _count(size, MAX_BLOB) for size in _some(shape, 4)), _count(offset, MAX_BLOB, 0))
+        for name, dtype, shape, offset in _some(data['tensors'], MAX_TENSORS))
+    for place in places:
+        if place.offset % ALIGNMENT or place.offset + place.nbytes > nbytes:
+            raise ManifestError(f'tensor {place.name[:40]!r} is not within its blob')
+    return BlockFile(digest, nbytes, places)
+
+
+def _some(items: Any, most: int) -> list[Any]:
+    if not isinstance(items, list) or len(items) > most:
+        raise ManifestError(f'no list of at most {most} entries')
+    return items
+
+
+def _count(item: Any, most: int, least: int = 1) -> int:
+    if type(item) is not int or not least <= item <= most:
+        raise ManifestError(f'{str(item)[:40]!r} is no whole number in {least}..{most}')
+    return item

@@ -1,0 +1,151 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Which device holds which blocks, and which of them take turns in a slot of its memory.
+
+A device has slots; each has the blocks that take turns in it, in order.  A block that is
+alone in its slot is resident.  Where the owner changes from one block to the next, hidden
+states cross: what lies between is a *stage*; a *segment* is a pass over all devices.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from intradp_ros.cluster.plan_id import PlanError
+from intradp_ros.core.limits import MAX_PEERS
+from intradp_ros.systems.language.lanes import MAX_PAGES
+from intradp_ros.systems.language.manifest import MAX_LAYERS
+
+FORMAT = 'segments/1'
+MAX_NAME = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Consecutive blocks ``first .. stop-1`` on one device."""
+
+    device: str
+    first: int
+    stop: int
+
+    @property
+    def blocks(self) -> range:
+        """Return its blocks."""
+        return range(self.first, self.stop)
+
+
+@dataclass(frozen=True)
+class SegmentPlan:
+    """
+    A plan for a model of `blocks` blocks; `head` owns embedding, head, sampling and requests.
+
+    `slots` are those of each device in the order of the ring; `pages` is the number of
+    pages of keys and values that every device has room for.
+
+    Raises
+    ------
+    PlanError
+        If a block is nowhere or twice, or there is nothing to compute.
+
+    """
+
+    model: str
+    head: str
+    blocks: int
+    slots: Mapping[str, tuple[tuple[int, ...], ...]]
+    pages: int
+
+    def __post_init__(self) -> None:
+        """Look whether each block is somewhere, once."""
+        placed = sorted(block for slots in self.slots.values() for slot in slots for block in slot)
+        if not placed or placed != list(range(self.blocks)):
+            raise PlanError(f'the {self.blocks} blocks of the model are not each placed once')
+        if self.pages < 1:
+            raise PlanError('a plan without room for keys and values')
+        if any(list(slot) != sorted(slot) for slots in self.slots.values() for slot in slots):
+            raise PlanError('blocks of a slot must be in the order in which they are computed')
+
+    @property
+    def participants(self) -> tuple[str, ...]:
+        """Return all devices that have a part, the head first."""
+        return self.head, *(name for name in self.slots if name != self.head)
+
+    @cached_property
+    def owner(self) -> tuple[str, ...]:
+        """Return the device of each block."""
+        owners = {block: name for name, slots in self.slots.items()
+                  for slot in slots for block in slot}
+        return tuple(owners[block] for block in range(self.blocks))
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """Return the stages in order."""
+        found: list[Stage] = []
+        for block, name in enumerate(self.owner):
+            if found and found[-1].device == name:
+                found[-1] = Stage(name, found[-1].first, block + 1)
+            else:
+                found.append(Stage(name, block, block + 1))
+        return tuple(found)
+
+    @property
+    def hops(self) -> int:
+        """Return how often a hidden state crosses in a round, to the head and back included."""
+        ends = self.head, *(stage.device for stage in self.stages), self.head
+        return sum(a != b for a, b in zip(ends, ends[1:]))
+
+    def blocks_of(self, device: str) -> tuple[int, ...]:
+        """Return the blocks of a device in order."""
+        return tuple(sorted(block for slot in self.slots.get(device, ()) for block in slot))
+
+    def streamed(self, device: str) -> tuple[int, ...]:
+        """Return the blocks that a device reads from its disk in every round."""
+        return tuple(sorted(block for slot in self.slots.get(device, ()) if len(slot) > 1
+                            for block in slot))
+
+    def layers(self, device: str) -> tuple[int, ...]:
+        """Return the layers whose keys and values a device has."""
+        return tuple(block // 2 for block in self.blocks_of(device) if block % 2 == 0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as plain data."""
+        return {'format': FORMAT, 'model': self.model, 'head': self.head, 'blocks': self.blocks,
+                'pages': self.pages, 'slots': {
+                    name: [list(slot) for slot in slots] for name, slots in self.slots.items()}}
+
+
+def parse_plan(data: Any) -> SegmentPlan:
+    """Return the plan that plain data describe; PlanError if they describe none."""
+    try:
+        if data['format'] != FORMAT:
+            raise PlanError(f'a plan of format {str(data["format"])[:40]!r}, not {FORMAT}')
+        slots = data['slots']
+        if not isinstance(slots, dict) or len(slots) > MAX_PEERS:
+            raise PlanError(f'slots that are no table of at most {MAX_PEERS} devices')
+        blocks = _count(data['blocks'], 2 * MAX_LAYERS)
+        if sum(len(slot) for own in slots.values() for slot in own) != blocks:
+            raise PlanError(f'the {blocks} blocks of the model are not each placed once')
+        return SegmentPlan(
+            _name(data['model']), _name(data['head']), blocks,
+            {_name(name): tuple(tuple(_count(block, blocks - 1, 0) for block in slot)
+                                for slot in own) for name, own in slots.items()},
+            _count(data['pages'], MAX_PAGES))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise PlanError(f'no plan of segments: {type(error).__name__} {str(error)[:80]}') \
+            from None
+
+
+def _name(item: Any) -> str:
+    if not isinstance(item, str) or not 1 <= len(item) <= MAX_NAME:
+        raise PlanError(f'{str(item)[:40]!r} is no name')
+    return item
+
+
+def _count(item: Any, most: int, least: int = 1) -> int:
+    if type(item) is not int or not least <= item <= most:
+        raise PlanError(f'{str(item)[:40]!r} is no whole number in {least}..{most}')
+    return item
