@@ -21,7 +21,8 @@ class Found:
     inside.  `shape` is that of the input, 0 where it is left open, empty where
     nothing says it; `dtype` what it takes, None where nothing says it.
     `holder` is the part of the model that weights are for, None for all of it.
-    `notes` are lines for the user.
+    `notes` are lines for the user; `problem` says why what becomes of pixels is
+    not known, '' if it is.
     """
 
     model: nn.Module
@@ -31,3 +32,4 @@ class Found:
     holder: nn.Module | None = None
     dtype: torch.dtype | None = None
     notes: tuple[str, ...] = ()
+    problem: str = ''

@@ -40,7 +40,7 @@ from intradp_ros.perception.decode import decode
 from intradp_ros.perception.heads.named_outputs import HeadError, named
 from intradp_ros.perception.inside import LikeliestClasses, Narrow, Normalised
 from intradp_ros.perception.labels import parse_labels
-from intradp_ros.perception.view import fitted, place
+from intradp_ros.perception.view import as_carded, place
 from intradp_ros.runtime.catalogue import ModelSpecError, parse_shape
 from intradp_ros.runtime.model import AS_GRAPH, share_graph
 from intradp_ros.split.checks.verify import computed_in, rounding_limit
@@ -143,10 +143,13 @@ def _add(args: argparse.Namespace, out: Output) -> int:
         if given:
             picture_shape(args.source, (), given)
         found = find_model(args.source, args.weights, given)
-        shape = picture_shape(args.source, found.shape, given)
         check_inputs(args.source, found.model)
         for note in found.notes:
             out.warn(note)
+        if found.problem and not (args.mean and args.deviation and args.fit):
+            raise CommandError(f'{found.problem}; say yourself what becomes of pixels, with '
+                               '--mean, --deviation and --fit')
+        shape = picture_shape(args.source, found.shape, given)
         model, card = _finished(found, args)
         example = _example(args, shape, card)
         changed = None
@@ -234,8 +237,8 @@ def _example(args: argparse.Namespace, shape: tuple[int, ...], card: ModelCard) 
         pixels = cv2.imread(args.picture, cv2.IMREAD_COLOR)
         if pixels is None:
             raise CommandError(f'{args.picture!r} is no image file that OpenCV reads')
-        shown, _ = fitted(cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB), (shape[2], shape[3]),
-                          card.input.fit, card.input.pad)
+        shown, _ = as_carded(
+            cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB), (shape[2], shape[3]), card.input)
         image = torch.from_numpy(shown.transpose(2, 0, 1).copy())[None]
     else:
         image = torch.randint(0, 256, shape, generator=torch.Generator().manual_seed(0),

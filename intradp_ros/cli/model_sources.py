@@ -12,6 +12,7 @@ from pathlib import Path
 import tempfile
 from typing import Any
 
+import PIL.Image
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
@@ -20,6 +21,7 @@ from intradp_ros.cli.checkpoints import checkpoint_module, classes_in, state_of
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.file_kinds import check_program, Kind, kind_of
 from intradp_ros.cli.found_model import Found
+from intradp_ros.cli.measured_preprocessing import measured, PreprocessingError
 from intradp_ros.cli.onnx_file import converted, open_onnx
 from intradp_ros.cli.picture_input import picture_shape
 from intradp_ros.cli.transformers_folder import CONFIG, from_folder
@@ -216,11 +218,24 @@ def _from_timm(name: str) -> Found:
         raise CommandError(f'architectures of timm need it ({error.name} is missing): '
                            'pip install timm') from error
     model = timm.create_model(name, pretrained=False).eval()
-    known = model.pretrained_cfg
-    card = ModelCard(f'timm {name}', str(known.get('license') or ''),
-                     InputCard('crop', mean=tuple(known['mean']), deviation=tuple(known['std'])),
-                     HeadCard('classification', score=0.0, most=5, softmax=True))
-    return Found(model, card, shape=(1, *known['input_size']))
+    known = timm.data.resolve_model_data_config(model)
+    transform = timm.data.create_transform(**known, is_training=False)
+    card, size, problem = _as_library(transform, known['mean'], known['std'])
+    return Found(model, ModelCard(
+        f'timm {name}', str(model.pretrained_cfg.get('license') or ''), card,
+        HeadCard('classification', score=0.0, most=5, softmax=True)),
+        shape=(1, 3, *size) if size else (1, *known['input_size']), problem=problem)
+
+
+def _as_library(transform: Callable[[Any], torch.Tensor], mean: Sequence[float],
+                deviation: Sequence[float]) -> tuple[InputCard, tuple[int, int] | None, str]:
+    """Return card and size of what a library's transform does to pictures, and what it lacks."""
+    try:
+        found = measured(lambda picture: transform(PIL.Image.fromarray(picture))[None], mean,
+                         deviation)
+    except PreprocessingError as error:
+        return InputCard(), None, f'the preprocessing that belongs to it: {error}'
+    return found.card, found.size, ''
 
 
 def _from_torchvision(name: str) -> Found:
@@ -240,14 +255,13 @@ def _from_torchvision(name: str) -> Found:
     told, names = known.transforms(), tuple(known.meta.get('categories', ()))
     dense = 'segmentation' in model.__module__
     size = getattr(told, 'crop_size', None) or getattr(told, 'resize_size', None) or [224]
+    seen, _, problem = _as_library(told, getattr(told, 'mean', ()), getattr(told, 'std', ()))
     card = ModelCard(
-        f'torchvision {name}',
-        input=InputCard('stretch' if dense else 'crop', mean=tuple(getattr(told, 'mean', ())),
-                        deviation=tuple(getattr(told, 'std', ()))),
+        f'torchvision {name}', input=seen,
         head=HeadCard('segmentation') if dense else HeadCard(
             'classification', score=0.0, most=5, softmax=True), labels=names)
     return Found(FirstOutput(model) if dense else model, card,
-                 shape=(1, 3, int(size[0]), int(size[-1])), holder=model)
+                 shape=(1, 3, int(size[0]), int(size[-1])), holder=model, problem=problem)
 
 
 def _without_backbone(name: str) -> dict[str, None]:
@@ -289,9 +303,11 @@ def _from_ultralytics(path: str) -> Found:
     if kind == 'Classify':
         head = HeadCard('classification', score=0.0, most=5)
         return Found(FirstOutput(model), ModelCard(
-            Path(path).stem, 'AGPL-3.0', InputCard('crop'), head, labels=names),
+            Path(path).stem, 'AGPL-3.0', InputCard('crop', interpolation='bilinear'),
+            head, labels=names),
             shape=(1, 3, 224, 224))
-    card = ModelCard(Path(path).stem, 'AGPL-3.0', InputCard('letterbox', 114),
+    seen = InputCard('letterbox', 114, interpolation='linear')  # as its LetterBox
+    card = ModelCard(Path(path).stem, 'AGPL-3.0', seen,
                      HeadCard('detections', form='xywh'), labels=names)
     return Found(model, card, len(names), (1, 3, 640, 640))
 

@@ -18,7 +18,7 @@ from intradp_ros.perception.answers import Answer, Detections, LabelMap
 from intradp_ros.perception.card import ModelCard
 from intradp_ros.perception.decode import decode
 from intradp_ros.perception.heads.named_outputs import named
-from intradp_ros.perception.view import fitted
+from intradp_ros.perception.view import as_carded
 from intradp_ros.runtime.catalogue import load_factory
 
 Array = npt.NDArray[Any]
@@ -67,7 +67,7 @@ class Unsplit:
     def answer(self, rgb: Array) -> Answer:
         """Return what it says of a picture."""
         card = self.network.card
-        pixels, view = fitted(rgb, self.network.size, card.input.fit, card.input.pad)
+        pixels, view = as_carded(rgb, self.network.size, card.input)
         with torch.inference_mode():
             outputs = self._model(torch.from_numpy(
                 np.ascontiguousarray(pixels.transpose(2, 0, 1)))[None])

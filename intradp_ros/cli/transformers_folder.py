@@ -9,22 +9,37 @@ safetensors alone: nothing in the folder is run, and nothing is downloaded.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
+import inspect
 import json
 import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import PIL.Image
 import torch
 from torch import nn
 
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.found_model import Found
+from intradp_ros.cli.measured_preprocessing import measured, PreprocessingError, scaling_of
 from intradp_ros.core.torchvision_import import torchvision
 from intradp_ros.perception.card import HeadCard, InputCard, ModelCard
 
+Array = npt.NDArray[Any]
 CONFIG, PREPROCESSING = 'config.json', 'preprocessor_config.json'
+#: Where the library looks for what becomes of pictures, the first it finds.
+PREPROCESSORS = (PREPROCESSING, 'processor_config.json')
+#: Keys of files that say nothing of pixels, or are other names of what processors say.
+_KNOWN = {'image_processor_type', 'feature_extractor_type', 'processor_class',
+          'image_processor', 'reduce_labels', 'max_size', '_valid_processor_keys'}
+_RESAMPLING = {'0': 'nearest', '1': 'lanczos', '2': 'bilinear', '3': 'bicubic', '4': 'box',
+               '5': 'hamming', 'NEAREST': 'nearest', 'LANCZOS': 'lanczos', 'BICUBIC': 'bicubic',
+               'BOX': 'box', 'HAMMING': 'hamming'}
 #: Detectors whose last class stands for no object; the others' classes stand for themselves.
 _WITH_NO_OBJECT = ('DetrForObjectDetection', 'YolosForObjectDetection',
                    'TableTransformerForObjectDetection')
@@ -78,11 +93,85 @@ def from_folder(path: str) -> Found:
     if getattr(model, 'main_input_name', '') != 'pixel_values':
         raise CommandError(f'{name} takes {getattr(model, "main_input_name", "no input")}, not '
                            'the pixels of an image')
-    preprocessing = _read(folder / PREPROCESSING) if (folder / PREPROCESSING).is_file() else {}
     head, read = _head(name, config)
+    seen = _preprocessing(folder, library)
     return Found(Read(model, read), ModelCard(
-        f'{folder.name} ({name})', input=_input(preprocessing), head=head,
-        labels=_labels(config)), shape=_shape(preprocessing, config), holder=model)
+        f'{folder.name} ({name})', input=seen.card, head=head, labels=_labels(config)),
+        shape=(1, 3, *seen.size) if seen.size else _shape(config), holder=model,
+        notes=seen.notes, problem=seen.problem)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What becomes of pictures, as far as it is known; see `Found`."""
+
+    card: InputCard
+    size: tuple[int, int] | None = None
+    notes: tuple[str, ...] = ()
+    problem: str = ''
+
+
+def _preprocessing(folder: Path, library: Any) -> _Seen:
+    """Return what the library's own processor does to pictures, by running it."""
+    files = [folder / name for name in PREPROCESSORS if (folder / name).is_file()]
+    if not files:
+        return _Seen(InputCard(), notes=(
+            f'{folder} has no {PREPROCESSING}: the model is taken to want pixels in 0 to 1, '
+            'stretched to its form; if that is wrong say --mean, --deviation and --fit',))
+    said = _read(files[0])
+    if 'auto_map' in said:
+        return _Seen(InputCard(), problem=f'{files[0]} brings code of its own (auto_map), which '
+                     'is not run')
+    try:
+        processor = library.AutoImageProcessor.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False)
+        return _measured(processor, said, files[0].name)
+    except PreprocessingError as error:
+        return _Seen(InputCard(), problem=f'{files[0]}: {error}')
+    except Exception as error:  # noqa: B902 - whatever the library says of its own file
+        return _Seen(InputCard(), problem=f'{files[0]}: the processor of transformers stops: '
+                     f'{type(error).__name__}: {" ".join(str(error).split())[:300]}')
+
+
+def _measured(processor: Any, said: Mapping[str, Any], file: str) -> _Seen:
+    boxed = 'boxes' in inspect.signature(processor.preprocess).parameters
+
+    def process(picture: Array) -> torch.Tensor:
+        height, width = picture.shape[:2]
+        extra = {'boxes': [[[0, 0, width, height]]]} if boxed else {}
+        made: torch.Tensor = processor(images=PIL.Image.fromarray(picture), return_tensors='pt',
+                                       **extra)['pixel_values']
+        return made
+
+    mean, deviation = (_three(getattr(processor, name, None))
+                       for name in ('image_mean', 'image_std'))
+    kind, notes = type(processor).__name__, []
+    known = {*getattr(getattr(processor, 'valid_kwargs', None), '__annotations__', ())} | _KNOWN
+    if known != _KNOWN and (unknown := sorted(
+            key for key, value in said.items() if value is not None and key not in known)):
+        notes.append(f'{file} says {", ".join(unknown)}, which {kind} does not use')
+    if boxed:
+        card, size = scaling_of(process, mean, deviation), _run_size(process)
+        return _Seen(card, size, (*notes, f'{kind} cuts a box out of the picture first, which the '
+                                  'archive does not: give it what lies in the box'))
+    way = str(getattr(processor, 'resample', '') or '')
+    found = measured(process, mean, deviation, _RESAMPLING.get(way.rpartition('.')[2], 'bilinear'))
+    if found.size is None:
+        notes.append(f'{kind} keeps the form of pictures (size {said.get("size")}): give --input '
+                     "the form of the camera's pictures, others are stretched to it")
+    return _Seen(found.card, found.size, tuple(notes))
+
+
+def _run_size(process: Callable[[Array], torch.Tensor]) -> tuple[int, int]:
+    height, width = process(np.zeros((96, 128, 3), np.uint8)).shape[-2:]
+    return height, width
+
+
+def _three(numbers: Any) -> tuple[float, ...]:
+    """Return what a processor says of each colour; one number is of all."""
+    if isinstance(numbers, (int, float)):
+        return (float(numbers),) * 3
+    return tuple(map(float, numbers or ()))
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -109,7 +198,9 @@ def _library() -> Any:
     os.environ.setdefault('HF_HUB_OFFLINE', '1')
     try:
         torchvision()
-        return import_module('transformers')
+        library = import_module('transformers')
+        library.utils.logging.disable_progress_bar()
+        return library
     except ModuleNotFoundError as error:
         raise CommandError(f'folders of transformers need it ({error.name} is missing): '
                            'pip install transformers') from error
@@ -131,27 +222,18 @@ def _head(name: str, config: Mapping[str, Any]) -> tuple[HeadCard, str]:
     return HeadCard('tensors'), ''
 
 
-def _input(told: Mapping[str, Any]) -> InputCard:
-    if not told.get('do_normalize', bool(told.get('image_mean'))):
-        return InputCard()
-    return InputCard('crop' if told.get('do_center_crop') else 'stretch',
-                     mean=tuple(map(float, told.get('image_mean', ()))),
-                     deviation=tuple(map(float, told.get('image_std', ()))))
-
-
-def _shape(told: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the input's shape, empty where nothing tells it."""
-    for size in (told.get('crop_size') if told.get('do_center_crop') else None, told.get('size'),
-                 config.get('image_size')):
-        if isinstance(size, Mapping) and {'height', 'width'} <= size.keys():
-            return 1, 3, int(size['height']), int(size['width'])
-        if isinstance(size, Sequence) and len(size) == 2:
-            return 1, 3, int(size[0]), int(size[1])
-        if isinstance(size, int):
-            return 1, 3, size, size
-    return ()
+def _shape(config: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the input's shape by the network's configuration, empty where that is silent."""
+    size = config.get('image_size')
+    if isinstance(size, Mapping) and {'height', 'width'} <= size.keys():
+        return 1, 3, int(size['height']), int(size['width'])
+    if isinstance(size, Sequence) and len(size) == 2:
+        return 1, 3, int(size[0]), int(size[1])
+    return (1, 3, size, size) if isinstance(size, int) else ()
 
 
 def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
-    told = config.get('id2label') or {}
-    return tuple(str(told[number]) for number in sorted(told, key=int))
+    held = config.get('id2label') or {}
+    if not isinstance(held, Mapping) or not all(str(number).isdecimal() for number in held):
+        raise CommandError(f'id2label in {CONFIG} is no object of numbers and names')
+    return tuple(str(held[number]) for number in sorted(held, key=int))

@@ -20,7 +20,7 @@ import torch
 
 from intradp_ros.nodes.bits_in_use import BitsInUse
 from intradp_ros.perception.card import InputCard
-from intradp_ros.perception.view import fitted
+from intradp_ros.perception.view import as_carded
 from intradp_ros.wire.tensors import tensor_bytes
 
 Array = npt.NDArray[Any]
@@ -211,7 +211,7 @@ def to_input(rgb: Array, shape: tuple[int, ...], dtype: torch.dtype,
     """
     card = card or InputCard()
     height, width = shape[-2:]
-    rgb, _ = fitted(rgb, (height, width), card.fit, card.pad)
+    rgb, _ = as_carded(rgb, (height, width), card)
     return as_tensor(rgb, dtype, card)
 
 

@@ -34,7 +34,7 @@ from intradp_ros.nodes.points import (
     to_points,
 )
 from intradp_ros.perception.card import CardError, InputCard
-from intradp_ros.perception.view import fitted, Region, View
+from intradp_ros.perception.view import as_carded, Region, View
 from intradp_ros.runtime.model import SharedModel
 
 #: What is raised for messages and files that cannot be used.
@@ -124,7 +124,7 @@ class Camera:
     def _fitted(self, rgb: npt.NDArray[np.uint8]) -> Taken:
         height, width = self.shape[-2:]
         try:
-            pixels, view = fitted(rgb, (height, width), self.card.fit, self.card.pad, self.region)
+            pixels, view = as_carded(rgb, (height, width), self.card, self.region)
         except ValueError as error:
             raise ImageError(str(error)) from error
         return Taken(as_tensor(pixels, self.dtype, self.card), Scene(rgb, view))

@@ -12,6 +12,9 @@ from typing import Any
 
 FITS = ('stretch', 'letterbox', 'crop')
 COLOURS = ('rgb', 'bgr')
+CROP_OFFSETS = ('rounded', 'floored')
+INTERPOLATIONS = ('area', 'linear', 'nearest_exact', 'nearest', 'bilinear', 'bicubic', 'lanczos',
+                  'box', 'hamming')
 KINDS = ('tensors', 'detections', 'classification', 'segmentation', 'depth', 'key_points')
 FORMS = ('xyxy', 'xywh')
 LARGEST_CARD = 2**20
@@ -32,8 +35,14 @@ class InputCard:
     How a picture becomes the input.
 
     `fit` is what becomes of its form, `pad` the grey of a letterbox's borders
-    (0 to 255).  A floating-point input is ``(pixel / 255 - mean) / deviation``
-    by colour; empty: 0 and 1.  A model of uint8 pixels does that itself.
+    (0 to 255), `interpolation` how sizes are changed: ``area`` and ``linear``
+    as OpenCV does it, ``nearest_exact`` as PyTorch's, the others as
+    Pillow (and torchvision with antialias).
+    With a `share` below 1 the picture is made larger than the input, which
+    shows this share of it, the middle; where what is cut off is odd, half of it
+    is `crop_offset` (torchvision rounds to even, transformers floors).  A
+    floating-point input is ``(pixel / 255 - mean) / deviation`` by colour;
+    empty: 0 and 1.  A model of uint8 pixels does that itself.
     """
 
     fit: str = 'stretch'
@@ -41,9 +50,16 @@ class InputCard:
     colours: str = 'rgb'
     mean: tuple[float, ...] = ()
     deviation: tuple[float, ...] = ()
+    interpolation: str = 'area'
+    share: float = 1.0
+    crop_offset: str = 'rounded'
 
     def __post_init__(self) -> None:
         _one_of('fit', self.fit, FITS)
+        _one_of('interpolation', self.interpolation, INTERPOLATIONS)
+        _one_of('crop_offset', self.crop_offset, CROP_OFFSETS)
+        if not 0.01 <= self.share <= 1 or (self.share < 1 and self.fit == 'letterbox'):
+            raise CardError(f'share lies in 0.01 to 1, and is 1 in a letterbox, got {self.share}')
         _one_of('colours', self.colours, COLOURS)
         if not 0 <= self.pad <= 255:
             raise CardError(f'pad is a grey of 0 to 255, got {self.pad}')

@@ -11,6 +11,9 @@ from typing import Any
 import cv2
 import numpy as np
 import numpy.typing as npt
+import PIL.Image
+
+from intradp_ros.perception.card import InputCard
 
 Array = npt.NDArray[Any]
 Size = tuple[int, int]
@@ -123,23 +126,42 @@ class View:
         return found
 
 
-def place(source: Size, target: Size, fit: str, region: Region | None = None) -> View:
+def place(source: Size, target: Size, fit: str, region: Region | None = None,
+          share: float = 1.0, crop_offset: str = 'rounded') -> View:
     """
     Return how a picture, or a region of it, lies in an input.
 
     :param fit: ``stretch`` to the input's form, ``letterbox`` to show all of
         it between borders, or ``crop`` to fill the input with its middle.
+    :param share: of the picture (of its shorter side where it is cropped) that
+        the input shows, from the middle.
+    :param crop_offset: see `InputCard`.
+
+    Sizes and places are rounded as torchvision's Resize and CenterCrop do.
     """
     part = region or Region(0, 0, source[1], source[0])
     height, width = target
-    across, down = width / part.width, height / part.height
-    if fit != 'stretch':
-        across = down = min(across, down) if fit == 'letterbox' else max(across, down)
-    # Whole pixels: the border begins where a pixel begins, and scale is what resizing gives.
-    wide, tall = max(1, round(part.width * across)), max(1, round(part.height * down))
-    left, top = (width - wide) // 2, (height - tall) // 2
-    scale = (wide / part.width, tall / part.height)
-    return View(source, target, part, scale, (left - part.x * scale[0], top - part.y * scale[1]))
+    tall, wide = round(height / share), round(width / share)
+    if fit == 'letterbox':
+        scale = min(width / part.width, height / part.height)
+        wide, tall = max(1, round(part.width * scale)), max(1, round(part.height * scale))
+    elif fit == 'crop':
+        # Whole numbers: a quotient times a size may fall below the size itself.
+        if wide * part.height >= tall * part.width:
+            tall = wide * part.height // part.width
+        else:
+            wide = tall * part.width // part.height
+    left, top = (_middle(room, crop_offset) for room in (width - wide, height - tall))
+    scales = (wide / part.width, tall / part.height)
+    return View(source, target, part, scales, (left - part.x * scales[0],
+                                               top - part.y * scales[1]))
+
+
+def _middle(room: int, crop_offset: str) -> int:
+    """Return where something lies in the middle of room, which is below 0 where it is cut."""
+    if room >= 0:
+        return room // 2
+    return -round(-room / 2) if crop_offset == 'rounded' else -(-room // 2)
 
 
 def cut(size: Size, region: Region) -> Region:
@@ -160,22 +182,45 @@ def cut(size: Size, region: Region) -> Region:
     return Region(left, top, right - left, bottom - top)
 
 
+def as_carded(rgb: Array, target: Size, card: InputCard, region: Region | None = None,
+              ) -> tuple[Array, View]:
+    """Return a picture as an input of that size in the way of a card, and how it lies in it."""
+    return fitted(rgb, target, card.fit, card.pad, region, card.interpolation, card.share,
+                  card.crop_offset)
+
+
 def fitted(rgb: Array, target: Size, fit: str, pad: int, region: Region | None = None,
+           interpolation: str = 'area', share: float = 1.0, crop_offset: str = 'rounded',
            ) -> tuple[Array, View]:
     """Return a picture (h, w, 3) as an input of that size, and how it lies in it."""
     part = cut(rgb.shape[:2], region) if region else None
-    view = place(rgb.shape[:2], target, fit, part)
+    view = place(rgb.shape[:2], target, fit, part, share, crop_offset)
     if part:
         rgb = rgb[part.y:part.y + part.height, part.x:part.x + part.width]
     height, width = target
     tall, wide = round(rgb.shape[0] * view.scale[1]), round(rgb.shape[1] * view.scale[0])
     if rgb.shape[:2] != (tall, wide):
-        rgb = cv2.resize(rgb, (wide, tall), interpolation=cv2.INTER_AREA)
+        rgb = _resized(rgb, (wide, tall), interpolation)
     if (tall, wide) == target:
         return rgb, view
-    left, top = (width - wide) // 2, (height - tall) // 2
-    if fit == 'crop':
+    left, top = (_middle(room, crop_offset) for room in (width - wide, height - tall))
+    if fit != 'letterbox':
         return rgb[-top:height - top, -left:width - left], view
     framed = np.full((height, width, 3), pad, np.uint8)
     framed[top:top + tall, left:left + wide] = rgb
     return framed, view
+
+
+def _resized(rgb: Array, size: tuple[int, int], interpolation: str) -> Array:
+    """Return a picture of another width and height."""
+    ways = {'area': cv2.INTER_AREA, 'linear': cv2.INTER_LINEAR}
+    if interpolation == 'nearest_exact':  # in single precision, as PyTorch
+        rows, columns = (np.floor((np.arange(new, dtype=np.float32) + np.float32(0.5))
+                                  * np.float32(old / new)).clip(0, old - 1).astype(np.intp)
+                         for new, old in zip(size[::-1], rgb.shape))
+        chosen: Array = rgb[rows][:, columns]
+        return chosen
+    if interpolation in ways:
+        return cv2.resize(rgb, size, interpolation=ways[interpolation])
+    way = PIL.Image.Resampling[interpolation.upper()]
+    return np.asarray(PIL.Image.fromarray(np.ascontiguousarray(rgb)).resize(size, way))

@@ -182,7 +182,8 @@ def test_a_folder_of_transformers(intradp, tmp_path: Path, kind: str, settings: 
     folder, out = tmp_path / 'saved', tmp_path / 'a.graph'
     model.save_pretrained(folder)
     (folder / 'preprocessor_config.json').write_text(json.dumps({
-        'do_normalize': True, 'image_mean': MEAN, 'image_std': DEVIATION,
+        'image_processor_type': 'ViTImageProcessor', 'do_normalize': True, 'image_mean': MEAN,
+        'image_std': DEVIATION,
         'size': {'height': 64, 'width': 96}}))
     result = intradp('model', 'add', str(folder), '--out', str(out), '--json')
     assert result.status == 0, result.err

@@ -20,7 +20,7 @@ from intradp_ros.cli.verify_model import precisions
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.serialise import load_graph, load_notes
 from intradp_ros.perception.card import card_from_json
-from intradp_ros.perception.view import fitted
+from intradp_ros.perception.view import as_carded
 from intradp_ros.runtime.model import share_graph
 from intradp_ros.split.checks.verify import rounding_limit, verify
 from model_examples.example import Example, pictures, tensors
@@ -58,7 +58,7 @@ def check(example: Example, folder: Path) -> Record:
     shape = graph.values[graph.inputs[0]].shape
     shared, worst, whole, answers = share_graph(graph), 0.0, True, []
     for number, rgb in enumerate(pictures().values()):
-        shown, _ = fitted(rgb, (shape[2], shape[3]), card.input.fit, card.input.pad)
+        shown, _ = as_carded(rgb, (shape[2], shape[3]), card.input)
         order = shown[..., ::-1] if card.input.colours == 'bgr' else shown
         pixels = torch.from_numpy(order.transpose(2, 0, 1).copy())[None]
         with torch.inference_mode():
