@@ -35,7 +35,8 @@ class Heartbeat:
     left (None: no battery).  `term` is the highest that it has heard of;
     `held` are the plans that it could run, `committed` the one that it does.
     `answers` are the latencies (s) of what it asked for and got since the last
-    heartbeat, infinite without results.
+    heartbeat, infinite without results.  `tags` are the newest of the state that it
+    keeps, by name.
     """
 
     device: str
@@ -49,6 +50,7 @@ class Heartbeat:
     committed: PlanId = NO_PLAN
     held: frozenset[PlanId] = frozenset()
     answers: tuple[float, ...] = ()
+    tags: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from intradp_ros.wire.quoting import quoted
 
 FleetMessage = Heartbeat | Goodbye | Claim | Resign | Order | Reply
 #: What a message may name: each a little more than a fleet needs.
-MAX_PLANS, MAX_LINKS, MAX_ANSWERS = 16, 64, 64
+MAX_PLANS, MAX_LINKS, MAX_ANSWERS, MAX_TAGS = 16, 64, 64, 64
 #: No fleet gets so far; above it the next number would not fit into a frame.
 MAX_TERM, MAX_EPOCH = 1 << 62, 1 << 31
 MAX_PRIORITY = 1 << 31
@@ -136,7 +136,8 @@ def _beat(beat: Heartbeat) -> Control:
                   for name, link in sorted(beat.links.items())[:MAX_LINKS]},
         'term': beat.term, 'committed': list(beat.committed),
         'held': [list(id_) for id_ in sorted(beat.held)[-MAX_PLANS:]],
-        'answers': [s if math.isfinite(s) else None for s in beat.answers[-MAX_ANSWERS:]]})
+        'answers': [s if math.isfinite(s) else None for s in beat.answers[-MAX_ANSWERS:]],
+        **({'tags': dict(sorted(beat.tags.items())[:MAX_TAGS])} if beat.tags else {})})
 
 
 def _heartbeat(peer: str, frame: Control) -> Heartbeat:
@@ -149,13 +150,20 @@ def _heartbeat(peer: str, frame: Control) -> Heartbeat:
         _number(body.get('free', 0.0)), None if battery is None else _number(battery, 0.0, 1.0),
         {name: _link(item) for name, item in links.items()}, _term(body.get('term', 0)),
         plan_id(body.get('committed', list(NO_PLAN))), plan_ids(body.get('held', [])),
-        _answers(body.get('answers', [])))
+        _answers(body.get('answers', [])), _tags(body.get('tags', {})))
 
 
 def _answers(data: Any) -> tuple[float, ...]:
     if not isinstance(data, list) or len(data) > MAX_ANSWERS:
         raise MalformedFrameError('answers that are no short list', 'answers')
     return tuple(math.inf if item is None else _number(item) for item in data)
+
+
+def _tags(data: Any) -> Mapping[str, int]:
+    if not isinstance(data, dict) or len(data) > MAX_TAGS or not all(
+            type(tag) is int and 0 <= tag < MAX_TERM for tag in data.values()):
+        raise MalformedFrameError('tags that are no short table of whole numbers', 'tags')
+    return data
 
 
 def _link(item: Any) -> LinkState:

@@ -115,6 +115,7 @@ class FleetMember:
         self._lock = threading.RLock()  # orders of several coordinators come on several threads
         self.roles: Mapping[str, Role] = {role.format: role for role in (
             make(self) for make in makers)}
+        self.weights.keep_states({role.format: role.state for role in self.roles.values()})
         self._plans: Worker[Load] = Worker(self._load, self._plan_failed, MAX_OFFERS,
                                            f'plans-{channel.name}')
         self._stop = threading.Event()
@@ -264,7 +265,7 @@ class FleetMember:
             known = self._known.get(load.id) or self._parsed(load)
             self._channel.open(known.plan.participants)
             if lacking := known.role.lacking(known.plan):
-                self._fetch(load, known.plan, lacking)
+                self._fetch(load, known, lacking)
                 return
             known.role.load(load.id, known.plan)
         except Exception as error:  # noqa: B902 - the plan's fault, or out of memory: say so
@@ -293,20 +294,26 @@ class FleetMember:
                 self._known[load.id] = known
         return known
 
-    def _fetch(self, load: Load, plan: Plan, lacking: Lacking) -> None:
+    def _fetch(self, load: Load, known: _Known, lacking: Lacking) -> None:
         """Fetch what a plan lacks; what was fetched for another plan is fetched no more."""
-        if refusal := self.weights.refusal(lacking.model):
+        if lacking.blobs and (refusal := self.weights.refusal(lacking.model)):
             raise PlanError(refusal)
         last = self._fetching
         if last.id != load.id:
             self._fetching = _Fetching(load.id)
         self._fetching.times += 1
         if self._fetching.times > _MAX_FETCHES:
-            raise PlanError(f'{len(lacking.blobs)} blobs are lacking still after '
+            raise PlanError(f'{len(lacking.blobs)} blobs and {len(lacking.state)} tensors of '
+                            'state are lacking still after '
                             f'{_MAX_FETCHES} fetches: is the store too small (store_mb)?')
-        peers = frozenset(plan.participants) | lacking.peers
-        self._fetching.wanted = self.weights.fetch(
-            lacking.blobs, peers, partial(self._fetched, load), lacking.needed)
+        peers = frozenset(known.plan.participants) | lacking.peers
+        self._channel.open(lacking.peers)
+        done = partial(self._fetched, load)
+        if lacking.blobs:
+            self._fetching.wanted = self.weights.fetch(lacking.blobs, peers, done, lacking.needed)
+        else:
+            self.weights.fetch_state(known.role.format, lacking.state, peers, known.role.state,
+                                     done)
         if last.wanted and last.id != load.id:
             self.weights.drop(last.wanted)
 
@@ -348,7 +355,9 @@ class FleetMember:
             self.name, self._incarnation, self._beats, min(1.0, load),
             condition.free_memory, condition.battery, self._links(), held.term, held.committed,
             frozenset(held.held),
-            tuple(s for role in self.roles.values() for s in role.latencies()))
+            tuple(s for role in self.roles.values() for s in role.latencies()),
+            {name: tags[-1] for role in self.roles.values()
+             for name, tags in role.state.tags().items()})
 
     def _links(self) -> dict[str, LinkState]:
         """Return what was measured lately of the ways to the devices of the plan in use."""

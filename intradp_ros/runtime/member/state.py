@@ -5,9 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+import hashlib
 import threading
 
 import torch
+
+from intradp_ros.graph.serialise import flat_bytes
 
 
 class State:
@@ -21,12 +24,15 @@ class State:
 
     def __init__(self) -> None:
         self._tensors: dict[str, dict[int, torch.Tensor]] = {}
+        self._digests: dict[str, tuple[str, int]] = {}
         self._lock = threading.Lock()
 
     def put(self, name: str, tag: int, tensor: torch.Tensor) -> None:
         """Keep a tensor; one of the same name and tag is replaced."""
         with self._lock:
             self._tensors.setdefault(name, {})[tag] = tensor.detach()
+            self._digests = {digest: at for digest, at in self._digests.items()
+                             if at != (name, tag)}
 
     def get(self, name: str, tag: int) -> torch.Tensor | None:
         """Return a tensor, None where it is not here."""
@@ -44,3 +50,20 @@ class State:
             for key in self._tensors if name is None else (name,):
                 kept = self._tensors.get(key, {})
                 self._tensors[key] = {t: x for t, x in kept.items() if t >= tag}
+            self._digests = {digest: at for digest, at in self._digests.items()
+                             if at[1] in self._tensors.get(at[0], ())}
+
+    def digest(self, name: str, tag: int) -> tuple[str, torch.Tensor] | None:
+        """Return the SHA-256 of a tensor's bytes, and the tensor; takes as long as hashing it."""
+        tensor = self.get(name, tag)
+        if tensor is None:
+            return None
+        digest = hashlib.sha256(flat_bytes(tensor).cpu().numpy().data).hexdigest()
+        with self._lock:
+            self._digests[digest] = name, tag
+        return digest, tensor
+
+    def by_digest(self, digest: str) -> torch.Tensor | None:
+        """Return the tensor whose digest was asked for, if it is here still and the same."""
+        at = self._digests.get(digest)
+        return self.get(*at) if at else None

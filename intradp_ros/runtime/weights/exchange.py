@@ -12,13 +12,21 @@ import torch
 from intradp_ros.blobs.fetch_state import FetchTimes
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.graph.manifest import is_digest
+from intradp_ros.runtime.member.state import State
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.peer_channel import PeerChannel
 from intradp_ros.runtime.weights.fetcher import Log, Wanted, WeightFetcher
-from intradp_ros.runtime.weights.frames import held_frame, read_wish
+from intradp_ros.runtime.weights.frames import (
+    held_frame,
+    read_state_wish,
+    read_wish,
+    StateWish,
+    Wish,
+)
 from intradp_ros.runtime.weights.holdings import WeightHoldings
 from intradp_ros.runtime.weights.server import WeightServer
-from intradp_ros.wire.frames import ControlKind, Frame, MalformedFrameError
+from intradp_ros.runtime.weights.state_finder import StateFinder
+from intradp_ros.wire.frames import Control, ControlKind, Frame
 from intradp_ros.wire.quoting import quoted
 
 
@@ -27,13 +35,15 @@ class WeightPolicy:
     """
     Weights are fetched into a `store`, without one never; of models among `only`, if it has any.
 
-    A device that `serves` hands its weights to whoever asks.
+    A device that `serves` hands its weights, and the state of its roles, to whoever asks.
+    It takes at most `state_bytes` of other devices' state at a time.
     """
 
     store: BlobStore | None = None
     only: frozenset[str] = frozenset()
     serves: bool = False
     times: FetchTimes = FetchTimes()
+    state_bytes: int = 1 << 30
 
     def refusal(self, digest: str) -> str:
         """Return why a model must not be fetched, '' if it may be."""
@@ -58,8 +68,8 @@ class WeightExchange:
         self._channel, self._models, self._policy = channel, models, policy
         self._holdings = WeightHoldings(models, policy.store)
         self._server = WeightServer(channel, self._holdings) if policy.serves else None
-        self._fetcher = WeightFetcher(channel, policy.store, log, policy.times) \
-            if policy.store else None
+        self._fetcher = WeightFetcher(channel, policy.store, log, policy.times)
+        self._finder = StateFinder(channel, self._fetcher, policy.state_bytes)
 
     @property
     def served(self) -> int:
@@ -101,33 +111,49 @@ class WeightExchange:
         to be had.  What is `needed` makes no room for them.
         """
         wanted = Wanted(dict(blobs), frozenset(peers) - {self._channel.name}, needed, done)
-        if self._fetcher is None:
+        if self._policy.store is None:
             done(self._policy.refusal(''))
         else:
             self._fetcher.want(wanted)
         return wanted
 
+    def keep_states(self, states: Mapping[str, State]) -> None:
+        """Hand out the state of roles, by the format of their plans, from now on."""
+        self._holdings.states = states
+
+    def fetch_state(self, format_: str, wanted: Collection[tuple[str, int]],
+                    peers: Collection[str], into: State, done: Callable[[str], None]) -> None:
+        """
+        Fetch tensors of other devices' state, by name and tag, into that of a role here.
+
+        `done` is called on a thread of this exchange, as that of `fetch`.
+        """
+        self._finder.find(format_, wanted, frozenset(peers) - {self._channel.name}, into, done)
+
     def drop(self, wanted: Wanted) -> None:
         """Fetch it no more; its `done` is not called any more, unless it is at this moment."""
-        if self._fetcher:
-            self._fetcher.drop(wanted)
+        self._fetcher.drop(wanted)
 
     def handle(self, peer: str, frame: Frame) -> None:
         """Take a frame about blobs; MalformedFrameError if it makes no sense."""
         if getattr(frame, 'kind', None) is ControlKind.FETCH:
-            wish = read_wish(peer, frame)  # type: ignore[arg-type]
-            if self._server:
-                self._server.ask(wish)
-            else:
-                self._channel.send(peer, held_frame(wish, None))
-        elif self._fetcher:
-            self._fetcher.handle(peer, frame)
+            self._asked(peer, frame)  # type: ignore[arg-type]
+        elif frame.session == self._finder.session:
+            self._finder.handle(peer, frame)
         else:
-            raise MalformedFrameError('nothing is fetched here', 'stale')
+            self._fetcher.handle(peer, frame)
 
     def close(self) -> None:
         """Stop."""
-        if self._fetcher:
-            self._fetcher.close()
+        self._finder.close()
+        self._fetcher.close()
         if self._server:
             self._server.close()
+
+    def _asked(self, peer: str, frame: Control) -> None:
+        wish: Wish | StateWish = read_state_wish(peer, frame) if 'state' in frame.body \
+            else read_wish(peer, frame)
+        if self._server:
+            self._server.ask(wish)
+        else:
+            self._channel.send(peer, held_frame(wish, None))

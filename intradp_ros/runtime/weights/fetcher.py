@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 import queue
 import threading
 import time
@@ -29,6 +29,7 @@ from intradp_ros.blobs.fetch_state import (
     Tick,
     Told,
 )
+from intradp_ros.blobs.memory import MemoryPart
 from intradp_ros.blobs.store import BlobPart, BlobStore, StoreFullError
 from intradp_ros.core.limits import MAX_MODEL_TEXT
 from intradp_ros.runtime.peer_channel import PeerChannel
@@ -52,13 +53,16 @@ class Wanted:
     Blobs by digest, with their bytes where these are known, and who may have them.
 
     What is to `keep` makes no room for them.  `done` is called with '', or with the reason why
-    they are not to be had.
+    they are not to be had.  Without `memory` they go to the store; with it, at most so many bytes
+    are fetched into memory, and are `found` when it is done.
     """
 
     blobs: Mapping[str, int | None]
     peers: frozenset[str]
     keep: frozenset[str]
     done: Callable[[str], None]
+    memory: int = 0
+    found: dict[str, torch.Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +88,15 @@ class WeightFetcher:
     goes on with what came so far of the same blobs.  `handle` may be called by several threads.
     """
 
-    def __init__(self, channel: PeerChannel, store: BlobStore, log: Log,
+    def __init__(self, channel: PeerChannel, store: BlobStore | None, log: Log,
                  times: FetchTimes = FetchTimes()) -> None:
         self._channel, self._store, self._log, self._times = channel, store, log, times
         self._session = new_session()
         self._wanted: Wanted | None = None
         self._next: deque[Wanted] = deque()
+        self._in_memory = False
         self._fetch = begin({}, frozenset(), MAX_MODEL_TEXT, 0.0)
-        self._parts: dict[str, BlobPart] = {}
+        self._parts: dict[str, BlobPart | MemoryPart] = {}
         self._given: Counter[str] = Counter()
         self._reassembler = Reassembler(self._expected, OF_ALL)
         self._queue: queue.SimpleQueue[
@@ -178,12 +183,16 @@ class WeightFetcher:
 
     def _begin(self, wanted: Wanted) -> None:
         self._wanted = wanted
+        if self._in_memory != bool(wanted.memory):
+            self._clear()  # what came goes elsewhere
+        self._in_memory = bool(wanted.memory)
         lacking = {digest: nbytes for digest, nbytes in wanted.blobs.items()
-                   if self._store.nbytes(digest) is None}  # an earlier wish may have had it, too
+                   if wanted.memory or self._stored(digest) is None}  # of an earlier wish, too
         total = sum(nbytes or 0 for nbytes in lacking.values())
-        if total > self._store.limit:
-            self._end(f'{total} bytes of weights are needed, the store may have '
-                      f'{self._store.limit}')
+        limit = wanted.memory or (self._store.limit if self._store else 0)
+        if total > limit:
+            self._end(f'{total} bytes are needed, the store may have {limit}'
+                      if not wanted.memory else f'{total} bytes are needed, memory for {limit}')
             return
         self._fetch = turn_to(self._fetch, lacking, wanted.peers, time.monotonic())
         for digest in set(self._parts) - set(lacking):
@@ -197,12 +206,18 @@ class WeightFetcher:
             return
         part = self._parts.get(request.digest)
         if part is None:
-            keep = wanted.keep | set(wanted.blobs)
-            part = self._parts[request.digest] = self._store.part(
-                request.digest, blob.nbytes, keep)
+            part = self._parts[request.digest] = self._part(wanted, request.digest, blob.nbytes)
         part.write(request.offset, piece.data)
         self._given[request.peer] += request.nbytes
         self._happen(Came(piece.number))
+
+    def _stored(self, digest: str) -> int | None:
+        return self._store.nbytes(digest) if self._store else None
+
+    def _part(self, wanted: Wanted, digest: str, nbytes: int) -> BlobPart | MemoryPart:
+        if not wanted.memory and self._store:
+            return self._store.part(digest, nbytes, wanted.keep | set(wanted.blobs))
+        return MemoryPart(digest, nbytes)
 
     def _happen(self, event: Event) -> None:
         """Take a step, and do what it says."""
@@ -229,7 +244,11 @@ class WeightFetcher:
             self._channel.send(action.request.peer, fetch_frame(
                 self._session, action.number, action.request))
         elif isinstance(action, Check):
-            self._happen(Checked(action.digest, self._parts.pop(action.digest).finish()))
+            part = self._parts.pop(action.digest)
+            right = part.finish()
+            if right and self._wanted and isinstance(part, MemoryPart):
+                self._wanted.found[action.digest] = part.data
+            self._happen(Checked(action.digest, right))
         elif isinstance(action, Drop) and action.digest in self._parts:
             self._parts.pop(action.digest).drop()
 

@@ -12,18 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+import math
 import secrets
 
 import torch
 
 from intradp_ros.blobs.fetch import PIECE
 from intradp_ros.blobs.fetch_state import Request
-from intradp_ros.core.limits import MAX_BLOB
+from intradp_ros.core.limits import MAX_BLOB, MAX_DIMENSIONS, MAX_ELEMENTS
 from intradp_ros.graph.manifest import is_digest
 from intradp_ros.runtime.member.fleet_control import MAX_TERM
 from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.chunking import ExpectedTransfer
 from intradp_ros.wire.cutting import split
+from intradp_ros.wire.dtypes import decode_dtype, encode_dtype
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError
 
 _BITS = 62
@@ -39,6 +41,37 @@ class Wish:
     digest: str
     offset: int
     nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateWish:
+    """A peer asks for the digest of a tensor that a role keeps, by the format of its plans."""
+
+    peer: str
+    session: int
+    number: int
+    format: str  # noqa: A003
+    name: str
+    tag: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateFound:
+    """The digest of a tensor's bytes, and what they are bytes of."""
+
+    digest: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the tensor."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def filled(self, data: torch.Tensor | None) -> torch.Tensor:
+        """Return the tensor of these bytes, which may be None if there are none."""
+        return torch.empty(self.shape, dtype=self.dtype) if data is None \
+            else data.view(self.dtype).view(self.shape)
 
 
 def new_session() -> int:
@@ -58,7 +91,7 @@ def fetch_frame(session: int, number: int, request: Request) -> Control:
         'blob': request.digest, 'offset': request.offset, 'bytes': request.nbytes})
 
 
-def held_frame(wish: Wish, nbytes: int | None) -> Control:
+def held_frame(wish: Wish | StateWish, nbytes: int | None) -> Control:
     """Return the frame that says how many bytes a blob has, None where it is not held."""
     return Control(ControlKind.HELD, wish.session, 0, wish.number, {'bytes': nbytes})
 
@@ -70,6 +103,46 @@ def read_wish(peer: str, frame: Control) -> Wish:
         raise MalformedFrameError('a blob that is not named by a SHA-256', 'blob')
     return Wish(peer, frame.session, frame.inference, digest, _count(offset, MAX_BLOB),
                 _count(nbytes, PIECE))
+
+
+def state_frame(session: int, number: int, format_: str, name: str, tag: int) -> Control:
+    """Return the frame that asks for the digest of a tensor of a role's state."""
+    return Control(ControlKind.FETCH, session, 0, number, {
+        'format': format_, 'state': name, 'tag': tag})
+
+
+def read_state_wish(peer: str, frame: Control) -> StateWish:
+    """Return what a FETCH of state asks for; MalformedFrameError if that is impossible."""
+    format_, name = frame.body.get('format'), frame.body.get('state')
+    if not isinstance(format_, str) or not isinstance(name, str):
+        raise MalformedFrameError('state that is not named by two texts', 'state')
+    return StateWish(peer, frame.session, frame.inference, format_, name,
+                     _count(frame.body.get('tag'), MAX_TERM))
+
+
+def found_frame(wish: StateWish, found: StateFound | None) -> Control:
+    """Return the frame that says which bytes a tensor has, None where it is not here."""
+    return Control(ControlKind.HELD, wish.session, 0, wish.number, {'bytes': None} if found is None
+                   else {'blob': found.digest, 'bytes': found.nbytes,
+                         'dtype': list(encode_dtype(found.dtype)), 'shape': list(found.shape)})
+
+
+def read_found(frame: Control) -> StateFound | None:
+    """Return what a HELD says of a tensor; MalformedFrameError if that is impossible."""
+    body = frame.body
+    if body.get('bytes') is None:
+        return None
+    digest, dtype, shape = (body.get(key) for key in ('blob', 'dtype', 'shape'))
+    if not isinstance(digest, str) or not is_digest(digest):
+        raise MalformedFrameError('a blob that is not named by a SHA-256', 'blob')
+    if not isinstance(dtype, list) or len(dtype) != 2 or not isinstance(shape, list) \
+            or len(shape) > MAX_DIMENSIONS:
+        raise MalformedFrameError('a tensor without dtype or shape', 'state')
+    found = StateFound(digest, decode_dtype(*(_count(item, 256) for item in dtype)),
+                       tuple(_count(item, MAX_ELEMENTS) for item in shape))
+    if found.nbytes != _count(body.get('bytes'), MAX_BLOB):
+        raise MalformedFrameError('a tensor whose bytes are not those of its shape', 'state')
+    return found
 
 
 def read_held(frame: Control) -> int | None:

@@ -15,7 +15,9 @@ from intradp_ros.blobs.store import BlobStore
 from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.manifest import read_manifest
 from intradp_ros.graph.serialise import flat_bytes, manifest_text
+from intradp_ros.runtime.member.state import State
 from intradp_ros.runtime.model import SharedModel
+from intradp_ros.runtime.weights.frames import StateFound
 
 #: Blobs that stay at hand once they were read and compared with their digest.
 AT_HAND = 32
@@ -34,6 +36,8 @@ class WeightHoldings:
         self._own: dict[str, torch.Tensor] = {}
         self._indexed: set[str] = set()
         self._offered: dict[str, torch.Tensor] = {}
+        #: State of the roles here, by the format of their plans.
+        self.states: Mapping[str, State] = {}
         self._at_hand: OrderedDict[str, torch.Tensor] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -54,13 +58,16 @@ class WeightHoldings:
     def nbytes(self, digest: str) -> int | None:
         """Return the bytes of a blob, None where it is not held."""
         with self._lock:
-            own = self._own_blob(digest)
+            own = self._of_state(digest)
+            own = self._own_blob(digest) if own is None else own
         if own is not None:
             return own.nbytes
         return self.store.nbytes(digest) if self.store else None
 
     def find(self, digest: str) -> torch.Tensor | None:
         """Return the bytes of a blob, None where it is not held, or not right any more."""
+        if (state := self._of_state(digest)) is not None:
+            return flat_bytes(state)
         with self._lock:
             own = self._own_blob(digest)
             found = self._at_hand.get(digest)
@@ -73,6 +80,17 @@ class WeightHoldings:
             if len(self._at_hand) > AT_HAND:
                 self._at_hand.popitem(last=False)
             return found
+
+    def state(self, format_: str, name: str, tag: int) -> StateFound | None:
+        """Return the digest of a tensor of a role's state; takes as long as hashing it."""
+        state = self.states.get(format_)
+        found = state.digest(name, tag) if state else None
+        return StateFound(found[0], found[1].dtype, tuple(found[1].shape)) if found else None
+
+    def _of_state(self, digest: str) -> torch.Tensor | None:
+        """Return the tensor of a role's state whose digest was asked for."""
+        found = (state.by_digest(digest) for state in self.states.values())
+        return next((tensor for tensor in found if tensor is not None), None)
 
     def _own_blob(self, digest: str) -> torch.Tensor | None:
         offered = self._offered.get(digest)

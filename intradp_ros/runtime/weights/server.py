@@ -10,7 +10,13 @@ import threading
 from intradp_ros.blobs.fetch import OF_ONE
 from intradp_ros.core.limits import MAX_PEERS
 from intradp_ros.runtime.peer_channel import PeerChannel
-from intradp_ros.runtime.weights.frames import held_frame, piece_chunks, Wish
+from intradp_ros.runtime.weights.frames import (
+    found_frame,
+    held_frame,
+    piece_chunks,
+    StateWish,
+    Wish,
+)
 from intradp_ros.runtime.weights.holdings import WeightHoldings
 from intradp_ros.runtime.worker_thread import Worker
 from intradp_ros.wire.frames import MalformedFrameError
@@ -33,10 +39,10 @@ class WeightServer:
         self._sent: OrderedDict[str, deque[tuple[int, int]]] = OrderedDict()
         self._lock = threading.Lock()
         self.nbytes = 0
-        self._worker: Worker[Wish] = Worker(self._answer, self._failed, OF_PEER * MAX_PEERS,
-                                            f'weights-{channel.name}')
+        self._worker: Worker[Wish | StateWish] = Worker(
+            self._answer, self._failed, OF_PEER * MAX_PEERS, f'weights-{channel.name}')
 
-    def ask(self, wish: Wish) -> None:
+    def ask(self, wish: Wish | StateWish) -> None:
         """Let a wish wait for its turn; MalformedFrameError if its peer has too many."""
         with self._lock:
             if self._waiting[wish.peer] >= OF_PEER:
@@ -48,9 +54,13 @@ class WeightServer:
         """Answer nothing more."""
         self._worker.close()
 
-    def _answer(self, wish: Wish) -> None:
+    def _answer(self, wish: Wish | StateWish) -> None:
         with self._lock:
             self._waiting -= Counter((wish.peer,))  # forgets who has none
+        if isinstance(wish, StateWish):
+            found = self._holdings.state(wish.format, wish.name, wish.tag)
+            self._channel.send(wish.peer, found_frame(wish, found))
+            return
         if not wish.nbytes:
             self._channel.send(wish.peer, held_frame(wish, self._holdings.nbytes(wish.digest)))
             return
