@@ -66,8 +66,8 @@ class DeviceNode(ManagedNode):
         *device_parameters(),
     )
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__('device_node', **kwargs)
+    def __init__(self, *, name: str = 'device_node', **kwargs: Any) -> None:
+        super().__init__(name, **kwargs)
         self._members: dict[str, FleetMember] = {}
         self._status = Diagnostics(self)
 

@@ -48,7 +48,12 @@ def weight_policy(given: Mapping[str, Any], keyed: bool) -> WeightPolicy:
             raise ValueError(f'parameter fetch_only: {text!r} is no digest of 64 hex digits, as '
                              '`intradp inspect` prints it')
     fetches = given[FETCH.name] == ALWAYS or given[FETCH.name] == KEYED and (keyed or bool(only))
-    folder = Path(given[STORE.name]) if given[STORE.name] else cache_folder() / 'weights'
-    store = BlobStore(folder, int(given[STORE_MB.name] * 1e6)) if fetches else None
+    store = store_of(given) if fetches else None
     serves = given[SERVE.name] == ALWAYS or given[SERVE.name] == KEYED and keyed
     return WeightPolicy(store, only, serves)
+
+
+def store_of(given: Mapping[str, Any]) -> BlobStore:
+    """Return the store that the parameters name."""
+    folder = Path(given[STORE.name]) if given[STORE.name] else cache_folder() / 'weights'
+    return BlobStore(folder, int(given[STORE_MB.name] * 1e6))
