@@ -146,6 +146,26 @@ class BlobStore:
             return None
         return data
 
+    def check_room(self, nbytes: int) -> None:
+        """
+        Check that so many bytes more could be written now, before anybody sends them.
+
+        Raises
+        ------
+        StoreFullError
+            If the disk has less room.
+        OSError
+            If nothing can be written.
+
+        """
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=self.folder) as file:
+            file.write(bytes(HEADER_BYTES))
+        disk = os.statvfs(self.folder)
+        if (free := disk.f_bavail * disk.f_frsize) < nbytes:
+            raise StoreFullError(f'no space left on the disk of {self.folder}: {nbytes} bytes are '
+                                 f'needed, {free} are free')
+
     def part(self, digest: str, nbytes: int, keep: Collection[str] = ()) -> BlobPart:
         """
         Begin to store so many bytes; what is not to `keep` may have to make room.
@@ -215,8 +235,13 @@ class BlobPart:
         self._path, self._digest, self._nbytes = path, digest, nbytes
         handle, name = tempfile.mkstemp('.part', f'.intradp-{digest}-', path.parent)
         self._part = Path(name)
-        with os.fdopen(handle, 'wb') as file:
-            file.write(_header(nbytes))
+        try:
+            with os.fdopen(handle, 'wb') as file:
+                file.write(_header(nbytes))
+                os.posix_fallocate(file.fileno(), 0, HEADER_BYTES + nbytes)
+        except OSError:
+            self.drop()
+            raise
 
     def write(self, offset: int, data: torch.Tensor) -> None:
         """Put a piece to its place."""

@@ -180,7 +180,8 @@ def _local_fleet(args: argparse.Namespace, topology: Topology, plan: StagePlan,
                        else None, under_way=args.under_way, waiting=args.frames + args.alone)
     if not fleet.wait_ready(START_TIMEOUT):
         fleet.__exit__(None, None, None)
-        raise CommandError(f'the devices did not come together: {fleet.client.trouble()}')
+        raise CommandError('the devices did not come together: ' + '; '.join(
+            fleet.coordinator.trouble() or (fleet.client.trouble(),)))
     return fleet
 
 

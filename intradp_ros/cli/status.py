@@ -13,8 +13,9 @@ from intradp_ros.cli.network_checks import add_looking, look_around
 from intradp_ros.cli.output import add_json, output, table
 
 DESCRIPTION = """\
-Tell which robots, servers and planners there are, and how they do: by what each publishes once a
-second in diagnostics. Start it in the environment of the nodes (domain, transport)."""
+Tell which robots, servers, planners, devices and coordinators there are, and how they do:
+by what each publishes once a second in diagnostics. Start it in the environment of the nodes
+(domain, transport)."""
 
 EPILOG = """\
 examples:
@@ -27,6 +28,8 @@ KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     'robot': ('inferences', ('mode', 'processing_time_ms', 'inferences', 'inferences_shared',
                              'inferences_recovered', 'outages')),
     'server': ('sessions', ('sessions', 'max_sessions', 'sessions_computing')),
+    'device': ('weight_bytes_served', ('plan', 'inferences', 'trouble')),
+    'coordinator': ('missing', ('plan', 'alive', 'missing', 'trouble')),
     'planner': ('books_made', ('profiles', 'books')),
 }
 
@@ -51,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
             rows.add_row(name, node['kind'], '[green]well[/green]' if node['well']
                          else '[yellow]warns[/yellow]', node['message'],
                          ', '.join(f'{key} {value}' for key, value in node['figures'].items()))
-        out.show(rows if found else 'no robot, server or planner speaks here; `intradp doctor` '
+        out.show(rows if found else 'no node of this package speaks here; `intradp doctor` '
                  'looks for the cause')
         out.result({'nodes': found})
     return 0 if found and all(node['well'] for node in found.values()) else 1

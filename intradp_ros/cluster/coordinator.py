@@ -30,6 +30,9 @@ from intradp_ros.cluster.membership import Change, Membership, MemberTimes, Stan
 from intradp_ros.cluster.office import Office, OfficeTimes
 from intradp_ros.cluster.plan_switch import PlanSwitch, SwitchTimes
 
+#: Epochs above this are not learned of others: the next must fit into a frame.
+FREE_EPOCHS = 1 << 30
+
 
 @dataclass(frozen=True, slots=True)
 class Tick:
@@ -54,12 +57,30 @@ class WantPlan:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorTimes:
-    """All times; a plan is wanted again `rest` seconds after the last was wanted."""
+    """
+    All times; a plan is wanted again `rest` seconds after the last was wanted.
+
+    A device that refuses rests for `first`, and each time twice as long, up to `longest`; where no
+    plan is in use up to `urgent`.
+    """
 
     members: MemberTimes = MemberTimes()
     office: OfficeTimes = OfficeTimes()
     switch: SwitchTimes = SwitchTimes()
     rest: float = 0.5
+    first: float = 1.0
+    longest: float = 60.0
+    urgent: float = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A device could not prepare a plan: why, so many times in a row, since when it rests (s)."""
+
+    reason: str
+    times: int
+    since: float
+    incarnation: int
 
 
 @dataclass(frozen=True)
@@ -70,6 +91,7 @@ class Coordinator:
     `candidates` are the priorities of the devices that may coordinate, as
     declared; `planned` are the devices that were alive when a plan was last
     asked for, None where nothing came of it; `wanted` is when that was.
+    `refusals` are those of devices that refused the last plan that they were asked to prepare.
     """
 
     office: Office
@@ -78,6 +100,7 @@ class Coordinator:
     switch: PlanSwitch = PlanSwitch(0)
     planned: frozenset[str] | None = None
     wanted: float = float('-inf')
+    refusals: Mapping[str, Refusal] = field(default_factory=dict)
 
     @property
     def leads(self) -> bool:
@@ -103,7 +126,7 @@ def step(state: Coordinator, event: Event, now: float,
     if isinstance(event, Ready | Committed | Refused):
         return _reply(state, event, now)
     if isinstance(event, Propose):
-        return _propose(state, event, now)
+        return _propose(state, event, now, times)
     return _tick(state, now, times)
 
 
@@ -123,8 +146,12 @@ def _learn(state: Coordinator, beat: Heartbeat) -> Coordinator:
     plan = switch.in_use
     if plan and beat.device in plan.answered and plan.id not in beat.held:
         switch = replace(switch, broken=True)
-    epochs = (switch.epoch, beat.committed.epoch, *(held.epoch for held in beat.held))
-    switch = replace(switch, epoch=max(epochs))
+    # Another term's number is another plan's whatever its epoch, so that a false one ends nothing.
+    epochs = (beat.committed.epoch, *(held.epoch for held in beat.held))
+    switch = replace(switch, epoch=max((switch.epoch, *(e for e in epochs if e < FREE_EPOCHS))))
+    refusal = state.refusals.get(beat.device)
+    if refusal and refusal.incarnation != beat.incarnation:
+        state = replace(state, refusals=_but(state.refusals, beat.device))
     return replace(state, switch=switch,
                    office=office.heard_term(state.office, max(beat.term, beat.committed.term)))
 
@@ -156,17 +183,46 @@ def _reply(state: Coordinator, reply: Reply, now: float) -> Result:
     if isinstance(reply, Refused):
         state = _kept_office(replace(
             state, office=office.heard_term(state.office, reply.term)))
+    asked = state.switch.next
+    if asked and reply.id == asked.id and reply.device in asked.devices:
+        state = _answered(state, reply, now)
     switch, out = plan_switch.answered(state.switch, reply, now)
     return _switched(state, switch), out
 
 
-def _propose(state: Coordinator, event: Propose, now: float) -> Result:
-    """Take a plan, unless another coordinates, a device has gone, or it is in use already."""
+def _answered(state: Coordinator, reply: Reply, now: float) -> Coordinator:
+    """Remember who could not prepare a plan, until it can."""
+    if isinstance(reply, Ready):
+        return replace(state, refusals=_but(state.refusals, reply.device))
+    if not isinstance(reply, Refused) or not reply.unable:
+        return state
+    member, last = state.membership.members.get(reply.device), state.refusals.get(reply.device)
+    refusal = Refusal(reply.reason, last.times + 1 if last else 1, now,
+                      member.beat.incarnation if member else 0)
+    return replace(state, refusals={**state.refusals, reply.device: refusal})
+
+
+def resting(state: Coordinator, now: float, times: CoordinatorTimes = CoordinatorTimes(),
+            ) -> frozenset[str]:
+    """Return the devices that refused lately, and are not asked to prepare plans now."""
+    runs = state.switch.in_use is not None and not state.switch.broken
+    most = times.longest if runs else times.urgent
+    return frozenset(
+        name for name, refusal in state.refusals.items()
+        if now - refusal.since < min(most, times.first * 2.0 ** min(refusal.times - 1, 32)))
+
+
+def _but(refusals: Mapping[str, Refusal], device: str) -> dict[str, Refusal]:
+    return {name: refusal for name, refusal in refusals.items() if name != device}
+
+
+def _propose(state: Coordinator, event: Propose, now: float, times: CoordinatorTimes) -> Result:
+    """Take a plan, unless another coordinates, a device has gone or rests, or it is in use."""
     plan = state.switch.in_use
     same = plan and plan.plan == event.plan and not state.switch.broken
     if not state.leads or same:
         return state, ()
-    if not event.devices <= state.membership.alive:
+    if not event.devices <= state.membership.alive - resting(state, now, times):
         return replace(state, planned=None), ()
     switch, out = plan_switch.propose(state.switch, event.plan, event.devices, now,
                                       event.boundary)
@@ -198,7 +254,8 @@ def _want(state: Coordinator, out: tuple[Action, ...], now: float, times: Coordi
 
     It waits until no device is suspect: soon each is alive or gone.
     """
-    alive, suspect = state.membership.alive, state.membership.of(Standing.SUSPECT)
+    alive = state.membership.alive - resting(state, now, times)
+    suspect = state.membership.of(Standing.SUSPECT)
     needed = state.switch.in_use is None or state.switch.broken or alive != state.planned
     rests = now - state.wanted < times.rest
     if state.switch.next or not needed or not alive or suspect or rests:

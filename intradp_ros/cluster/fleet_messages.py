@@ -37,6 +37,8 @@ class Heartbeat:
     `answers` are the latencies (s) of what it asked for and got since the last
     heartbeat, infinite without results.  `tags` are the newest of the state that it
     keeps, by name.
+    heartbeat, infinite without results.  `speed` is how many times as fast as the profile it
+    computes (0: not said).
     """
 
     device: str
@@ -51,6 +53,7 @@ class Heartbeat:
     held: frozenset[PlanId] = frozenset()
     answers: tuple[float, ...] = ()
     tags: Mapping[str, int] = field(default_factory=dict)
+    speed: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +121,17 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A device does not take a plan; `term` is the highest that it has heard of."""
+    """
+    A device does not take a plan; `term` is the highest that it has heard of.
+
+    It is `unable` where it tried and could not: such a device rests before it is asked again.
+    """
 
     device: str
     id: PlanId  # noqa: A003
     reason: str
     term: int
+    unable: bool = False
 
 
 Order = Prepare | Commit | Abort

@@ -18,8 +18,7 @@ from hashlib import blake2s
 import math
 
 from intradp_ros.cluster.fleet_messages import Claim, Resign
-
-_OWN_BITS = 32
+from intradp_ros.cluster.terms import OWN_BITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +55,8 @@ class Office:
 
 def next_term(office: Office) -> int:
     """Return a term above all heard of, which no other candidate or incarnation would use."""
-    own = blake2s(f'{office.name} {office.incarnation}'.encode(), digest_size=_OWN_BITS // 8)
-    return ((office.term >> _OWN_BITS) + 1 << _OWN_BITS) + int.from_bytes(own.digest(), 'big')
+    own = blake2s(f'{office.name} {office.incarnation}'.encode(), digest_size=OWN_BITS // 8)
+    return ((office.term >> OWN_BITS) + 1 << OWN_BITS) + int.from_bytes(own.digest(), 'big')
 
 
 def heard_claim(office: Office, claim: Claim, now: float,

@@ -97,7 +97,8 @@ def failed(holder: PlanHolder, id: PlanId, reason: str) -> Result:  # noqa: A002
     """Say that a plan could not be prepared."""
     if id not in holder.loading:
         return holder, None
-    return replace(holder, loading=_but(holder.loading, id)), _refuse(holder, id, reason)
+    return (replace(holder, loading=_but(holder.loading, id)),
+            replace(_refuse(holder, id, reason), unable=True))
 
 
 def drained(holder: PlanHolder) -> PlanHolder:

@@ -19,7 +19,7 @@ from typing import Any
 
 from intradp_ros.core.limits import MAX_BOOK_TEXT, MAX_MODEL_TEXT, MESSAGE_MARGIN
 from intradp_ros.core.shared_key import is_mac, mac_of, SharedKey
-from intradp_ros.msg import OperatorProfile, ScheduleBook
+from intradp_ros.msg import DeviceState, OperatorProfile, ScheduleBook
 
 #: Bytes of a message, serialised.
 MAX_BYTES: Mapping[type, int] = {OperatorProfile: 2 * MAX_MODEL_TEXT + MESSAGE_MARGIN,
@@ -72,6 +72,28 @@ class AnnouncementCheck:
         self._newest.move_to_end(sender)
         if len(self._newest) > MAX_SENDERS:
             self._newest.popitem(last=False)
+
+
+def sealed_name(key: SharedKey | None, fleet: str, message: DeviceState) -> DeviceState:
+    """
+    Return what a device says of itself, with a seal of its name.
+
+    Nothing else of it is used: a recording only makes the device greeted, and it has to answer.
+    """
+    if key:
+        message.mac = array('B', _mac_of_name(key, fleet, message))
+    return message
+
+
+def check_sealed_name(key: SharedKey | None, fleet: str, message: DeviceState) -> None:
+    """Check that a device with our key was named so; ValueError if it was not."""
+    if key and not is_mac(message.mac, _mac_of_name(key, fleet, message)):
+        raise ValueError(f'a device {"" if len(message.mac) else "without a seal, "}that was not '
+                         'sealed with our key: give it the same key_file')
+
+
+def _mac_of_name(key: SharedKey, fleet: str, message: DeviceState) -> bytes:
+    return mac_of(key.derived(f'DeviceState {fleet}'), (message.name.encode(),))
 
 
 def _mac(key: SharedKey, message: Any) -> bytes:

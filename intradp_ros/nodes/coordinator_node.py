@@ -14,7 +14,8 @@ from intradp_ros.cluster.coordinator import CoordinatorTimes
 from intradp_ros.cluster.membership import MemberTimes
 from intradp_ros.dds.dds_peers import check_name, DdsPeers
 from intradp_ros.msg import DeviceState, FleetState
-from intradp_ros.nodes.diagnostics import added, Diagnostics
+from intradp_ros.nodes.announcement_seals import check_sealed_name
+from intradp_ros.nodes.diagnostics import added, Diagnostics, SaidOnce
 from intradp_ros.nodes.fleet_parameters import DEVICES_TOPIC, FLEET
 from intradp_ros.nodes.key_parameter import KEY_FILE, key_of
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
@@ -23,9 +24,6 @@ from intradp_ros.nodes.receiving import Receiver
 from intradp_ros.nodes.systems import coordinator_parameters, coordinator_part, SYSTEM
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.runtime.member.role import Plan
-
-#: Devices that are taken into the list of a fleet; more come only of strangers.
-MAX_DEVICES = 64
 
 
 class CoordinatorNode(ManagedNode):
@@ -58,7 +56,7 @@ class CoordinatorNode(ManagedNode):
         self.coordinator: FleetCoordinator | None = None
         self._receiver = Receiver(self)
         self._status = Diagnostics(self)
-        self._declared: set[str] = set()
+        self._conflicts = SaidOnce(self.warn)
 
     def setup(self, parameters: dict[str, Any]) -> None:
         """Make ready what plans."""
@@ -96,16 +94,11 @@ class CoordinatorNode(ManagedNode):
         coordinator.close()
 
     def _take_device(self, message: DeviceState) -> None:
-        """Hear of a device."""
+        """Hear of a device: it is greeted, and taken for one when it answers."""
         name, coordinator = check_name(message.name), self.coordinator
-        if not 0 < message.speed < 1e6:
-            raise ValueError(f'device {name} says that its speed is {message.speed}')
-        if name not in self._declared and len(self._declared) >= MAX_DEVICES:
-            raise ValueError(f'device {name} is one too many, {MAX_DEVICES} are known')
-        self._planner.declared(name, message.speed)
-        self._declared.add(name)
+        check_sealed_name(self._key, self._settings[FLEET.name], message)
         if coordinator:
-            coordinator.expect((name,))
+            coordinator.invite(name)
 
     def _tell_state(self) -> None:
         coordinator = self.coordinator
@@ -115,7 +108,8 @@ class CoordinatorNode(ManagedNode):
         message = FleetState(
             term=coordinator.id.term, epoch=coordinator.id.epoch, alive=sorted(coordinator.alive),
             expected=list(coordinator.expected),
-            plan=json.dumps(plan.to_json()) if plan else '', text=self._text(plan))
+            plan=json.dumps(plan.to_json()) if plan else '', text=self._text(plan),
+            coordinator=self._settings['coordinator_name'], trouble=coordinator.trouble())
         message.header.stamp = self.get_clock().now().to_msg()
         self._states.publish(message)
 
@@ -135,13 +129,17 @@ class CoordinatorNode(ManagedNode):
         missing = sorted(set(coordinator.expected) - coordinator.alive)
         standing = 'another coordinates' if not coordinator.leads else \
             'a plan is in use' if coordinator.plan else 'no plan'
+        self._conflicts.tell(coordinator.channel.conflicts().values())
+        trouble = '; '.join(coordinator.trouble())
+        if trouble and standing == 'no plan':
+            standing = trouble if trouble.startswith('no plan') else f'no plan: {trouble}'
         self._diagnostics.publish(self._status.status(standing, {
                 'plan': f'{coordinator.id.term:#x}.{coordinator.id.epoch}',
                 'alive': ' '.join(sorted(coordinator.alive)), 'missing': ' '.join(missing),
-                'authenticated': self._key is not None},
+                'trouble': trouble, 'authenticated': self._key is not None},
             added(coordinator.rejections.by_cause(), self._receiver.rejections.by_cause(),
                   *coordinator.channel.rejected().values()),
-            well=not missing and bool(coordinator.plan or not coordinator.leads)))
+            well=not missing and not trouble and bool(coordinator.plan or not coordinator.leads)))
 
 
 def read_candidates(texts: Sequence[str]) -> dict[str, int]:

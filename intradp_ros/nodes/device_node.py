@@ -15,8 +15,9 @@ from intradp_ros.cluster.plan_id import NO_PLAN
 from intradp_ros.dds.dds_peers import DdsPeers
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.msg import DeviceState
+from intradp_ros.nodes.announcement_seals import sealed_name
 from intradp_ros.nodes.device_parameter import DEVICE
-from intradp_ros.nodes.diagnostics import added, Diagnostics
+from intradp_ros.nodes.diagnostics import added, Diagnostics, SaidOnce
 from intradp_ros.nodes.fleet_parameters import DEVICES_TOPIC, FLEET
 from intradp_ros.nodes.key_parameter import KEY_FILE, key_of
 from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
@@ -70,6 +71,7 @@ class DeviceNode(ManagedNode):
         super().__init__(name, **kwargs)
         self._members: dict[str, FleetMember] = {}
         self._status = Diagnostics(self)
+        self._conflicts = SaidOnce(self.warn)
 
     @property
     def fetches(self) -> bool:
@@ -119,7 +121,7 @@ class DeviceNode(ManagedNode):
             channel, [part.role for part in parts], self.info, partial(self._tell_state, fleet),
             models={digest: model for part in parts for digest, model in part.models.items()},
             coordinators=filter(None, given['coordinators']),
-            condition=partial(_condition, places), weights=self._weights)
+            condition=partial(_condition, places, given['speed']), weights=self._weights)
         self.until_deactivated.callback(self._stop, fleet, member)
         self._tell_state(fleet)
 
@@ -135,11 +137,11 @@ class DeviceNode(ManagedNode):
         plan, parts = member.committed, [self._parts[place.system] for place in places]
         message = DeviceState(
             name=given['device_name'], models=[d for part in parts for d in part.models],
-            speed=given['speed'], memory_bytes=_condition(places).free_memory,
+            speed=given['speed'], memory_bytes=_condition(places, 0.0).free_memory,
             threads=given['threads'], battery=battery_level(), term=plan.term, epoch=plan.epoch,
             weight_bytes=sum(part.weight_bytes(plan) for part in parts) if plan > NO_PLAN else 0)
         message.header.stamp = self.get_clock().now().to_msg()
-        self._states[fleet].publish(message)
+        self._states[fleet].publish(sealed_name(self._key, fleet, message))
 
     def _diagnose(self) -> None:
         if not self._members:
@@ -148,7 +150,11 @@ class DeviceNode(ManagedNode):
         self._memory.look()
         members = tuple(self._members.items())
         found = [dict(part.status()) for part in self._parts.values()]
-        trouble = '; '.join(filter(None, (status.pop('trouble', '') for status in found)))
+        trouble = '; '.join(filter(None, (
+            *(status.pop('trouble', '') for status in found),
+            *(text for _, member in members for text in member.trouble()))))
+        self._conflicts.tell([text for _, member in members
+                              for text in member.channel.conflicts().values()])
         values: dict[str, Any] = {}
         for number, (fleet, member) in enumerate(members):
             plan = f'{member.committed.term:#x}.{member.committed.epoch}'
@@ -166,12 +172,12 @@ class DeviceNode(ManagedNode):
             rejected, well=not trouble))
 
 
-def _condition(places: list[RolePlace]) -> Condition:
-    """Return the memory of some roles' plans, 0 where one has no limit, and the battery."""
+def _condition(places: list[RolePlace], speed: float) -> Condition:
+    """Return the memory of some roles' plans, 0 where one has no limit, battery and speed."""
     limits = [place.memory_bytes for place in places]
     battery = battery_level()
     return Condition(max(limits) if all(limits) else 0.0,
-                     None if math.isnan(battery) else battery)
+                     None if math.isnan(battery) else battery, speed)
 
 
 def battery_level(folder: Path = _SUPPLY) -> float:

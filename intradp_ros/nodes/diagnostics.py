@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
@@ -34,6 +34,21 @@ class Diagnostics:
         array = DiagnosticArray(status=[status])
         array.header.stamp = self._node.get_clock().now().to_msg()
         return array
+
+
+class SaidOnce:
+    """Logs texts that hold for a while when they begin to hold, not as long as they do."""
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log = log
+        self._told: frozenset[str] = frozenset()
+
+    def tell(self, texts: Iterable[str]) -> None:
+        """Log those of the texts that did not hold at the last call."""
+        now = frozenset(texts)
+        for text in sorted(now - self._told):
+            self._log(text)
+        self._told = now
 
 
 def crossed(sent: Traffic, received: Traffic) -> dict[str, int]:

@@ -27,6 +27,9 @@ PLANNING_PARAMETERS: tuple[Parameter, ...] = (
     Parameter('plan', '', 'A file with a plan of stages (JSON), in place of `stages`.'),
     Parameter('qoe', '', 'A target, such as "latency=200ms,rate=5Hz", in place of `stages`: '
               'plan by it, and anew when rates or devices change.'),
+    Parameter('plan_service', 'sealed', 'Whose ADAPT and HOLD the service plan_model takes where '
+              'there is a key_file: "sealed", of requests that are sealed with it (intradp fleet '
+              'ask); "open", of all. Without a key, and where SROS2 decides who calls, of all.'),
     Parameter('fleet_file', '', 'The fleet (fleet.yaml) that is planned for; with `qoe`.'),
     Parameter('profile', '', 'File that `intradp profile -o` wrote on a device of speed 1; '
               'with `qoe`.'),

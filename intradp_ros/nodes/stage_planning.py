@@ -20,7 +20,9 @@ from typing import Any, cast
 from intradp_ros.cluster.fleet_file import Fleet, read_fleet
 from intradp_ros.cluster.fleet_messages import Heartbeat
 from intradp_ros.msg import FleetQoe
+from intradp_ros.nodes.key_parameter import KEY_FILE, open_key
 from intradp_ros.nodes.lifecycle import ManagedNode, RELIABLE
+from intradp_ros.nodes.operator_check import OperatorCheck, sros2_enforces
 from intradp_ros.planning.captured_model import captured_model
 from intradp_ros.planning.chains import in_chain_order
 from intradp_ros.planning.coarsening import coarsen
@@ -71,6 +73,9 @@ class StagePlanning(Planner):
         self._costs = operator_weights(model.split.graph)
         self._live = live_planner(model, given) if given['qoe'] else None
         if self._live:
+            self._operators = OperatorCheck(
+                open_key(given[KEY_FILE.name], lambda text: None),
+                given['plan_service'] == 'open' or sros2_enforces(), node.warn)
             self._qoe = node.publish_on(FleetQoe, '~/qoe', RELIABLE)
             service = node.create_service(PlanModel, '~/plan_model', self._plan_model)
             node.until_cleanup.callback(node.destroy_service, service)
@@ -81,12 +86,10 @@ class StagePlanning(Planner):
         if self._live:
             self._node.call_every(1.0, self._tell_qoe, self._node.until_deactivated)
 
-    def declared(self, name: str, speed: float) -> None:
-        """Take the speed that a device declares."""
-        self._speeds[name] = speed
-
     def heard(self, beat: Heartbeat, now: float) -> None:
-        """Take what a device measured."""
+        """Take what a device declares and measured."""
+        if beat.speed:
+            self._speeds[beat.device] = beat.speed
         if self._live:
             self._live.heard(beat, now)
 
@@ -126,6 +129,7 @@ class StagePlanning(Planner):
         if live is None:
             return response
         try:
+            self._operators.check(request, now)
             quality = parse_quality(request.qoe) if request.qoe else None
             if request.what == PlanModel.Request.HOLD:
                 live.hold()
@@ -139,7 +143,9 @@ class StagePlanning(Planner):
                     self._coordinator.propose(plan)
         except ValueError as error:
             response.text = quoted(error)
+            response.challenge = self._operators.challenge(now)
             return response
+        response.challenge = self._operators.challenge(now)
         response.ok, response.plan = plan is not None, json.dumps(plan.to_json()) if plan else ''
         return response
 

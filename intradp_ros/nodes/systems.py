@@ -60,9 +60,6 @@ class CoordinatorPart(Planner, Protocol):
     def start(self, coordinator: FleetCoordinator) -> None:
         """Begin to work with a coordinator, at activation; `node.until_deactivated` undoes it."""
 
-    def declared(self, name: str, speed: float) -> None:
-        """Learn what a device declares."""
-
 
 @dataclass(frozen=True)
 class System:

@@ -28,6 +28,7 @@ from intradp_ros.cluster.fleet_messages import (
     Resign,
 )
 from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
+from intradp_ros.cluster.terms import MAX_TERM
 from intradp_ros.core.limits import MAX_DELAY, MAX_RATE
 from intradp_ros.wire.frames import Control, ControlKind, MalformedFrameError
 from intradp_ros.wire.quoting import quoted
@@ -36,9 +37,9 @@ FleetMessage = Heartbeat | Goodbye | Claim | Resign | Order | Reply
 #: What a message may name: each a little more than a fleet needs.
 MAX_PLANS, MAX_LINKS, MAX_ANSWERS, MAX_TAGS = 16, 64, 64, 64
 #: No fleet gets so far; above it the next number would not fit into a frame.
-MAX_TERM, MAX_EPOCH = 1 << 62, 1 << 31
+MAX_EPOCH = 1 << 31
 MAX_PRIORITY = 1 << 31
-MAX_NUMBER = 1e18
+MAX_NUMBER, MAX_SPEED = 1e18, 1e6
 
 
 def to_control(message: FleetMessage) -> Control:
@@ -87,7 +88,8 @@ def from_control(peer: str, frame: Control) -> FleetMessage:
     if kind is ControlKind.COMMITTED:
         return Committed(peer, id_)
     if kind is ControlKind.REFUSE:
-        return Refused(peer, id_, quoted(body.get('reason')), _term(body.get('term')))
+        return Refused(peer, id_, quoted(body.get('reason')), _term(body.get('term')),
+                       body.get('unable') is True)
     raise MalformedFrameError(f'{kind.name} says nothing of members and plans', 'kind')
 
 
@@ -124,7 +126,7 @@ def _body(message: Order | Reply) -> dict[str, Any]:
     if isinstance(message, Prepare):
         return {'plan': message.plan.to_json()}
     if isinstance(message, Refused):
-        return {'reason': message.reason, 'term': message.term}
+        return {'reason': message.reason, 'term': message.term, 'unable': message.unable}
     return {}
 
 
@@ -137,6 +139,7 @@ def _beat(beat: Heartbeat) -> Control:
         'term': beat.term, 'committed': list(beat.committed),
         'held': [list(id_) for id_ in sorted(beat.held)[-MAX_PLANS:]],
         'answers': [s if math.isfinite(s) else None for s in beat.answers[-MAX_ANSWERS:]],
+        'speed': beat.speed,
         **({'tags': dict(sorted(beat.tags.items())[:MAX_TAGS])} if beat.tags else {})})
 
 
@@ -150,7 +153,8 @@ def _heartbeat(peer: str, frame: Control) -> Heartbeat:
         _number(body.get('free', 0.0)), None if battery is None else _number(battery, 0.0, 1.0),
         {name: _link(item) for name, item in links.items()}, _term(body.get('term', 0)),
         plan_id(body.get('committed', list(NO_PLAN))), plan_ids(body.get('held', [])),
-        _answers(body.get('answers', [])), _tags(body.get('tags', {})))
+        _answers(body.get('answers', [])), _tags(body.get('tags', {})),
+        _number(body.get('speed', 0.0), 0.0, MAX_SPEED))
 
 
 def _answers(data: Any) -> tuple[float, ...]:

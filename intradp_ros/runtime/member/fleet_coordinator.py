@@ -20,14 +20,16 @@ from intradp_ros.cluster.coordinator import (
     CoordinatorTimes,
     Event,
     Propose,
+    Refusal,
     step,
     Tick,
     WantPlan,
 )
-from intradp_ros.cluster.fleet_messages import Heartbeat, Refused
+from intradp_ros.cluster.fleet_messages import Heartbeat
 from intradp_ros.cluster.membership import Membership, Standing
 from intradp_ros.cluster.office import Office
 from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
+from intradp_ros.cluster.terms import TermLimit
 from intradp_ros.runtime.member.fleet_control import FleetMessage, from_control, to_control
 from intradp_ros.runtime.member.planner import Planner
 from intradp_ros.runtime.member.role import Plan
@@ -40,6 +42,8 @@ from intradp_ros.wire.rejections import Rejections
 Log = Callable[[str], None]
 #: Seconds between two looks whether another plan should be in use.
 LOOK = 1.0
+#: Devices that are taken into the list of a fleet; more come only of strangers.
+MAX_DEVICES = 64
 _INCARNATION_BITS = 62
 
 
@@ -71,29 +75,68 @@ class FleetCoordinator:
         self._state = Coordinator(Office(channel.name, priority, self._incarnation),
                                   candidates or {})
         self._devices: dict[str, None] = {}
+        self._named: set[str] = set()
+        self._problem = ''
         self._began = self._beaten = time.monotonic()
+        self._terms = TermLimit(self._began)
         self._beats = 0
         self._lock = threading.RLock()
         self._stop = threading.Event()
         self._planner: Worker[WantPlan] = Worker(self._plan, self._failed, 1, 'planner')
         self._adapter: Worker[Tick] = Worker(self._look, self._failed, 1, 'adapter')
         self._looked = time.monotonic()
-        channel.open(self._state.candidates)
+        channel.open(self._state.candidates, stay=True)
         channel.listen(self.handle)
         self._thread = threading.Thread(target=self._run, name='coordinator', daemon=True)
         self._thread.start()
 
     def expect(self, names: Iterable[str]) -> None:
-        """Hear devices of these names from now on."""
-        names = [name for name in names if name not in self._devices]
-        self.channel.open(names)
+        """Hear devices of these names from now on; they are missed until they come."""
+        names = [name for name in names if name not in self._named]
+        self.channel.open(names, stay=True)
         with self._lock:
+            self._named.update(names)
             self._devices.update(dict.fromkeys(names))
+
+    def invite(self, name: str) -> None:
+        """
+        Hear a device that somebody says is there; whether it is, it has to show.
+
+        Raises
+        ------
+        ValueError
+            If there are as many devices as may be, and all of them are heard.
+
+        """
+        if name in self._devices or name == self.channel.name:
+            return
+        with self._lock:
+            if len(self._devices) >= MAX_DEVICES:
+                unheard = [n for n in self._devices if n not in self._named
+                           and n not in self._state.membership.alive]
+                if not unheard:
+                    raise ValueError(f'device {name} is one too many, {MAX_DEVICES} are known')
+                del self._devices[unheard[0]]
+            self._devices[name] = None
+        self.channel.open((name,))
 
     @property
     def expected(self) -> tuple[str, ...]:
-        """The devices that are expected."""
-        return tuple(self._devices)
+        """The devices that were named, and others that were heard."""
+        return tuple(name for name in self._devices
+                     if name in self._named or name in self._state.membership.members)
+
+    @property
+    def refused(self) -> int:
+        """How often in a row a device refused to prepare a plan, at most."""
+        return max((r.times for r in self._state.refusals.values()), default=0)
+
+    def trouble(self) -> tuple[str, ...]:
+        """Return why devices are left out, or there is no plan: one text for each cause."""
+        refused = tuple(f'{name} refuses: {refusal.reason}'
+                        for name, refusal in sorted(self._state.refusals.items()))
+        conflicts = tuple(text for _, text in sorted(self.channel.conflicts().items()))
+        return refused + conflicts + ((self._problem,) if self._problem else ())
 
     @property
     def leads(self) -> bool:
@@ -132,8 +175,8 @@ class FleetCoordinator:
             message = from_control(peer, frame)
             if not isinstance(message, Event):
                 raise MalformedFrameError(f'{frame.kind.name} for a coordinator', 'kind')
-            if isinstance(message, Refused):
-                self.log(f'{peer} refuses plan {message.id.epoch}: {message.reason}')
+            with self._lock:
+                self._terms.check(message, self._state.office.term, time.monotonic())
             self._happen(message)
             if isinstance(message, Heartbeat):
                 self.planner.heard(message, time.monotonic())
@@ -174,6 +217,7 @@ class FleetCoordinator:
             changed = _seen(before) != _seen(self._state)
             if changed:
                 self._tell(before)
+            self._tell_refusals(before.refusals)
         if changed:
             self._changed()
 
@@ -199,17 +243,32 @@ class FleetCoordinator:
                      f'{after.office.holder or "nobody"} coordinates in term '
                      f'{after.office.term:#x}: this one steps down')
         given_up = before.switch.next
-        if given_up and after.switch.next is None and self.id != given_up.id:
+        if given_up and after.switch.next is None and self.id != given_up.id \
+                and self.rejections.count('given up', time.monotonic()):
             self.log(f'plan {given_up.id.epoch} is given up; '
                      f'{", ".join(sorted(given_up.missing))} did not get ready')
+
+    def _tell_refusals(self, before: Mapping[str, Refusal]) -> None:
+        """Log once why a device is left out, and when it is taken in again."""
+        for name, refusal in self._state.refusals.items():
+            if name not in before or before[name].reason != refusal.reason:
+                self.log(f'{name} refuses: {refusal.reason}; plans leave it out, and it is asked '
+                         'again after growing times')
+        for name in before.keys() - self._state.refusals.keys():
+            self.log(f'{name} refuses no more')
 
     def _plan(self, wanted: WantPlan) -> None:
         """Make a plan, on a thread of its own: it may take seconds."""
         alive = wanted.alive.intersection(self._devices)
-        missing = self._devices.keys() - alive - self._state.membership.of(Standing.GONE)
+        missing = self._named - wanted.alive - self._state.refusals.keys() \
+            - self._state.membership.of(Standing.GONE)
         waits = self.plan is None and bool(missing) \
             and time.monotonic() - self._began < self.gathering
-        found = None if waits else self.planner.plan(alive, time.monotonic())
+        if waits:
+            return
+        found = self.planner.plan(alive, time.monotonic())
+        self._say_problem('' if found else 'no plan: there is none for ' + ', '.join(
+            sorted(alive)) if alive else 'no plan: no device is there')
         if found:
             self.propose(found.plan, found.boundary)
 
@@ -220,10 +279,19 @@ class FleetCoordinator:
             self.propose(found.plan, found.boundary)
 
     def _failed(self, error: Exception) -> None:
-        self.log(f'no plan: {type(error).__name__}: {quoted(error)}')
+        self._say_problem(f'no plan: {type(error).__name__}: {quoted(error)}')
+
+    def _say_problem(self, problem: str) -> None:
+        """Keep why there is no plan, and log it once."""
+        if problem and problem != self._problem:
+            self.log(problem)
+        changed, self._problem = problem != self._problem, problem
+        if changed:
+            self._changed()
 
 
 def _seen(state: Coordinator) -> object:
     """Return what others are told of a state."""
     plans = state.switch.in_use and state.switch.in_use.id, state.switch.next is None
-    return state.leads, plans, state.membership.alive
+    refusals = {name: refusal.reason for name, refusal in state.refusals.items()}
+    return state.leads, plans, state.membership.alive, refusals

@@ -30,6 +30,7 @@ from intradp_ros.cluster.fleet_messages import (
 )
 from intradp_ros.cluster.plan_holder import Load, PlanHolder
 from intradp_ros.cluster.plan_id import NO_PLAN, PlanError, PlanId
+from intradp_ros.cluster.terms import TermLimit
 from intradp_ros.runtime.member.fleet_control import (
     FleetMessage,
     from_control,
@@ -61,10 +62,15 @@ _INCARNATION_BITS = 62
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """How a machine is: bytes of memory that plans may use, and the battery's share (or None)."""
+    """
+    How a machine is: bytes of memory that plans may use, the battery's share (or None), and speed.
+
+    The speed is that by which plans are made, 0 where nothing is said.
+    """
 
     free_memory: float = 0.0
     battery: float | None = None
+    speed: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +118,8 @@ class FleetMember:
         self._condition = condition
         self._incarnation, self._beats = secrets.randbits(_INCARNATION_BITS), 0
         self._looked, self._computed = time.monotonic(), 0.0
+        self._terms = TermLimit(self._looked)
+        self._trouble = ''
         self._lock = threading.RLock()  # orders of several coordinators come on several threads
         self.roles: Mapping[str, Role] = {role.format: role for role in (
             make(self) for make in makers)}
@@ -121,7 +129,7 @@ class FleetMember:
         self._stop = threading.Event()
         self._beating = threading.Thread(target=self._beat_on, args=(heartbeat,),
                                          name=f'heartbeat-{channel.name}', daemon=True)
-        channel.open(self.coordinators)
+        channel.open(self.coordinators, stay=True)
         channel.listen(self.handle)
         self._beating.start()
 
@@ -176,6 +184,11 @@ class FleetMember:
         known = self._known.get(self.committed)
         return known.plan if known else None
 
+    def trouble(self) -> tuple[str, ...]:
+        """Return what keeps this device from plans: one text for each cause."""
+        own = (f'{self.name} refuses: {self._trouble}',) if self._trouble else ()
+        return own + tuple(text for _, text in sorted(self._channel.conflicts().items()))
+
     def handle(self, peer: str, frame: Frame) -> None:
         """Sort one frame; what is malformed is counted and dropped."""
         if self._stop.is_set():
@@ -222,6 +235,8 @@ class FleetMember:
 
     def _ordered(self, peer: str, message: FleetMessage) -> None:
         """Take what a coordinator says."""
+        with self._lock:
+            self._terms.check(message, self._holder.term, time.monotonic())
         if isinstance(message, Claim):
             with self._lock:
                 self._holder = plan_holder.heard_term(self._holder, message.term)
@@ -270,12 +285,14 @@ class FleetMember:
             known.role.load(load.id, known.plan)
         except Exception as error:  # noqa: B902 - the plan's fault, or out of memory: say so
             self.reject('plan', f'{type(error).__name__}: {error}')
-            self._give_up(load, quoted(error))
+            self._give_up(load, quoted(str(error) or type(error).__name__))
             return
         with self._lock:
             self._holder, reply = plan_holder.loaded(self._holder, load.id)
             if reply is None:
                 self._keep()
+            else:
+                self._trouble = ''
         if reply and not isinstance(reply, Load):
             self._say(reply)
 
@@ -326,6 +343,7 @@ class FleetMember:
 
     def _give_up(self, load: Load, reason: str) -> None:
         with self._lock:
+            self._trouble = reason
             self._holder, reply = plan_holder.failed(self._holder, load.id, reason)
             self._keep()
         if reply and not isinstance(reply, Load):
@@ -357,7 +375,7 @@ class FleetMember:
             frozenset(held.held),
             tuple(s for role in self.roles.values() for s in role.latencies()),
             {name: tags[-1] for role in self.roles.values()
-             for name, tags in role.state.tags().items()})
+             for name, tags in role.state.tags().items()}, condition.speed)
 
     def _links(self) -> dict[str, LinkState]:
         """Return what was measured lately of the ways to the devices of the plan in use."""

@@ -31,6 +31,8 @@ from intradp_ros.schedule.stage_plan import FORMAT, StagePlan
 MakePlan = Callable[[frozenset[str]], StagePlan | None]
 COORDINATOR = 'coordinator'
 _POLL = 0.005
+#: Refusals in a row after which a first plan is not waited for any more.
+_REFUSED = 3
 
 
 class LocalFleet:
@@ -104,10 +106,15 @@ class LocalFleet:
         self.network.close()
 
     def wait_ready(self, timeout: float = 30.0) -> bool:
-        """Wait until the asker has a plan and hears its devices; tell whether it does."""
+        """
+        Wait until the asker has a plan and hears its devices; tell whether it does.
+
+        Where a device refuses the first plan again and again it does not wait any longer.
+        """
         end = time.monotonic() + timeout
         while self.client.plan == NO_PLAN or self.client.trouble():
-            if time.monotonic() > end:
+            refused = self.client.plan == NO_PLAN and self.coordinator.refused >= _REFUSED
+            if refused or time.monotonic() > end:
                 return False
             time.sleep(_POLL)
         return True

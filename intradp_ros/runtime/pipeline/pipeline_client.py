@@ -29,7 +29,7 @@ from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
 from intradp_ros.runtime.pipeline.interleaved_executor import Outputs, Run
 from intradp_ros.runtime.pipeline.request_queue import Request, RequestQueue, State
 from intradp_ros.runtime.pipeline.stage_programs import Route, StagePrograms
-from intradp_ros.runtime.pipeline.stage_worker import StageWorker
+from intradp_ros.runtime.pipeline.stage_worker import StageWorker, TamperedError
 from intradp_ros.runtime.recovery import finish_alone, held_pieces
 from intradp_ros.runtime.serial_executor import SerialExecutor
 from intradp_ros.runtime.timeline import Event
@@ -54,6 +54,7 @@ class _Flight:
     plan: PlanId = NO_PLAN
     route: Route | None = None
     given_up: str = ''
+    tampered: bool = False
     discarded: str = ''
     answer: Answer | None = None
 
@@ -212,11 +213,12 @@ class PipelineClient:
             known.heard = time.monotonic()
             known.held = known.held if held is None else held
 
-    def failed(self, peer: str, number: int, reason: str) -> None:
-        """Hear of a device that its part of an inference failed."""
+    def failed(self, peer: str, number: int, reason: str, tampered: bool = False) -> None:
+        """Hear of a device that its part failed; of what was `tampered` with nothing is used."""
         with self._lock:
             flight = self._flights.get(number)
             if flight and flight.plan != NO_PLAN:
+                flight.tampered |= tampered
                 self._give_up(flight, f'{peer}: {reason}')
 
     def close(self) -> None:
@@ -268,6 +270,8 @@ class PipelineClient:
             if not program or peer is None:
                 continue
             # Who acknowledges chunks is there, however long a PONG waits in a full link.
+            if self.channel.doubted(name):
+                return f'two processes speak as {name}'
             silence = min(now - peer.heard, self.channel.report(name).acknowledged)
             if silence > self.patience.silence:
                 return f'{name} is silent for {silence:.1f} s'
@@ -294,8 +298,14 @@ class PipelineClient:
     def _finished(self, flight: _Flight, run: Run, outputs: Outputs | None,
                   error: Exception | None, events: tuple[Event, ...]) -> None:
         """Take what an inference came to (on the executor's thread)."""
+        if flight.route and (doubted := [name for name in flight.route.schedule.programs
+                                         if self.channel.doubted(name)]):
+            outputs, error = None, TamperedError(f'two processes speak as {doubted[0]}')
+        if flight.tampered and outputs is not None:
+            outputs, error = None, TamperedError(flight.given_up)
         if outputs is None and not flight.discarded:
             with self._lock:
+                flight.tampered |= isinstance(error, TamperedError)
                 self._give_up(flight, f'{type(error).__name__}: {error}')
             self._alone(flight, run)
             return
@@ -326,7 +336,7 @@ class PipelineClient:
         """Return what the asker has of an inference: inputs, what it computed, what came."""
         split = self.model.split
         pieces = [(v, split.whole(v), tensor) for v, tensor in flight.inputs.items()]
-        if run and run.execution and flight.route:
+        if run and run.execution and flight.route and not flight.tampered:
             pieces += [p for p in held_pieces(run.execution) if p[0] not in flight.inputs]
             transfers = flight.route.schedule.transfers
             pieces += [(transfers[index].value, transfers[index].region, tensor)

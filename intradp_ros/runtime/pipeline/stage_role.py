@@ -100,7 +100,8 @@ class StageRole(Role):
         elif kind is ControlKind.PONG and self.client and isinstance(frame, Control):
             self.client.heard(peer, plan_ids(frame.body.get('held')))
         elif kind is ControlKind.FAILED and self.client and isinstance(frame, Control):
-            self.client.failed(peer, frame.inference, quoted(frame.body.get('reason')))
+            self.client.failed(peer, frame.inference, quoted(frame.body.get('reason')),
+                               frame.body.get('tampered') is True)
         else:
             self.worker.handle(peer, frame)
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 import threading
+import time
 
 import torch
 
@@ -36,15 +37,20 @@ from intradp_ros.runtime.pipeline.stage_programs import (
 from intradp_ros.runtime.timeline import Event
 from intradp_ros.runtime.traffic import Traffic
 from intradp_ros.schedule.stage_plan import PlanError, StagePlan
-from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
+from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler, TAMPERED
 from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError, Stamp
 from intradp_ros.wire.quoting import quoted
+from intradp_ros.wire.rejections import Rejections
 
 Log = Callable[[str], None]
 Finished = Callable[[Run, Outputs | None, Exception | None, tuple[Event, ...]], None]
 #: Inferences of a plan that a device may have begun; an asker has fewer under way.
 MAX_OPEN = 64
+
+
+class TamperedError(InferenceAbandonedError):
+    """What came for an inference may not be of whom it says: nothing of it is used."""
 
 
 @dataclass
@@ -56,6 +62,7 @@ class _Inference:
     arrivals: Arrivals
     run: Run
     stopped: bool = False
+    tampered: bool = False
 
 
 @dataclass
@@ -83,6 +90,7 @@ class StageWorker:
         self.executor = InterleavedExecutor(f'stages-{self.device}')
         self.sent, self.received = Traffic(), Traffic()
         self.finished = 0
+        self._failures = Rejections()
         self._held: dict[PlanId, _Held] = {}
         self._opening = threading.Lock()  # frames of several peers come on several threads
 
@@ -187,7 +195,21 @@ class StageWorker:
             raise MalformedFrameError(
                 f'{quoted(peer)} sends transfer {chunk.transfer} of route {chunk.schedule}: '
                 'the plan has no such thing', 'unexpected')
-        self._inference(held, chunk).arrivals.add(chunk)
+        found = self._inference(held, chunk)
+        if self.channel.doubted(peer):
+            self._tampered(held, found)
+            raise MalformedFrameError(f'two processes speak as {quoted(peer)}', TAMPERED)
+        try:
+            found.arrivals.add(chunk)
+        except MalformedFrameError as error:
+            if error.cause == TAMPERED:
+                self._tampered(held, found)
+            raise
+
+    def _tampered(self, held: _Held, found: _Inference) -> None:
+        """Stop an inference for which something came in two versions, or of two senders."""
+        found.tampered = True
+        self.give_up(held.id, found.id, 'values came in two versions')
 
     def _inference(self, held: _Held, chunk: Chunk) -> _Inference:
         """Return the inference of a chunk; its first chunk begins it."""
@@ -217,6 +239,9 @@ class StageWorker:
     def _send(self, id_: PlanId, route: Route, inference: int, number: int, stamp: Stamp,
               index: int, tensor: torch.Tensor) -> None:
         transfer = route.schedule.transfers[index]
+        if any(self.channel.doubted(other.source) for other in route.schedule.transfers
+               if other.target == self.device):
+            raise TamperedError('two processes speak as a device that sent values')
         for chunk in split(
                 tensor, session=id_.term, epoch=id_.epoch, inference=inference, schedule=number,
                 transfer=index, value=transfer.value, region=transfer.region,
@@ -229,20 +254,25 @@ class StageWorker:
         ended = held.open.pop(run.inference)
         held.ended.append(run.inference)
         held.reassembler.drop(run.inference)
+        if ended.tampered:
+            outputs, error = None, TamperedError(
+                f'values came in two versions to {self.device}: somebody speaks as another device')
         self.finished += error is None
         events = (*(run.execution.recorder.events if run.execution else ()),
                   *ended.arrivals.events)
         if finished:
             finished(run, outputs, error, events)
-        elif error and not isinstance(error, InferenceAbandonedError):
+        elif isinstance(error, TamperedError) or (
+                error and not isinstance(error, InferenceAbandonedError)):
             self._tell_failure(held, run.inference, error)
 
     def _tell_failure(self, held: _Held, inference: int, error: Exception) -> None:
         reason = f'{type(error).__name__}: {error}'
-        self.log(f'inference {inference} failed: {quoted(reason)}')
+        if self._failures.count(type(error).__name__, time.monotonic()):
+            self.log(f'inference {inference} failed: {quoted(reason)}')
         self.channel.send(held.programs.plan.source, Control(
             ControlKind.FAILED, held.id.term, held.id.epoch, inference,
-            {'reason': quoted(reason)}))
+            {'reason': quoted(reason), 'tampered': isinstance(error, TamperedError)}))
 
 
 def _route(held: _Held, chunk: Chunk) -> Route | None:

@@ -191,9 +191,11 @@ class WeightFetcher:
         total = sum(nbytes or 0 for nbytes in lacking.values())
         limit = wanted.memory or (self._store.limit if self._store else 0)
         if total > limit:
-            self._end(f'{total} bytes are needed, the store may have {limit}'
+            self._end(f'{total} bytes are needed, the store may have {limit} (store_mb)'
                       if not wanted.memory else f'{total} bytes are needed, memory for {limit}')
             return
+        if lacking and self._store and not wanted.memory:
+            self._store.check_room(total)
         self._fetch = turn_to(self._fetch, lacking, wanted.peers, time.monotonic())
         for digest in set(self._parts) - set(lacking):
             self._parts.pop(digest).drop()

@@ -1,0 +1,67 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+How far terms may rise: nobody takes the fleet to where no higher one is left.
+
+A term is a round, and 32 bits of who claimed it.  Rounds up to `FREE` are believed as
+they come: a fleet that elects a coordinator every second needs 17 years to get there.
+Above it a term may rise by `BURST` rounds, and by `RATE` more for each second since it rose
+last, so that one false claim ends nothing, and claims without end need years.
+"""
+from __future__ import annotations
+
+from intradp_ros.cluster.fleet_messages import (
+    Abort,
+    Claim,
+    Commit,
+    Committed,
+    Heartbeat,
+    Prepare,
+    Ready,
+    Refused,
+    Resign,
+)
+from intradp_ros.wire.frames import MalformedFrameError
+
+#: Bits of a term that say who claimed it.
+OWN_BITS = 32
+#: No term is as high; above it the next number would not fit into a frame.
+MAX_TERM = 1 << 62
+FREE, BURST, RATE = 1 << 29, 4096, 8.0
+
+
+def highest_believed(term: int, seconds: float) -> int:
+    """Return the highest term that is believed by one that knows `term` for some seconds."""
+    rounds = max(term >> OWN_BITS, FREE) + BURST + RATE * min(max(0.0, seconds), 1e9)
+    return min(MAX_TERM, int(rounds) + 1 << OWN_BITS) - 1
+
+
+class TermLimit:
+    """What one process believes of terms: checks those that it is told."""
+
+    def __init__(self, now: float) -> None:
+        self._term, self._since = 0, now
+
+    def check(self, message: object, known: int, now: float) -> None:
+        """Check the terms of a message, as one that knows one; MalformedFrameError if too high."""
+        if known > self._term:
+            self._term, self._since = known, now
+        told = told_term(message)
+        if told > highest_believed(self._term, now - self._since):
+            raise MalformedFrameError(
+                f'a {type(message).__name__} of term {told:#x}: no fleet gets from '
+                f'{self._term:#x} to there', 'term')
+
+
+def told_term(message: object) -> int:
+    """Return the highest term that a message names."""
+    if isinstance(message, Heartbeat):
+        return max((message.term, message.committed.term, *(id_.term for id_ in message.held)))
+    if isinstance(message, Claim | Resign):
+        return message.term
+    if isinstance(message, Refused):
+        return max(message.term, message.id.term)
+    if isinstance(message, Prepare | Commit | Abort | Ready | Committed):
+        return message.id.term
+    return 0
