@@ -154,7 +154,8 @@ def test_orders_of_a_lower_term_are_refused() -> None:
 def test_what_was_aborted_is_forgotten_and_what_failed_is_told() -> None:
     id_ = PlanId(1, 1)
     holder, _ = ordered(PlanHolder('a'), Prepare(id_, 'p'))
-    assert plan_holder.failed(holder, id_, 'no memory')[1] == Refused('a', id_, 'no memory', 1, True)
+    assert plan_holder.failed(holder, id_, 'no memory')[1] == Refused(
+        'a', id_, 'no memory', 1, True)
     holder, _ = ordered(holder, Abort(id_))
     assert plan_holder.loaded(holder, id_) == (holder, None)
 
