@@ -36,9 +36,7 @@ class Heartbeat:
     `held` are the plans that it could run, `committed` the one that it does.
     `answers` are the latencies (s) of what it asked for and got since the last
     heartbeat, infinite without results.  `tags` are the newest of the state that it
-    keeps, by name.
-    heartbeat, infinite without results.  `speed` is how many times as fast as the profile it
-    computes (0: not said).
+    keeps, by name.  `speed` is how many times as fast as the profile it computes (0: not said).
     """
 
     device: str
