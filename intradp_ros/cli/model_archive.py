@@ -88,7 +88,8 @@ def _add_add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--input', metavar='SHAPE', help='such as 1x3x224x224 (default: as the '
                         'source says)')
     parser.add_argument('--weights', default='', metavar='FILE',
-                        help='safetensors, or tensors saved by torch')
+                        help="safetensors, or what torch.save wrote: tensors, a training's "
+                        'checkpoint, a whole module')
     parser.add_argument('--picture', metavar='IMAGE',
                         help='what the archive is compared on (default: noise)')
     takes = parser.add_mutually_exclusive_group()

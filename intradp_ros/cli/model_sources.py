@@ -38,12 +38,15 @@ MODEL is one of
   timm:NAME                an architecture of timm, with its mean, deviation and size
   torchvision:NAME         one of torchvision, with the same and names of classes
   FOLDER                   what save_pretrained of transformers wrote: classification,
-                           segmentation, DETR-like detection, depth, or a backbone
+                           segmentation, DETR-like detection, depth, or a backbone; what
+                           becomes of pixels is measured on the library's own processor
   model.ts, model.pt2      TorchScript, or what torch.export.save wrote
   model.onnx               by onnx2torch, if that is installed
   ultralytics:model.pt     a checkpoint of YOLOv8 or later: detection, segmentation, pose or
                            classification
-Nothing is downloaded. Load only files that you trust: TorchScript, .pt2 and ONNX are programs."""
+Files are known by what they hold, whatever they are called. Nothing is downloaded, and no pickle
+is run: of a checkpoint only tensors are read (--weights). Load only files that you trust:
+TorchScript, .pt2 and ONNX are programs."""
 
 #: Classes of ultralytics, by the last layer that a checkpoint's configuration names.
 _YOLO_HEADS = {'Detect': 'DetectionModel', 'Segment': 'SegmentationModel', 'Pose': 'PoseModel',
@@ -67,9 +70,9 @@ def find_model(source: str, weights: str = '', shape: Sequence[int] = ()) -> Fou
     """
     Return the model that a source names, in evaluation mode.
 
-    :param weights: a file of safetensors, or of torch with tensors alone, for a
-        factory or an architecture of timm.
-    :param shape: of the input, where it is told; what computes sizes from it
+    :param weights: a file of safetensors, or of torch, for a factory or an
+        architecture of timm.
+    :param shape: of the input, where it is given; what computes sizes from it
         (as ONNX does) then has constants.
 
     Raises
@@ -94,6 +97,9 @@ def find_model(source: str, weights: str = '', shape: Sequence[int] = ()) -> Fou
         raise CommandError(f'cannot load {source}: {cause_of(error)}') from error
     if weights:
         _fill(found.holder or found.model, weights)
+    elif scheme in _WITHOUT_WEIGHTS:
+        found = replace(found, notes=(*found.notes, f'no --weights: the parameters of {source} '
+                                      'are random, its answers mean nothing'))
     return _in_its_precision(found)
 
 
@@ -294,7 +300,11 @@ def _from_ultralytics(path: str) -> Found:
                            'AGPL-3.0): pip install ultralytics') from error
     held = checkpoint_module(Path(path))
     told, names = vars(held)['yaml'], _names(vars(held).get('names') or {})
-    kind = str(told['head'][-1][2])
+    try:
+        kind = str(told['head'][-1][2])
+    except (KeyError, IndexError, TypeError) as error:
+        raise CommandError(f'{path} does not say which head it has: is it of YOLOv8 or later?'
+                           ) from error
     if kind not in _YOLO_HEADS:
         raise CommandError(f'{path} has the head {kind}; there are {", ".join(_YOLO_HEADS)}')
     model: nn.Module = getattr(tasks, _YOLO_HEADS[kind])(dict(told), verbose=False)
@@ -304,8 +314,7 @@ def _from_ultralytics(path: str) -> Found:
         head = HeadCard('classification', score=0.0, most=5)
         return Found(FirstOutput(model), ModelCard(
             Path(path).stem, 'AGPL-3.0', InputCard('crop', interpolation='bilinear'),
-            head, labels=names),
-            shape=(1, 3, 224, 224))
+            head, labels=names), shape=(1, 3, 224, 224))
     seen = InputCard('letterbox', 114, interpolation='linear')  # as its LetterBox
     card = ModelCard(Path(path).stem, 'AGPL-3.0', seen,
                      HeadCard('detections', form='xywh'), labels=names)
@@ -337,4 +346,6 @@ def with_best_boxes(found: Found, count: int) -> Found:
 
 _BY_SCHEME: Mapping[str, Callable[[str], Found]] = {
     'timm': _from_timm, 'torchvision': _from_torchvision, 'ultralytics': _from_ultralytics}
+#: Sources of architectures alone.
+_WITHOUT_WEIGHTS = ('timm', 'torchvision')
 _ENDINGS = ('.ts', '.torchscript', '.pt2', '.onnx')

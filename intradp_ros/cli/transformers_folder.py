@@ -37,6 +37,8 @@ PREPROCESSORS = (PREPROCESSING, 'processor_config.json')
 #: Keys of files that say nothing of pixels, or are other names of what processors say.
 _KNOWN = {'image_processor_type', 'feature_extractor_type', 'processor_class',
           'image_processor', 'reduce_labels', 'max_size', '_valid_processor_keys'}
+#: Keys that say of what sizes pictures become.
+_SIZES = ('size', 'size_divisor', 'ensure_multiple_of', 'pad_size')
 _RESAMPLING = {'0': 'nearest', '1': 'lanczos', '2': 'bilinear', '3': 'bicubic', '4': 'box',
                '5': 'hamming', 'NEAREST': 'nearest', 'LANCZOS': 'lanczos', 'BICUBIC': 'bicubic',
                'BOX': 'box', 'HAMMING': 'hamming'}
@@ -89,7 +91,14 @@ def from_folder(path: str) -> Found:
     if not [*folder.glob('*.safetensors')]:
         raise CommandError(f'{path} has no *.safetensors: save it anew by '
                            'model.save_pretrained(FOLDER); pickled weights are not read')
-    model = kind.from_pretrained(folder, local_files_only=True, use_safetensors=True).eval()
+    model, loaded = kind.from_pretrained(folder, local_files_only=True, use_safetensors=True,
+                                         output_loading_info=True)
+    lacking = [str(key) for part in ('missing_keys', 'mismatched_keys')
+               for key in sorted(loaded.get(part) or (), key=str)]
+    if lacking:
+        raise CommandError(f'the weights in {path} lack {len(lacking)} tensors that {name} has '
+                           f'({", ".join(lacking[:3])}), they would be random')
+    model.eval()
     if getattr(model, 'main_input_name', '') != 'pixel_values':
         raise CommandError(f'{name} takes {getattr(model, "main_input_name", "no input")}, not '
                            'the pixels of an image')
@@ -157,8 +166,9 @@ def _measured(processor: Any, said: Mapping[str, Any], file: str) -> _Seen:
     way = str(getattr(processor, 'resample', '') or '')
     found = measured(process, mean, deviation, _RESAMPLING.get(way.rpartition('.')[2], 'bilinear'))
     if found.size is None:
-        notes.append(f'{kind} keeps the form of pictures (size {said.get("size")}): give --input '
-                     "the form of the camera's pictures, others are stretched to it")
+        sizes = ', '.join(f'{key} {said[key]}' for key in _SIZES if said.get(key))
+        notes.append(f'{kind} keeps the form of pictures ({sizes}): give --input the form of the '
+                     "camera's pictures, others are stretched to it")
     return _Seen(found.card, found.size, tuple(notes))
 
 

@@ -129,7 +129,7 @@ def load_factory(source: str) -> torch.nn.Module:
     module_name, _, factory = source.partition(':')
     try:
         model = getattr(importlib.import_module(module_name), factory)()
-    except Exception as error:  # the factory is the user's: whatever it raises is the cause
+    except (Exception, SystemExit) as error:  # the user's code: whatever it raises is the cause
         raise ModelSpecError(f'cannot load {source!r} (wanted package.module:factory): '
                              f'{type(error).__name__}: {error}') from error
     if not isinstance(model, torch.nn.Module):

@@ -149,6 +149,19 @@ def test_weights_as_trainings_keep_them(intradp, tmp_path: Path, example_models:
         torch.testing.assert_close(got, model.eval()(PIXELS / 255))
 
 
+def test_weights_of_before_pytorch_1_6(intradp, tmp_path: Path, example_models: Any) -> None:
+    model = example_models.net()
+    nn.init.constant_(model.conv.weight, 0.25)
+    torch.save(model.state_dict(), tmp_path / 'w.pth', _use_new_zipfile_serialization=False)
+    (got,) = added(intradp, 'example_models:net', tmp_path, '--weights', tmp_path / 'w.pth')
+    with torch.inference_mode():
+        torch.testing.assert_close(got, model.eval()(PIXELS / 255))
+    torch.save(model, tmp_path / 'm.pth', _use_new_zipfile_serialization=False)
+    result = intradp('model', 'add', 'example_models:net', '--input', '1x3x8x8', '--weights',
+                     tmp_path / 'm.pth', '--out', tmp_path / 'b.graph')
+    assert result.status == 2 and 'cannot be read as a checkpoint of tensors' in result.err
+
+
 @pytest.mark.parametrize(('make', 'says'), [
     (lambda p: p.touch(), 'is empty'), (lambda p: p.write_text('x' * 99), 'is text'),
     (lambda p: torch.save([1, 2], p), 'no weights by name'),

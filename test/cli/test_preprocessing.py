@@ -216,3 +216,14 @@ def test_what_is_no_scaling_is_refused(change: Any, says: str) -> None:
 
     with pytest.raises(PreprocessingError, match=says):
         measured(process)
+
+
+def test_weights_that_a_folder_lacks_are_not_made_up(intradp, tmp_path: Path) -> None:
+    """Of a backbone that its configuration calls a classifier, the last layer would be random."""
+    library = transformers()
+    library.ViTModel(library.ViTConfig(**VIT)).save_pretrained(tmp_path)
+    config = json.loads((tmp_path / 'config.json').read_text())
+    (tmp_path / 'config.json').write_text(json.dumps(
+        {**config, 'architectures': ['ViTForImageClassification']}))
+    result = intradp('model', 'add', tmp_path, '--out', tmp_path / 'a.graph')
+    assert result.status == 2 and 'classifier.' in result.err and 'random' in result.err

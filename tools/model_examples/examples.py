@@ -134,7 +134,8 @@ def _transformers(kind: str, settings: Mapping[str, Any], reads: Sequence[str],
     path = folder / 'saved'
     model.save_pretrained(path)
     (path / 'preprocessor_config.json').write_text(json.dumps({
-        'do_normalize': True, 'image_mean': IMAGENET[0], 'image_std': IMAGENET[1],
+        'image_processor_type': 'ViTImageProcessor', 'do_normalize': True,
+        'image_mean': IMAGENET[0], 'image_std': IMAGENET[1],
         'size': {'height': SIZE[0], 'width': SIZE[1]}}))
 
     def own(pixels: torch.Tensor) -> list[torch.Tensor]:

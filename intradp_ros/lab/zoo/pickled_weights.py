@@ -34,7 +34,10 @@ def pickled_module(path: Path, key: str) -> Any:
 
 def read_inert(path: Path) -> Any:
     """Read what torch saved, with inert objects in place of those of classes that it names."""
-    names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+    try:
+        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+    except ValueError:  # of before PyTorch 1.6: what it names besides tensors is refused
+        names = []
     inert: list[Any] = [(type(name, (Inert,), {}), name) for name in names]
     with torch.serialization.safe_globals(inert):
         return torch.load(path, weights_only=True, map_location='cpu')
