@@ -126,7 +126,7 @@ class FleetWorld:
         id_ = node.state.plan_at(frame)
         if id_ == NO_PLAN:
             return
-        _, devices, _ = self.contents[id_]
+        devices = self.contents[id_][1]
         used = {self.nodes[name].state.plan(id_) for name in devices if name in self.nodes}
         if None not in used and all(name in self.nodes for name in devices):
             self.answers.append((id_, frozenset(used)))
