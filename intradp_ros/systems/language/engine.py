@@ -37,7 +37,7 @@ from intradp_ros.systems.language.frames import Arriving, Passing, to_chunks
 from intradp_ros.systems.language.lanes import Lane
 from intradp_ros.systems.language.manifest import Manifest
 from intradp_ros.systems.language.segment_plan import SegmentPlan
-from intradp_ros.systems.language.slots import Loader, make_slots, Slot
+from intradp_ros.systems.language.slots import BlockSlot, Loader, make_slots
 from intradp_ros.wire.frames import Chunk, MalformedFrameError
 
 #: Tokens of a lane at most: prompts are computed in chunks below it.
@@ -102,7 +102,7 @@ class _Program:
 
     id: PlanId  # noqa: A003
     held: _Held
-    slots: list[Slot]
+    slots: list[BlockSlot]
     kv: KvPages
     runs: dict[int, RunBlock]
 
@@ -231,13 +231,11 @@ class StageEngine:
         self._program = None
         self._lane_runs.clear()
         plan, name = held.plan, self.channel.name
-        slots = make_slots(plan, name, self.manifest, kept)
-        begin, runs = self.loader.reader.begin, {}
+        slots = make_slots(plan, name, self.manifest, self.loader.store, kept)
+        runs = {}
         for slot, blocks in zip(slots, plan.slots.get(name, ())):
             for block in blocks:
-                file = self.manifest.blocks[block]
-                runs[block] = self.blocks.bind(block, file.views(
-                    slot.data[begin:begin + file.nbytes]))
+                runs[block] = self.blocks.bind(block, slot.views(self.manifest.blocks[block]))
         kv = KvPages(self.manifest, plan.layers(name), plan.pages)
         self._program = _Program(id_, held, slots, kv, runs)
 
@@ -301,8 +299,7 @@ class StageEngine:
             self.asks.sample(action.lane, hidden)
 
     def _load(self, program: _Program, load: Load) -> None:
-        file = self.manifest.blocks[load.block]
-        self.loader.load(program.slots[load.slot], load.block, file.digest, file.nbytes)
+        self.loader.load(program.slots[load.slot], load.block, self.manifest.blocks[load.block])
 
     def _send(self, program: _Program, action: Send) -> None:
         held, run = program.held, self._lane_runs[action.lane]

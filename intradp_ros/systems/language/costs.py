@@ -1,0 +1,59 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What blocks, hops and disks cost: measured here, or as a fleet's file says."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+import math
+
+from intradp_ros.cluster.topology import Topology
+from intradp_ros.systems.language.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class LanguageCosts:
+    """
+    Seconds of a model on a fleet, for one token.
+
+    `attention`, `mlp` and `head` are those of a device of speed 1; `hop` is what a message takes
+    in addition to the way's own delay and the time of its bytes.  A device without a disk reads
+    nothing while it computes.  `tokens` is how many tokens all requests together have room for,
+    `lane` how many are computed at once.
+    """
+
+    manifest: Manifest
+    topology: Topology
+    attention: float
+    mlp: float
+    head: float
+    hop: float = 0.0
+    tokens: int = 2048
+    lane: int = 128
+
+    def block(self, device: str, block: int) -> float:
+        """Return the seconds that a block takes on a device."""
+        return (self.mlp if block % 2 else self.attention) / self.topology.device(device).speed
+
+    def head_seconds(self, device: str) -> float:
+        """Return the seconds of embedding, head and sampling on a device."""
+        return self.head / self.topology.device(device).speed
+
+    def disk(self, device: str) -> float:
+        """Return the bytes per second that a device reads; 0 without a disk."""
+        name = self.topology.device(device).disk
+        return self.topology.medium(name).bytes_per_second if name else 0.0
+
+    def load(self, device: str, block: int) -> float:
+        """Return the seconds that reading a block takes."""
+        rate = self.disk(device)
+        return self.manifest.blocks[block].nbytes / rate if rate else math.inf
+
+    def hop_seconds(self, source: str, target: str) -> float:
+        """Return the seconds in which a token's hidden state crosses."""
+        if source == target:
+            return 0.0
+        nbytes = self.manifest.hidden_bytes
+        media = self.topology.path(source, target)
+        return self.hop + self.topology.delay(source, target) + sum(
+            nbytes / self.topology.medium(name).bytes_per_second for name in media)

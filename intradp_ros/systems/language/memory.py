@@ -1,0 +1,51 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a plan takes of a device's memory, item by item; shown, checked and planned with."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from intradp_ros.systems.language.lanes import PAGE
+from intradp_ros.systems.language.manifest import Manifest
+from intradp_ros.systems.language.segment_plan import SegmentPlan
+
+#: Bytes of a slot in addition to its block: the file's header, and whole pages.
+SLOT_MARGIN = 3 * 4096
+#: Hidden states of a lane, and what the widest part of a layer makes of them, at once.
+_COPIES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryNeed:
+    """Bytes by what takes them; `floor` is what the process takes without a plan."""
+
+    blocks: int
+    kv: int
+    activations: int
+    head: int
+    floor: int = 0
+
+    @property
+    def total(self) -> int:
+        """Return all of it."""
+        return self.blocks + self.kv + self.activations + self.head + self.floor
+
+
+def activation_bytes(manifest: Manifest, tokens: int) -> int:
+    """Return the bytes for computing so many tokens of a lane at once."""
+    widest = max((shape[0] for block in manifest.blocks[:2] for t in block.tensors
+                  if len(shape := t.shape) == 2), default=manifest.width)
+    return tokens * (2 * widest + _COPIES * manifest.width) * manifest.dtype.itemsize
+
+
+def memory_need(plan: SegmentPlan, device: str, manifest: Manifest, tokens: int,
+                floor: int = 0) -> MemoryNeed:
+    """Return what a plan takes on a device, with lanes of so many tokens at most."""
+    blocks = sum(max(manifest.blocks[block].nbytes for block in slot) + SLOT_MARGIN
+                 for slot in plan.slots.get(device, ()))
+    kv = len(plan.layers(device)) * plan.pages * PAGE * manifest.kv_bytes
+    is_head = device == plan.head
+    logits = int(manifest.config['vocab_size']) * 4 * 2 if is_head else 0
+    return MemoryNeed(blocks, kv, activation_bytes(manifest, tokens) + logits,
+                      manifest.head_bytes + 2 * SLOT_MARGIN if is_head else 0, floor)

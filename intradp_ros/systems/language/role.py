@@ -1,0 +1,208 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""A device's part in language models, for the member of its fleet; and the head on one of them."""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+import threading
+from typing import Any
+
+import torch
+
+from intradp_ros.blobs.store import BlobStore
+from intradp_ros.cluster.plan_id import PlanError, PlanId
+from intradp_ros.runtime.member.role import Host, Lacking, Plan, Role
+from intradp_ros.runtime.member.state import State
+from intradp_ros.systems.language.block_math import LibraryBlocks
+from intradp_ros.systems.language.engine import StageEngine
+from intradp_ros.systems.language.head import Head, HeadPolicy
+from intradp_ros.systems.language.import_model import load_tokenizer
+from intradp_ros.systems.language.manifest import BlockFile, Manifest, ManifestError, read_manifest
+from intradp_ros.systems.language.memory import memory_need
+from intradp_ros.systems.language.segment_plan import FORMAT, parse_plan, SegmentPlan
+from intradp_ros.systems.language.slots import BlockSlot, Loader
+from intradp_ros.wire.frames import Chunk, Frame, MalformedFrameError
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageOptions:
+    """
+    What a device gives to language models.
+
+    `memory` are bytes that plans may use, 0 for any; `policy` is that of its requests, where
+    it is a head.
+    """
+
+    memory: int = 0
+    policy: HeadPolicy = HeadPolicy()
+
+
+@dataclass
+class _Model:
+    """A model of which this device computes a part."""
+
+    manifest: Manifest
+    loader: Loader
+    engine: StageEngine
+    head: Head | None
+    kept: tuple[BlockSlot, ...]  # embedding and head
+
+
+class LanguageRole(Role):
+    """
+    Takes plans of segments; blocks are read from a store.
+
+    `headed` is called with the head when this device gets one, and with None when that is gone.
+    """
+
+    format = FORMAT  # noqa: A003
+
+    def __init__(self, host: Host, store: BlobStore, options: LanguageOptions = LanguageOptions(),
+                 headed: Callable[[Head | None], None] = lambda head: None) -> None:
+        self.state = State()
+        self._host, self._store, self._options, self._headed = host, store, options, headed
+        self._plans: dict[PlanId, SegmentPlan] = {}
+        self._models: dict[str, _Model] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def head(self) -> Head | None:
+        """The head on this device, if it has one."""
+        return next((model.head for model in self._models.values() if model.head), None)
+
+    @property
+    def engine(self) -> StageEngine | None:
+        """The engine of this device, if it takes part in a model."""
+        return next((model.engine for model in self._models.values()), None)
+
+    def parse(self, data: Any) -> Plan:
+        """Return the plan that plain data describe; PlanError if they describe none."""
+        return parse_plan(data)
+
+    def lacking(self, plan: Plan) -> Lacking:
+        """Return the manifest, and then those blobs of it, that are not here."""
+        assert isinstance(plan, SegmentPlan)
+        manifest = self._manifest(plan)
+        if manifest is None:
+            return Lacking({plan.model: None}, frozenset((plan.model,)), plan.model)
+        files = [manifest.blocks[block] for block in plan.blocks_of(self._host.name)]
+        if plan.head == self._host.name:
+            files += [manifest.embedding, manifest.head]
+            files += [manifest.tokenizer] if manifest.tokenizer else []
+        missing = {file.digest: file.nbytes for file in files
+                   if self._store.nbytes(file.digest) is None}
+        return Lacking(dict(missing), frozenset((plan.model, *(f.digest for f in files))),
+                       plan.model)
+
+    def load(self, id: PlanId, plan: Plan) -> None:  # noqa: A002
+        """Look whether a plan fits in here, and make ready what computes its model."""
+        assert isinstance(plan, SegmentPlan)
+        manifest = self._manifest(plan)
+        if manifest is None or len(manifest.blocks) != plan.blocks:
+            raise PlanError(f'the model {plan.model[:12]} has not {plan.blocks} blocks')
+        need = memory_need(plan, self._host.name, manifest, self._options.policy.chunk).total
+        if 0 < self._options.memory < need:
+            raise PlanError(f'{self._host.name} lacks {(need - self._options.memory) / 1e6:.0f} '
+                            f'MB for this plan: {need / 1e6:.0f} MB are needed, '
+                            f'{self._options.memory / 1e6:.0f} MB are allowed')
+        model = self._models.get(plan.model)
+        if model is None or plan.head == self._host.name and model.head is None:
+            for other in list(self._models):
+                self._drop(other)
+            model = self._models[plan.model] = self._made(manifest, plan)
+            if model.head:
+                self._headed(model.head)
+        if model.head:
+            model.head.devices(len(plan.slots))
+        model.engine.hold(id, plan)
+        with self._lock:
+            self._plans[id] = plan
+
+    def use(self, id: PlanId, boundary: int) -> None:  # noqa: A002
+        """Compute with a plan from the next round on."""
+        self._models[self._plans[id].model].engine.use(id)
+        self._host.release(id)  # what was in flight is computed anew with this plan
+
+    def keep(self, ids: Collection[PlanId]) -> None:
+        """Let go of all other plans."""
+        with self._lock:
+            self._plans = {id_: plan for id_, plan in self._plans.items() if id_ in ids}
+        for model in tuple(self._models.values()):
+            model.engine.keep(ids)
+
+    def handle(self, peer: str, frame: Frame) -> None:
+        """Take hidden states of a plan that is held."""
+        id_ = PlanId(frame.session, frame.epoch)
+        plan = self._plans.get(id_)
+        if not isinstance(frame, Chunk):
+            return  # a PING that was answered
+        if plan is None:
+            raise MalformedFrameError(f'plan {id_} is not held', 'epoch')
+        self._models[plan.model].engine.handle(peer, id_, frame)
+
+    def busy(self) -> float:
+        """Return the seconds of computing so far."""
+        return sum(model.engine.meter.computing for model in tuple(self._models.values()))
+
+    def close(self) -> None:
+        """Stop all engines, and end requests with a reason."""
+        for digest in list(self._models):
+            self._drop(digest)
+
+    def _manifest(self, plan: SegmentPlan) -> Manifest | None:
+        text = self._host.blobs.find(plan.model)
+        if text is None:
+            return None
+        try:
+            return read_manifest(bytes(text.numpy().data).decode(errors='replace'), plan.model)
+        except ManifestError as error:
+            raise PlanError(f'model {plan.model[:12]}: {error}') from None
+
+    def _made(self, manifest: Manifest, plan: SegmentPlan) -> _Model:
+        blocks, loader = LibraryBlocks(manifest), Loader(self._store, self._host.name)
+        head: Head | None = None
+        kept: tuple[BlockSlot, ...] = ()
+        if plan.head == self._host.name:
+            head, kept = make_head(manifest, blocks, self._store, self._options.policy)
+        engine = StageEngine(self._host.channel, manifest, blocks, loader,
+                             lambda why: self._host.reject('engine', why), head)
+        return _Model(manifest, loader, engine, head, kept)
+
+    def _drop(self, digest: str) -> None:
+        model = self._models.pop(digest)
+        if model.head:
+            self._headed(None)
+            model.head.close()
+        model.engine.close()
+        model.loader.close()
+
+
+def make_head(manifest: Manifest, blocks: LibraryBlocks, store: BlobStore,
+              policy: HeadPolicy) -> tuple[Head, tuple[BlockSlot, ...]]:
+    """
+    Return a head, with the memory of its embedding and matrix.
+
+    Raises
+    ------
+    PlanError
+        If a blob is missing or broken.
+
+    """
+    def read(file: BlockFile) -> tuple[BlockSlot, dict[str, torch.Tensor]]:
+        slot = BlockSlot(store, file.nbytes)
+        if store.read_into(file.digest, slot.memory) is None:
+            raise PlanError(f'blob {file.digest[:12]} is missing or broken')
+        return slot, slot.views(file)
+
+    (first, embedding), (second, last) = read(manifest.embedding), read(manifest.head)
+    tokenizer = None
+    if manifest.tokenizer:
+        data = store.load(manifest.tokenizer.digest)
+        if data is None:
+            raise PlanError('the tokenizer is missing or broken')
+        tokenizer = load_tokenizer(data)
+    head = Head(manifest, blocks.embedding(embedding), blocks.head(last, embedding), tokenizer,
+                policy)
+    return head, (first, second)
