@@ -65,7 +65,8 @@ def main(arguments: list[str] | None = None) -> None:
         print(text, file=sys.stderr, flush=True)
 
     planner = LanguagePlanner(costs_of(settings), settings['head'], log, maker(settings['kind']))
-    coordinator = FleetCoordinator(channel, planner, log, gathering=settings.get('gathering', 30.0))
+    coordinator = FleetCoordinator(channel, planner, log,
+                                   gathering=settings.get('gathering', 30.0))
     coordinator.expect([d['name'] for d in settings['devices']])
     try:
         for _ in sys.stdin:
