@@ -30,6 +30,7 @@ class FleetView:
         self._network = NetworkState(topology)
         self._reported: dict[tuple[str, str], float] = {}
         self._low: frozenset[str] = frozenset()
+        self._memory: dict[str, float] = {}
         self._rates: dict[str, float] = {}
         self._outlooks = {medium.name: RateOutlook() for medium in topology.media}
         self._lock = threading.Lock()
@@ -43,10 +44,19 @@ class FleetView:
         """Take what a device measured of its links, and its battery."""
         with self._lock:
             self._measured(beat, now)
+            if beat.device in self._topology.names:
+                self._memory.pop(beat.device, None)
+                if beat.free_memory > 0:  # 0: it sets no limit
+                    self._memory[beat.device] = beat.free_memory
             if beat.battery is not None:
                 least = RESERVE + (RECOVERED if beat.device in self._low else 0.0)
                 low = beat.battery < least and beat.device not in self._kept
                 self._low = self._low | {beat.device} if low else self._low - {beat.device}
+
+    def memory(self) -> dict[str, float]:
+        """Return the bytes that plans may use of devices, where they said a limit."""
+        with self._lock:
+            return dict(self._memory)
 
     def media(self, now: float) -> dict[str, Estimate]:
         """Return what the media give now."""

@@ -273,7 +273,8 @@ def _output_bytes(costs: FleetCosts) -> float:
 
 def _moving_seconds(costs: FleetCosts, nbytes: float) -> npt.NDArray[np.float64]:
     with np.errstate(invalid='ignore'):
-        moved = costs.samples * nbytes * costs.per_byte + costs.delay
+        moved = np.where(np.isfinite(costs.per_byte),
+                         costs.samples * nbytes * costs.per_byte + costs.delay, np.inf)
     seconds: npt.NDArray[np.float64] = np.where(np.eye(len(moved), dtype=bool), 0.0, moved)
     return seconds
 

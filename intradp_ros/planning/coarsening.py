@@ -14,7 +14,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from intradp_ros.planning.planning_model import Flow, Node, PlanningModel, SOURCE
+from intradp_ros.planning.planning_model import (
+    Flow,
+    Node,
+    PlanningModel,
+    SOURCE,
+    working_bytes,
+)
 
 #: The paper's: what has less than this of all parameters may be merged.
 SMALL = 0.05
@@ -56,18 +62,19 @@ def merged(model: PlanningModel, cuts: Sequence[int]) -> PlanningModel:
     """Return the model with one node between each two cuts; a cut stands before its node."""
     edges = [0, *cuts, len(model.nodes)]
     owner = np.repeat(np.arange(len(edges) - 1), np.diff(edges))
-    nodes = tuple(_one(model.nodes[a:b]) for a, b in zip(edges, edges[1:]))
+    nodes = tuple(_one(model, a, b) for a, b in zip(edges, edges[1:]))
     return PlanningModel(model.name, nodes, _outer(model.flows, owner), model.digest, {
         device: {batch: tuple(np.add.reduceat(np.asarray(seconds), edges[:-1]).tolist())
                  for batch, seconds in tables.items()}
         for device, tables in model.measured.items()})
 
 
-def _one(nodes: Sequence[Node]) -> Node:
+def _one(model: PlanningModel, first: int, last: int) -> Node:
+    nodes = model.nodes[first:last]
     if len(nodes) == 1:
         return nodes[0]
     return Node(f'{nodes[0].name}..{nodes[-1].name}', sum(n.seconds for n in nodes),
-                sum(n.weight_bytes for n in nodes), max(n.working_bytes for n in nodes),
+                sum(n.weight_bytes for n in nodes), working_bytes(model, first, last),
                 tuple(sorted(op for n in nodes for op in n.operators)),
                 sum(n.backward_seconds for n in nodes), sum(n.kept_bytes for n in nodes))
 

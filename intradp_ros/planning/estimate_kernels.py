@@ -155,7 +155,9 @@ def _arrive(t: Tables, s: Placed, placement: Ints, flow: int, number: int, group
     between = origin * len(t.shares) + group
     for k in range(t.pair_at[between], t.pair_at[between + 1]):
         a, b, samples = t.pair_from[k], t.pair_to[k], t.pair_samples[k]
-        then = s.finish[maker + 1, a] + samples * t.nbytes[flow] * t.per_byte[a, b] + t.delay[a, b]
+        then = s.finish[maker + 1, a] + t.delay[a, b]  # infinite where nothing joins them
+        if t.nbytes[flow] > 0:
+            then += samples * t.nbytes[flow] * t.per_byte[a, b]
         s.arrived[b] = max(s.arrived[b], then)
         if a != b:
             fresh = samples - _known(t, placement, flow, number, group, origin, a, b)

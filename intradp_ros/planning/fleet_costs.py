@@ -164,8 +164,9 @@ class FleetCosts:
         if nbytes not in self._travel:
             goes = self.moving > 0
             with np.errstate(invalid='ignore'):
-                self._travel[nbytes] = np.where(
-                    goes, self.moving * nbytes * self.per_byte + self.delay, -np.inf)
+                taken = np.where(np.isfinite(self.per_byte),  # not even 0 bytes go no way
+                                 self.moving * nbytes * self.per_byte + self.delay, np.inf)
+                self._travel[nbytes] = np.where(goes, taken, -np.inf)
         return self._travel[nbytes]
 
     @cached_property

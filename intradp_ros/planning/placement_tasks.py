@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from intradp_ros.planning.fleet_costs import FleetCosts
-from intradp_ros.planning.planning_model import SOURCE
+from intradp_ros.planning.planning_model import SOURCE, working_bytes
 from intradp_ros.schedule.event_simulator import simulate
 from intradp_ros.schedule.stage_tasks import StageTasks
 from intradp_ros.schedule.task_graph import ComputeTask, Task, TaskGraph, TransferTask
@@ -41,6 +41,26 @@ def placement_tasks(costs: FleetCosts, placement: Sequence[int], batches: int = 
 
     """
     one = _one_batch(costs, [int(group) for group in placement])
+    return _of_batches(costs, placement, one, batches, interval)
+
+
+def held_tasks(costs: FleetCosts, placement: Sequence[int], batches: int) -> StageTasks:
+    """
+    Return the tasks of micro-batches that arrive together, with the values that devices hold.
+
+    Raises
+    ------
+    ValueError
+        If nothing joins two devices that must talk.
+
+    """
+    placement = [int(group) for group in placement]
+    return _of_batches(costs, placement, _holding(costs, placement, _one_batch(costs, placement)),
+                       batches, 0.0)
+
+
+def _of_batches(costs: FleetCosts, placement: Sequence[int], one: Sequence[Task], batches: int,
+                interval: float) -> StageTasks:
     weights: dict[str, float] = defaultdict(float)
     for node, group in zip(costs.model.nodes, placement):
         for name in members(costs, int(group)):
@@ -49,6 +69,43 @@ def placement_tasks(costs: FleetCosts, placement: Sequence[int], batches: int = 
     period = max((interval, *alone.busy.values(), *alone.in_use.values()))
     return _repeat(one, alone.start.tolist(), batches, interval, period * (1 + 1e-9),
                    dict(weights))
+
+
+def _holding(costs: FleetCosts, placement: Sequence[int], one: Sequence[Task]) -> list[Task]:
+    """Return the tasks of a micro-batch, with the values that are held until they are used."""
+    users: dict[int, list[int]] = defaultdict(list)
+    for index, task in enumerate(one):
+        for before in task.after:
+            users[before].append(index)
+    inputs = costs.samples * sum(f.nbytes for f in costs.model.flows if f.maker == SOURCE)
+    left = _left_bytes(costs, placement)
+    tasks, holders = list(one), []
+    for index, task in enumerate(one[:-1]):
+        until = tuple(users[index])
+        if isinstance(task, TransferTask):
+            nbytes = task.nbytes if index else inputs  # the first is the arrival at the source
+            tasks[index] = replace(task, holds=nbytes, until=until)
+        elif isinstance(task, ComputeTask) and (nbytes := left.get((task.device, task.name), 0.0)):
+            holders.append(TransferTask(task.device, task.device, 0.0, (index,), '',
+                                        holds=nbytes, until=until))
+    end, shift = len(one) - 1, len(holders)
+
+    def renamed(names: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(k + shift if k == end else k for k in names)
+
+    return [replace(task, after=renamed(task.after), until=renamed(task.until))
+            for task in (*tasks[:-1], *holders, tasks[-1])]
+
+
+def _left_bytes(costs: FleetCosts, placement: Sequence[int]) -> dict[tuple[str, str], float]:
+    """Return the bytes that each part of a micro-batch leaves for others, by device and name."""
+    found: dict[tuple[str, str], float] = defaultdict(float)
+    for piece in pieces(costs, placement):
+        nbytes = sum(flow.nbytes for flow in costs.model.flows
+                     if flow.maker in piece.nodes and not set(flow.readers) <= set(piece.nodes))
+        for name, share in members(costs, piece.group).items():
+            found[name, costs.model.nodes[piece.nodes[0]].name] += share * nbytes
+    return found
 
 
 def flow_name(number: int) -> str:
@@ -99,7 +156,7 @@ def _one_batch(costs: FleetCosts, placement: Sequence[int]) -> list[Task]:
             after |= {made[maker, name] for _, maker in read if (maker, name) in made}
             seconds = float(sum(costs.seconds[k, piece.group, costs.topology.names.index(name)]
                                 for k in piece.nodes))
-            holds = share * max(costs.model.nodes[k].working_bytes for k in piece.nodes)
+            holds = share * working_bytes(costs.model, piece.nodes[0], piece.nodes[-1] + 1)
             index = len(tasks)
             made |= {(k, name): index for k in piece.nodes}
             tasks.append(ComputeTask(name, seconds, tuple(sorted(after - {index})),
@@ -145,6 +202,8 @@ def _repeat(one: Sequence[Task], starts: Sequence[float], batches: int, interval
     tasks: list[Task] = []
     for _, batch, index in keys:
         task = replace(one[index], after=tuple(place[batch, k] for k in one[index].after))
+        if isinstance(task, ComputeTask | TransferTask):
+            task = replace(task, until=tuple(place[batch, k] for k in one[index].until))
         tasks.append(replace(task, priority=float(batch)) if isinstance(task, TransferTask)
                      else task)
     arrivals = tuple(place[batch, 0] for batch in range(batches))

@@ -151,6 +151,24 @@ class PlanningModel:
         return found
 
 
+def working_bytes(model: PlanningModel, first: int, last: int) -> float:
+    """
+    Return the most bytes of one sample that are alive while the nodes of a range run.
+
+    A value that is made there stays until its last reader there has run, or
+    until the end where others read it.
+    """
+    alive: list[float] = [model.nodes[k].working_bytes for k in range(first, last)]
+    for flow in model.flows:
+        if first <= flow.maker < last:
+            outside = any(r == SOURCE or r >= last for r in flow.readers)
+            end = last if outside else max(flow.readers)
+            for k in range(flow.maker + 1, end):
+                if k not in flow.readers:  # of what a node reads itself its own bytes tell
+                    alive[k - first] += flow.nbytes
+    return max(alive)
+
+
 def _check_figures(name: str, figures: tuple[float, ...]) -> None:
     if not all(math.isfinite(figure) and figure >= 0 for figure in figures):
         raise ValueError(f'{name} needs seconds and bytes of 0 or more, got {figures[:3]}')

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 Numbers = npt.NDArray[np.float64]
 
-#: How much lateness weighs unless it is told: enough that energy is saved within the target only.
+#: How much lateness weighs among plans that miss their target.
 WEIGHT = 100.0
 _TIMES = {'us': 1e-6, 'ms': 1e-3, 's': 1.0}
 
@@ -29,7 +29,8 @@ class Quality:
     given the plan with the least latency is wanted.  `energy` and `memory`
     are limits by device, in joules for an inference and in bytes.  `weight`
     is the lambda of Dora's Eq. 2: what a lateness of the whole target
-    weighs beside the energy of the best single device.
+    weighs among plans that miss their target, in units of the energy of the
+    hungriest single device.
 
     Raises
     ------
@@ -70,7 +71,7 @@ class Quality:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What energy and time are compared with: the least of any single device."""
+    """What energy and time are compared with: most joules, least seconds of a single device."""
 
     joules: float
     seconds: float
@@ -83,15 +84,21 @@ _TIE = 1e-6
 def score(quality: Quality, scale: Scale, joules: Numbers, latency: Numbers,
           period: Numbers) -> Numbers:
     """
-    Return the objective of plans, less is better (Dora, Eq. 2, in parts of the scale).
+    Return the objective of plans, less is better.
 
-    Energy of an inference, and lateness times its weight; latency alone
-    where no target is given.
+    Every plan that meets the target comes before every plan that misses it:
+    those that meet rank by the energy of an inference and are below 1.  Those
+    that miss rank by energy and lateness times its weight (Dora, Eq. 2, in
+    parts of the scale) and are 1 or more.  Latency alone ranks where no target
+    is given.
     """
     if quality.fastest:
         return latency / scale.seconds + _TIE * joules / scale.joules
-    return (joules / scale.joules + quality.weight * quality.lateness(latency, period)
-            + _TIE * latency / scale.seconds)
+    late = quality.lateness(latency, period)
+    energy = joules / scale.joules + _TIE * latency / scale.seconds
+    with np.errstate(invalid='ignore'):
+        met = np.where(np.isfinite(energy), energy / (1 + energy), math.inf)
+        return np.where(late > 0, 1 + energy + quality.weight * late, met)
 
 
 def parse_quality(text: str) -> Quality:

@@ -160,4 +160,4 @@ def _rows(split: SplitGraph, value: int, region: Region) -> torch.Tensor:
 
 
 def _weightless(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    return torch.zeros(1, dtype=dtype).expand(*shape)
+    return torch.zeros((), dtype=dtype).expand(tuple(shape))

@@ -61,10 +61,16 @@ class Patience:
 
 @dataclass(frozen=True)
 class Observed:
-    """What is known at a time: rates of media in bytes per second, devices that are there."""
+    """
+    What is known at a time.
+
+    Rates of media in bytes per second, devices that are gone, and the bytes
+    that devices say plans may use of them.
+    """
 
     rates: Mapping[str, float] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()
+    memory: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -127,6 +133,8 @@ def observe(state: AdapterState, declared: FleetCosts, observed: Observed, now: 
     if current is None:
         return _instead(state, costs, observed, now, patience, planner)
     kept = _judged(costs, current)
+    if kept.beyond:
+        return _instead(state, costs, observed, now, patience, planner)
     if kept.meets:
         same = kept.order.discipline == state.plan.order.discipline if state.plan else False
         unchanged = same and observed == state.observed
@@ -149,7 +157,9 @@ def as_observed(declared: FleetCosts, observed: Observed) -> FleetCosts:
     fleet = declared.topology.without(observed.gone)
     media = tuple(replace(m, bytes_per_second=observed.rates.get(m.name, m.bytes_per_second))
                   for m in fleet.media)
-    return replace(declared, topology=Topology(fleet.devices, media, fleet.paths))
+    devices = tuple(replace(d, memory_bytes=min(
+        d.memory_bytes, observed.memory.get(d.name, d.memory_bytes))) for d in fleet.devices)
+    return replace(declared, topology=Topology(devices, media, fleet.paths))
 
 
 def _bears(plan: FleetPlan, costs: FleetCosts, observed: Observed, declared: FleetCosts,
@@ -200,8 +210,7 @@ def _judged(costs: FleetCosts, groups: tuple[int, ...]) -> FleetPlan:
 
 
 def _fits(costs: FleetCosts, plan: FleetPlan) -> bool:
-    limits = dict(zip(costs.topology.names, costs.memory_limits.tolist()))
-    return all(held <= limits[name] for name, held in plan.memory.items())
+    return not plan.beyond and set(plan.memory) <= set(costs.topology.names)
 
 
 def _front(costs: FleetCosts, plans: FleetPlans) -> tuple[Assignment, ...]:

@@ -95,7 +95,8 @@ class LivePlanner:
             declared = replace(self._declared, quality=quality or self._declared.quality)
             gone = frozenset(declared.topology.names) - self._alive | self._view.low
             costs = as_observed(declared, Observed(
-                self._view.known_rates(), gone | frozenset(without) - {declared.source}))
+                self._view.known_rates(), gone | frozenset(without) - {declared.source},
+                self._view.memory()))
             try:
                 best = self._planner(costs).best
             except NothingFits as error:
@@ -153,4 +154,4 @@ class LivePlanner:
     def _observed(self, now: float) -> Observed:
         gone = frozenset(self._declared.topology.names) - self._alive | self._view.low
         return Observed(self._view.rates(now),
-                        gone | self._left_out - {self._declared.source})
+                        gone | self._left_out - {self._declared.source}, self._view.memory())

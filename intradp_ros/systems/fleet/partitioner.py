@@ -35,8 +35,8 @@ Indices = npt.NDArray[np.int64]
 KEPT = 10
 #: Placements that are gone on from at each node, over all states, times groups.
 _WIDTH = 3000
-#: What a limit that is exceeded by 100 % weighs; no lateness is worth it.
-_FORBIDDEN = 1e6
+#: What a limit that is exceeded weighs; no lateness is worth it.
+_FORBIDDEN = 1e12
 _ROUNDS = 12
 _MOST_INTERVALS = 900
 
@@ -81,12 +81,17 @@ def partition(costs: FleetCosts, kept: int = KEPT,
 
 
 def reference_scale(costs: FleetCosts) -> Scale:
-    """Return the least joules and seconds of any device alone (1 where none are known)."""
+    """
+    Return the most joules and the least seconds of any device alone (1 where none are known).
+
+    The least joules may be next to none, where a device has no power that is known: as the
+    unit of lateness they would make lateness weigh nothing.
+    """
     singles = np.repeat(np.arange(len(costs.topology.devices))[:, None],
                         len(costs.model.nodes), axis=1)
     alone = estimate(costs, singles)
     reached = np.isfinite(alone.latency)
-    joules = float(alone.joules[reached].sum(axis=1).min(initial=math.inf))
+    joules = float(alone.joules[reached].sum(axis=1).max(initial=0.0))
     seconds = float(alone.latency[reached].min(initial=math.inf))
     return Scale(joules if 0 < joules < math.inf else 1.0,
                  seconds if 0 < seconds < math.inf else 1.0)
@@ -98,7 +103,8 @@ def scores_of(costs: FleetCosts, scale: Scale, found: Estimate) -> Numbers:
     with np.errstate(invalid='ignore'):
         plain = score(costs.quality, scale, found.joules.sum(axis=1), found.latency,
                       found.period)
-    return np.where(np.isfinite(plain), plain, _FORBIDDEN) + _FORBIDDEN * over
+    return np.where(np.isfinite(plain), plain, _FORBIDDEN) + _FORBIDDEN * np.where(
+        over > 0, 1 + over, 0.0)
 
 
 def _search(costs: FleetCosts, scale: Scale, kept: int) -> Indices:

@@ -12,13 +12,15 @@ predicted worse than any of them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+import math
 
 import numpy as np
 
 from intradp_ros.planning.baselines import fastest, quick_baselines
 from intradp_ros.planning.estimate import estimate, excess
 from intradp_ros.planning.fleet_costs import FleetCosts, NO_POWER
+from intradp_ros.planning.held_memory import held_memory
 from intradp_ros.planning.placement_tasks import flow_name, placement_tasks
 from intradp_ros.planning.quality import Scale, score
 from intradp_ros.planning.training_tasks import training_tasks
@@ -27,6 +29,7 @@ from intradp_ros.schedule.stage_plan import Member, PlanError, Stage, StagePlan,
 from intradp_ros.systems.fleet.contention_free import slow_baselines
 from intradp_ros.systems.fleet.partitioner import (
     KEPT,
+    NothingFits,
     partition,
     reference_scale,
 )
@@ -53,7 +56,9 @@ class FleetPlan:
     is wanted; `rate` the inferences per second that it could sustain; `joules` (of an inference),
     `memory` and `busy` seconds (of a micro-batch) by device, `carried` bytes (of a
     micro-batch) by medium.
-    `bound` is below the latency of any order of its transfers.
+    `bound` is below the latency of any order of its transfers.  `memory`
+    counts all frames in flight.  `beyond` says which limit is exceeded, if
+    any is; a plan that meets its target keeps all limits.
     """
 
     name: str
@@ -68,6 +73,7 @@ class FleetPlan:
     bound: float
     score: float
     meets: bool
+    beyond: str = ''
 
 
 @dataclass(frozen=True)
@@ -93,17 +99,12 @@ def plan_fleet(costs: FleetCosts, kept: int = KEPT, compare: bool = False) -> Fl
         If no placement was found within the limits.
 
     """
+    check_size(costs, kept)
     scale = reference_scale(costs)
     rivals = dict(quick_baselines(fastest(costs)))
     if compare:
         rivals |= slow_baselines(fastest(costs), kept)
-    seeds = [placement for placement in rivals.values() if placement is not None]
-    pool = partition(costs, kept, seeds or None).placements
-    pool = np.unique(np.concatenate([pool, np.array(seeds, dtype=np.int64).reshape(
-        -1, pool.shape[1])]), axis=0)
-    pool = pool[excess(costs, estimate(costs, pool)) <= 0]
-    judged = _with_ordered_transfers(costs, scale, [
-        judge(costs, scale, OURS, placement) for placement in pool.tolist()])
+    judged = _judged(costs, scale, kept, [p.tolist() for p in rivals.values() if p is not None])
     best = judged[0]
     others: dict[str, FleetPlan | None] = {
         name: None if placement is None else judge(costs, scale, name, placement.tolist())
@@ -111,6 +112,106 @@ def plan_fleet(costs: FleetCosts, kept: int = KEPT, compare: bool = False) -> Fl
     if compare:
         others[FAIR_SHARING] = judge(costs, scale, FAIR_SHARING, best.placement)
     return FleetPlans(best, tuple(_front(judged)), others)
+
+
+#: The most that is planned for: work and tables grow with their squares and products.
+MOST_DEVICES, MOST_SAMPLES, MOST_BATCHES, MOST_KEPT = 32, 64, 256, 1000
+_MOST_TASKS = 200_000
+
+
+def check_size(costs: FleetCosts, kept: int = KEPT) -> None:
+    """
+    Check that a plan is made in bounded time and memory.
+
+    Raises
+    ------
+    ValueError
+        If not; the text says which number is too large.
+
+    """
+    for what, count, most in (
+            ('devices in the fleet', len(costs.topology.devices), MOST_DEVICES),
+            ('samples in a micro-batch', costs.samples, MOST_SAMPLES),
+            ('micro-batches', costs.batches, MOST_BATCHES),
+            ('placements kept', kept, MOST_KEPT)):
+        if count > most:
+            raise ValueError(f'there are {count} {what}: plans are made for at most {most}')
+    tasks = costs.batches * costs.samples * len(costs.model.nodes)
+    if tasks > _MOST_TASKS:
+        raise ValueError(f'{costs.batches} micro-batches of {costs.samples} samples over '
+                         f'{len(costs.model.nodes)} nodes are {tasks} tasks, at most '
+                         f'{_MOST_TASKS} are simulated: take fewer batches or samples')
+
+
+#: Parts of the targets and limits that are searched for where plans as judged are beyond them.
+_TIGHTER = (1.0, 0.85, 0.6)
+#: So many times as many placements are judged where limits bind.
+_WIDER = 12
+#: Joules of estimates may be so much above those as judged: such plans are judged too.
+_LOOSE = 1.1
+
+
+def _judged(costs: FleetCosts, scale: Scale, kept: int, seeds: list[list[int]],
+            ) -> list[FleetPlan]:
+    """
+    Return plans within the limits as judged, best first.
+
+    The search knows estimates.  Where what it finds misses the target or
+    breaks a limit once it is judged, it searches again with a part of them,
+    and for the fastest plan at last.
+
+    Raises
+    ------
+    NothingFits
+        If no plan keeps the limits.
+
+    """
+    quality, found = costs.quality, dict[tuple[int, ...], FleetPlan]()
+    seeds = seeds + [[d] * len(costs.model.nodes) for d in range(len(costs.topology.devices))]
+    why: NothingFits | None = None
+    searched: list[FleetCosts] = []
+    for part in (1.0, *_TIGHTER):
+        limits = {d.name: part * limit for d, limit in
+                  zip(costs.topology.devices, costs.memory_limits.tolist())
+                  if part < 1 and limit < math.inf}
+        searched.append(replace(costs, quality=replace(
+            quality, latency=part * quality.latency, rate=quality.rate / part,
+            energy={n: part * _LOOSE * limit for n, limit in quality.energy.items()},
+            memory={**quality.memory, **limits})))
+    for search in [*searched, fastest(searched[0])]:
+        try:
+            wide = kept * (_WIDER if any(plan.beyond for plan in found.values()) else 1)
+            pool = partition(search, wide, seeds).placements.tolist()
+        except NothingFits as error:
+            why, pool = why or error, []
+        within = [p for p in seeds if excess(searched[0], estimate(costs, [p]))[0] <= 0]
+        for placement in map(tuple, pool + within):
+            if placement not in found:
+                found[placement] = judge(costs, scale, OURS, placement)
+        bound = any(plan.beyond for plan in found.values())
+        fits = [plan for plan in found.values() if not plan.beyond]
+        if fits:
+            judged = _with_ordered_transfers(costs, scale, fits)
+            if judged[0].meets and (search is not searched[0] or not bound):
+                return judged
+    if not fits:
+        least = min((plan.beyond for plan in found.values()), default='', key=len)
+        raise NothingFits(f'no division of {costs.model.name or "the model"} fits once all '
+                          f'frames in flight are counted: {least}; allow more, or add a device'
+                          ) if least else why or NothingFits('nothing fits')
+    return judged
+
+
+def _beyond(costs: FleetCosts, joules: Mapping[str, float], memory: Mapping[str, float]) -> str:
+    """Return which limit a plan as judged is beyond; nothing if it keeps all."""
+    for device, most, energy in zip(costs.topology.names, costs.memory_limits.tolist(),
+                                    costs.energy_limits.tolist()):
+        if memory[device] > most:
+            return (f'{device} would hold {memory[device] / 1e6:.4g} MB of its '
+                    f'{most / 1e6:.4g} MB')
+        if joules[device] > energy * (1 + 1e-9):
+            return f'{device} would take {joules[device]:.4g} J of its {energy:.4g} J'
+    return ''
 
 
 #: Orders that are tried of every plan that might be the best; how many are searched further.
@@ -129,8 +230,10 @@ def _with_ordered_transfers(costs: FleetCosts, scale: Scale, fair: list[FleetPla
         best = min(plan.score for plan in judged)
         for place, plan in enumerate(judged[:most]):
             if _hope(costs, scale, plan) <= best and plan.latency > plan.bound * _AT_BOUND:
-                judged[place] = judge(costs, scale, plan.name, plan.placement, tries)
-                best = min(best, judged[place].score)
+                ordered = judge(costs, scale, plan.name, plan.placement, tries)
+                if not ordered.beyond and ordered.score < plan.score:
+                    judged[place] = ordered
+                    best = min(best, ordered.score)
         judged.sort(key=lambda plan: plan.score)
     return judged
 
@@ -163,11 +266,18 @@ def judge(costs: FleetCosts, scale: Scale, name: str, placement: Sequence[int],
     latency, periods = np.array([order.latency]), np.array([period])
     value = score(quality, scale, np.array([sum(joules.values())]), latency, periods)
     names = costs.topology.names
+    memory = (dict(zip(names, found.memory[0].tolist())) if costs.training
+              else held_memory(costs, [int(group) for group in placement]))
+    memory = {name: max(held, order.played.peak_memory.get(name, 0.0))
+              for name, held in memory.items()}
+    beyond = _beyond(costs, joules, memory)
     return FleetPlan(
-        name, tuple(int(group) for group in placement), order, order.latency, 1 / period, joules,
-        dict(zip(names, found.memory[0].tolist())), dict(zip(names, found.busy[0].tolist())),
+        name, tuple(int(group) for group in placement), order, order.latency,
+        1 / period if period else math.inf, joules, memory,
+        dict(zip(names, found.busy[0].tolist())),
         {medium: nbytes / batches for medium, nbytes in order.played.carried.items()},
-        order.bound, float(value[0]), not quality.lateness(latency, periods)[0] > 0)
+        order.bound, float(value[0]),
+        not (beyond or quality.lateness(latency, periods)[0] > 0), beyond)
 
 
 def _interval(costs: FleetCosts) -> float:
