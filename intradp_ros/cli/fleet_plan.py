@@ -8,13 +8,14 @@ import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 import json
+import math
 from pathlib import Path
 import time
 from typing import Any
 
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.fleet_sharing import shared_seconds, SharedSeconds
-from intradp_ros.cli.output import add_json, milliseconds, Output, output, size, table
+from intradp_ros.cli.output import add_json, milliseconds, Output, output, plain, size, table
 from intradp_ros.cli.output_paths import result_file, result_picture
 from intradp_ros.cli.profile_arguments import own_profile, read_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
@@ -231,7 +232,7 @@ def _by_device(costs: FleetCosts, plan: FleetPlan) -> Any:
     shown = table('What the plan takes of each device', 'device', 'ms computing', 'joules',
                   'memory', 'of')
     for device in costs.topology.devices:
-        shown.add_row(device.name, milliseconds(plan.busy[device.name]),
+        shown.add_row(plain(device.name), milliseconds(plan.busy[device.name]),
                       f'{plan.joules[device.name]:.3g}' if device.power else 'unknown',
                       size(plan.memory[device.name]), size(device.memory_bytes))
     return shown
@@ -242,7 +243,7 @@ def _by_stage(costs: FleetCosts, plan: FleetPlan) -> Sequence[Any]:
     for stage in plan_data(costs, plan)['stages']:
         shares = ', '.join(f'{name} {count}' for name, count in stage['samples'].items())
         ends = f'{stage["first"]:.32} … {stage["last"]:.32}'
-        shown.add_row(f'{ends} ({stage["nodes"]})', shares)
+        shown.add_row(plain(f'{ends} ({stage["nodes"]})'), plain(shares))
     return [shown]
 
 
@@ -258,7 +259,7 @@ def _write(args: argparse.Namespace, costs: FleetCosts, fleet: Fleet, plan: Flee
 
 def _loads(costs: FleetCosts, plan: FleetPlan) -> Mapping[str, str]:
     """Return what the plan takes of devices and media, in words, by name."""
-    lasts = plan.order.played.makespan or 1.0
+    lasts = plan.order.played.makespan or math.inf
     played = plan.order.played
     found = {name: f'computes {busy / lasts:.0%}, holds {size(plan.memory[name])}'
              for name, busy in played.busy.items()}

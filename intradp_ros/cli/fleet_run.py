@@ -15,12 +15,13 @@ from typing import Any
 import torch
 
 from intradp_ros.cli.command_errors import CommandError
-from intradp_ros.cli.output import add_json, milliseconds, Output, output, table
+from intradp_ros.cli.output import add_json, milliseconds, Output, output, plain, table
 from intradp_ros.cli.profile_arguments import own_profile, read_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject, tensors_of
 from intradp_ros.cluster.fleet_file import Fleet, read_fleet
 from intradp_ros.cluster.located_yaml import FleetFileError
 from intradp_ros.cluster.topology import Topology
+from intradp_ros.core.limits import check_text, MAX_MODEL_TEXT
 from intradp_ros.dds.transport_profile import find_transport
 from intradp_ros.lab.emulation.device_limits import available as cannot_limit
 from intradp_ros.lab.emulation.device_limits import LimitError
@@ -69,6 +70,8 @@ examples:
 exit status: 1 if an answer is not the unsplit model's"""
 
 START_TIMEOUT = 60.0
+#: Frames that are simulated, and held as inputs, at once.
+MOST_FRAMES = 10_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -107,7 +110,8 @@ def run(args: argparse.Namespace) -> int:
             else own_profile(subject, out)
         topology = fleet.topology
         source = args.source or topology.names[0]
-        seconds = seconds_by_speed(subject.shared.split, profile, topology)
+        own = {name: read_profile(path, subject) for name, path in fleet.profiles.items()}
+        seconds = seconds_by_speed(subject.shared.split, profile, topology, own)
         plan = _plan(args, subject, topology, source, seconds[source])
         under_way = args.under_way or usual_under_way(plan)
         share = find_transport(TRANSPORT).payload_share if args.nodes else 1.0
@@ -117,7 +121,8 @@ def run(args: argparse.Namespace) -> int:
         if args.nodes:
             found, differences = _nodes(args, subject, fleet, plan, profile, under_way, out)
         else:
-            found, differences = _local(args, subject, topology, plan, profile, under_way, out)
+            found, differences = _local(args, subject, topology, plan, profile, own, under_way,
+                                        out)
         data = _summary(args, subject, plan, under_way, expected, found, differences)
         data['payload_share'] = share
         _show(data, plan, out)
@@ -126,6 +131,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
+    if args.frames > MOST_FRAMES or args.alone > MOST_FRAMES:
+        raise CommandError(f'--frames and --alone are at most {MOST_FRAMES}')
     if args.frames < 2 or args.alone < 1 or args.under_way < 0:
         raise CommandError('--frames must be 2 or more, --alone 1 or more, --under-way 0 or more')
     if args.nodes and (problem := available()):
@@ -145,12 +152,12 @@ def _plan(args: argparse.Namespace, subject: Subject, topology: Topology, source
           costs: Sequence[float]) -> StagePlan:
     try:
         if args.plan:
-            plan = StagePlan.from_json(json.loads(args.plan.read_text()))
+            plan = _read_plan(args.plan)
         else:
             plan = plan_of_cuts(subject.shared.digest, source, parse_stages(args.stages), costs,
                                 {d.name: d.speed for d in topology.devices})
         plan.check(subject.shared.split.graph, topology.names)
-    except (PlanError, json.JSONDecodeError) as error:
+    except ValueError as error:
         raise CommandError(f'{args.plan or "--stages"}: {error}') from error
     if plan.digest != subject.shared.digest:
         raise CommandError(f'{args.plan} is a plan for model {plan.digest[:12]}, this is '
@@ -158,8 +165,20 @@ def _plan(args: argparse.Namespace, subject: Subject, topology: Topology, source
     return plan
 
 
+def _read_plan(path: Path) -> StagePlan:
+    with path.open('rb') as stream:
+        data = stream.read(MAX_MODEL_TEXT + 1)
+    try:
+        return StagePlan.from_json(json.loads(check_text(data.decode(), MAX_MODEL_TEXT)))
+    except RecursionError:
+        raise PlanError('nested too deeply to be a plan') from None
+    except UnicodeDecodeError:
+        raise PlanError('no text in UTF-8: a plan is what `intradp fleet plan -o` writes'
+                        ) from None
+
+
 def _local(args: argparse.Namespace, subject: Subject, topology: Topology, plan: StagePlan,
-           profile: Profile, under_way: int, out: Output,
+           profile: Profile, own: Mapping[str, Profile], under_way: int, out: Output,
            ) -> tuple[PipelineFigures, list[float]]:
     """Run real inferences and then emulated ones in this process."""
     real = dict.fromkeys(topology.names, subject.shared)
@@ -168,7 +187,8 @@ def _local(args: argparse.Namespace, subject: Subject, topology: Topology, plan:
         answers = measured_local(fleet, frames, args.alone, under_way)[1]
     differences = [_difference(subject, frame, answer.outputs)
                    for frame, answer in zip(frames, answers, strict=True)]
-    slow = {d.name: emulated_at(subject.shared, profile, d.speed) for d in topology.devices}
+    slow = {d.name: emulated_at(subject.shared, own.get(d.name, profile),
+                                1.0 if d.name in own else d.speed) for d in topology.devices}
     with out.status('emulated devices'), _local_fleet(args, topology, plan, slow) as fleet:
         return measured_local(fleet, frames, args.alone, under_way)[0], differences
 
@@ -230,7 +250,7 @@ def _show(data: Mapping[str, Any], plan: StagePlan, out: Output) -> None:
         who = ' + '.join(f'{m.device}' + (f' ({m.samples} of {plan.samples})'
                                           if len(stage.members) > 1 else '')
                          for m in stage.members)
-        stages.add_row(str(number), f'{stage.operators[0]} to {stage.operators[-1]}', who)
+        stages.add_row(str(number), f'{stage.operators[0]} to {stage.operators[-1]}', plain(who))
     says, saw = data['predicted'], data['measured_on_emulated_devices']
     figures = table(f'{data["model"]}, carried by {data["carried"]}', '', 'predicted', 'measured',
                     'apart')

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from intradp_ros.cli.command_errors import CommandError
-from intradp_ros.cli.output import add_json, Output, output, table
+from intradp_ros.cli.output import add_json, Output, output, plain, table
 from intradp_ros.cluster.fleet_file import Fleet, read_fleet
 from intradp_ros.cluster.located_yaml import FleetFileError
 from intradp_ros.cluster.topology import Topology
@@ -64,22 +64,23 @@ def _show(fleet: Fleet, out: Output) -> None:
     for d in fleet.topology.devices:
         disk = fleet.topology.medium(d.disk).bytes_per_second if d.disk else 0.0
         devices.add_row(
-            d.name, memory_text(d.memory_bytes),
+            plain(d.name), memory_text(d.memory_bytes),
             'own profile' if d.name in fleet.profiles else f'{d.speed:g}', str(d.threads),
             f'{disk / 1e6:g} MB/s' if disk else '',
             f'{d.power.compute:g} ({d.power.idle:g} idle)' if d.power else '',
             f'{d.battery.level:.0%} of {d.battery.capacity / 3600:.3g} Wh' if d.battery else '',
-            d.site)
+            plain(d.site))
     media = table('Media', 'medium', 'rate', 'delay')
     for m in fleet.topology.media:
-        media.add_row(m.name, rate_text(m.bytes_per_second), f'{1e3 * m.delay:g} ms')
+        media.add_row(plain(m.name), rate_text(m.bytes_per_second), f'{1e3 * m.delay:g} ms')
     out.show(devices, media, *(_paths(fleet.topology) if fleet.topology.paths else ()))
 
 
 def _paths(topology: Topology) -> Iterator[Any]:
     found = table('Paths', 'from', 'to', 'through', 'alone', 'delay')
     for (source, target), path in topology.paths.items():
-        found.add_row(source, target, ', '.join(path), rate_text(topology.rate(source, target)),
+        found.add_row(plain(source), plain(target), plain(', '.join(path)),
+                      rate_text(topology.rate(source, target)),
                       f'{1e3 * topology.delay(source, target):g} ms')
     yield found
 

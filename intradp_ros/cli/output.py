@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -41,7 +42,7 @@ class Output:
 
     def warn(self, text: str) -> None:
         """Print a warning on stderr, JSON or not."""
-        self.progress_console.print(f'[yellow]warning: {text}[/yellow]', highlight=False,
+        self.progress_console.print(f'[yellow]warning: {plain(text)}[/yellow]', highlight=False,
                                     soft_wrap=True)
 
     def result(self, data: Mapping[str, Any]) -> None:
@@ -118,12 +119,18 @@ def output(as_json: bool) -> Iterator[Output]:
 
 def table(title: str, *columns: str, left: int = 1) -> Table:
     """Return an empty table; its first `left` columns hold text, the others numbers."""
-    result = Table(title=title, title_justify='left', box=SIMPLE_HEAD, pad_edge=False,
+    result = Table(title=escape(title), title_justify='left', box=SIMPLE_HEAD, pad_edge=False,
                    collapse_padding=True)
     for index, column in enumerate(columns):
-        result.add_column(column, justify='left' if index < left else 'right',
+        result.add_column(escape(column), justify='left' if index < left else 'right',
                           overflow='fold' if index < left else 'ellipsis')
     return result
+
+
+def plain(text: object) -> str:
+    """Return a text from a file or the network as rich shows it literally, on one line."""
+    shown = ''.join(c if c.isprintable() else ascii(c)[1:-1] for c in str(text))
+    return escape(shown)
 
 
 def size(count: float) -> str:

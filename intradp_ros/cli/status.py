@@ -10,7 +10,7 @@ from typing import Any
 
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.network_checks import add_looking, look_around
-from intradp_ros.cli.output import add_json, output, table
+from intradp_ros.cli.output import add_json, output, plain, table
 
 DESCRIPTION = """\
 Tell which robots, servers, planners, devices and coordinators there are, and how they do:
@@ -51,9 +51,10 @@ def run(args: argparse.Namespace) -> int:
         found = known(seen['status'])
         rows = table('intradp status', 'node', 'is a', '', 'says', 'figures', left=5)
         for name, node in found.items():
-            rows.add_row(name, node['kind'], '[green]well[/green]' if node['well']
-                         else '[yellow]warns[/yellow]', node['message'],
-                         ', '.join(f'{key} {value}' for key, value in node['figures'].items()))
+            rows.add_row(plain(name), node['kind'], '[green]well[/green]' if node['well']
+                         else '[yellow]warns[/yellow]', plain(node['message']),
+                         plain(', '.join(f'{key} {value}'
+                                         for key, value in node['figures'].items())))
         out.show(rows if found else 'no node of this package speaks here; `intradp doctor` '
                  'looks for the cause')
         out.result({'nodes': found})

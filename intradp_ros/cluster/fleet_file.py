@@ -69,8 +69,12 @@ def read_fleet(path: Path) -> Fleet:
     """
     try:
         with path.open('rb') as stream:
-            text = stream.read(MAX_BYTES + 1).decode()
-    except (OSError, UnicodeDecodeError) as error:
+            data = stream.read(MAX_BYTES + 1)
+        text = data.decode('utf-8-sig')
+    except UnicodeDecodeError as error:
+        line = data.count(b'\n', 0, error.start) + 1
+        raise FleetFileError(f'{path}:{line}: is not encoded in UTF-8: save it as UTF-8') from None
+    except OSError as error:
         raise FleetFileError(f'{path}: cannot be read: {error}') from None
     return parse_fleet(text, str(path), path.parent)
 
@@ -175,6 +179,8 @@ class _Draft:
         for network in networks:
             self._add(network)
         for name, place in fields['media'].entries() if 'media' in fields else ():
+            if name in [m.name for m in self._media]:
+                raise place.fail('a medium of that name is there already: choose another name')
             self._media.append(_medium(name, place))
         for ends, place in fields['paths'].entries() if 'paths' in fields else ():
             self._explicit(ends, place)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 import math
+import re
 
 import yaml
 
@@ -87,6 +88,8 @@ class Located:
         """Return a text of 1 to 256 characters."""
         if not isinstance(self.node, yaml.ScalarNode) or not 0 < len(self.node.value) <= MAX_TEXT:
             raise self.fail(f'write a text of 1 to {MAX_TEXT} characters')
+        if not self.node.value.isprintable():
+            raise self.fail(f'{ascii(self.node.value)} has control characters: remove them')
         return str(self.node.value)
 
     def names(self) -> tuple[str, ...]:
@@ -109,9 +112,9 @@ class Located:
     def quantity(self, kind: str, above: bool = True) -> float:
         """Return an amount in base units: bytes, bytes per second, seconds or joules."""
         units = _UNITS[kind]
-        number, _, unit = self.text().partition(' ')
+        parts = re.fullmatch(r'\s*([-+\d.]+(?:[eE][-+]?\d+)?)\s*(\D.*?)\s*', self.text())
         try:
-            found = float(number) * units[unit.strip()]
+            found = float(parts[1]) * units[parts[2]] if parts else math.nan
         except (KeyError, ValueError):
             found = math.nan
         if not (found > 0 if above else found >= 0) or math.isinf(found):
@@ -134,7 +137,8 @@ def _scan(text: str, file: str) -> None:
             raise FleetFileError(f'{file}:{token.start_mark.line + 1}: no YAML that is read here: '
                                  f'more than {MAX_DEPTH} levels')
         if isinstance(token, yaml.AliasToken):
-            raise FleetFileError(f'{file}: anchors (&, *) are not read: write the values out')
+            raise FleetFileError(f'{file}:{token.start_mark.line + 1}: anchors (&, *) are not '
+                                 'read: write the values out')
 
 
 def parse(text: str, file: str) -> Located:
@@ -155,6 +159,10 @@ def parse(text: str, file: str) -> Located:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise FleetFileError(f'{file}:{line}: no YAML: {error.problem}') from None
+    except yaml.reader.ReaderError as error:
+        line = text.count('\n', 0, max(error.position, 0)) + 1
+        raise FleetFileError(f'{file}:{line}: has the control character '
+                             f'{ascii(chr(error.character))}: remove it') from None
     except (yaml.YAMLError, RecursionError) as error:
         raise FleetFileError(f'{file}: no YAML: {type(error).__name__}') from None
     if node is None:

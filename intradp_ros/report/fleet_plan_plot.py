@@ -41,4 +41,5 @@ def task_spans(graph: TaskGraph, played: Simulation, topology: Topology) -> list
 def draw_schedule(graph: TaskGraph, played: Simulation, topology: Topology, path: Path,
                   title: str) -> None:
     """Write the picture of a schedule."""
-    draw_timeline(task_spans(graph, played, topology), path, title)
+    draw_timeline(task_spans(graph, played, topology), path, title,
+                  'the first inference was asked for')

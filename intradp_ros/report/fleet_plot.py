@@ -49,7 +49,7 @@ def draw_fleet(fleet: Fleet, path: Path, title: str,
     axes = figure.add_subplot()
     axes.set_axis_off()
     axes.margins(0.18)
-    axes.set_title(title, color=INK, fontsize=11)
+    axes.set_title(title, color=INK, fontsize=11, parse_math=False)
     for network in fleet.networks:
         _draw_network(axes, network, places, notes or {})
     _draw_devices(axes, fleet, places, notes or {})
@@ -80,7 +80,7 @@ def _draw_network(axes: Axes, network: Network, places: Mapping[tuple[str, str],
         axes.text(*places['network', network.name],
                   f'{network.name}\n{rate_text(network.rate)}{delay}\nshared air'
                   + (f'\n{notes[network.name]}' if network.name in notes else ''), fontsize=8,
-                  color=INK, ha='center', va='center', zorder=3,
+                  color=INK, ha='center', va='center', zorder=3, parse_math=False,
                   bbox={'boxstyle': 'round,pad=0.5,rounding_size=1', 'facecolor': 'white',
                         'edgecolor': INK, 'linestyle': '--'})
 
@@ -92,7 +92,7 @@ def _draw_devices(axes: Axes, fleet: Fleet, places: Mapping[tuple[str, str], Pla
         colour = _SITES[sites.index(device.site) % len(_SITES)]
         label = '\n'.join([_label(device, fleet), *filter(None, [notes.get(device.name)])])
         axes.text(*places['device', device.name], label, fontsize=8, color=INK,
-                  ha='center', va='center', zorder=3, linespacing=1.3,
+                  ha='center', va='center', zorder=3, linespacing=1.3, parse_math=False,
                   bbox={'boxstyle': 'round,pad=0.5', 'facecolor': colour, 'edgecolor': GRID})
 
 

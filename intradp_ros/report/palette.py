@@ -20,6 +20,8 @@ STRATEGIES = {'local': BLUE, 'offload': GREEN, 'cut': ORANGE, 'dsccs': PURPLE,
               'spso-ga': SKY, 'intra-dp': BROWN, 'shared-de': WINE, 'shared': RED,
               'shared-energy': YELLOW, 'bound': DARK_GREY}
 _OTHERS = (DARK_GREY, BROWN, PURPLE, SKY)
+#: What happens at once: colours that no lane has.
+OVERLAPS = (YELLOW, WINE)
 
 
 def colours(names: Iterable[str], known: Mapping[str, str]) -> dict[str, str]:

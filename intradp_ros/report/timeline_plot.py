@@ -20,7 +20,7 @@ from matplotlib.patches import Patch
 from matplotlib.text import Text
 
 from intradp_ros.report.legend_place import outside
-from intradp_ros.report.palette import colours, GREY, GRID, INK, ink_on, LANES, PURPLE, SKY
+from intradp_ros.report.palette import colours, GREY, GRID, INK, ink_on, LANES, OVERLAPS
 from intradp_ros.report.spans import both, Interval, length, SpanLike, tracks, union
 
 MOVING = frozenset({'transfer', 'send', 'receive'})
@@ -96,7 +96,8 @@ class _Bars:
         self._edges.append(0 if stop - start < self.thin else 0.6)
         if name and stop - start >= self.nameless:
             text = self.axes.text((start + stop) / 2, row, name, ha='center', va='center',
-                                  fontsize=_POINTS, color=ink_on(colour), zorder=4)
+                                  fontsize=_POINTS, color=ink_on(colour), zorder=4,
+                                  parse_math=False)
             text.set_in_layout(False)  # what is not in its bar is cut off
             self.texts.append((text, start, stop))
 
@@ -133,12 +134,12 @@ def _draw_lane(bars: _Bars, row: int, spans: Sequence[SpanLike], colour: str) ->
                  GREY if waits else colour, '' if waits else span.name)
 
 
-def _decorate(axes: Axes, labels: Sequence[str], milliseconds: float) -> None:
+def _decorate(axes: Axes, labels: Sequence[str], milliseconds: float, since: str) -> None:
     """Name rows and time axis."""
-    axes.set_yticks(range(len(labels)), labels, fontsize=10)
+    axes.set_yticks(range(len(labels)), labels, fontsize=10, parse_math=False)
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.set_xlim(0, milliseconds)
-    axes.set_xlabel('time since the inference began (ms)')
+    axes.set_xlabel(f'time since {since} (ms)')
     axes.grid(axis='x', color=GRID, linewidth=0.8, zorder=0)
     axes.tick_params(axis='y', length=0)
     for side in ('top', 'right', 'left'):
@@ -162,19 +163,21 @@ def _legend(spans: Sequence[SpanLike], lane_colours: dict[str, str],
     return keys
 
 
-def timeline_figure(spans: Sequence[SpanLike], title: str) -> Figure:
+def timeline_figure(spans: Sequence[SpanLike], title: str,
+                    since: str = 'the inference began') -> Figure:
     """
     Return a figure of the timeline of one inference.
 
     :param spans: times in seconds, all on one clock; any of them may be the zero.
     :param title: model and mode, say; the totals are put under it.
+    :param since: what the time axis begins with.
     :raises ValueError: when there is nothing to draw.
     """
     if not spans:
         raise ValueError('a timeline needs at least one event')
     zero, last = min(s.start for s in spans), max(s.stop for s in spans)
     lanes = colours(_lanes(spans), LANES)
-    overlap = dict(zip(overlaps(spans), zip((PURPLE, SKY), overlaps(spans).values())))
+    overlap = dict(zip(overlaps(spans), zip(OVERLAPS, overlaps(spans).values())))
     figure = Figure(figsize=(10, 1.6 + 0.62 * (len(lanes) + 1)), dpi=150, layout='constrained')
     axes = figure.add_subplot()
     bars = _Bars(figure, axes, zero, last)
@@ -184,12 +187,16 @@ def timeline_figure(spans: Sequence[SpanLike], title: str) -> Figure:
         for time in times:
             bars.add(len(lanes) + 0.2 * (2 * number - 1), 0.3, time, colour)
     bars.draw()
-    _decorate(axes, [*lanes, 'at once'], 1e3 * (last - zero))
-    axes.set_title(title, pad=22, fontsize=12, fontweight='bold', color=INK)
+    _decorate(axes, [*lanes, 'at once'], 1e3 * (last - zero), since)
+    axes.set_title(title, pad=22, fontsize=12, fontweight='bold', color=INK,
+                   parse_math=False)
     axes.annotate(totals(spans), (0.5, 1), xytext=(0, 6), xycoords='axes fraction',
-                  textcoords='offset points', ha='center', fontsize=9, color=INK)
+                  textcoords='offset points', ha='center', fontsize=9, color=INK, parse_math=False)
     figure.legend(handles=_legend(spans, lanes, overlap), loc=outside('lower center'), ncols=4,
                   frameon=False, fontsize=8)
+    for legend in figure.legends:
+        for words in legend.get_texts():
+            words.set_parse_math(False)
     engine = figure.get_layout_engine()
     assert engine is not None
     engine.execute(figure)  # decides how much room the names have
@@ -197,6 +204,7 @@ def timeline_figure(spans: Sequence[SpanLike], title: str) -> Figure:
     return figure
 
 
-def draw_timeline(spans: Sequence[SpanLike], path: Path, title: str) -> None:
+def draw_timeline(spans: Sequence[SpanLike], path: Path, title: str,
+                  since: str = 'the inference began') -> None:
     """Write `timeline_figure` as a PNG (or what the suffix of `path` says)."""
-    timeline_figure(spans, title).savefig(path)
+    timeline_figure(spans, title, since).savefig(path)

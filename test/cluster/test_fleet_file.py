@@ -108,3 +108,23 @@ def test_whatever_stands_in_a_file_is_read_or_refused(data: object) -> None:
         parse_fleet(yaml.safe_dump(data))
     except FleetFileError as error:
         assert str(error).startswith('fleet.yaml:')
+
+
+@pytest.mark.parametrize('text, line, cause', [
+    (b'devices:\n  "a\\e[31m": {memory: 1 GB}\n', 2, 'control characters'),
+    (b'devices:\n  a: &x {memory: 1 GB}\n  b: *x\n', 3, 'anchors'),
+    (b'devices:\n  a\xff: {memory: 1 GB}\n', 2, 'UTF-8'),
+    (b'devices:\n  a: {memory: 1 GB}\nmedia:\n  m: {rate: 1 MB/s}\nnetworks: {}\n  x\n', 6, ''),
+])
+def test_odd_texts_are_refused_with_file_and_line(tmp_path, text, line, cause):
+    path = tmp_path / 'fleet.yaml'
+    path.write_bytes(text)
+    with pytest.raises(FleetFileError, match=f'fleet.yaml:{line}: .*{cause}'):
+        read_fleet(path)
+
+
+def test_a_rate_needs_no_blank_before_its_unit(tmp_path):
+    path = tmp_path / 'fleet.yaml'
+    path.write_text('devices: {a: {memory: 1GB}, b: {memory: 1 GB}}\n'
+                    'networks: {w: {cable: 20Mbit/s, devices: [a, b]}}\n', 'utf-8-sig')
+    assert read_fleet(path).topology.rate('a', 'b') == 20 * 125e3

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 import pytest
 
-from intradp_ros.report.palette import GREY, LANES, PURPLE
+from intradp_ros.report.palette import GREY, LANES, OVERLAPS
 from intradp_ros.report.timeline_plot import draw_timeline, overlaps, timeline_figure, totals
 from intradp_ros.runtime.timeline import Event
 
@@ -51,7 +51,7 @@ def test_bars_have_the_areas_of_their_times(tmp_path: Path) -> None:
     assert robot / server == pytest.approx(100 / 40, rel=0.2)
     assert uplink / downlink == pytest.approx(1, rel=0.2)
     assert colour_share(path, GREY) > 0
-    assert colour_share(path, PURPLE) > 0
+    assert colour_share(path, OVERLAPS[0]) > 0
 
 
 def test_times_may_begin_anywhere(tmp_path: Path) -> None:
