@@ -78,7 +78,7 @@ class System:
 
 SYSTEMS: Mapping[str, System] = {
     'stages': System('intradp_ros.nodes.stage_device:StageDevice',
-                     'intradp_ros.nodes.stage_planning:StagePlanning',
+                     'intradp_ros.nodes.stage_coordination:StageCoordination',
                      STAGE_PARAMETERS, PLANNING_PARAMETERS),
 }
 ROLES = Parameter(

@@ -2,27 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Stages in a coordinator node: who runs which operators, by rule, by file or by a target.
+The planner of stages in a coordinator: by rule, by a plan that is given, or by a target.
 
 Stages without a cut of their own are cut in proportion to the speed that the
-devices declare, by the operators' arithmetic.  With a target (`qoe`) it plans
-by itself and goes on adapting, publishes `~/qoe`, and serves `~/plan_model`.
+devices declare, by the operators' arithmetic.  With a target it goes on adapting.
 """
 from __future__ import annotations
 
 from collections.abc import Mapping
 import json
-import math
 from pathlib import Path
 import time
 from typing import Any, cast
 
 from intradp_ros.cluster.fleet_file import Fleet, read_fleet
 from intradp_ros.cluster.fleet_messages import Heartbeat
-from intradp_ros.msg import FleetQoe
-from intradp_ros.nodes.key_parameter import KEY_FILE, open_key
-from intradp_ros.nodes.lifecycle import ManagedNode, RELIABLE
-from intradp_ros.nodes.operator_check import OperatorCheck, sros2_enforces
+from intradp_ros.cluster.plan_id import PlanError
 from intradp_ros.planning.captured_model import captured_model
 from intradp_ros.planning.chains import in_chain_order
 from intradp_ros.planning.coarsening import coarsen
@@ -30,7 +25,6 @@ from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.quality import parse_quality
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.runtime.catalogue import ModelSpec
-from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.runtime.member.planner import Planner, Proposal
 from intradp_ros.runtime.member.role import Plan
 from intradp_ros.runtime.model import SharedModel
@@ -42,15 +36,16 @@ from intradp_ros.schedule.stage_cuts import (
     StageCut,
     without,
 )
-from intradp_ros.schedule.stage_plan import FORMAT, PlanError, StagePlan
-from intradp_ros.srv import PlanModel
+from intradp_ros.schedule.stage_plan import FORMAT, StagePlan
 from intradp_ros.systems.fleet.live_planner import LivePlanner
-from intradp_ros.wire.quoting import quoted
 
 
-class StagePlanning(Planner):
+class PipelinePlanner(Planner):
     """
-    Plans the stages of one model.
+    Plans the stages of one model; `live` is what adapts, where there is a target.
+
+    It is made of a coordinator's parameters: `model`, `source`, and `stages`, `plan` (a
+    file) or `qoe` with `fleet_file` and `profile`.
 
     Raises
     ------
@@ -61,9 +56,8 @@ class StagePlanning(Planner):
 
     format = FORMAT  # noqa: A003
 
-    def __init__(self, node: ManagedNode, given: Mapping[str, Any]) -> None:
-        self._node, self._source = node, given['source']
-        self._coordinator: FleetCoordinator | None = None
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self._source = given['source']
         self._speeds: dict[str, float] = {}
         self._cuts: tuple[StageCut, ...] = () if given['plan'] or given['qoe'] \
             else parse_stages(given['stages'])
@@ -71,42 +65,29 @@ class StagePlanning(Planner):
         model = ModelSpec.parse(given['model']).load()
         self._digest = model.digest
         self._costs = operator_weights(model.split.graph)
-        self._live = live_planner(model, given) if given['qoe'] else None
-        if self._live:
-            self._operators = OperatorCheck(
-                open_key(given[KEY_FILE.name], lambda text: None),
-                given['plan_service'] == 'open' or sros2_enforces(), node.warn)
-            self._qoe = node.publish_on(FleetQoe, '~/qoe', RELIABLE)
-            service = node.create_service(PlanModel, '~/plan_model', self._plan_model)
-            node.until_cleanup.callback(node.destroy_service, service)
-
-    def start(self, coordinator: FleetCoordinator) -> None:
-        """Work with a coordinator from now on."""
-        self._coordinator = coordinator
-        if self._live:
-            self._node.call_every(1.0, self._tell_qoe, self._node.until_deactivated)
+        self.live = live_planner(model, given) if given['qoe'] else None
 
     def heard(self, beat: Heartbeat, now: float) -> None:
         """Take what a device declares and measured."""
         if beat.speed:
             self._speeds[beat.device] = beat.speed
-        if self._live:
-            self._live.heard(beat, now)
+        if self.live:
+            self.live.heard(beat, now)
 
     def plan(self, alive: frozenset[str], now: float) -> Proposal | None:
         """Return the plan for the devices that are there."""
-        found = self._live.plan(alive, now) if self._live else self._by_rule(alive)
+        found = self.live.plan(alive, now) if self.live else self._by_rule(alive)
         return Proposal(found) if found else None
 
     def look(self, now: float) -> Proposal | None:
         """Return the plan that should be in use now."""
-        found = self._live.look(now) if self._live else None
+        found = self.live.look(now) if self.live else None
         return Proposal(found) if found else None
 
     def text(self, plan: Plan) -> str:
         """Return the plan in use for people."""
-        if self._live:
-            return self._live.text(time.monotonic())
+        if self.live:
+            return self.live.text(time.monotonic())
         return '\n'.join(
             f'{number}. {", ".join(m.device for m in stage.members)}: operators '
             f'{stage.operators[0]} to {stage.operators[-1]}'
@@ -121,45 +102,6 @@ class StagePlanning(Planner):
         speeds = {name: self._speeds.get(name, 1.0) for name in alive}
         return plan_of_cuts(self._digest, source, without(self._cuts, alive, source), self._costs,
                             speeds)
-
-    def _plan_model(self, request: PlanModel.Request, response: PlanModel.Response,
-                    ) -> PlanModel.Response:
-        """Do what an operator says about the plan."""
-        live, now = self._live, time.monotonic()
-        if live is None:
-            return response
-        try:
-            self._operators.check(request, now)
-            quality = parse_quality(request.qoe) if request.qoe else None
-            if request.what == PlanModel.Request.HOLD:
-                live.hold()
-                plan, response.text = live.look(now), live.text(now)
-            elif request.what == PlanModel.Request.TELL:
-                response.text, plan = live.tell(quality, request.without, now)
-            else:
-                plan = live.adapt(quality, request.without, now)
-                response.text = live.text(now)
-                if plan and self._coordinator:
-                    self._coordinator.propose(plan)
-        except ValueError as error:
-            response.text = quoted(error)
-            response.challenge = self._operators.challenge(now)
-            return response
-        response.challenge = self._operators.challenge(now)
-        response.ok, response.plan = plan is not None, json.dumps(plan.to_json()) if plan else ''
-        return response
-
-    def _tell_qoe(self) -> None:
-        live, coordinator = self._live, self._coordinator
-        if live is None or coordinator is None or not coordinator.leads:
-            return
-        seen, plan = live.statistics, live.predicted
-        message = FleetQoe(
-            latency_target=seen.quality.latency, frames=seen.frames, missed=seen.missed,
-            missed_share=seen.missed_share, latency=seen.latency, joules=seen.joules,
-            latency_expected=plan.latency if plan else math.nan, switches=seen.switches)
-        message.header.stamp = self._node.get_clock().now().to_msg()
-        self._qoe.publish(message)
 
 
 def live_planner(model: SharedModel, parameters: Mapping[str, Any]) -> LivePlanner:

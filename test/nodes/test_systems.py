@@ -1,0 +1,42 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""The table of systems: roles are read with their fleets, what is missing is named."""
+import pytest
+
+from intradp_ros.nodes import systems
+from intradp_ros.nodes.systems import (
+    coordinator_parameters,
+    device_parameters,
+    device_part,
+    read_roles,
+    RolePlace,
+    System,
+)
+
+
+def test_roles_may_be_in_several_fleets_with_memory_of_their_own(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(systems, 'SYSTEMS', {
+        'stages': System('m:a', ''), 'lessons': System('m:b', ''), 'chess': System('m:c', '')})
+    assert read_roles(['stages', 'lessons@night:2000', 'chess@club'], 'fleet', 5e8) == (
+        RolePlace('stages', 'fleet', 5e8), RolePlace('lessons', 'night', 2e9),
+        RolePlace('chess', 'club', 0.0))
+    for texts, error in ((['golf'], 'no system'), (['stages', 'stages@x'], 'twice'), ([''], 'empty'),
+                         (['stages@a/b'], 'stages@a/b'), (['stages@a:much'], 'stages@a:much')):
+        with pytest.raises(ValueError, match=error):
+            read_roles(texts, 'fleet', 0.0)
+
+
+def test_what_a_system_needs_and_is_not_installed_is_named_with_the_command(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(systems, 'SYSTEMS', {
+        'dreams': System('no_such_package.dreams:Dreams', '', extra='dreams')})
+    with pytest.raises(ValueError, match=r"pip install 'intradp-ros\[dreams\]'"):
+        device_part('dreams', None, {})
+
+
+@pytest.mark.parametrize('parameters', [device_parameters(), coordinator_parameters()])
+def test_systems_share_no_name_of_a_parameter_with_another_meaning(parameters) -> None:
+    names = [parameter.name for parameter in parameters]
+    assert names and len(names) == len(set(names))
