@@ -112,7 +112,8 @@ def test_training_takes_more_memory_and_time_and_says_where_backward_seconds_com
         assert found[mode]['mode'] == mode
     best, plain = found['training']['best'], found['inference']['best']
     assert best['latency'] > 2 * plain['latency']  # all of it, and twice of it back
-    assert sum(best['memory'].values()) > 3 * sum(plain['memory'].values())
+    # Four times the weights; what is in flight of inferences counts once in both.
+    assert sum(best['memory'].values()) > 2.5 * sum(plain['memory'].values())
     assert plan(files, '--mode', 'training', '--batches', '4') == 0
     assert '2 x forward ones (declared)' in ' '.join(capsys.readouterr().out.split())
 
