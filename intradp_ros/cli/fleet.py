@@ -18,6 +18,7 @@ A file (fleet.yaml) says which machines there are and what joins them.
 
 #: Verb: its module in this folder, and a summary.
 VERBS: Mapping[str, tuple[str, str]] = {
+    'ask': ('fleet_ask', "an operator's word on the plan that a coordinator keeps"),
     'plan': ('fleet_plan', 'divide a network among the devices; plans side by side'),
     'run': ('fleet_run', 'a network in stages over the devices of a fleet'),
     'show': ('fleet_show', 'check a fleet file; show its devices, media and paths'),

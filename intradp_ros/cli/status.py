@@ -25,10 +25,10 @@ examples:
 exit status: 0 all are well, 1 one warns, or there is none"""
 #: What each kind of node is known by, and what is shown of it.
 KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    'device': ('weight_bytes_served', ('plan', 'inferences', 'trouble')),
     'robot': ('inferences', ('mode', 'processing_time_ms', 'inferences', 'inferences_shared',
                              'inferences_recovered', 'outages')),
     'server': ('sessions', ('sessions', 'max_sessions', 'sessions_computing')),
-    'device': ('weight_bytes_served', ('plan', 'inferences', 'trouble')),
     'coordinator': ('missing', ('plan', 'alive', 'missing', 'trouble')),
     'planner': ('books_made', ('profiles', 'books')),
 }

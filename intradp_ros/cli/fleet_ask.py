@@ -1,0 +1,69 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""``intradp fleet ask``: an operator's word on the plan that a coordinator keeps."""
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+
+from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.output import add_json, output
+from intradp_ros.lab.emulation.processes import Command, module_arguments
+
+DESCRIPTION = """\
+Ask the coordinator of a fleet that plans for a target (parameter qoe): what another target, or a
+fleet without some devices, would come to (tell); to plan so from now on (adapt); or to keep the
+plan in use as long as its devices are there (hold).
+
+Where the fleet has a key, adapt and hold are sealed with it: ROS lets everybody call a service."""
+
+EPILOG = """\
+examples:
+  intradp fleet ask tell --without robot2
+  intradp fleet ask adapt --qoe latency=100ms --key-file fleet.key
+
+exit status: 1 if there is no plan, or the coordinator refuses"""
+_STARTING = 30.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of the verb."""
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    parser.add_argument('what', choices=('tell', 'adapt', 'hold'))
+    parser.add_argument('--qoe', default='', metavar='TARGET',
+                        help='such as latency=200ms,rate=5Hz (default: as it is)')
+    parser.add_argument('--without', nargs='*', default=[], metavar='DEVICE',
+                        help='devices that plans leave out')
+    parser.add_argument('--key-file', default='', metavar='FILE', help="the fleet's key")
+    parser.add_argument('--coordinator', default='/coordinator_node', metavar='NODE',
+                        help='name of its node (default /coordinator_node)')
+    parser.add_argument('--seconds', type=float, default=20.0,
+                        help='how long to wait for an answer (default 20)')
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the verb."""
+    asked = {'what': args.what, 'qoe': args.qoe, 'without': args.without,
+             'key_file': args.key_file, 'coordinator': args.coordinator, 'seconds': args.seconds}
+    with output(args.json) as out:
+        command = Command('ask', module_arguments(
+            'intradp_ros.nodes.operator_request', json.dumps(asked)))
+        with out.status('asking'):
+            try:
+                done = subprocess.run(
+                    command.line(), env=command.variables(), capture_output=True, text=True,
+                    timeout=_STARTING + 2 * args.seconds, check=False)
+            except subprocess.TimeoutExpired:
+                raise CommandError('the node that asks hangs') from None
+        last = (done.stdout.strip().splitlines() or [''])[-1]
+        if done.returncode or not last.startswith('{'):
+            raise CommandError((done.stderr.strip().splitlines() or ['no reason given'])[-1])
+        answer = json.loads(last)
+        if 'failed' in answer:
+            raise CommandError(answer['failed'])
+        out.show(answer['text'])
+        out.result(answer)
+    return 0 if answer['ok'] else 1
