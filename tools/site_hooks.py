@@ -41,5 +41,6 @@ def _converted(match: re.Match[str]) -> str:
     if match['code'] is not None:
         return match.group()
     if match['display'] is not None:
-        return str(converter.convert(match['display'].strip(), display='block'))
-    return str(converter.convert(match['line']))
+        return f'<div>{converter.convert(match["display"].strip(), display="block")}</div>'
+    # In a span, as a paragraph that begins with `math` would not be one.
+    return f'<span>{converter.convert(match["line"])}</span>'

@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""sensor_msgs/PointCloud2 to occupancy grids, and labelled grids back, by NumPy alone."""
+"""sensor_msgs/PointCloud2 to occupancy grids, and labelled grids back."""
 from __future__ import annotations
 
 import array
@@ -12,6 +12,11 @@ import numpy as np
 import numpy.typing as npt
 from sensor_msgs.msg import PointCloud2, PointField
 import torch
+
+try:  # comes with an installation of ROS, and from no wheel
+    from sensor_msgs_py import point_cloud2
+except ImportError:
+    point_cloud2 = None
 
 Array = npt.NDArray[Any]
 AXES = 'xyz'
@@ -77,6 +82,8 @@ def to_points(message: PointCloud2) -> Array:
     """
     Return x, y and z of all points that have them, shape (n, 3), float64.
 
+    Where ROS is installed its own package reads the cloud, after all of it was checked here.
+
     Raises
     ------
     PointsError
@@ -84,7 +91,7 @@ def to_points(message: PointCloud2) -> Array:
         do not fit its size.
 
     """
-    layout = _layout(message)
+    _layout(message)
     used = message.width * message.point_step
     if message.row_step < used or message.height * message.row_step != len(message.data):
         raise PointsError(
@@ -92,12 +99,41 @@ def to_points(message: PointCloud2) -> Array:
             f'{message.point_step} bytes with row step {message.row_step}')
     if not message.height * used:
         return np.empty((0, 3))
+    points = read_by_ros(message)
+    if points is None:
+        points = read_by_numpy(message)
+    return points[np.isfinite(points).all(1)]
+
+
+def read_by_ros(message: PointCloud2) -> Array | None:
+    """
+    Return x, y and z (n, 3) of a cloud that was checked, by ``sensor_msgs_py``.
+
+    None where that is not installed, and for what some of its releases misread: rows with bytes
+    behind the points, bytes of a point behind its last field, and the other byte order (they
+    swap that of the message itself).
+    """
+    if point_cloud2 is None or message.is_bigendian or (
+            message.row_step != message.width * message.point_step):
+        return None
+    try:
+        points = point_cloud2.read_points(message, field_names=list(AXES))
+    except (AssertionError, KeyError, TypeError, ValueError):  # another field is none
+        return None
+    if points.shape != (message.height * message.width,) or points.strides != (
+            message.point_step,):
+        return None
+    return np.stack([points[axis].astype(np.float64) for axis in AXES], 1)
+
+
+def read_by_numpy(message: PointCloud2) -> Array:
+    """Return x, y and z (n, 3) of a cloud that was checked, of any layout."""
+    layout, used = _layout(message), message.width * message.point_step
     rows = np.frombuffer(message.data, np.uint8).reshape(message.height, message.row_step)
     records = np.ascontiguousarray(rows[:, :used]).reshape(-1, message.point_step)
-    points = np.concatenate([
+    return np.concatenate([
         records[:, offset:offset + form.itemsize].copy().view(form) for form, offset in layout],
         1, dtype=np.float64)
-    return points[np.isfinite(points).all(1)]
 
 
 def _layout(message: PointCloud2) -> list[tuple[np.dtype[Any], int]]:

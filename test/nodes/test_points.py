@@ -20,6 +20,8 @@ from intradp_ros.nodes.points import (
     labels_of,
     occupied,
     PointsError,
+    read_by_numpy,
+    read_by_ros,
     read_points,
     to_cloud,
     to_points,
@@ -53,6 +55,24 @@ def cloud(points: np.ndarray, form: str = '<f4', height: int = 1, padding: int =
 def test_points_in_any_layout(form: str, height: int, padding: int) -> None:
     found = to_points(cloud(POINTS, form, height, padding))
     assert np.array_equal(found, POINTS.astype(form).astype(np.float64))
+
+
+@pytest.mark.parametrize('form', ['<f4', '<f8'])
+@pytest.mark.parametrize('height', [1, 4])
+def test_ros_reads_as_numpy_does(form: str, height: int) -> None:
+    pytest.importorskip('sensor_msgs_py', reason='sensor_msgs_py comes with ROS')
+    message = cloud(POINTS, form, height)
+    before = bytes(message.data)
+    found = read_by_ros(message)
+    assert found is not None and np.array_equal(found, read_by_numpy(message))
+    assert bytes(message.data) == before
+
+
+@pytest.mark.parametrize(('form', 'padding'), [('>f4', 0), ('<f4', 5)])
+def test_what_ros_would_misread_is_left_to_numpy(form: str, padding: int) -> None:
+    message = cloud(POINTS, form, 4, padding)
+    assert read_by_ros(message) is None
+    assert len(to_points(message)) == len(POINTS)
 
 
 def test_a_count_that_was_left_out_is_one() -> None:

@@ -23,7 +23,7 @@ PIP = {'cv2': 'opencv-python-headless', 'PIL': 'pillow', 'yaml': 'pyyaml', 'mark
        'pydantic': 'fastapi', 'starlette': 'fastapi'}
 ROSDEP = {'cv2': 'opencv', 'PIL': 'pil', 'markupsafe': 'jinja2'}
 #: Comes with an installation of ROS, and from no wheel.
-ROS_ONLY = {'launch', 'launch_ros'}
+ROS_ONLY = {'launch', 'launch_ros', 'sensor_msgs_py'}
 #: Where rqt is installed they are there; no robot needs them.
 OF_RQT = {'python_qt_binding', 'qtpy', 'rqt_gui_py'}
 #: Of a part that not all install: the extra that brings it.
