@@ -300,8 +300,9 @@ def _compare(file: OnnxFile, model: Any, module: nn.Module, shape: Sequence[int]
     try:
         worst = difference(file.model, module, noise)
     except NoEvaluationError as error:
-        if stopped:
-            raise CommandError(_unlike(file, shape, str(error))) from error
+        contradiction = str(error) if stopped else _contradiction(file.model, shape)
+        if contradiction:
+            raise CommandError(_unlike(file, shape, contradiction)) from error
         raise CommandError(f'what {file.path} computes cannot be checked: onnx.reference stops '
                            f'({error}); export the model with torch.export.save instead'
                            ) from error
@@ -429,20 +430,77 @@ class Reshaped(nn.Module):
         return x.reshape([size or x.shape[n] for n, size in enumerate(self.shape)])
 
 
+class Expanded(nn.Module):
+    """A tensor repeated to a shape that is known; 1 leaves a dimension as it is."""
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        super().__init__()
+        self.shape = [*shape]
+
+    def forward(self, x: torch.Tensor, *shape: torch.Tensor) -> torch.Tensor:
+        """Return the tensor in that shape."""
+        return x.expand(torch.broadcast_shapes(x.shape, tuple(self.shape)))
+
+
+class Tiled(nn.Module):
+    """A tensor repeated as often, along each dimension, as is known."""
+
+    def __init__(self, times: Sequence[int]) -> None:
+        super().__init__()
+        self.times = [*times]
+
+    def forward(self, x: torch.Tensor, *times: torch.Tensor) -> torch.Tensor:
+        """Return the tensor repeated."""
+        return x.repeat(self.times)
+
+
+class Sliced(nn.Module):
+    """A part of a tensor whose bounds are known, by dimension."""
+
+    def __init__(self, slices: Mapping[int, slice]) -> None:
+        super().__init__()
+        self.slices = {**slices}
+
+    def forward(self, x: torch.Tensor, *bounds: Any, **others: Any) -> torch.Tensor:
+        """Return the part."""
+        at = [slice(None)] * x.dim()
+        for axis, part in self.slices.items():
+            at[axis] = part
+        return x[tuple(at)]
+
+
 def settle(made: Any) -> nn.Module:
-    """Let shapes that stand in constants be numbers; returns the module itself."""
+    """Let shapes and bounds that stand in constants be numbers; returns the module itself."""
     for node in made.graph.nodes:
         if node.op != 'call_module':
             continue
         module = made.get_submodule(node.target)
-        if type(module).__name__ == 'OnnxReshape':
-            (shape,) = _told(made, node.args[1:2])
-            if shape:
-                reshaped = Reshaped(shape)
-                reshaped.onnx_mapping = module.onnx_mapping
-                made.set_submodule(node.target, reshaped)
+        fixed = _fixed(made, node, type(module).__name__)
+        if fixed is not None:
+            fixed.onnx_mapping = module.onnx_mapping
+            made.set_submodule(node.target, fixed)
     module_: nn.Module = made
     return module_
+
+
+def _fixed(made: Any, node: Any, kind: str) -> nn.Module | None:
+    """Return what computes the same as a node of constant sizes, None if they are computed."""
+    by_sizes = {'OnnxReshape': Reshaped, 'OnnxExpand': Expanded, 'OnnxTile': Tiled}
+    if kind in by_sizes:
+        (sizes,) = _told(made, node.args[1:2]) or [None]
+        return by_sizes[kind](sizes) if sizes else None
+    if kind == 'OnnxSlice':
+        names = ('starts', 'ends', 'axes', 'steps')
+        given = {**dict(zip(names, node.args[1:])), **node.kwargs}
+        bounds = dict(zip(given, _told(made, [*given.values()])))
+        starts, ends = bounds.get('starts'), bounds.get('ends')
+        if starts is None or ends is None or None in bounds.values():
+            return None
+        axes = bounds.get('axes') or [*range(len(starts))]
+        steps = bounds.get('steps') or [1] * len(starts)
+        if min(steps, default=1) > 0:
+            return Sliced({axis: slice(*part) for axis, *part in zip(axes, starts, ends, steps)})
+    return None
 
 
 def _told(converted: Any, arguments: Sequence[Any]) -> list[list[Any] | None]:

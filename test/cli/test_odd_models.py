@@ -113,6 +113,18 @@ def test_constants_of_every_form(intradp, tmp_path: Path) -> None:
     torch.testing.assert_close(got, (PIXELS / 255).reshape(1, 3, 8, 4, 2) * 2)
 
 
+def test_slices_and_repetitions_of_known_sizes(intradp, tmp_path: Path) -> None:
+    """Bounds and sizes in constants are numbers: no operator reads them from a tensor."""
+    onnx_of([node('Slice', ['x', 'b', 'e', 'a', 's'], ['p']), node('Tile', ['p', 't'], ['q']),
+             node('Expand', ['q', 'n'])],
+            weights=[number('b', [1, -6]), number('e', [7, 2**62]), number('a', [2, -1]),
+                     number('s', [2, 1]), number('t', [1, 2, 1, 1]),
+                     number('n', [2, 1, 1, 1, 1])])(tmp_path / 'm.onnx')
+    (got,) = added(intradp, tmp_path / 'm.onnx', tmp_path)
+    part = (PIXELS / 255)[:, :, 1:7:2, -6:]
+    torch.testing.assert_close(got, part.repeat(1, 2, 1, 1)[None].expand(2, -1, -1, -1, -1))
+
+
 def test_the_file_says_the_size(intradp, tmp_path: Path) -> None:
     out = tmp_path / 'a.graph'
     onnx_of([node('Conv', ['x', 'w'])], weights=KERNEL)(tmp_path / 'm.onnx')
