@@ -439,7 +439,7 @@ class Expanded(nn.Module):
 
     def forward(self, x: torch.Tensor, *shape: torch.Tensor) -> torch.Tensor:
         """Return the tensor in that shape."""
-        return x.expand(torch.broadcast_shapes(x.shape, tuple(self.shape)))
+        return x.expand(np.broadcast_shapes(tuple(x.shape), tuple(self.shape)))
 
 
 class Tiled(nn.Module):
