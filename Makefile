@@ -12,6 +12,7 @@ ROS ?= kilted
 DEMO ?=
 PIPELINE ?=
 FLEET ?=
+LANGUAGE ?=
 TESTS ?=
 # Those that need DDS or the machine's network stay in one of the processes (test/conftest.py).
 WORKERS ?= -n 2
@@ -40,13 +41,14 @@ FLOOR_TESTS := test/core test/blobs test/wire test/link test/graph test/split te
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help build docs demo demo-pipeline demo-fleet test test-all test-jazzy test-floors check lint bench zoo clean distclean
+.PHONY: help build docs demo demo-pipeline demo-fleet demo-language test test-all test-jazzy test-floors check lint bench zoo clean distclean
 
 help: ## show the targets and the variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo 'Variables: PYTHON=$(PYTHON) VENV=$(VENV) TORCH=$(TORCH)'
 	@echo '           DEMO=options of intradp demo, PIPELINE=of intradp demo-pipeline,'
 	@echo '           FLEET=of intradp demo-fleet,'
+	@echo '           LANGUAGE=of intradp demo-language,'
 	@echo '           TESTS=options and files for pytest,'
 	@echo '           WORKERS=processes of pytest ($(WORKERS)),'
 	@echo '           TRACES=recorded link rates (CSV) for the benchmark of the predictors,'
@@ -62,6 +64,9 @@ demo-pipeline: $(STAMPS)/package $(STAMPS)/weights $(STAMPS)/tools $(STAMPS)/int
 
 demo-fleet: $(STAMPS)/package $(STAMPS)/weights ## compute a network with four devices that share the air, write out/demo-fleet/
 	$(BIN)/intradp demo-fleet $(FLEET)
+
+demo-language: $(STAMPS)/package $(STAMPS)/weights $(STAMPS)/tools ## ask a language model on three small emulated boards, write out/demo-language/
+	$(BIN)/intradp demo-language $(LANGUAGE)
 
 test: lint check ## set up, check style, types and imports, and run all tests
 

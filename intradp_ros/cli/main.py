@@ -43,6 +43,8 @@ COMMANDS = {
                                        'a link that is cut'),
     'demo-fleet': ('demo_fleet', 'one network over four devices that share the air: plans of '
                                  'several planners, each run'),
+    'demo-language': ('demo_language', 'a language model on three small boards, in several '
+                                       'ways; one of them is killed'),
 }
 
 DESCRIPTION = """\

@@ -24,17 +24,19 @@ import torch
 
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.dds.dds_peers import DdsPeers
+from intradp_ros.profiling.disk import measure_disk
 from intradp_ros.runtime.member.fleet_member import FleetMember
 from intradp_ros.runtime.text_requests import Piece, Sampling, TextEnd, TextRequest
 from intradp_ros.runtime.weights.exchange import WeightPolicy
 from intradp_ros.systems.language.actions import Action, Embed
 from intradp_ros.systems.language.head import HeadPolicy
+from intradp_ros.systems.language.measure import memory_rate
 from intradp_ros.systems.language.role import LanguageOptions, LanguageRole
 
 FLEET, COORDINATOR = 'language', 'coordinator'
 #: Actions of which times are kept, the newest.
 _TRACED = 4000
-_BYTES = 1 << 44
+_BYTES, _MEASURED = 1 << 44, 64 << 20
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     member = FleetMember(channel, (role,), _log, lambda: _say({'plan': list(member.committed)}),
                          coordinators=(COORDINATOR,), weights=WeightPolicy(store=store))
-    process = _Process(made[0])
+    process = _Process(made[0], settings.store)
     _say({'ready': settings.name})
     try:
         for line in sys.stdin:
@@ -83,8 +85,8 @@ def main(arguments: list[str] | None = None) -> None:
 class _Process:
     """What a device is asked on standard input."""
 
-    def __init__(self, role: LanguageRole) -> None:
-        self._role = role
+    def __init__(self, role: LanguageRole, store: str) -> None:
+        self._role, self._store = role, store
         self._trace: list[tuple[str, float, float]] = []
 
     def take(self, asked: dict[str, Any]) -> None:
@@ -93,6 +95,9 @@ class _Process:
             _say({'state': asked['id'], **self._state()})
         elif asked['ask'] == 'trace':
             self._begin_trace()
+        elif asked['ask'] == 'rates':
+            _say({'memory_rate': memory_rate(), 'disk_rate': measure_disk(
+                Path(self._store), _MEASURED).bytes_per_second})
         else:
             self._request(asked)
 

@@ -134,6 +134,14 @@ class LanguageFleet:
             device.ask(ask='state', id=0)
         return {name: device.hear('state', 20.0) for name, device in running.items()}
 
+    def rates(self) -> dict[str, dict[str, Any]]:
+        """Return what each device measures of its memory and its disk, one after another."""
+        found = {}
+        for name, device in self.devices.items():
+            device.ask(ask='rates')
+            found[name] = device.hear('memory_rate', 60.0)
+        return found
+
     def answer(self, **asked: Any) -> dict[str, Any]:
         """Ask the head, and return the end of the request; what was said before is dropped."""
         self.head.ask(ask='text', id=1, **asked)

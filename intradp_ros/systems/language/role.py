@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import threading
 from typing import Any
 
-import torch
+from torch import Tensor
 
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.cluster.plan_id import PlanError, PlanId
@@ -179,10 +179,11 @@ class LanguageRole(Role):
         model.loader.close()
 
 
-def make_head(manifest: Manifest, blocks: LibraryBlocks, store: BlobStore,
-              policy: HeadPolicy) -> tuple[Head, tuple[BlockSlot, ...]]:
+def read_head(manifest: Manifest, blocks: LibraryBlocks, store: BlobStore,
+              ) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor],
+                         tuple[BlockSlot, ...]]:
     """
-    Return a head, with the memory of its embedding and matrix.
+    Return what makes hidden states of token ids, what makes logits of them, and their memory.
 
     Raises
     ------
@@ -190,19 +191,24 @@ def make_head(manifest: Manifest, blocks: LibraryBlocks, store: BlobStore,
         If a blob is missing or broken.
 
     """
-    def read(file: BlockFile) -> tuple[BlockSlot, dict[str, torch.Tensor]]:
+    def read(file: BlockFile) -> tuple[BlockSlot, dict[str, Tensor]]:
         slot = BlockSlot(store, file.nbytes)
         if store.read_into(file.digest, slot.memory) is None:
             raise PlanError(f'blob {file.digest[:12]} is missing or broken')
         return slot, slot.views(file)
 
     (first, embedding), (second, last) = read(manifest.embedding), read(manifest.head)
+    return blocks.embedding(embedding), blocks.head(last, embedding), (first, second)
+
+
+def make_head(manifest: Manifest, blocks: LibraryBlocks, store: BlobStore,
+              policy: HeadPolicy) -> tuple[Head, tuple[BlockSlot, ...]]:
+    """Return a head, with the memory of its embedding and matrix; PlanError as `read_head`."""
+    embed, logits, kept = read_head(manifest, blocks, store)
     tokenizer = None
     if manifest.tokenizer:
         data = store.load(manifest.tokenizer.digest)
         if data is None:
             raise PlanError('the tokenizer is missing or broken')
         tokenizer = load_tokenizer(data)
-    head = Head(manifest, blocks.embedding(embedding), blocks.head(last, embedding), tokenizer,
-                policy)
-    return head, (first, second)
+    return Head(manifest, embed, logits, tokenizer, policy), kept

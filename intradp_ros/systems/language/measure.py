@@ -1,0 +1,73 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""How fast this machine is: seconds of a model's blocks and head, bytes a second of its memory."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+import statistics
+import time
+
+import torch
+
+from intradp_ros.blobs.store import BlobStore
+from intradp_ros.systems.language.block_math import KvPages, LaneRun, LibraryBlocks
+from intradp_ros.systems.language.lanes import Lane, PAGE, Part
+from intradp_ros.systems.language.manifest import Manifest
+from intradp_ros.systems.language.role import read_head
+from intradp_ros.systems.language.slots import BlockSlot
+
+#: Layers that take turns, so that none of them waits in the processor's cache.
+_LAYERS, _TIMES, _TOKENS = 8, 5, 64
+_MATRIX = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSeconds:
+    """Seconds of a token in attention, MLP, and embedding with head; bytes/s of memory."""
+
+    attention: float
+    mlp: float
+    head: float
+    memory_rate: float
+
+
+def measure_blocks(manifest: Manifest, store: BlobStore) -> BlockSeconds:
+    """Return what one token takes, with `_TOKENS` before it; medians."""
+    blocks = LibraryBlocks(manifest)
+    layers = min(_LAYERS, manifest.layers)
+    kv = KvPages(manifest, tuple(range(layers)), -(-(_TOKENS + 1) // PAGE))
+    lane = Lane((Part(_TOKENS, 1, tuple(range(kv.pages))),))
+    slots, runs = [], []
+    for number in range(2 * layers):
+        file = manifest.blocks[number]
+        slots.append(BlockSlot(store, file.nbytes))
+        if store.read_into(file.digest, slots[-1].memory) is None:
+            raise OSError(f'blob {file.digest[:12]} is not in {store.folder}')
+        runs.append(blocks.bind(number, slots[-1].views(file)))
+    embed, logits, kept = read_head(manifest, blocks, store)
+    seconds: tuple[list[float], list[float], list[float]] = ([], [], [])
+    with torch.inference_mode():
+        for _ in range(_TIMES):
+            hidden = embed(torch.tensor([1]))
+            run = LaneRun(lane, kv)
+            for number, block in enumerate(runs):
+                before = time.perf_counter()
+                hidden = block(hidden, run)
+                seconds[number % 2].append(time.perf_counter() - before)
+            start = time.perf_counter()
+            logits(hidden).argmax()
+            seconds[2].append(time.perf_counter() - start)
+    del kept
+    return BlockSeconds(*map(statistics.median, seconds), memory_rate())
+
+
+def memory_rate() -> float:
+    """Return bytes per second of a product of a large matrix with a vector: the best of some."""
+    matrix, vector = torch.ones(_MATRIX, _MATRIX), torch.ones(_MATRIX)
+    best = float('inf')
+    for _ in range(_TIMES + 2):
+        start = time.perf_counter()
+        matrix @ vector
+        best = min(best, time.perf_counter() - start)
+    return matrix.nbytes / best
