@@ -10,14 +10,15 @@ prompt (JSON), tokens to answer.  Says a JSON object a line.
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
-import resource
 import sys
 import time
 
 import torch
 
 from intradp_ros.blobs.store import BlobStore
+from intradp_ros.lab.language.device_process import peak_bytes
 from intradp_ros.lab.language.reference import whole_model
 from intradp_ros.systems.language.families import library
 from intradp_ros.systems.language.manifest import read_manifest
@@ -30,6 +31,14 @@ def offload(store: BlobStore, digest: str, folder: Path) -> None:
     assert text is not None
     model = whole_model(read_manifest(bytes(text.numpy().data).decode(), digest), store)
     offload_state_dict(str(folder), {**model.state_dict(), 'done': torch.zeros(1)})
+
+
+def forget(folder: Path) -> None:
+    """Let no file of a folder be in the page cache: there it would cost no disk."""
+    for path in folder.iterdir():
+        with path.open('rb') as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def main() -> None:
@@ -55,8 +64,7 @@ def main() -> None:
             times.append(time.time())
             ids, cache = torch.tensor([[tokens[-1]]]), out.past_key_values
     print(json.dumps({'fate': 'done', 'answer': tokens, 'times': times,
-                      'peak': resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}),
-          flush=True)
+                      'peak': peak_bytes()}), flush=True)
 
 
 if __name__ == '__main__':

@@ -23,7 +23,7 @@ import torch
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.lab.emulation.device_limits import DeviceLimits, limited_devices
 from intradp_ros.lab.emulation.processes import ChildError, Command, module_arguments
-from intradp_ros.lab.language.accelerate_process import offload
+from intradp_ros.lab.language.accelerate_process import forget, offload
 from intradp_ros.lab.language.coordinator_process import costs_of, maker
 from intradp_ros.lab.language.emulated_fleet import (
     EmulatedDevice,
@@ -160,6 +160,7 @@ def measure_accelerate(prepared: Prepared, scene: Scene, folder: Path, name: str
     """Return figures of accelerate's `disk_offload` with one device's memory and disk."""
     limit = FLOOR + scene.memory[name]
     folder.mkdir(parents=True, exist_ok=True)
+    forget(offloaded)
     with limited_devices({name: DeviceLimits(0.0, limit, scene.disk)},
                          prepared.store.folder) as groups:
         child = Talking(Command(ACCELERATE, module_arguments(

@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 import json
 from pathlib import Path
-import resource
 import sys
 import threading
 import time
@@ -135,7 +134,7 @@ class _Process:
     def _state(self) -> dict[str, Any]:
         engine = self._role.engine
         return {'time': time.time(),
-                'peak': resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+                'peak': peak_bytes(),
                 'meter': asdict(engine.meter) if engine else {},
                 'loaded': [engine.loader.seconds, engine.loader.nbytes] if engine else [0, 0],
                 'trace': self._trace[-_TRACED:]}
@@ -154,6 +153,14 @@ class _Process:
         def read(block: int, start: float, stop: float) -> None:
             self._trace.append((f'L{block}', zero + start, zero + stop))
         engine.trace, engine.loader.reading = done, read
+
+
+def peak_bytes() -> int:
+    """Return the most memory that this process had resident, since it was started."""
+    for line in Path('/proc/self/status').read_text().splitlines():
+        if line.startswith('VmHWM'):
+            return 1024 * int(line.split()[1])
+    return 0
 
 
 _WRITING = threading.Lock()
