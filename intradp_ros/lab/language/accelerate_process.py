@@ -18,8 +18,8 @@ import time
 import torch
 
 from intradp_ros.blobs.store import BlobStore
-from intradp_ros.lab.language.device_process import peak_bytes
 from intradp_ros.lab.language.reference import whole_model
+from intradp_ros.lab.language.settings import peak_bytes
 from intradp_ros.systems.language.families import library
 from intradp_ros.systems.language.manifest import read_manifest
 

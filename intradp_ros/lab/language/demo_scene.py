@@ -24,7 +24,6 @@ from intradp_ros.blobs.store import BlobStore
 from intradp_ros.lab.emulation.device_limits import DeviceLimits, limited_devices
 from intradp_ros.lab.emulation.processes import ChildError, Command, module_arguments
 from intradp_ros.lab.language.accelerate_process import forget, offload
-from intradp_ros.lab.language.coordinator_process import costs_of, maker
 from intradp_ros.lab.language.emulated_fleet import (
     EmulatedDevice,
     language_fleet,
@@ -32,6 +31,7 @@ from intradp_ros.lab.language.emulated_fleet import (
     Talking,
 )
 from intradp_ros.lab.language.reference import smollm2, whole_answer, whole_model
+from intradp_ros.lab.language.settings import costs_of, maker
 from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.estimate import play
 from intradp_ros.systems.language.import_model import import_model, load_tokenizer

@@ -10,7 +10,7 @@ they are asked to.
 """
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 import json
 from pathlib import Path
 import sys
@@ -23,6 +23,7 @@ import torch
 
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.dds.dds_peers import DdsPeers
+from intradp_ros.lab.language.settings import COORDINATOR, DeviceSettings, FLEET, peak_bytes
 from intradp_ros.profiling.disk import measure_disk
 from intradp_ros.runtime.member.fleet_member import FleetMember
 from intradp_ros.runtime.text_requests import Piece, Sampling, TextEnd, TextRequest
@@ -32,22 +33,9 @@ from intradp_ros.systems.language.head import HeadPolicy
 from intradp_ros.systems.language.measure import memory_rate
 from intradp_ros.systems.language.role import LanguageOptions, LanguageRole
 
-FLEET, COORDINATOR = 'language', 'coordinator'
 #: Actions of which times are kept, the newest.
 _TRACED = 4000
 _BYTES, _MEASURED = 1 << 44, 64 << 20
-
-
-@dataclass(frozen=True)
-class DeviceSettings:
-    """What a device process is started with; `memory` in bytes, for plans."""
-
-    name: str
-    store: str
-    memory: int = 0
-    threads: int = 1
-    chunk: int = 128
-    patience: float = 10.0
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -153,14 +141,6 @@ class _Process:
         def read(block: int, start: float, stop: float) -> None:
             self._trace.append((f'L{block}', zero + start, zero + stop))
         engine.trace, engine.loader.reading = done, read
-
-
-def peak_bytes() -> int:
-    """Return the most memory that this process had resident, since it was started."""
-    for line in Path('/proc/self/status').read_text().splitlines():
-        if line.startswith('VmHWM'):
-            return 1024 * int(line.split()[1])
-    return 0
 
 
 _WRITING = threading.Lock()

@@ -24,7 +24,7 @@ from intradp_ros.dds.transport_profile import transport_environment
 from intradp_ros.lab.emulation.device_limits import DeviceLimits, limited_devices
 from intradp_ros.lab.emulation.fleet_network import fleet_network
 from intradp_ros.lab.emulation.processes import ChildError, Command, module_arguments
-from intradp_ros.lab.language.device_process import DeviceSettings
+from intradp_ros.lab.language.settings import DeviceSettings
 
 TRANSPORT = 'air'
 START = 120.0

@@ -66,7 +66,9 @@ def whole_model(manifest: Manifest, store: BlobStore) -> Any:
 def whole_answer(model: Any, prompt: Sequence[int], count: int, ends: frozenset[int],
                  ) -> tuple[list[int], torch.Tensor]:
     """Return the likeliest tokens after a prompt, and the logits each was drawn of."""
-    ids, cache, tokens, logits = torch.tensor([list(prompt)]), None, [], []
+    ids, cache = torch.tensor([list(prompt)]), None
+    tokens: list[int] = []
+    logits: list[torch.Tensor] = []
     with torch.inference_mode():
         while len(tokens) < count:
             out = model(ids, past_key_values=cache, use_cache=True)

@@ -5,7 +5,8 @@
 What each device does in a round, in order: pure data.
 
 The engine executes it, the simulator prices it, ``--show`` prints it, properties check it.
-All lanes pass a stage before the next stage; a slot that several blocks share is filled
+All lanes pass a stage before the next stage (and a part of it, where a slot turns over within a
+stage); a slot that several blocks share is filled
 with the next one after the last lane has used the one before.  In the last stage of a round
 the next block of a slot is the first of the next round, so that reading hides behind
 everything else, the round's end included.
@@ -111,9 +112,6 @@ def actions(plan: SegmentPlan, lanes: int, device: str, ended: int = 0) -> Itera
     is sampled and goes into the new round at once, while the others are still in flight.
     """
     last = len(plan.stages)
-    turn = {block: (number, slot[(place + 1) % len(slot)])
-            for number, slot in enumerate(plan.slots.get(device, ()))
-            for place, block in enumerate(slot)}
     sender = plan.stages[-1].device
     if device == plan.head:
         for lane in range(max(lanes, ended)):
@@ -123,28 +121,53 @@ def actions(plan: SegmentPlan, lanes: int, device: str, ended: int = 0) -> Itera
                 yield Sample(lane)
             if lane < lanes:
                 yield Embed(lane)
-                yield from _pass(plan, 0, lane, lanes, device, turn)
+                if plan.stages[0].device != device:
+                    yield Send(0, lane, plan.stages[0].device)
+                else:
+                    yield from _run(plan, 0, turns(plan, 0)[0], lane, lanes)
     for number, stage in enumerate(plan.stages):
-        if stage.device != device or number == 0 and device == plan.head:
+        if stage.device != device:
             continue
-        for lane in range(lanes):
-            yield Await(number, lane, plan.stages[number - 1].device if number else plan.head)
-            yield from _pass(plan, number, lane, lanes, device, turn)
+        for turn, blocks in enumerate(turns(plan, number)):
+            if number == turn == 0 and device == plan.head:
+                continue  # above
+            for lane in range(lanes):
+                if turn == 0:
+                    yield Await(number, lane,
+                                plan.stages[number - 1].device if number else plan.head)
+                yield from _run(plan, number, blocks, lane, lanes)
 
 
-def _pass(plan: SegmentPlan, number: int, lane: int, lanes: int, device: str,
-          turn: dict[int, tuple[int, int]]) -> Iterator[Action]:
-    """Yield what a device does with the hidden states of a lane that are there for a stage."""
-    if plan.stages[number].device != device:  # the head, which has no part in the first stage
-        yield Send(number, lane, plan.stages[number].device)
-        return
+def turns(plan: SegmentPlan, number: int) -> list[list[int]]:
+    """
+    Return the blocks of a stage, cut where a slot comes a second time.
+
+    All lanes pass one turn before the next one, as the slot can turn over only then.
+    """
+    found: list[list[int]] = [[]]
+    used: set[tuple[str, int]] = set()
     for block in plan.stages[number].blocks:
-        slot, following = turn[block]
+        slot = plan.place[block]
+        if slot in used:
+            found.append([])
+            used.clear()
+        used.add(slot)
+        found[-1].append(block)
+    return found
+
+
+def _run(plan: SegmentPlan, number: int, blocks: list[int], lane: int, lanes: int,
+         ) -> Iterator[Action]:
+    """Yield the computing of a turn for a lane, and what follows from it."""
+    stage = plan.stages[number]
+    for block in blocks:
+        _, slot = plan.place[block]
+        following = plan.following[block]
         if lane == 0:
             yield Ready(block, slot)
         yield Run(block, lane)
         if lane == lanes - 1 and following != block:
             yield Load(following, slot)
     after = plan.stages[number + 1].device if number + 1 < len(plan.stages) else plan.head
-    if after != device:
+    if blocks[-1] == stage.stop - 1 and after != stage.device:
         yield Send(number + 1, lane, after)

@@ -59,7 +59,8 @@ def measure_blocks(manifest: Manifest, store: BlobStore) -> BlockSeconds:
             logits(hidden).argmax()
             seconds[2].append(time.perf_counter() - start)
     del kept
-    return BlockSeconds(*map(statistics.median, seconds), memory_rate())
+    attention, mlp, last = (statistics.median(kind) for kind in seconds)
+    return BlockSeconds(attention, mlp, last, memory_rate())
 
 
 def memory_rate() -> float:

@@ -77,9 +77,21 @@ class SegmentPlan:
     @cached_property
     def owner(self) -> tuple[str, ...]:
         """Return the device of each block."""
-        owners = {block: name for name, slots in self.slots.items()
-                  for slot in slots for block in slot}
-        return tuple(owners[block] for block in range(self.blocks))
+        return tuple(name for name, _ in self.place)
+
+    @cached_property
+    def place(self) -> tuple[tuple[str, int], ...]:
+        """Return the device and the slot of each block."""
+        places = {block: (name, number) for name, slots in self.slots.items()
+                  for number, slot in enumerate(slots) for block in slot}
+        return tuple(places[block] for block in range(self.blocks))
+
+    @cached_property
+    def following(self) -> tuple[int, ...]:
+        """Return the block that comes into the slot of each block after it; itself if alone."""
+        after = {block: slot[(at + 1) % len(slot)] for slots in self.slots.values()
+                 for slot in slots for at, block in enumerate(slot)}
+        return tuple(after[block] for block in range(self.blocks))
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
