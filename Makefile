@@ -85,8 +85,9 @@ test-floors: ## the tests with the lowest versions of what is needed, as pyproje
 	PIP_CONSTRAINT=$(abspath $(VENV)-floors)/lowest.txt $(MAKE) VENV=$(VENV)-floors TORCH=torch \
 		TESTS='$(or $(TESTS),$(FLOOR_TESTS))' check
 
-lint: $(STAMPS)/package $(STAMPS)/tools ## only check style, types and imports between floors
+lint: $(STAMPS)/package $(STAMPS)/tools ## only check style, types, imports between floors, documents
 	$(BIN)/ruff check .
+	$(BIN)/python tools/check_documents.py
 	$(BIN)/mypy
 	cd $(VENV) && $(abspath $(BIN))/lint-imports --config $(CURDIR)/pyproject.toml
 

@@ -31,7 +31,7 @@ examples:
 MODEL = 'model'
 KINDS = {
     MODEL: ('bench_model', 'your model on your robot, server and link'),
-    'transport': ('bench_transport', 'DDS on emulated links, beside a plain TCP socket'),
+    'transport': ('bench_transport', 'DDS on emulated links, next to a plain TCP socket'),
     'paper': ('bench_paper', "the paper's whole evaluation, with its tables"),
     'fleet': ('bench_fleet', 'plans for fleets side by side, and the adapter (modelled)'),
     'soak': ('bench_soak', 'the nodes for an hour while one thing after another goes wrong'),

@@ -29,7 +29,7 @@ from intradp_ros.report.page import render
 
 DESCRIPTION = """\
 Plan for imagined fleets as Dora's paper has them, by our planner and by others, and replay the
-adapter over recorded and synthetic rates, beside a plan that stays and an oracle that knows all.
+adapter over recorded and synthetic rates, next to a plan that stays and an oracle that knows all.
 
 Everything is modelled, by the event simulator: nothing is run, and no quiet machine is needed.
 The report is a page, a table, a Gantt chart and fleet.json."""

@@ -27,7 +27,7 @@ from intradp_ros.report.result_tables import write_json
 
 CARRIERS = (*TRANSPORTS, TCP)
 DESCRIPTION = """\
-Measure goodput and added time of the transport on emulated links, beside a plain TCP socket.
+Measure goodput and added time of the transport on emulated links, next to a plain TCP socket.
 
 Two processes at the ends of a shaped link (network namespaces: Linux, as root) send tensors over
 the channel that robot and server use, and over a socket.  `added` is by how much a single tensor

@@ -89,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         'Share a detector and a segmenter with real weights between a robot and a server: from '
         'the raw and compressed images of a plain camera to typed messages, a plain listener and '
-        'a bag, while the link is cut and mended. Writes report.json, overlay.png, page.html and '
+        'a bag, while the link is cut once. Writes report.json, overlay.png, page.html and '
         'the bag.')
     parser.epilog = AGPL
     parser.add_argument('--rate', type=float, default=200.0, metavar='MBPS',
@@ -166,7 +166,7 @@ def _stage(args: argparse.Namespace) -> Iterator[Stage]:
             start, _where(cores[:1], robot, near), _where(cores[1:], ours, far),
             _where((), plain, near),
             f'{args.rate:g} Mbit/s each way between network namespaces, emulated; {speed}',
-            'the link was cut and mended',
+            'the link was cut and restored',
             lambda server: link.cut(), lambda server: link.restore())
 
 

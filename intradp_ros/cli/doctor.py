@@ -14,7 +14,7 @@ from intradp_ros.cli.output import add_json, output, table
 DESCRIPTION = """\
 Check this machine and its network: versions, torch and GPU, the kernel's buffers, the middleware
 and its transport profile, multicast, discovery, clocks, and which models robots and servers have.
-What is wrong comes with its mend. Start it in the environment of the nodes (domain, transport)."""
+What is wrong comes with its fix. Start it in the environment of the nodes (domain, transport)."""
 
 EPILOG = """\
 examples:
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         with out.status('looking around'):
             findings = [*check_machine(),
                         *check_network(look_around(args.namespace, args.seconds))]
-        rows = table('intradp doctor', 'check', '', 'found', 'mend', left=4)
+        rows = table('intradp doctor', 'check', '', 'found', 'fix', left=4)
         for finding in findings:
             rows.add_row(finding.name, MARKS[finding.state], finding.found, finding.mend)
         out.show(rows)

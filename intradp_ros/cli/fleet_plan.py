@@ -43,7 +43,7 @@ LAYERS = '.txt'
 
 DESCRIPTION = f"""\
 Divide a network among the devices of a fleet, so that a target is met with the least energy, and
-show the plan beside those of other planners, all judged by the same simulator.
+show the plan next to those of other planners, all judged by the same simulator.
 
 Latency, rate and joules are modelled: from a profile measured here or read from a file, the
 devices' speeds, and the rates of the fleet file.  The bound is below what any order of transfers

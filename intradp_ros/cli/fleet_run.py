@@ -45,11 +45,11 @@ from intradp_ros.schedule.stage_tasks import discipline_of, seconds_by_speed
 from intradp_ros.split.checks.verify import computed_in, output_error
 
 DESCRIPTION = f"""\
-Run a network in stages over the devices of a fleet, several frames under way at once.
+Run a network in stages over the devices of a fleet, several frames in flight at once.
 
 First real inferences: every answer is compared with the unsplit model's.  Then the same on
 emulated devices, whose operators take the seconds of this machine's profile divided by their
-speed: latency of a frame that is alone, and frames per second of many, beside what the simulator
+speed: latency of a frame that is alone, and frames per second of many, next to what the simulator
 predicts.  All devices are in this process, on a network in memory; with --nodes they are ROS 2
 nodes in processes of their own, in network namespaces behind one access point or in a ring (Linux,
 as root).  With --limits these have part of this machine each: processor by speed, the memory and
@@ -256,7 +256,7 @@ def _show(data: Mapping[str, Any], plan: StagePlan, out: Output) -> None:
                     'apart')
     figures.add_row('latency alone, ms', milliseconds(says['latency']),
                     milliseconds(saw['latency']), f'{saw["latency"] / says["latency"] - 1:+.1%}')
-    figures.add_row(f'frames a second, {data["under_way"]} under way', f'{says["fps"]:.2f}',
+    figures.add_row(f'frames a second, {data["under_way"]} in flight', f'{says["fps"]:.2f}',
                     f'{saw["fps"]:.2f}', f'{saw["fps"] / says["fps"] - 1:+.1%}')
     out.show(stages, figures,
              'predicted by the event simulator'

@@ -37,7 +37,7 @@ COMMANDS = {
     'fleet': ('fleet', 'networks computed by several machines together'),
     'key': ('key', 'make the key by which nodes know each other'),
     'status': ('status', 'tell which robots and servers there are, and how they do'),
-    'doctor': ('doctor', 'check this machine, its network and the nodes on it, and say the mend'),
+    'doctor': ('doctor', 'check this machine, its network and the nodes on it, and name the fix'),
     'demo': ('demo', 'robot, server and planner as ROS 2 nodes on a real video'),
     'demo-pipeline': ('demo_pipeline', 'from a plain camera to typed messages and a bag, through '
                                        'a link that is cut'),

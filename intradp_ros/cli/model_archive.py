@@ -102,7 +102,7 @@ def _add_add(parser: argparse.ArgumentParser) -> None:
                             help='of pixels in 0 to 1 (default: as the source says)')
     parser.add_argument('--precision', choices=tuple(PRECISIONS),
                         help='compute in half precision, which halves what crosses; what it does '
-                        'to the outputs is told (default: as the model does)')
+                        'to the outputs is reported (default: as the model does)')
     parser.add_argument('--likeliest', action='store_true', help='of logits (1, classes, h, w): '
                         'choose the likeliest class of each pixel inside')
     parser.add_argument('--best', type=int, default=100, metavar='N',

@@ -253,7 +253,7 @@ def _from_torchvision(name: str) -> Found:
     task = models.get_model_builder(name).__module__.split('.')[2]
     if task in ('detection', 'video', 'optical_flow'):
         raise CommandError(f'torchvision:{name} is a network for {task.replace("_", " ")}; what '
-                           'it does beside tensors (lists of images, non-maximum suppression) or '
+                           'it does without tensors (lists of images, non-maximum suppression) or '
                            'with several pictures is no graph of one image. There are '
                            'classification and segmentation; for boxes take a YOLO or DETR')
     model = models.get_model(name, weights=None, **_without_backbone(name)).eval()

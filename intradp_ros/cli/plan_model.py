@@ -134,7 +134,7 @@ def add_lossy(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--lossy', choices=LOSSY, default='', metavar='ENCODING',
         help=f'let values cross the link with less precision ({", ".join(LOSSY)}) where that is '
-             'faster; what it does to the outputs is measured on the example and told (default: '
+             'faster; what it does to the outputs is measured and reported (default: '
              'results are exact)')
 
 

@@ -21,7 +21,7 @@ DESCRIPTION = f"""\
 Measure how long every operator takes on this machine, for all of its rows, for a half, a
 quarter, an eighth and a sixteenth of them, and where times lie off the line between these: half
 of the rows rarely take half of the time.  Plans use typical times (medians); the shortest are
-shown beside them.
+shown next to them.
 
 The result is kept by model, split axis and device ($INTRADP_CACHE, or ~/.cache/intradp_ros), so
 a repeat is immediate.  Where the machine has a sensor of what it draws (INA3221 on Jetsons, RAPL
@@ -111,7 +111,7 @@ def _moving(profile: Profile) -> str:
     if not profile.crowded:
         return f'{profile.cores} cores, so moving bytes takes no time from operators'
     send, receive = (profile.moving.sending(CHUNK_BYTES), profile.moving.receiving(CHUNK_BYTES))
-    return (f'no core beside those that compute: sending {CHUNK_BYTES / 1e3:g} kB takes '
+    return (f'no core other than those that compute: sending {CHUNK_BYTES / 1e3:g} kB takes '
             f'{milliseconds(send)} ms from operators, receiving {milliseconds(receive)} ms')
 
 

@@ -67,7 +67,7 @@ def read_manifest(data: bytes, digest: str) -> Manifest:
     except (UnicodeDecodeError, ValueError) as error:
         raise GraphFormatError(f'no text of a model: {error}') from error
     if not isinstance(document, dict) or set(document) != {'graph', 'weights'}:
-        raise GraphFormatError('a model is told by its graph and the digests of its weights')
+        raise GraphFormatError('a model is described by its graph and the digests of its weights')
     graph, weights = graph_of_document(document['graph']), document['weights']
     if not isinstance(weights, dict) or set(weights) != set(graph.parameters) \
             or not all(map(is_digest, weights.values())):

@@ -43,7 +43,7 @@ INFERENCE_PARAMETERS = (
               '(noise where the input is no picture).'),
     *PERCEPTION,
     Parameter('queue_size', 1, 'Messages of the sensor that may wait.', 1, 1000),
-    Parameter('max_inflight', 1, 'Inferences under way at a time: 1 for the least latency, '
+    Parameter('max_inflight', 1, 'Inferences in flight at a time: 1 for the least latency, '
               'more for frames per second.', 1, MAX_INFLIGHT),
     DEVICE,
     KEY_FILE,

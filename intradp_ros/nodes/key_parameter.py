@@ -13,10 +13,10 @@ from intradp_ros.nodes.parameters import Parameter
 
 KEY_FILE = Parameter(
     'key_file', '', 'File with the key that robots, servers, planners and devices of a fleet '
-    'share (make one by "intradp key FILE"); empty: whoever is on the ROS domain may speak as any '
+    'share (make one by "intradp key FILE"); empty: anybody on the ROS domain may speak as any '
     'of them.')
 WITHOUT = (
-    'no key_file: whoever is on this ROS domain may pose as robot, server, planner or device, '
+    'no key_file: anybody on this ROS domain may pose as robot, server, planner or device, '
     'stop the sharing, and (by forging datagrams) falsify results; make a key by "intradp key '
     'FILE" and give all nodes the same, or keep strangers off the domain (doc/security.md)')
 

@@ -21,7 +21,7 @@ MONITORING = (
     Parameter('metrics_port', 0, 'TCP port where Prometheus finds figures of this node; 0 for '
               'none. Needs prometheus_client.', 0, 65535),
     Parameter('metrics_address', '127.0.0.1', 'Address of that port; 0.0.0.0 for all of this '
-              'machine. Whoever reaches it may read the figures.'),
+              'machine. Anybody who reaches it may read them.'),
 )
 
 

@@ -60,7 +60,7 @@ class OffloadNode(ManagedNode):
                   'Least payload bytes of a chunk; fast links get larger ones.', 1024,
                   MAX_CHUNK_BYTES),
         Parameter('max_sessions', USUAL_SESSIONS,
-                  'Robots served at a time; another one is told that there is no room.',
+                  'Robots served at a time; another one is refused.',
                   1, MAX_SESSIONS),
     )
 

@@ -63,7 +63,7 @@ class OperatorCheck:
                 return
         elif request.what == PlanModel.Request.TELL:
             if now - self._planned < PAUSE:
-                raise ValueError(f'plans are told once in {PAUSE:.0f} s: ask again')
+                raise ValueError(f'plans are computed once in {PAUSE:.0f} s: ask again')
             self._planned = now
             return
         if self._rejections.count('plan_model', now):

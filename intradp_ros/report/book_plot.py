@@ -19,6 +19,8 @@ Curve = Sequence[tuple[float, float]]
 MARKERS = {'local': 's', 'offload': '^', 'cut': 'D', 'dsccs': 'P', 'spso-ga': 'X',
            'intra-dp': 'v', 'shared-de': 'd', 'shared': 'o', 'shared-energy': '*',
            'bound': ''}
+#: What is not planned for latency says so: it may be slower than the robot alone.
+AIMS = {'spso-ga': 'spso-ga (least energy)', 'shared-energy': 'shared-energy (least energy)'}
 # The strategy that is to win lies under the others, wider, so that equal curves show both.
 _UNDER = 'shared'
 
@@ -28,7 +30,8 @@ def _draw_curves(axes: Axes, curves: Mapping[str, Curve]) -> None:
     for name, colour in colours(curves, STRATEGIES).items():
         points = sorted(curves[name])
         under = name == _UNDER
-        axes.plot([mbps for mbps, _ in points], [ms for _, ms in points], label=name,
+        axes.plot([mbps for mbps, _ in points], [ms for _, ms in points],
+                  label=AIMS.get(name, name),
                   color=colour, linestyle='--' if name == 'bound' else '-',
                   linewidth=4.5 if under else 1.6, alpha=0.55 if under else 1,
                   marker=MARKERS.get(name, '.'), markersize=7 if under else 4,

@@ -407,7 +407,7 @@ class PipelineClient:
         longest = max(self._latencies, default=None)
         if flight.request.number < newest and now - flight.begun > 2 * (longest or 0.0) \
                 + self.patience.late_slack:
-            return f'lost: {now - flight.begun:.2f} s under way, later ones came back'
+            return f'lost: {now - flight.begun:.2f} s in flight, later ones came back'
         quiet = now - max(flight.begun, last)
         if not self.patience.late(quiet, longest):
             return ''

@@ -55,7 +55,7 @@ class RequestQueue:
     def __post_init__(self) -> None:
         """See that the limits let anything through."""
         if self.under_way < 1 or self.waiting < 1:
-            raise ValueError('at least 1 inference must be allowed to wait and to be under way, '
+            raise ValueError('at least 1 inference must be allowed to wait and to be in flight, '
                              f'got {self.waiting} and {self.under_way}')
 
     def ask(self, now: float, seconds: float = math.inf) -> Request:

@@ -56,7 +56,7 @@ class InferenceStream:
     def __init__(self, channel: Channel, inflight: int,
                  client: Callable[[Channel, int], RobotClient]) -> None:
         if not 1 <= inflight <= MAX_INFLIGHT:
-            raise ValueError(f'1 to {MAX_INFLIGHT} inferences may be under way, got {inflight}')
+            raise ValueError(f'1 to {MAX_INFLIGHT} inferences may be in flight, got {inflight}')
         self.channels = SessionChannels(channel)
         number = secrets.randbits(63) | 1
         self.clients = tuple(
