@@ -39,14 +39,14 @@ def advance(half: int, state: torch.Tensor, given: torch.Tensor) -> torch.Tensor
 
 @dataclass(frozen=True)
 class ToyPlan:
-    """The devices of the two halves, who asks, and the step after which this plan goes on."""
+    """The devices of the halves, who asks, after which step it goes on, and who has that step."""
 
     first: str
     second: str
     source: str
     after: int
-    participants = property(lambda plan: tuple(dict.fromkeys(
-        (plan.source, plan.first, plan.second))))
+    having: str
+    participants = property(lambda p: tuple(dict.fromkeys((p.source, p.first, p.second))))
 
     def to_json(self) -> dict[str, Any]:
         return {'format': FORMAT, **asdict(self)}
@@ -57,8 +57,7 @@ class ToyRole(Role):
 
     format = FORMAT
 
-    def __init__(self, host: Host, steps: int, finished: Callable[[int], None],
-                 work: Any = None) -> None:
+    def __init__(self, host: Host, steps: int, finished: Callable[[int], None], work: Any = None):
         self.host, self.steps, self.finished = host, steps, finished
         self.work = work or SerialExecutor(f'toy-{host.name}')
         self.close = self.work.close
@@ -67,15 +66,16 @@ class ToyRole(Role):
             self.state.put(half, 0, torch.zeros(WIDTH))
 
     def parse(self, data: Any) -> ToyPlan:
-        found = [data.get(key) for key in (*HALVES, 'source', 'after')]
-        if [type(value) for value in found] != [str, str, str, int]:
-            raise PlanError('a toy plan names three devices and a step')
+        found = [data.get(key) for key in (*HALVES, 'source', 'after', 'having')]
+        if [type(value) for value in found] != [str, str, str, int, str]:
+            raise PlanError('a toy plan names devices and a step')
         return ToyPlan(*found)
 
     def lacking(self, plan: ToyPlan) -> Lacking:
         return Lacking(state=frozenset(
             (half, plan.after) for half in HALVES
-            if getattr(plan, half) == self.host.name and self.state.get(half, plan.after) is None))
+            if getattr(plan, half) == self.host.name and self.state.get(half, plan.after) is None),
+            peers=frozenset(plan.having.split()))
 
     def load(self, id_: PlanId, plan: ToyPlan) -> None:
         self.plans = {**self.plans, id_: plan}
@@ -93,9 +93,8 @@ class ToyRole(Role):
             if id_ not in self.plans or peer not in self.plans[id_].participants \
                     or frame.value not in (0, 1, 2) or len(frame.data) != 4 * rows * WIDTH:
                 raise MalformedFrameError(f'the toy has no such part of {peer}', 'unexpected')
-            data = torch.frombuffer(bytearray(frame.data), dtype=torch.float32)
-            self.work.put(partial(
-                self._take, id_, frame.value, frame.inference, data.view(rows, WIDTH)))
+            data = torch.frombuffer(bytearray(frame.data), dtype=torch.float32).view(rows, WIDTH)
+            self.work.put(partial(self._take, id_, frame.value, frame.inference, data))
 
     def busy(self) -> float:
         self.work.put(lambda: self._begin(self.used, self.step))  # what was lost is sent again
@@ -116,7 +115,6 @@ class ToyRole(Role):
             self.host.channel.send(target, chunk)
 
     def _take(self, id_: PlanId, value: int, step: int, data: torch.Tensor) -> None:
-        """Take a step of the half that is here, and pass it on; or both halves that came back."""
         plan = self.plans.get(id_)
         if plan and value < 2 and (half := self.state.get(HALVES[value], step - 1)) is not None:
             after = advance(value, half, data[0])
@@ -145,6 +143,8 @@ class ToyPlanner(Planner):
         if self.source not in alive:
             return None
         halves = [self.source, *sorted(alive - {self.source})[:1], self.source][:2]
-        after = min(max(self.tags.get(d, {}).get(half, 0) for d in alive) for half in HALVES)
-        return Proposal(ToyPlan(*(halves[::-1] if self.swapped else halves), self.source, after),
-                        after + 1)
+        tags = {d: self.tags.get(d, {}) for d in sorted(alive)}
+        after = min(max(found.get(half, 0) for found in tags.values()) for half in HALVES)
+        having = ' '.join(d for d in tags if max(tags[d].values(), default=0) >= after)
+        first, second = halves[::-1] if self.swapped else halves
+        return Proposal(ToyPlan(first, second, self.source, after, having), after + 1)

@@ -177,9 +177,9 @@ class FleetCoordinator:
                 raise MalformedFrameError(f'{frame.kind.name} for a coordinator', 'kind')
             with self._lock:
                 self._terms.check(message, self._state.office.term, time.monotonic())
-            self._happen(message)
-            if isinstance(message, Heartbeat):
+            if isinstance(message, Heartbeat):  # first: it may be what a plan is wanted for
                 self.planner.heard(message, time.monotonic())
+            self._happen(message)
         except MalformedFrameError as error:
             if self.rejections.count(error.cause, time.monotonic()):
                 self.log(f'rejected ({error.cause}): {quoted(error)}')

@@ -63,9 +63,10 @@ class ToyWorld(FleetWorld):
         node, role = self.nodes.get(name), self.roles[name]
         if node and node.incarnation == incarnation and id_ in node.state.loading:
             plan = self.contents[id_][3]
-            for half, tag in role.lacking(plan).state:
-                found = [self.roles[other].state.get(half, tag) for other in plan.participants
-                         if other in self.nodes]
+            lacking = role.lacking(plan)
+            for half, tag in lacking.state:
+                found = [self.roles[other].state.get(half, tag)
+                         for other in {*plan.participants, *lacking.peers} if other in self.nodes]
                 tensor = next((tensor for tensor in found if tensor is not None), None)
                 well = well and tensor is not None
                 if tensor is not None:
@@ -131,7 +132,8 @@ class ToyInterleavings(Interleavings):
 
     def teardown(self) -> None:
         super().teardown()
-        assert self.world.roles['d0'].state.tags()['second'][-1] == STEPS
+        found = [role.state.tags() for role in self.world.roles.values()]
+        assert {max(tags[half][-1] for tags in found) for half in HALVES} == {STEPS}
         for role in self.world.roles.values():
             for half, tags in role.state.tags().items():
                 for tag in tags:

@@ -126,7 +126,7 @@ def test_a_state_survives_a_switch_a_death_and_a_return_to_the_last_bit(
         wait(lambda: planner.plan(frozenset('a'), 0.0).boundary == step + 1)
 
     go(20)
-    assert a.plan == ToyPlan('a', 'b', 'a', 0)
+    assert a.plan == ToyPlan('a', 'b', 'a', 0, 'a b')
 
     planner.swapped = True  # the halves change places: each device lacks the state of its new one
     found = planner.plan(coordinator.alive, 0.0)
