@@ -30,13 +30,13 @@ COMMANDS = {
     'inspect': ('inspect_model', 'show the operators of a model and how far they can be split'),
     'verify': ('verify_model', 'split a model at random regions and compare with the unsplit one'),
     'profile': ('profile_model', 'measure how long the operators take on this machine'),
-    'plan': ('plan_model', 'compute the schedule book for a robot and a server'),
+    'plan': ('plan_model', 'compute the schedule table for a robot and a server'),
     'run': ('run_model', 'share inferences in this process, over a link of a given bandwidth'),
     'bench': ('bench', 'compare systems on emulated devices, over DDS and a replayed link; the '
                        "paper's evaluation"),
     'fleet': ('fleet', 'networks computed by several machines together'),
     'key': ('key', 'make the key by which nodes know each other'),
-    'status': ('status', 'tell which robots and servers there are, and how they do'),
+    'status': ('status', 'report which robots, servers and fleets run, and how they do'),
     'doctor': ('doctor', 'check this machine, its network and the nodes on it, and name the fix'),
     'demo': ('demo', 'robot, server and planner as ROS 2 nodes on a real video'),
     'demo-pipeline': ('demo_pipeline', 'from a plain camera to typed messages and a bag, through '
@@ -48,10 +48,14 @@ COMMANDS = {
 }
 
 DESCRIPTION = """\
-Share one inference of a deep-learning model between a robot and a server, exactly.
+Robots and nearby machines compute one neural network together, with the original model's result.
 
-Rows of a value (lines of an image, say) are computed on both sides at once, and the result is
-the unsplit model's.  These commands need no ROS, save for bench, status, doctor and demo."""
+sharing:    one inference on a robot and a server, row by row (inspect to run, bench, demo)
+perception: camera in, typed ROS messages out (model, demo-pipeline)
+fleet:      one network in stages over several machines (fleet, demo-fleet)
+language:   one language model over several small machines (demo-language)
+
+These commands need no ROS, except for bench, status, doctor and the demos."""
 
 EPILOG = """\
 in this order a model becomes known:
