@@ -25,8 +25,8 @@ from intradp_ros.perception.card import InputCard
 from intradp_ros.perception.heads.named_outputs import named
 from intradp_ros.runtime.member.role import Host
 from intradp_ros.runtime.model import SharedModel
-from intradp_ros.runtime.pipeline.answer import Answer
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
+from intradp_ros.runtime.pipeline.fleet_result import FleetResult
 from intradp_ros.runtime.pipeline.stage_role import StageRole
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.wire.frames import Stamp
@@ -97,7 +97,7 @@ class StageDevice:
                        deadline=self._given['deadline_ms'] / 1e3 or math.inf,
                        stamp=Stamp(header.stamp.sec, header.stamp.nanosec, header.frame_id))
 
-    def _answered(self, answer: Answer) -> None:
+    def _answered(self, answer: FleetResult) -> None:
         header = Header(frame_id=answer.stamp.frame_id)
         header.stamp.sec, header.stamp.nanosec = answer.stamp.sec, answer.stamp.nanosec
         if answer.outputs is None:

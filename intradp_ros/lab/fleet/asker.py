@@ -33,8 +33,8 @@ from intradp_ros.runtime.catalogue import ModelSpec
 from intradp_ros.runtime.member.fleet_member import FleetMember
 from intradp_ros.runtime.member.role import Host
 from intradp_ros.runtime.model import SharedModel
-from intradp_ros.runtime.pipeline.answer import Answer
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
+from intradp_ros.runtime.pipeline.fleet_result import FleetResult
 from intradp_ros.runtime.pipeline.pipeline_client import PipelineClient
 from intradp_ros.runtime.pipeline.stage_role import StageRole
 from intradp_ros.runtime.weights.exchange import WeightPolicy
@@ -56,7 +56,7 @@ class Asker:
         self.stopping = threading.Event()
         self._changed = threading.Condition()
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: FleetResult) -> None:
         """Compare and keep an answer."""
         difference = 0.0
         if self.wanted and answer.outputs is not None:

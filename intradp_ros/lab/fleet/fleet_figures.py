@@ -14,7 +14,7 @@ import torch
 
 from intradp_ros.cluster.topology import Topology
 from intradp_ros.lab.fleet.asking import SeenAnswer
-from intradp_ros.runtime.pipeline.answer import Answer
+from intradp_ros.runtime.pipeline.fleet_result import FleetResult
 from intradp_ros.runtime.pipeline.local_fleet import LocalFleet
 from intradp_ros.schedule.event_simulator import Discipline, FAIR, simulate
 from intradp_ros.schedule.stage_plan import StagePlan
@@ -54,7 +54,7 @@ def for_payload(topology: Topology, share: float) -> Topology:
 
 
 def measured_local(fleet: LocalFleet, inputs: Sequence[Sequence[torch.Tensor]], alone: int,
-                   under_way: int) -> tuple[PipelineFigures, list[Answer]]:
+                   under_way: int) -> tuple[PipelineFigures, list[FleetResult]]:
     """Ask for inferences one at a time, `alone` of them, and then for the others together."""
     answers = []
     for frame in inputs[:alone]:

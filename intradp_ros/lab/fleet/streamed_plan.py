@@ -26,8 +26,8 @@ from intradp_ros.lab.fleet.fleet_figures import (
 from intradp_ros.lab.fleet.fleet_scene import FleetScene, TARGET
 from intradp_ros.runtime.memory_network import CHUNK_BYTES
 from intradp_ros.runtime.model import SharedModel
-from intradp_ros.runtime.pipeline.answer import Answer
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
+from intradp_ros.runtime.pipeline.fleet_result import FleetResult
 from intradp_ros.runtime.pipeline.local_fleet import LocalFleet
 from intradp_ros.schedule.stage_plan import StagePlan
 from intradp_ros.schedule.stage_tasks import discipline_of
@@ -113,7 +113,7 @@ def play(scene: FleetScene, plan: StagePlan, inputs: Sequence[Frame],
         sum(not answer.pipelined for answer in every))
 
 
-def real_answers(scene: FleetScene, plan: StagePlan, inputs: Sequence[Frame]) -> list[Answer]:
+def real_answers(scene: FleetScene, plan: StagePlan, inputs: Sequence[Frame]) -> list[FleetResult]:
     """Return the answers of real inferences by a plan; fewer if one does not come."""
     models = dict.fromkeys(scene.topology.names, scene.model)
     with _ready(scene, plan, models, len(inputs)) as fleet:
@@ -123,7 +123,7 @@ def real_answers(scene: FleetScene, plan: StagePlan, inputs: Sequence[Frame]) ->
         return _answers(fleet, len(inputs))
 
 
-def difference(answers: Sequence[Answer], wanted: Sequence[Sequence[torch.Tensor]]) -> float:
+def difference(answers: Sequence[FleetResult], wanted: Sequence[Sequence[torch.Tensor]]) -> float:
     """Return the largest difference in units of the spread, infinite beyond rounding."""
     errors = [output_error('', given, want)
               for answer, wants in zip(answers, wanted) if answer.outputs is not None
@@ -131,7 +131,7 @@ def difference(answers: Sequence[Answer], wanted: Sequence[Sequence[torch.Tensor
     return max((e.relative if e.exact else math.inf for e in errors), default=math.inf)
 
 
-def _in_time(fleet: LocalFleet, inputs: Sequence[Frame]) -> list[Answer]:
+def _in_time(fleet: LocalFleet, inputs: Sequence[Frame]) -> list[FleetResult]:
     """Ask for an inference whenever the camera has a frame."""
     begin = time.monotonic()
     for number, frame in enumerate(inputs):
@@ -140,9 +140,9 @@ def _in_time(fleet: LocalFleet, inputs: Sequence[Frame]) -> list[Answer]:
     return _answers(fleet, len(inputs))
 
 
-def _answers(fleet: LocalFleet, count: int) -> list[Answer]:
+def _answers(fleet: LocalFleet, count: int) -> list[FleetResult]:
     """Return the next answers; fewer if one does not come."""
-    found: list[Answer] = []
+    found: list[FleetResult] = []
     try:
         for _ in range(count):
             found += fleet.answers(1, TIMEOUT)
@@ -151,7 +151,7 @@ def _answers(fleet: LocalFleet, count: int) -> list[Answer]:
     return found
 
 
-def _latencies(answers: Sequence[Answer], asked: int) -> tuple[float, ...]:
+def _latencies(answers: Sequence[FleetResult], asked: int) -> tuple[float, ...]:
     seen = [a.latency if a.outputs is not None else math.inf for a in answers]
     return (*seen, *[math.inf] * (asked - len(seen)))
 

@@ -21,8 +21,8 @@ from intradp_ros.runtime.member.planner import PlannerOf
 from intradp_ros.runtime.member.role import Host
 from intradp_ros.runtime.memory_network import MemoryNetwork
 from intradp_ros.runtime.model import SharedModel
-from intradp_ros.runtime.pipeline.answer import Answer
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
+from intradp_ros.runtime.pipeline.fleet_result import FleetResult
 from intradp_ros.runtime.pipeline.stage_role import StageRole
 from intradp_ros.runtime.pipeline.stage_worker import Log
 from intradp_ros.runtime.weights.exchange import WeightPolicy
@@ -65,7 +65,7 @@ class LocalFleet:
         self.network = MemoryNetwork(topology)
         self._models, self._log, self._times = models, log, times
         self._weights = weights or {}
-        self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[FleetResult] = queue.SimpleQueue()
         self._candidates = {COORDINATOR: 1, **{f'{COORDINATOR}{k}': 0
                                                for k in range(1, standby + 1)}}
         channels = [self.network.join(name) for name in self._candidates]
@@ -119,7 +119,7 @@ class LocalFleet:
             time.sleep(_POLL)
         return True
 
-    def answers(self, count: int, timeout: float = math.inf) -> list[Answer]:
+    def answers(self, count: int, timeout: float = math.inf) -> list[FleetResult]:
         """
         Return the next answers, in the order of asking.
 
@@ -137,7 +137,7 @@ class LocalFleet:
         while self.client.counts()['waiting']:
             time.sleep(_POLL / 5)
 
-    def run(self, frames: Sequence[Sequence[torch.Tensor]]) -> list[Answer]:
+    def run(self, frames: Sequence[Sequence[torch.Tensor]]) -> list[FleetResult]:
         """Ask for an inference of each frame as soon as there is room; return the answers."""
         for frame in frames:
             self.wait_for_room()

@@ -24,8 +24,8 @@ import torch
 from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.peer_channel import PeerChannel
-from intradp_ros.runtime.pipeline.answer import Answer
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
+from intradp_ros.runtime.pipeline.fleet_result import FleetResult
 from intradp_ros.runtime.pipeline.interleaved_executor import Outputs, Run
 from intradp_ros.runtime.pipeline.request_queue import Request, RequestQueue, State
 from intradp_ros.runtime.pipeline.stage_programs import Route, StagePrograms
@@ -56,7 +56,7 @@ class _Flight:
     given_up: str = ''
     tampered: bool = False
     discarded: str = ''
-    answer: Answer | None = None
+    answer: FleetResult | None = None
 
 
 @dataclass
@@ -88,7 +88,7 @@ class PipelineClient:
     """
 
     def __init__(self, channel: PeerChannel, worker: StageWorker, model: SharedModel,
-                 answered: Callable[[Answer], None],
+                 answered: Callable[[FleetResult], None],
                  release: Callable[[PlanId], None] = lambda oldest: None, *, under_way: int = 0,
                  waiting: int = 64, patience: FleetPatience = FleetPatience()) -> None:
         self.channel, self.worker, self.model = channel, worker, model
@@ -360,16 +360,16 @@ class PipelineClient:
         if not self._queue.answer(request.number, reason):
             return
         begun = flight.begun or now
-        flight.answer = Answer(
+        flight.answer = FleetResult(
             request.number, None if outputs is None else self.model.results(outputs),
             outputs is not None and not flight.given_up, reason, now - request.asked,
             begun - request.asked, flight.plan, flight.stamp, events)
 
-    def _unanswered(self, flight: _Flight) -> Answer:
+    def _unanswered(self, flight: _Flight) -> FleetResult:
         """Return the answer of a request that the queue dropped."""
         request = flight.request
         waited = time.monotonic() - request.asked
-        return Answer(request.number, None, False, request.reason, waited, waited, NO_PLAN,
+        return FleetResult(request.number, None, False, request.reason, waited, waited, NO_PLAN,
                       flight.stamp)
 
     def _tick_on(self) -> None:

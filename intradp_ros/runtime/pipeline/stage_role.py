@@ -13,9 +13,9 @@ from intradp_ros.runtime.member.fleet_control import plan_id, plan_ids
 from intradp_ros.runtime.member.role import Host, Lacking, Plan, Role
 from intradp_ros.runtime.member.state import State
 from intradp_ros.runtime.model import SharedModel
-from intradp_ros.runtime.pipeline.answer import Answer
 from intradp_ros.runtime.pipeline.fetched_models import FetchedModels
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
+from intradp_ros.runtime.pipeline.fleet_result import FleetResult
 from intradp_ros.runtime.pipeline.pipeline_client import PipelineClient
 from intradp_ros.runtime.pipeline.stage_worker import StageWorker
 from intradp_ros.schedule.stage_plan import FORMAT, PlanError, StagePlan
@@ -43,8 +43,9 @@ class StageRole(Role):
         self._used = NO_PLAN
         self._lock = threading.Lock()
 
-    def ask(self, model: SharedModel, answered: Callable[[Answer], None], *, under_way: int = 0,
-            waiting: int = 64, patience: FleetPatience = FleetPatience()) -> PipelineClient:
+    def ask(self, model: SharedModel, answered: Callable[[FleetResult], None], *,
+            under_way: int = 0, waiting: int = 64, patience: FleetPatience = FleetPatience(),
+            ) -> PipelineClient:
         """Let this device ask for inferences of a model; as for `PipelineClient`."""
         self.client = PipelineClient(
             self._host.channel, self.worker, model, answered, self._host.release,

@@ -13,7 +13,7 @@ from intradp_ros.wire.frames import Stamp
 
 
 @dataclass(frozen=True)
-class Answer:
+class FleetResult:
     """
     The model's own results, or None with the reason why there are none.
 
