@@ -14,7 +14,12 @@ from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import LOCAL
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import book_of, Setting
-from intradp_ros.systems.sharing.book.repricing import loss, moved_by, repriced, sampled_rates
+from intradp_ros.systems.sharing.book.repricing import (
+    moved_by,
+    repriced,
+    sampled_rates,
+    value_lost,
+)
 from intradp_ros.systems.sharing.search.bounds import Relaxation
 
 SETTING = Setting(flat_cost(random_split_graph(3, 8, rows=40), server=5e-4),
@@ -27,7 +32,7 @@ def book() -> ScheduleBook:
 
 
 def lost(book: ScheduleBook, setting: Setting) -> float:
-    return loss(book, setting, Relaxation(setting.cost))
+    return value_lost(book, setting, Relaxation(setting.cost))
 
 
 def slower(robot: float, server: float) -> Setting:

@@ -32,7 +32,7 @@ from intradp_ros.systems.sharing.book.make_book import (
     seek,
     Setting,
 )
-from intradp_ros.systems.sharing.book.repricing import loss, moved_by, repriced
+from intradp_ros.systems.sharing.book.repricing import moved_by, repriced, value_lost
 from intradp_ros.systems.sharing.book.uneven_speeds import Condition, RATIOS
 from intradp_ros.systems.sharing.judge.energy import (
     EnergyUnderDeadline,
@@ -143,7 +143,7 @@ def _kept(former: ScheduleBook, request: PlanRequest) -> ScheduleBook | None:
     if change_of(former, request) == math.inf:
         return None
     setting, relaxation, _ = _prepared(request)
-    if loss(former, setting, relaxation) > WORTH_PLANNING:
+    if value_lost(former, setting, relaxation) > WORTH_PLANNING:
         return None
     return repriced(former, setting)
 

@@ -45,7 +45,7 @@ def _seconds(entry: Entry, link: LinkModel, setting: Setting) -> float:
     return simulate(lower(setting.cost.split, entry.partition), setting.cost, link).latency
 
 
-def loss(book: ScheduleBook, setting: Setting, relaxation: Relaxation) -> float:
+def value_lost(book: ScheduleBook, setting: Setting, relaxation: Relaxation) -> float:
     """
     Return about which part of its time a book that is made anew would win.
 
