@@ -45,7 +45,7 @@ METHODS = ('export', 'trace', 'module')
 def capture(
         model: nn.Module, example: torch.Tensor | tuple[Any, ...], *,
         kwargs: Mapping[str, Any] | None = None, name: str | None = None,
-        methods: Sequence[str] = METHODS) -> OperatorGraph:
+        methods: Sequence[str] = METHODS, effects: bool = False) -> OperatorGraph:
     """
     Capture a model, as it behaves in evaluation, for inputs shaped as `example`.
 
@@ -64,6 +64,9 @@ def capture(
         Name of the graph; the class of the model by default.
     methods
         Ways to capture, in the order in which they are tried.
+    effects
+        Whether callers see what the model writes to its inputs: such a model
+        is refused.
 
     Raises
     ------
@@ -76,11 +79,19 @@ def capture(
     """
     if unknown := set(methods).difference(METHODS):
         raise ValueError(f'no capture method {unknown.pop()!r}; there are {", ".join(METHODS)}')
+    if any(global_hooks()):
+        raise CaptureError(
+            'hooks on all modules are registered (torch.nn.modules.module.register_module_...), '
+            'which no graph can call: remove them')
     args = example if isinstance(example, tuple) else (example,)
     reasons: dict[str, CaptureError] = {}
     with torch.inference_mode(False), torch.no_grad():
         call = example_call(model, args, kwargs or {})
         rehearsal = rehearse(model, call)
+        if effects and rehearsal.writes:
+            raise CaptureError(
+                f'the model writes to its input {rehearsal.writes!r}, and a graph does not: let '
+                'it write to a copy')
         for method in methods:
             try:
                 with _quiet_torch():
@@ -115,11 +126,29 @@ def _capture_by(
         input_tree=call.tree, method=method, opaque=imported.opaque)
     if not graph.opaque:
         graph = reshape_views(graph)  # what the graph runs may lie otherwise in memory
-    with blame_submodule(flat.model, 'the graph fails on the example'):
+    # A graph says itself in which precision it computes, and draws nothing.
+    with torch.autocast('cpu', enabled=False), torch.random.fork_rng(devices=[]), \
+            blame_submodule(flat.model, 'the graph fails on the example'):
+        before = torch.get_rng_state()
         same = explained_by_rounding(rehearsal.results, run_graph(graph, call.tensors))
+        drawn = not torch.equal(before, torch.get_rng_state())
+    if drawn or _own_generators(graph):
+        raise CaptureError('the graph draws random numbers')
     if not same and not _same_in_double(model, call, graph):
         raise CaptureError('the graph computes something else than the model')
     return graph
+
+
+def _own_generators(graph: OperatorGraph) -> bool:
+    return any(isinstance(x, torch.Generator)
+               for op in graph.operators for x in (*op.args, *op.kwargs.values()))
+
+
+def global_hooks() -> tuple[Any, ...]:
+    """Return the hooks that are registered for all modules, by kind."""
+    module = torch.nn.modules.module
+    return (module._global_forward_hooks, module._global_forward_pre_hooks,
+            module._global_backward_hooks, module._global_backward_pre_hooks)
 
 
 def _same_in_double(model: nn.Module, call: ExampleCall, graph: OperatorGraph) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
@@ -61,6 +61,8 @@ def import_program(program: ExportedProgram, given: Sequence[Given]) -> Imported
     for node in program.graph.nodes:
         if node.op == 'call_function':
             _import_call(imported, meaning, node)
+        elif node.op == 'get_attr' and all(_is_higher(user) for user in node.users):
+            continue  # a function that is an argument of those: they are refused by their name
         elif node.op not in ('placeholder', 'output'):
             raise CaptureError(f'{_site(node)} is a {node.op}, not the call of an operator')
     (results,) = program.graph.output_node().args
@@ -119,6 +121,10 @@ def _import_call(imported: Imported, meaning: Meaning, node: fx.Node) -> None:
         meaning[node] = _argument(meaning, source)[index]
         return
     result = node.meta.get('val')
+    if _is_higher(node):
+        raise CaptureError(
+            f'{_site(node)} takes functions as arguments: what it computes is decided at each '
+            'call, and no graph of operators can say that')
     if result is None and not node.users:
         return  # an assertion: it computes nothing
     if not isinstance(node.target, OpOverload):
@@ -132,6 +138,10 @@ def _import_call(imported: Imported, meaning: Meaning, node: fx.Node) -> None:
     outputs = tuple(None if ref is None else ref.value for ref in refs)
     imported.operators.append(Operator(
         len(imported.operators), node.name, str(node.target), args, kwargs, outputs))
+
+
+def _is_higher(node: fx.Node) -> bool:
+    return isinstance(node.target, HigherOrderOperator)
 
 
 def _add_results(imported: Imported, node: fx.Node, result: Any) -> list[ValueRef | None]:

@@ -7,22 +7,41 @@ Run a model on its example before it is captured.
 The runs give the result that a capture must reproduce, and find the models
 that no graph can stand for: those that fail on their example, keep state
 from call to call, or draw random numbers.
+
+State is found where it is held: whatever the model leads to is compared
+between runs, with other inputs in between.  A tensor may be left behind, as
+long as no later run reads it; a cache may be filled once.  What hides where
+`held_state` cannot look (a file, another process, an object of compiled code
+that cannot be copied) is not found, unless results differ.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 import copy
 from dataclasses import dataclass
+import random
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
+from torch._ops import HigherOrderOperator
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from intradp_ros.graph.blame import blame_submodule
-from intradp_ros.graph.compare import difference, explained_by_rounding
+from intradp_ros.graph.compare import explained_by_rounding
 from intradp_ros.graph.example_call import ExampleCall
 from intradp_ros.graph.graph_errors import CaptureError
+from intradp_ros.graph.held_state import (
+    held_state,
+    HeldState,
+    HOOKS,
+    mutable_identities,
+    put_back,
+)
 from intradp_ros.graph.reference_evaluation import describe
 from intradp_ros.graph.trees import flatten
 
@@ -33,6 +52,7 @@ class Rehearsal:
 
     results: tuple[Any, ...]
     tree: str
+    writes: str = ''  # the input that the model writes to
 
     @property
     def tensors(self) -> list[torch.Tensor]:
@@ -40,9 +60,14 @@ class Rehearsal:
         return [x for x in self.results if isinstance(x, torch.Tensor)]
 
 
-def private_copy(model: nn.Module) -> nn.Module:
+_COPIED_BYTES = 256 * 2**20
+
+
+def private_copy(model: nn.Module, parameters: bool = False) -> nn.Module:
     """
     Return the model in evaluation mode, sharing parameters but nothing else with the original.
+
+    If asked to, small `parameters` are copied as well.
 
     Raises
     ------
@@ -50,7 +75,9 @@ def private_copy(model: nn.Module) -> nn.Module:
         If the model cannot be copied.
 
     """
-    shared: dict[int, Any] = {id(p): p for p in model.parameters()}
+    held = list(model.parameters())
+    parameters = parameters and sum(p.nbytes for p in held) <= _COPIED_BYTES
+    shared: dict[int, Any] = {} if parameters else {id(p): p for p in held}
     for module in model.modules():
         for item in vars(module).values():
             if isinstance(item, torch.Tensor) and not item.is_leaf:
@@ -63,9 +90,24 @@ def private_copy(model: nn.Module) -> nn.Module:
             'to leave the model alone: make it work with copy.deepcopy') from error
 
 
+def own_forward(model: nn.Module) -> nn.Module:
+    """
+    Return a shallow copy of a model without the hooks on itself.
+
+    Its parts are the same modules; calling it does what ``forward`` does.
+    """
+    bare = copy.copy(model)
+    for name in HOOKS:
+        vars(bare)[name] = OrderedDict()
+    return bare
+
+
 def rehearse(model: nn.Module, call: ExampleCall) -> Rehearsal:
     """
-    Run the model twice on the example.
+    Run the model on the example and on other inputs.
+
+    Neither the model nor what its code leads to is changed by it, nor are
+    the states of random numbers.
 
     Raises
     ------
@@ -75,22 +117,163 @@ def rehearse(model: nn.Module, call: ExampleCall) -> Rehearsal:
 
     """
     _check_devices(model, call)
-    model = private_copy(model)
-    rehearsal = _run(model, call, call.tensors)
-    _check_results(rehearsal)
-    before = _state(model)
-    with _RandomCalls() as random:
-        again = _run(model, call, call.tensors)
-    after = _state(model)
-    changed = _changed(before, after)
-    for name in changed:
-        if after[name].registered:
-            _refuse_state(name, model)
-    _check_repeatable(rehearsal, again, random.names)
-    if changed:  # a cache, or a memory that another input would leave in another state
-        _run(model, call, [torch.zeros_like(x) for x in call.tensors])
-        _check_repeatable(rehearsal, _run(model, call, call.tensors), random.names)
-    return rehearsal
+    own = held_state(model)
+    if own.once:
+        raise CaptureError(
+            f'the model takes from an iterator, {own.once[0]}; a graph keeps no state from call '
+            'to call: make what it yields an input of the model')
+    with put_back(own), _unseen_draws():
+        trial = _Trial(model, call, mutable_identities(own))
+        with put_back(trial.state):
+            return trial.rehearse()
+
+
+class _Trial:
+    """A private copy of the model, and what it held after each run."""
+
+    def __init__(self, model: nn.Module, call: ExampleCall, shared: frozenset[int]) -> None:
+        self.original, self.call, self.shared = model, call, shared
+        self.model = private_copy(model, parameters=True)
+        self.state = held_state(self.model, shared)
+        self.drawn: list[str] = []
+        self.read = False
+        self.changing: set[str] = set()  # tensors that differed after some run but the first
+        self.writes = ''
+
+    def rehearse(self) -> Rehearsal:
+        """Run it several times; return the results of the first run."""
+        fresh = self.state
+        with _higher_operators() as higher:
+            first = self.run(self.call.tensors)
+        if higher:
+            raise CaptureError(
+                f'the model calls {", ".join(dict.fromkeys(higher))}, which takes functions as '
+                'arguments: what it computes is decided at each call, and no graph of operators '
+                'can say that')
+        _check_results(first)
+        begun = bool(self.state.changed_items(fresh) or self.state.changed_tensors(fresh))
+        self.refuse_registered(self.state.changed_tensors(fresh), fresh)
+        self.again(first)
+        others = other_inputs(self.call.tensors)
+        for kind in range(len(others) if begun or self.changing else 1):
+            self.elsewhere(others[kind], first)
+            self.again(first)
+        self.refuse_memory()
+        if begun:
+            self.from_another_beginning(first, others)
+        return Rehearsal(first.results, first.tree, self.writes)
+
+    def run(self, tensors: Sequence[torch.Tensor]) -> Rehearsal:
+        """Run the model once, and see whether it draws, or writes to its inputs."""
+        kept = [(t._version, t.clone()) for t in tensors]
+        before = _draws_of_all()
+        result = _run(self.model, self.call, tensors)
+        if before != _draws_of_all():
+            self.drawn.append(_SOMEWHERE)
+        for name, tensor, (version, content) in zip(self.call.tensor_names, tensors, kept):
+            if tensor._version != version or not explained_by_rounding([content], [tensor]):
+                self.writes = name
+        self.follow()
+        return result
+
+    def follow(self) -> None:
+        """Note what the model holds now."""
+        self.before, self.state = self.state, held_state(self.model, self.shared)
+
+    def again(self, first: Rehearsal) -> None:
+        """Run the example again, watching what is read of what earlier runs left."""
+        left = [self.state.tensors[name].tensor for name in self.changing
+                if name in self.state.tensors]
+        tensors = self.call.tensors
+        watch = _Calls(left)
+        try:
+            with watch:
+                again = _run(self.model, self.call, tensors)
+        except CaptureError:  # operators with functions for arguments take no watching
+            again = _run(self.model, self.call, self.call.tensors)
+            watch.read = bool(left)
+        self.drawn += watch.drawn
+        self.follow()
+        _check_repeatable(first, again, self.drawn)
+        self.read = self.read or watch.read or watch.hands_on(again.tensors)
+        self.note_changes()
+
+    def elsewhere(self, tensors: Sequence[torch.Tensor], first: Rehearsal) -> None:
+        """Run on other inputs, which the model may refuse."""
+        try:
+            other = self.run(tensors)
+        except CaptureError:
+            self.follow()
+            return
+        self.note_changes()
+        for k, (a, b) in enumerate(zip(first.results, other.results)):
+            if not isinstance(a, torch.Tensor) and explained_by_rounding([a], [b]) is False:
+                raise CaptureError(
+                    f'result {k} of the model, {a!r}, is no tensor and depends on the input '
+                    f'(for another it is {b!r}): return it as a tensor')
+
+    def note_changes(self) -> None:
+        """
+        Note which tensors differ from those before.
+
+        Raises
+        ------
+        CaptureError
+            If a parameter or buffer does, or anything that is no tensor.
+
+        """
+        changed = self.state.changed_tensors(self.before)
+        self.refuse_registered(changed, self.before)
+        self.changing.update(changed)
+        items = self.state.changed_items(self.before)
+        if items and not self.drawn:
+            raise CaptureError(
+                f'the model keeps state from call to call: {items[0]} changes; such a model '
+                'cannot be shared exactly: make the state an input and an output of the model')
+        if self.drawn:
+            raise CaptureError(_draws(self.drawn))
+
+    def refuse_registered(self, names: Sequence[str], before: HeldState) -> None:
+        """Refuse a model that writes its parameters or buffers."""
+        for name in names:
+            if self.state.tensors[name].registered:
+                _refuse_state(name, self.model)
+
+    def refuse_memory(self) -> None:
+        """Refuse a model that reads what an earlier call left."""
+        if self.read:
+            raise CaptureError(
+                'the model keeps state from call to call: it reads what an earlier call left at '
+                f'{min(self.changing)}; such a model cannot be shared exactly: make the state an '
+                'input and an output of the model')
+
+    def from_another_beginning(
+            self, first: Rehearsal, others: Sequence[Sequence[torch.Tensor]]) -> None:
+        """Refuse a model whose results depend on what its very first input was."""
+        self.model = private_copy(self.original, parameters=True)
+        for tensors in others[:1]:
+            try:
+                _run(self.model, self.call, tensors)
+            except CaptureError:
+                return
+        _check_repeatable(first, _run(self.model, self.call, self.call.tensors), self.drawn)
+
+
+def other_inputs(tensors: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
+    """
+    Return inputs other than the example's that a model may be expected to take.
+
+    They are its elements in another order, zeros, and nearly the example.
+    """
+    nearly = [x * (1 + 2**-7) if x.dtype.is_floating_point else x.clone() for x in tensors]
+    return [[_reordered(x) for x in tensors], [torch.zeros_like(x) for x in tensors], nearly]
+
+
+def _reordered(x: torch.Tensor) -> torch.Tensor:
+    other = x.flatten().roll(1 + x.numel() // 3).reshape(x.shape)
+    if x.dtype.is_floating_point and torch.equal(other, x):
+        other = (other * 0.5 + torch.linspace(0.1, 0.4, x.numel()).reshape(x.shape)).to(x.dtype)
+    return other
 
 
 def _check_devices(model: nn.Module, call: ExampleCall) -> None:
@@ -122,59 +305,76 @@ def _check_results(rehearsal: Rehearsal) -> None:
         raise CaptureError('the model returns no tensor: there is nothing to compute')
 
 
-class _RandomCalls(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Collects the names of the operators called that may draw random numbers."""
+@contextmanager
+def _higher_operators() -> Iterator[list[str]]:
+    """Collect the names of operators that take functions, such as `torch.cond`."""
+    found: list[str] = []
+    plain: Any = HigherOrderOperator.__call__
 
-    def __init__(self) -> None:
+    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        found.append(str(self.name()))
+        return plain(self, *args, **kwargs)
+
+    HigherOrderOperator.__call__ = call  # type: ignore[method-assign]
+    try:
+        yield found
+    finally:
+        HigherOrderOperator.__call__ = plain  # type: ignore[method-assign]
+
+
+class _Calls(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Finds operators that draw random numbers, or read tensors that an earlier run left."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, left: Sequence[torch.Tensor] = ()) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.names: list[str] = []
+        self.drawn: list[str] = []
+        self.read = False
+        self._left = {_memory(x) for x in left} - {0}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if torch.Tag.nondeterministic_seeded in func.tags:
-            self.names.append(str(func))
-        return func(*args, **(kwargs or {}))
+        given = kwargs or {}
+        if self._left and self.hands_on(pytree.tree_leaves((args, given))):
+            self.read = True
+        if torch.Tag.nondeterministic_seeded not in getattr(func, 'tags', ()):
+            return func(*args, **given)
+        before = torch.get_rng_state()
+        result = func(*args, **given)
+        if given.get('generator') is not None or not torch.equal(before, torch.get_rng_state()):
+            self.drawn.append(str(func))
+        return result
+
+    def hands_on(self, items: Sequence[Any]) -> bool:
+        """Tell whether a tensor among items lies where an earlier run left one."""
+        return any(_memory(x) in self._left for x in items if isinstance(x, torch.Tensor))
 
 
-@dataclass(frozen=True)
-class _Held:
-    """
-    A tensor that a module holds, and what tells that it was written.
-
-    It is kept alive, so that another one is never mistaken for it.  Batch
-    normalisation writes its buffers without counting up their versions, so
-    that buffers are compared by `content`.
-    """
-
-    tensor: torch.Tensor
-    registered: bool
-    version: int | None
-    content: torch.Tensor | None
-
-    def written(self, before: _Held | None) -> bool:
-        """Tell whether the tensor is another one than before, or was written since."""
-        if before is None or self.tensor is not before.tensor:
-            return True
-        if self.content is not None and before.content is not None:
-            return bool(difference(before.content, self.content))
-        return self.version != before.version
+def _memory(tensor: torch.Tensor) -> int:
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except (RuntimeError, NotImplementedError):
+        return 0
 
 
-def _state(model: nn.Module) -> dict[str, _Held]:
-    """Return every tensor that a module holds, as parameter, buffer or plain attribute."""
-    found = {}
-    for path, module in model.named_modules():
-        registered = {**module._parameters, **module._buffers}
-        for name, item in {**vars(module), **registered}.items():
-            if isinstance(item, torch.Tensor):
-                version = None if item.is_inference() else item._version
-                content = item.clone() if name in module._buffers else None
-                key = f'{path}.{name}' if path else name
-                found[key] = _Held(item, name in registered, version, content)
-    return found
+def _draws_of_all() -> tuple[Any, ...]:
+    """Return the states of random numbers of torch, NumPy and Python."""
+    kind, keys, *rest = np.random.get_state()
+    return (torch.get_rng_state().numpy().tobytes(), random.getstate(),
+            np.asarray(keys).tobytes(), *rest)
 
 
-def _changed(before: Mapping[str, _Held], after: Mapping[str, _Held]) -> list[str]:
-    return [name for name, held in after.items() if held.written(before.get(name))]
+@contextmanager
+def _unseen_draws() -> Iterator[None]:
+    """Put the states of random numbers back afterwards."""
+    of_numpy, of_python = np.random.get_state(), random.getstate()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0x1D9)  # one that no model is likely to set itself
+        try:
+            yield
+        finally:
+            np.random.set_state(of_numpy)
+            random.setstate(of_python)
 
 
 def _refuse_state(name: str, model: nn.Module) -> None:
@@ -185,11 +385,21 @@ def _refuse_state(name: str, model: nn.Module) -> None:
         'state from call to call: make the state an input and an output of the model')
 
 
-def _check_repeatable(first: Rehearsal, second: Rehearsal, random: Sequence[str]) -> None:
+def _check_repeatable(first: Rehearsal, second: Rehearsal, drawn: Sequence[str]) -> None:
+    if drawn:
+        raise CaptureError(_draws(drawn))
     if first.tree == second.tree and explained_by_rounding(first.results, second.results):
         return
-    cause = (f'it draws random numbers ({", ".join(dict.fromkeys(random))})' if random else
-             'it keeps state from call to call')
     raise CaptureError(
-        f'the model returns different results for the same input: {cause}; such a model cannot '
-        'be shared exactly: make the noise or the state an input of the model')
+        'the model returns different results for the same input: it keeps state from call to '
+        'call; such a model cannot be shared exactly: make the noise or the state an input of '
+        'the model')
+
+
+def _draws(drawn: Sequence[str]) -> str:
+    named = dict.fromkeys(name for name in drawn if name != _SOMEWHERE) or (_SOMEWHERE,)
+    return (f'the model draws random numbers ({", ".join(named)}); such a model cannot be shared '
+            'exactly: make the noise an input of the model')
+
+
+_SOMEWHERE = 'of torch, NumPy or Python, or seeds their draws'

@@ -11,10 +11,11 @@ The three-line API: an existing program's model, shared with a server (paper, Fi
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 import math
 import queue
+import sys
 import threading
 import time
 from typing import Any
@@ -30,8 +31,12 @@ from torch.utils import _pytree as pytree
 from intradp_ros.core.limits import MAX_MODEL_TEXT
 from intradp_ros.dds.dds_channel import check_server_name, DdsChannel
 from intradp_ros.dds.tensor_context import warn_of_unfinished_ports
+from intradp_ros.graph.call_context import call_context, CONTEXT, Context, is_plain, is_watched
+from intradp_ros.graph.capture import global_hooks
 from intradp_ros.graph.graph_errors import CaptureError
+from intradp_ros.graph.model_watch import ModelWatch
 from intradp_ros.graph.serialise import graph_to_json
+from intradp_ros.graph.trial_run import own_forward
 from intradp_ros.link.delay import ASSUMED_DELAY, ASSUMED_OVERHEAD, DELAY_PATIENCE
 from intradp_ros.link.predictor import make_predictor
 from intradp_ros.msg import OperatorProfile
@@ -49,8 +54,11 @@ from intradp_ros.power.meter import open_meter
 from intradp_ros.profiling.drift import BEYOND_BOOKS, DriftMeter
 from intradp_ros.profiling.kept_memory import KeptMemory
 from intradp_ros.profiling.profile import Profile
-from intradp_ros.runtime.model import share_module
+from intradp_ros.runtime.late_gradients import with_gradients
+from intradp_ros.runtime.model import share_module, SharedModel
 from intradp_ros.runtime.outcome import Outcome
+from intradp_ros.runtime.results import Results
+from intradp_ros.runtime.stand_in import StandIn
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.split.calls.kernel_device import HOST
 from intradp_ros.split.local_operator import SplitGraph
@@ -150,21 +158,26 @@ class _SharedForward:
     """Stands in for a model's forward."""
 
     def __init__(self, owner: IntraDP, model: torch.nn.Module) -> None:
-        self.owner, self.model, self.plain = owner, model, model.forward
+        self.owner, self.model = owner, model
         self.client: RobotClient | None = None
         self.planner: _ServerWatch | None = None
-        self._own = vars(model).get('forward')  # if somebody else has put it there
         self._training = {module: module.training for module in model.modules()}
         self._tried = False
+        self._watch: ModelWatch | None = None
+        self._context: Context = ()
+        self._results: Results | None = None
+        self._flags: dict[tuple[int, ...], list[bool]] = {}
         self._warned: set[str] = set()
         self._memory = KeptMemory()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._inside = False
         model.eval()
-        model.forward = self
+        self.place = StandIn(model, self)
+        self.plain = self.place.plain
 
     def restore(self) -> None:
         """Put the model's own forward and modes back and close the session."""
-        self._put_back()
+        self.place.end()
         for module, training in self._training.items():
             module.training = training
         if self.client:
@@ -172,42 +185,67 @@ class _SharedForward:
         if self.planner:
             self.planner.close()
 
-    def _put_back(self) -> None:
-        del self.model.forward
-        if self._own is not None:
-            self.model.forward = self._own
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Answer a call of the model."""
+        if is_watched():
+            return self.plain(*args, **kwargs)
         with self._lock:  # the runtime has one inference at a time
-            return self._call(args, kwargs)
+            if self._inside:  # the model calls itself
+                return self.plain(*args, **kwargs)
+            self._inside = True
+            try:
+                return self._call(args, kwargs)
+            finally:
+                self._inside = False
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        tensors = [a for a in args if isinstance(a, torch.Tensor)]
-        if kwargs or len(tensors) != len(args) or not tensors or torch.is_grad_enabled() and any(
-                t.requires_grad for t in tensors):
-            return self.plain(*args, **kwargs)
+        taken = args and not kwargs and all(map(is_plain, args))
+        if not taken or torch.is_grad_enabled() and any(t.requires_grad for t in args):
+            return self._as_before(args, kwargs)
         if not self._tried:
-            self._tried = True
-            return self._begin(tensors)
-        if self.client is None:
-            return self.plain(*args)
-        return self._infer(self.client, tensors)
+            return self._begin(args)
+        if self.client is None or not self._is_as_captured(self.client, args):
+            return self._as_before(args, kwargs)
+        return self._infer(self.client, args)
 
-    def _begin(self, tensors: list[torch.Tensor]) -> Any:
+    def _as_before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Let the model answer; what it leaves in itself for a next call is no change of it."""
+        if self._watch is None or self._watch.changed():
+            return self.plain(*args, **kwargs)
+        result = self.plain(*args, **kwargs)
+        self._watch.accept()
+        return result
+
+    def _begin(self, tensors: Sequence[torch.Tensor]) -> Any:
         """Capture, profile and connect; answer this call as before."""
-        with torch.no_grad():
-            result = self.plain(*tensors)
-        self._put_back()  # the capture must see the model's own forward
-        given = [t.cpu() for t in tensors]
+        if any(module.training for module in self.model.modules()):
+            self._warn('the model is in training mode: calls run as before until eval()')
+            return self.plain(*tensors)
+        given, versions = [t.detach().cpu().clone() for t in tensors], _versions(tensors)
+        context, result = call_context(), self.plain(*tensors)
+        self._tried = True
         try:
+            if versions != _versions(tensors):
+                raise CaptureError('it writes to its input, which callers would not see')
+            results = Results.of(result, tensors)
             device = open_device(self.owner.device or _device_of(self.model, tensors))
-            shared = share_module(_on_host(self.model), given).on(device)
-            profile = profile_model(shared, given, self.owner.log)
-        except (CaptureError, ValueError, RuntimeError) as error:  # a full device is one
-            self._warn(f'this model cannot be shared and runs locally: {error}')
+            with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+                warnings.filterwarnings('ignore', '.* cannot be written as text')  # it is kept
+                shared = share_module(own_forward(_on_host(self.model)), given, effects=True,
+                                      name=type(self.model).__name__).on(device)
+                with torch.autocast('cpu', enabled=False):
+                    profile = profile_model(shared, given, self.owner.log)
+            results.check(shared.split.captured.outputs)
+            watch = ModelWatch(self.model)
+        except Exception as error:  # noqa: B902 - whatever a model does, the program goes on
+            cause = ' '.join(str(error).split()) or type(error).__name__
+            self._warn(f'this model cannot be shared and runs locally: {cause}')
             return result
-        finally:
-            self.model.forward = self
+        self._connect(shared, profile, given)
+        self._context, self._results, self._watch = context, results, watch
+        return result
+
+    def _connect(self, shared: SharedModel, profile: Profile, given: list[torch.Tensor]) -> None:
         watch = _ServerWatch(self.owner, shared.split, profile, given)
         channel = DdsChannel(watch.context, self.owner.server, 'robot',
                              namespace=self.owner.namespace, key=self.owner.key)
@@ -221,26 +259,73 @@ class _SharedForward:
         self.client.meter = open_meter()
         self.planner = watch
         watch.start(self.client)
-        return result
 
-    def _infer(self, client: RobotClient, tensors: list[torch.Tensor]) -> Any:
-        if not client.takes(tensors):
+    def _is_as_captured(self, client: RobotClient, tensors: Sequence[torch.Tensor]) -> bool:
+        """Tell whether inputs, model and context are those of the capture; warn if not."""
+        assert self._watch is not None and self._results is not None
+        if not client.takes(tensors) or any(
+                t.device != self._results.device for t in tensors):
             self._warn('inputs of other shapes or dtypes than those of the first call run as '
                        'before')
-            return self.plain(*tensors)
-        outcome = client.infer([t.cpu() for t in tensors])
+            return False
+        context = call_context()
+        if context != self._context:
+            other = next(name for name, a, b in zip(CONTEXT, context, self._context) if a != b)
+            self._warn(f'calls run as before while {other} is not as at the first call')
+            return False
+        if any(global_hooks()):
+            self._warn('calls run as before while hooks on all modules are registered')
+            return False
+        changed = self._watch.changed()
+        if changed:
+            self._warn('the model is no longer what was captured: calls run as before unless it '
+                       'becomes that again; to share it as it is now call stop() and '
+                       f'start_client() (changed: {changed})', 'changed')
+        return not changed
+
+    def _infer(self, client: RobotClient, tensors: Sequence[torch.Tensor]) -> Any:
+        assert self._watch is not None and self._results is not None
+        sources = [t for t in self._watch.tensors if t.requires_grad] \
+            if torch.is_grad_enabled() else []
+        kinds = tuple(map(id, sources))
+        if sources and (kinds not in self._flags or any(
+                t._backward_hooks for t in sources)):
+            result = self._as_before(tuple(tensors), {})
+            self._flags[kinds] = [x.requires_grad for x in pytree.tree_leaves(result)
+                                  if isinstance(x, torch.Tensor)]
+            return result
+        with torch.autocast('cpu', enabled=False):  # the graph itself says how it computes
+            outcome = client.infer([t.detach().cpu() for t in tensors])
         if not outcome.stats.shared and client.connection.heard == float('-inf'):
             self._warn(f'no server {self.owner.server!r} answers: running locally until one does')
         self.owner.last = outcome
         self._memory.look(usual=not outcome.own_work)
-        # As from any module: tensors of the inference mode could not be changed in place.
-        return pytree.tree_map_only(
-            torch.Tensor, lambda t: t.to(tensors[0].device, copy=True), outcome.outputs)
+        leaves = self._results.copies(outcome.outputs, tensors)
+        if sources and any(self._flags[kinds]):
+            places = [k for k, x in enumerate(leaves) if isinstance(x, torch.Tensor)]
+            made = with_gradients([leaves[k] for k in places], self._flags[kinds], sources,
+                                  self.plain, tensors)
+            for k, x in zip(places, made):
+                leaves[k] = x
+        return self._results.rebuilt(leaves)
 
-    def _warn(self, text: str) -> None:
-        if text not in self._warned:
-            self._warned.add(text)
-            warnings.warn(text, RuntimeWarning, stacklevel=7)
+    def _warn(self, text: str, kind: str = '') -> None:
+        if (kind or text) not in self._warned:
+            self._warned.add(kind or text)
+            warnings.warn(text, RuntimeWarning, stacklevel=_outside())
+
+
+def _outside() -> int:
+    """Return the stack level, for a caller's caller, of the user's code."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get('__name__', '').partition('.')[0] in (
+            'intradp_ros', 'torch'):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def _versions(tensors: Sequence[torch.Tensor]) -> list[int]:
+    return [-1 if t.is_inference() else t._version for t in tensors]
 
 
 def _on_host(model: torch.nn.Module) -> torch.nn.Module:
@@ -254,7 +339,7 @@ def _on_host(model: torch.nn.Module) -> torch.nn.Module:
     return deepcopy(model, copies)
 
 
-def _device_of(model: torch.nn.Module, inputs: list[torch.Tensor]) -> str:
+def _device_of(model: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> str:
     return str(next(model.parameters(), inputs[0]).device)
 
 

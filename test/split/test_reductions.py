@@ -147,7 +147,8 @@ def test_narrow_numbers_are_added_in_single_precision(dtype: torch.dtype, cuts: 
             ('mean.dim', ([2, 3],)), ('softmax.int', (2,)), ('group_norm.default', (2,))):
         single = Single(name, x, *rest)
         records = min(single.split(2).folded)
-        assert single.split(2).graph.values[records].dtype == torch.float32
+        wide = torch.float64 if name == 'group_norm.default' else torch.float32
+        assert single.split(2).graph.values[records].dtype == wide
         check(single, 2, cuts, 2e-2)
 
 

@@ -20,7 +20,7 @@ from intradp_ros.graph.operator_graph import ParameterRef, ValueRef
 from intradp_ros.split.calls.call import cut_rows
 from intradp_ros.split.calls.site import Rule, Site, Split
 from intradp_ros.split.local_operator import Kernel, Kind, Parameters
-from intradp_ros.split.reductions.draft import Draft, Reduction
+from intradp_ros.split.reductions.draft import Draft, Reduction, summing_dtype
 from intradp_ros.split.reductions.own_operators import operator, target
 from intradp_ros.split.reductions.partial import RECORD_DIM
 from intradp_ros.split.reductions.softmaxes import exponentials
@@ -33,6 +33,7 @@ def partial_attention(
         query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None,
         scale: float) -> torch.Tensor:
     """Return the record of some keys and values, shape (1, ..., queries, features + 2)."""
+    query, key, value = (x.to(summing_dtype(x.dtype)) for x in (query, key, value))
     scores = torch.matmul(query * scale, key.transpose(-2, -1))
     if mask is not None:
         scores = (scores.masked_fill(~mask, float('-inf')) if mask.dtype == torch.bool
@@ -42,8 +43,8 @@ def partial_attention(
     return torch.cat((weighted, weights.sum(-1, keepdim=True), largest), -1)[None]
 
 
-@operator('total_attention(Tensor records) -> Tensor')
-def total_attention(records: torch.Tensor) -> torch.Tensor:
+@operator('total_attention(Tensor records, ScalarType dtype) -> Tensor')
+def total_attention(records: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Return the values, weighted by the softmax over all keys."""
     largest = records[..., -1:]
     overall = largest.amax(0)
@@ -51,7 +52,7 @@ def total_attention(records: torch.Tensor) -> torch.Tensor:
     merged = (records[..., :-1] * (largest - offset).exp()).sum(0)
     weight = merged[..., -1:]
     # a query whose keys are all masked gets zeros, as from torch
-    return merged[..., :-1] / weight.masked_fill(weight == 0.0, 1.0)
+    return (merged[..., :-1] / weight.masked_fill(weight == 0.0, 1.0)).to(dtype)
 
 
 def split_partial_attention(site: Site) -> Split | None:
@@ -99,8 +100,9 @@ def fold_attention(draft: Draft) -> Draft | None:
     scale, shape = call.argument('scale'), site.output_shape
     scale = 1.0 / sqrt(draft.shape(query)[-1]) if scale is None else float(scale)
     records = draft.add(partial_attention, query, key, value, mask, scale,
-                        shape=(1, *shape[:-1], shape[-1] + 2), dtype=draft.dtype(query))
-    return draft.finish(total_attention, records)
+                        shape=(1, *shape[:-1], shape[-1] + 2),
+                        dtype=summing_dtype(draft.dtype(query)))
+    return draft.finish(total_attention, records, draft.dtype(query))
 
 
 RULES: dict[str, Rule] = {target(partial_attention): split_partial_attention}

@@ -23,7 +23,7 @@ from intradp_ros.graph.paging import page_out
 from intradp_ros.split.calls.call import cut_rows
 from intradp_ros.split.calls.site import Operand, Rule, Site, Split
 from intradp_ros.split.local_operator import Kernel, Kind, Parameters
-from intradp_ros.split.reductions.draft import Draft, Reduction
+from intradp_ros.split.reductions.draft import Draft, Reduction, summing_dtype
 from intradp_ros.split.reductions.own_operators import operator, target
 from intradp_ros.split.reductions.partial import RECORD_DIM
 from intradp_ros.split.regions.region import Region, RowMap
@@ -39,23 +39,29 @@ _RESHAPES = frozenset((
 @operator('partial_product(Tensor left, Tensor right) -> Tensor')
 def partial_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Return the product of columns by rows as a record."""
-    return torch.matmul(left, right)[None]
+    return torch.matmul(_wide(left), _wide(right))[None]
+
+
+def _wide(x: torch.Tensor) -> torch.Tensor:
+    """Return half precision as single: parts may be far larger than the whole."""
+    return x.to(summing_dtype(x.dtype))
 
 
 @operator('partial_linear(Tensor x, Tensor weight, int first, int dim) -> Tensor')
 def partial_linear(x: torch.Tensor, weight: torch.Tensor, first: int, dim: int) -> torch.Tensor:
     """Return the linear layer, without bias, of `x` flattened from dimension `first` on."""
-    return linear(x.flatten(first), weight)[None]
+    return linear(_wide(x.flatten(first)), _wide(weight))[None]
 
 
-@operator('total_product(Tensor records, Tensor? added, Scalar beta, Scalar alpha) -> Tensor')
+@operator('total_product(Tensor records, Tensor? added, Scalar beta, Scalar alpha,'
+          ' ScalarType dtype) -> Tensor')
 def total_product(
         records: torch.Tensor, added: torch.Tensor | None, beta: float, alpha: float,
-) -> torch.Tensor:
+        dtype: torch.dtype) -> torch.Tensor:
     """Return ``alpha * (sum of records) + beta * added``."""
     product = records.sum(0) if len(records) > 1 else records[0]
     product = product if alpha == 1 else product * alpha
-    return product if added is None else torch.add(product, added, alpha=beta)
+    return (product if added is None else torch.add(product, added, alpha=beta)).to(dtype)
 
 
 def split_partial_product(site: Site) -> Split | None:
@@ -136,7 +142,8 @@ def _product_beside_zeros(
 def _product_by_rows(
         x: torch.Tensor, by_row: torch.Tensor, first: int, dim: int) -> torch.Tensor:
     rows = x.movedim(dim, 0).reshape(by_row.shape[0], -1, by_row.shape[1])
-    return torch.bmm(rows, by_row).sum(0).reshape(1, *x.shape[:first], by_row.shape[2])
+    products = torch.bmm(_wide(rows), _wide(by_row))
+    return products.sum(0).reshape(1, *x.shape[:first], by_row.shape[2])
 
 
 class _Packed:
@@ -178,8 +185,10 @@ def fold_product(draft: Draft, operands: int) -> Draft | None:
     if added and draft.site.split_dim(added[0]) is not None:
         return None
     beta, alpha = (call.argument('beta'), call.argument('alpha')) if added else (1, 1)
-    records = draft.add(partial_product, left, right, shape=(1, *shape), dtype=draft.dtype(left))
-    return draft.finish(total_product, records, added[0] if added else None, beta, alpha)
+    dtype = draft.dtype(left)
+    records = draft.add(partial_product, left, right, shape=(1, *shape),
+                        dtype=summing_dtype(dtype))
+    return draft.finish(total_product, records, added[0] if added else None, beta, alpha, dtype)
 
 
 def fold_linear(draft: Draft) -> Draft | None:
@@ -191,11 +200,12 @@ def fold_linear(draft: Draft) -> Draft | None:
     source, first, dim = flattened
     shape, dtype = draft.site.output_shape, draft.dtype(x)
     records = draft.add(partial_linear, source, weight, first, dim,
-                        shape=(1, *draft.shape(source)[:first], shape[-1]), dtype=dtype)
+                        shape=(1, *draft.shape(source)[:first], shape[-1]),
+                        dtype=summing_dtype(dtype))
     bias = draft.site.call.argument('bias')
     if draft.shape(records)[1:] == shape:
-        return draft.finish(total_product, records, bias, 1, 1)
-    product = draft.add(total_product, records, bias, 1, 1, shape=draft.shape(records)[1:],
+        return draft.finish(total_product, records, bias, 1, 1, dtype)
+    product = draft.add(total_product, records, bias, 1, 1, dtype, shape=draft.shape(records)[1:],
                         dtype=dtype)
     return draft.finish('aten.view.default', product, list(shape))
 

@@ -7,7 +7,9 @@ Mean and variance by records of count, mean and sum of squared deviations.
 A record is one row ``[count, means, inverse deviations]`` for any number of
 groups, as torch's fastest operators return them.  Records are merged as by
 Chan, Golub and LeVeque (1979): without differences of large sums, so that a
-large mean does not drown a small variance.
+large mean does not drown a small variance.  All of it is double precision:
+single precision could not tell the means of parts far from zero apart, and
+not hold squares beyond 1e38.  A record is a few numbers for each group.
 """
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ import torch
 
 from intradp_ros.split.calls.call import Call
 from intradp_ros.split.calls.site import normal_dim
-from intradp_ros.split.reductions.draft import Draft, Reduction, summing_dtype, without
+from intradp_ros.split.reductions.draft import Draft, Reduction, without
 from intradp_ros.split.reductions.own_operators import operator, target
 from intradp_ros.split.reductions.partial import partials
 
@@ -27,7 +29,7 @@ from intradp_ros.split.reductions.partial import partials
 @operator('partial_group_moments(Tensor x, int groups) -> Tensor')
 def partial_group_moments(x: torch.Tensor, groups: int) -> torch.Tensor:
     """Return the record of `x` (N, C, rows...) for each image and group of channels."""
-    wide = x.to(summing_dtype(x.dtype)).contiguous()
+    wide = x.double().contiguous()
     images, channels, each = x.shape[0], x.shape[1], prod(x.shape[2:])
     # With epsilon 0 the normalisation of torch returns the inverse of the plain deviations,
     # by far its fastest way to them.  For channels last it would subtract large squares.
@@ -39,7 +41,7 @@ def partial_group_moments(x: torch.Tensor, groups: int) -> torch.Tensor:
 @operator('partial_moments(Tensor x, int[] dims) -> Tensor')
 def partial_moments(x: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
     """Return the record of `x` for each index along the dimensions that are not in `dims`."""
-    wide = x.to(summing_dtype(x.dtype))
+    wide = x.double()
     kept = [d for d in range(x.dim()) if d not in dims]
     count = prod(x.shape[d] for d in dims)
     flat = wide.permute(*kept, *dims).reshape(-1, count)
@@ -63,24 +65,26 @@ def merged(records: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Ten
     return count, means[0] + shift, (shares * (variances + (off - shift).square())).sum(0)
 
 
-@operator('total_moments(Tensor records, float correction, int[] shape, ScalarType dtype)'
-          ' -> (Tensor, Tensor)')
+@operator('total_moments(Tensor records, float correction, bool deviation, int[] shape,'
+          ' ScalarType dtype) -> (Tensor, Tensor)')
 def total_moments(
-        records: torch.Tensor, correction: float, shape: Sequence[int],
+        records: torch.Tensor, correction: float, deviation: bool, shape: Sequence[int],
         dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return variance and mean."""
+    """Return variance, or standard deviation, and mean."""
     count, mean, variance = merged(records)
     if correction:
         variance = variance * (count / (count - correction).clamp(min=0.0))
+    if deviation:
+        variance = variance.sqrt()
     return variance.to(dtype).reshape(tuple(shape)), mean.to(dtype).reshape(tuple(shape))
 
 
 def group_records(draft: Draft, groups: int) -> object:
     """Add the records of the first argument (N, C, rows...) by image and group."""
     x = draft.site.operator.args[0]
-    images, dtype = draft.shape(x)[0], summing_dtype(draft.dtype(x))
+    images = draft.shape(x)[0]
     return draft.add(partial_group_moments, x, groups,
-                     shape=(1, 1 + 2 * images * groups), dtype=dtype)
+                     shape=(1, 1 + 2 * images * groups), dtype=torch.float64)
 
 
 def dim_records(draft: Draft, dims: Sequence[int]) -> object:
@@ -88,7 +92,7 @@ def dim_records(draft: Draft, dims: Sequence[int]) -> object:
     x = draft.site.operator.args[0]
     kept = prod(without(draft.shape(x), dims))
     return draft.add(partial_moments, x, list(dims), shape=(1, 1 + 2 * kept),
-                     dtype=summing_dtype(draft.dtype(x)))
+                     dtype=torch.float64)
 
 
 def fold_variance(draft: Draft, deviation: bool = False) -> Draft | None:
@@ -101,13 +105,8 @@ def fold_variance(draft: Draft, deviation: bool = False) -> Draft | None:
     dims = sorted(normal_dim(d, len(shape)) for d in given or range(len(shape)))
     if lead[1] not in dims:
         return None
-    settings = _correction(call), draft.site.output_shape, draft.dtype(lead[0])
-    records = dim_records(draft, dims)
-    if not deviation:
-        return draft.finish(total_moments, records, *settings)
-    variance, _ = draft.add_several(
-        total_moments, records, *settings, shapes=[settings[1]] * 2, dtype=settings[2])
-    return draft.finish('aten.sqrt.default', variance)
+    return draft.finish(total_moments, dim_records(draft, dims), _correction(call), deviation,
+                        draft.site.output_shape, draft.dtype(lead[0]))
 
 
 def _correction(call: Call) -> float:

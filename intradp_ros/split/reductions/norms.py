@@ -20,21 +20,20 @@ from intradp_ros.split.reductions.moments import (
     dim_records,
     group_records,
     merged,
-    total_moments,
 )
 from intradp_ros.split.reductions.own_operators import operator, target
 
 
-@operator('norm_coefficients(Tensor records, Tensor? weight, Tensor? bias, int[] shape, float eps)'
-          ' -> Tensor')
+@operator('norm_coefficients(Tensor records, Tensor? weight, Tensor? bias, int[] shape, float eps,'
+          ' ScalarType dtype) -> Tensor')
 def norm_coefficients(
         records: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None,
-        shape: list[int], eps: float) -> torch.Tensor:
+        shape: list[int], eps: float, dtype: torch.dtype) -> torch.Tensor:
     """Return factor and shift, shape (2, N, C), of every image and channel."""
     _, mean, variance = merged(records)
     images, channels = shape
     each = channels * images // mean.numel()
-    factor = (variance + eps).rsqrt_()
+    factor = _inverse_deviation(variance, eps, dtype)
     result = torch.stack((factor, -mean * factor))
     if each > 1:
         result = result.repeat_interleave(each, 1)  # a copy, also of a single group
@@ -43,7 +42,23 @@ def norm_coefficients(
         result *= weight
     if bias is not None:
         result[1] += bias
-    return result
+    return result.to(dtype)
+
+
+def _inverse_deviation(variance: torch.Tensor, eps: float, dtype: torch.dtype) -> torch.Tensor:
+    # A variance that the type of the whole cannot hold is infinite there, too.
+    infinite = variance > torch.finfo(dtype).max
+    return (variance + eps).rsqrt_().masked_fill_(infinite, 0.0)
+
+
+@operator('factor_and_mean(Tensor records, float eps, int[] shape, ScalarType dtype)'
+          ' -> (Tensor, Tensor)')
+def factor_and_mean(records: torch.Tensor, eps: float, shape: list[int], dtype: torch.dtype,
+                    ) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return inverse deviations and means."""
+    _, mean, variance = merged(records)
+    factor = _inverse_deviation(variance, eps, dtype)
+    return factor.to(dtype).reshape(tuple(shape)), mean.to(dtype).reshape(tuple(shape))
 
 
 @operator('scale_and_shift(Tensor x, Tensor coefficients) -> Tensor')
@@ -80,8 +95,8 @@ def _fold(draft: Draft, groups: int) -> Draft | None:
     each = list(draft.shape(x)[:2])
     coefficients = draft.add(
         norm_coefficients, group_records(draft, groups), call.argument('weight'),
-        call.argument('bias'), each, float(call.argument('eps')), shape=(2, *each),
-        dtype=summing_dtype(dtype))
+        call.argument('bias'), each, float(call.argument('eps')), summing_dtype(dtype),
+        shape=(2, *each), dtype=summing_dtype(dtype))
     return draft.finish(scale_and_shift, x, coefficients)
 
 
@@ -97,17 +112,15 @@ def fold_layer_norm(draft: Draft) -> Draft | None:
         return None
     one_each = (*shape[:first], *[1] * (len(shape) - first))
     records = dim_records(draft, range(first, len(shape)))
-    variance, mean = draft.add_several(
-        total_moments, records, 0.0, one_each, dtype, shapes=[one_each] * 2, dtype=dtype)
-    return _normalise(draft, x, variance, mean)
+    factor, mean = draft.add_several(
+        factor_and_mean, records, float(call.argument('eps')), one_each, dtype,
+        shapes=[one_each] * 2, dtype=dtype)
+    return _normalise(draft, x, factor, mean)
 
 
-def _normalise(draft: Draft, x: Any, variance: Any, mean: Any) -> Draft:
+def _normalise(draft: Draft, x: Any, factor: Any, mean: Any) -> Draft:
     """Write the normalisation with operators that are split element by element."""
-    call, dtype, each = draft.site.call, draft.dtype(x), draft.shape(variance)
-    raised = draft.add('aten.add.Scalar', variance, float(call.argument('eps')), shape=each,
-                       dtype=dtype)
-    factor = draft.add('aten.rsqrt.default', raised, shape=each, dtype=dtype)
+    call, dtype = draft.site.call, draft.dtype(x)
     steps: list[tuple[str, Any]] = [('aten.sub.Tensor', mean), ('aten.mul.Tensor', factor)]
     weight, bias = call.argument('weight'), call.argument('bias')
     steps += [('aten.mul.Tensor', weight)] if weight else []

@@ -93,6 +93,8 @@ def _records(
     own = dtype or draft.dtype(lead[0])
     if how in ('sum', 'prod') and not own.is_floating_point and not own.is_complex:
         own = torch.int64
+    if how in ('sum', 'prod') and own == torch.float32:
+        own = torch.float64  # parts may be far larger than the whole
     own = torch.bool if how in ('all', 'any') else summing_dtype(own)
     return draft.add(partial_reduction, lead[0], how, order, sorted(dims), own,
                      shape=(1, *without(shape, dims)), dtype=own)

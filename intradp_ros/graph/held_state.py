@@ -1,0 +1,500 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+All that a model holds, so that two moments of its life can be compared.
+
+The walk begins at the module and goes through attributes, containers,
+objects, arrays and hooks, and through code: closures, defaults, attributes of
+classes, and the global names that functions read.  Code of PyTorch, NumPy and
+Python's own library is not entered.  What only code leads to is `outside`: a
+deep copy of the model shares it with the original, so that it can be put back
+as it was.
+"""
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+import functools
+import io
+import itertools
+import logging
+from pathlib import Path
+import random
+import sys
+import sysconfig
+import threading
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+    ModuleType,
+)
+from typing import Any
+import weakref
+
+import numpy as np
+import torch
+from torch import nn
+
+from intradp_ros.graph.compare import difference
+
+MOST_OBJECTS = 200_000
+"""The walk ends after so many; what lies further from the module is not seen."""
+OURS = '_of_intradp'
+"""An attribute of classes that a model is given, and that are no part of it."""
+_CLONED_BYTES = 2**20  # larger tensors are compared by sums of their bits
+_LANES = 1024
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The content of a tensor or array at one moment: a copy, or sums of its bits."""
+
+    kind: tuple[Any, ...]
+    content: torch.Tensor | None
+
+    def same(self, other: Numbers) -> bool:
+        """Tell whether both are the same to the bit, any two NaN alike."""
+        if self.kind != other.kind:
+            return False
+        if self.content is None or other.content is None:
+            return self.content is other.content
+        return not difference(other.content, self.content)
+
+
+@dataclass(frozen=True)
+class HeldTensor:
+    """A tensor that is held; `registered` as parameter or buffer.  It is kept alive."""
+
+    tensor: torch.Tensor
+    registered: bool
+    numbers: Numbers
+
+
+@dataclass
+class HeldState:
+    """
+    What was found, by path: plain items as they are, tensors with their numbers.
+
+    `once` are iterators that only code leads to: whoever runs the model takes
+    from them.  `containers`, `classes`, `cells` and global `names` are where
+    it was found.
+    """
+
+    items: dict[str, Any] = field(default_factory=dict)
+    tensors: dict[str, HeldTensor] = field(default_factory=dict)
+    once: list[str] = field(default_factory=list)
+    containers: list[Any] = field(default_factory=list)
+    classes: list[type] = field(default_factory=list)
+    cells: list[CellType] = field(default_factory=list)
+    names: list[tuple[dict[str, Any], str]] = field(default_factory=list)
+    outside: list[Callable[[], None]] = field(default_factory=list)
+
+    def changed_items(self, before: HeldState) -> list[str]:
+        """Return the paths, but for tensors, at which something else stands than before."""
+        paths = {**before.items, **self.items}
+        return [p for p in paths if not _same_item(before.items.get(p, _NOTHING),
+                                                   self.items.get(p, _NOTHING))]
+
+    def changed_tensors(self, before: HeldState) -> list[str]:
+        """Return the paths at which there are other numbers than before."""
+        return [p for p, held in self.tensors.items()
+                if p not in before.tensors or not held.numbers.same(before.tensors[p].numbers)]
+
+
+def held_state(root: nn.Module, shared: frozenset[int] = frozenset()) -> HeldState:
+    """
+    Return what a module holds now.
+
+    `shared` are identities of objects that count as outside though the module
+    itself leads to them: a copy that still has objects of its original, say.
+    """
+    walk = _Walk(shared)
+    walk.visit('', root, False)
+    while walk.queue and len(walk.alive) < MOST_OBJECTS:
+        walk.enter(*walk.queue.popleft())
+    return walk.state
+
+
+def mutable_identities(state: HeldState) -> frozenset[int]:
+    """Return the identities of the containers and objects that a walk has entered."""
+    return frozenset(map(id, state.containers))
+
+
+@contextmanager
+def put_back(state: HeldState) -> Iterator[None]:
+    """Put back afterwards what lies outside of the module: globals, closures, classes."""
+    try:
+        yield
+    finally:
+        for restore in state.outside:
+            restore()
+
+
+def numbers_of(tensor: torch.Tensor) -> Numbers:
+    """Return the content of a tensor, or what stands for it."""
+    kind = (tuple(tensor.shape), tensor.dtype, tensor.device, tensor.layout)
+    if tensor.layout != torch.strided or tensor.device.type == 'meta' or tensor.is_quantized \
+            or type(tensor) not in (torch.Tensor, nn.Parameter):
+        return Numbers((*kind, id(tensor), _version(tensor)), None)
+    with torch.inference_mode(False), torch.no_grad():
+        plain = tensor.detach()
+        if plain.nbytes <= _CLONED_BYTES:
+            return Numbers(kind, plain.clone())
+        return Numbers(kind, bit_sums(plain))
+
+
+def bit_sums(tensor: torch.Tensor) -> torch.Tensor:
+    """Return sums of a tensor's bits along two directions: no single write leaves them alike."""
+    words = as_words(tensor)
+    cut = words.numel() // _LANES * _LANES
+    lanes = words[:cut].view(-1, _LANES)
+    return torch.cat((lanes.sum(0, dtype=torch.int64), lanes.sum(1, dtype=torch.int64),
+                      words[cut:].to(torch.int64)))
+
+
+def as_words(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor's bits as one row of integers; a view where it is contiguous."""
+    plain = tensor.resolve_conj().resolve_neg().contiguous().view(-1)
+    if plain.is_complex():
+        plain = torch.view_as_real(plain).view(-1)
+    return plain.view(_WORDS[plain.dtype.itemsize])
+
+
+_WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_NOTHING = object()
+_PLAIN = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), range, slice,
+          torch.dtype, torch.device, torch.Size, np.generic, torch.memory_format, torch.layout)
+_UNSEEN = (ModuleType, logging.Logger, logging.Handler, logging.LoggerAdapter, io.IOBase,
+           threading.Thread, weakref.ref, CodeType, FrameType, BuiltinFunctionType,
+           type(threading.Lock()), type(threading.RLock()), torch.jit.ScriptFunction)
+_ITERATORS: Any = (GeneratorType, itertools.count, itertools.cycle, itertools.chain, map, filter,
+                   zip, enumerate, type(iter([])), type(iter(())), type(iter({})))
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return -1 if tensor.is_inference() else tensor._version
+
+
+def _same_item(before: Any, after: Any) -> bool:
+    try:
+        return type(before) is type(after) and bool(
+            before == after or before != before and after != after)
+    except Exception:
+        return before is after
+
+
+class _Walk:
+    def __init__(self, shared: frozenset[int]) -> None:
+        self.state, self.shared = HeldState(), shared
+        self.seen: set[int] = set()
+        self.alive: list[Any] = []  # so that no identity is used twice
+        self.queue: deque[tuple[str, Any, bool]] = deque()
+
+    def visit(self, path: str, item: Any, outside: bool) -> None:
+        """Note an item; what can hold others is entered later, once."""
+        if isinstance(item, _PLAIN) and not hasattr(item, '__dict__'):
+            self.state.items[path] = item
+        elif isinstance(item, torch.Tensor):
+            self._tensor(path, item, outside, False)
+        elif isinstance(item, _UNSEEN):
+            self.state.items[path] = id(item)
+            self.alive.append(item)
+        elif id(item) not in self.seen:
+            self.seen.add(id(item))
+            self.alive.append(item)
+            self.queue.append((path, item, outside or id(item) in self.shared))
+
+    def enter(self, path: str, item: Any, outside: bool) -> None:
+        """Note what an item holds."""
+        if isinstance(item, type):
+            self._class(item)
+        elif isinstance(item, FunctionType):
+            self._function(path, item)
+        elif isinstance(item, MethodType):
+            self.visit(path, item.__func__, True)
+            self.visit(path, item.__self__, outside)
+        elif isinstance(item, (staticmethod, classmethod)):
+            self.visit(path, item.__func__, True)
+        elif isinstance(item, property):
+            self._children(path, [('', f) for f in (item.fget, item.fset) if f], True)
+        elif isinstance(item, functools.partial):
+            self._children(path, [('', item.func), *_numbered(item.args),
+                                  *item.keywords.items()], outside)
+        elif isinstance(item, CellType):
+            self._cell(path, item)
+        elif isinstance(item, _ITERATORS) and outside:
+            self.state.once.append(path)
+        else:
+            self._object(path, item, outside)
+
+    def _object(self, path: str, item: Any, outside: bool) -> None:
+        self.state.containers.append(item)
+        own = type(item).__module__.partition('.')[0]
+        if isinstance(item, np.ndarray):
+            self._array(path, item, outside)
+        elif isinstance(item, torch.Generator):
+            self.state.tensors[path] = HeldTensor(item.get_state(), False,
+                                                  numbers_of(item.get_state()))
+            self._restore(outside, item.set_state, item.get_state())
+        elif isinstance(item, random.Random):
+            self.state.items[path] = item.getstate()
+            self._restore(outside, item.setstate, item.getstate())
+        elif isinstance(item, np.random.Generator):
+            self.state.items[path] = repr(item.bit_generator.state)
+            self._restore(outside, functools.partial(setattr, item.bit_generator, 'state'),
+                          item.bit_generator.state)
+        elif isinstance(item, dict):
+            self._dict(path, item, outside)
+        elif isinstance(item, (list, tuple, deque)):
+            self._sequence(path, item, outside)
+        elif isinstance(item, (set, frozenset)):
+            self._set(path, item, outside)
+        elif isinstance(item, bytearray):
+            self.state.items[path] = bytes(item)
+            self._restore(outside, functools.partial(item.__setitem__, slice(None)), bytes(item))
+        elif hasattr(item, 'cache_info') and hasattr(item, '__wrapped__'):
+            self.state.items[f'the cache of {path}'] = tuple(item.cache_info())[1:]
+        elif not hasattr(item, '__dict__') and not _slots(item):
+            self._reduced(path, item, own)
+        if hasattr(item, '__dict__') and not isinstance(item, type):
+            self._attributes(path, item, outside)
+        for name in _slots(item):
+            if hasattr(item, name):
+                self.visit(f'{path}.{name}', getattr(item, name), outside)
+        self.visit(path, type(item), True)
+
+    def _attributes(self, path: str, item: Any, outside: bool) -> None:
+        own = vars(item)
+        if outside:
+            kept = dict(own)
+            self.state.outside.append(lambda: _put(own, kept))
+        names = {k: v for k, v in own.items() if k not in _OF_MODULES} \
+            if isinstance(item, nn.Module) else own
+        self.state.items[f'the attributes of {path or "the model"}'] = tuple(names)
+        self._children(path, names.items(), outside)
+        if isinstance(item, nn.Module):
+            for kind in (item._parameters, item._buffers):
+                for name, tensor in kind.items():
+                    if isinstance(tensor, torch.Tensor):
+                        self._tensor(_joined(path, name), tensor, outside, True)
+                    else:
+                        self.state.items[_joined(path, name)] = tensor
+            self._children(path, item._modules.items(), outside)
+            for hooks in HOOKS:
+                self._children(f'a hook of {path or "the model"}',
+                               _numbered(own.get(hooks, {}).values()), outside)
+
+    def _children(self, path: str, children: Any, outside: bool) -> None:
+        for name, child in children:
+            self.visit(_joined(path, str(name)), child, outside)
+
+    def _dict(self, path: str, item: dict[Any, Any], outside: bool) -> None:
+        keys = tuple(k if isinstance(k, (int, float, str, bytes, bool, tuple, type(None)))
+                     else repr(type(k)) for k in item)
+        self.state.items[f'the keys of {path}'] = keys
+        if outside:
+            kept = dict(item)
+            self.state.outside.append(lambda: _put(item, kept))
+        self._children(path, zip(map(str, keys), item.values()), outside)
+        for key in item:
+            if not isinstance(key, (int, float, str, bytes, bool, type(None))):
+                self.visit(f'a key of {path}', key, outside)
+
+    def _sequence(self, path: str, item: Any, outside: bool) -> None:
+        if outside and not isinstance(item, tuple):
+            kept = list(item)
+            self.state.outside.append(lambda: _refill(item, kept))
+        if all(type(part) in _PLAIN for part in item):
+            self.state.items[path] = tuple(item)
+            return
+        self.state.items[f'the length of {path}'] = len(item)
+        self._children(path, _numbered(item), outside)
+
+    def _set(self, path: str, item: Any, outside: bool) -> None:
+        if outside and isinstance(item, set):
+            kept = set(item)
+            self.state.outside.append(lambda: _replace(item, kept))
+        plain = all(type(part) in _PLAIN for part in item)
+        self.state.items[path] = frozenset(item) if plain else len(item)
+        if not plain:
+            self._children(path, _numbered(item), outside)
+
+    def _array(self, path: str, item: np.ndarray[Any, Any], outside: bool) -> None:
+        if item.dtype.hasobject:
+            self._sequence(path, item.ravel().tolist(), False)
+            return
+        kept = item.copy()
+        self.state.items[path] = (item.shape, str(item.dtype), hash(kept.tobytes()))
+        if outside and item.flags.writeable:
+            self.state.outside.append(lambda: np.copyto(item, kept))
+
+    def _tensor(self, path: str, tensor: torch.Tensor, outside: bool, registered: bool) -> None:
+        numbers = numbers_of(tensor)
+        self.state.tensors[path] = HeldTensor(tensor, registered, numbers)
+        if type(tensor) is not torch.Tensor and not registered and hasattr(tensor, '__dict__'):
+            self._children(path, vars(tensor).items(), outside)
+        if outside and numbers.content is not None:
+            kept = tensor.detach().clone()
+            self.state.outside.append(lambda: _rewrite(tensor, kept))
+
+    def _cell(self, path: str, cell: CellType) -> None:
+        try:
+            content = cell.cell_contents
+        except ValueError:
+            return  # not set yet
+        self.state.cells.append(cell)
+        self.state.outside.append(lambda: setattr(cell, 'cell_contents', content))
+        self.visit(path, content, True)
+
+    def _function(self, path: str, function: FunctionType) -> None:
+        if not is_users(function.__module__):
+            return
+        name = function.__qualname__
+        for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+            self.visit(f'{variable!r} in the closure of {name}', cell, True)
+        for default in (function.__defaults__, function.__kwdefaults__):
+            if default:
+                self.visit(f'a default of {name}', default, True)
+        if vars(function):
+            self.visit(f'the attributes of {name}', vars(function), True)
+        names = _names(function.__code__)
+        for variable in names:
+            if variable in function.__globals__:
+                self._named(function.__globals__, variable, names)
+
+    def _named(self, space: dict[str, Any], name: str, names: frozenset[str]) -> None:
+        item = space[name]
+        if isinstance(item, ModuleType):
+            if is_users(item.__name__):
+                for inner in names.intersection(vars(item)):
+                    if not isinstance(vars(item)[inner], ModuleType):
+                        self._named(vars(item), inner, names)
+            return
+        path = f'the global {name!r}'
+        if isinstance(item, (FunctionType, type)):
+            if is_users(item.__module__):
+                self.visit(path, item, True)
+            return
+        self.state.names.append((space, name))
+        self.state.outside.append(lambda: space.__setitem__(name, item))
+        self.visit(path, item, True)
+
+    def _class(self, kind: type) -> None:
+        for each in kind.__mro__:
+            if not is_users(each.__module__) or each is not kind and id(each) in self.seen \
+                    or OURS in vars(each):
+                continue
+            self.seen.add(id(each))
+            self.alive.append(each)
+            self.state.classes.append(each)
+            for name, item in list(vars(each).items()):
+                if name.startswith('__') and not isinstance(item, FunctionType) \
+                        or name in ('_abc_impl', '_is_protocol'):
+                    continue
+                if not isinstance(item, (FunctionType, property, staticmethod, classmethod)):
+                    self.state.outside.append(
+                        functools.partial(_set_attribute, each, name, item))
+                self.visit(f'{each.__name__}.{name}', item, True)
+
+    def _reduced(self, path: str, item: Any, own: str) -> None:
+        """Look into an object that has no attributes by what a copy of it is made of."""
+        try:
+            reduced = item.__reduce_ex__(4)
+        except Exception:
+            self.state.items[path] = id(item)
+            return
+        if isinstance(reduced, tuple):
+            for part in reduced[1:3]:
+                self.visit(path, part, False)
+            for parts in reduced[3:5]:
+                if parts is not None:
+                    self.visit(path, list(parts), False)
+
+    def _restore(self, outside: bool, setter: Callable[[Any], Any], kept: Any) -> None:
+        if outside:
+            self.state.outside.append(lambda: setter(kept))
+
+
+HOOKS = ('_forward_hooks', '_forward_pre_hooks', '_backward_hooks', '_backward_pre_hooks')
+_OF_MODULES = frozenset((*vars(nn.Module()), 'training')) - {'training'}
+
+
+def _joined(path: str, name: str) -> str:
+    return f'{path}.{name}' if path and name else path or name
+
+
+def _numbered(items: Any) -> Iterator[tuple[str, Any]]:
+    return ((str(k), item) for k, item in enumerate(items))
+
+
+def _slots(item: Any) -> list[str]:
+    found = []
+    for kind in type(item).__mro__:
+        slots = vars(kind).get('__slots__', ())
+        found += [slots] if isinstance(slots, str) else list(slots)
+    return [name for name in found if name not in ('__dict__', '__weakref__')
+            and not name.startswith('__')]
+
+
+@functools.lru_cache(maxsize=4096)
+def _names(code: CodeType) -> frozenset[str]:
+    """Return the names that a function, and those defined in it, look up."""
+    inner = (_names(c) for c in code.co_consts if isinstance(c, CodeType))
+    return frozenset(code.co_names).union(*inner)
+
+
+@functools.lru_cache(maxsize=4096)
+def is_users(module: str | None) -> bool:
+    """Tell whether a module is neither Python's own, nor of a library that keeps no memory."""
+    root = (module or '').partition('.')[0]
+    if root == '__main__':
+        return True
+    if not root or root in _LIBRARIES or root in sys.builtin_module_names:
+        return False
+    file = getattr(sys.modules.get(root), '__file__', None)
+    if file is None:
+        return root not in sys.stdlib_module_names
+    path = Path(file)
+    return not path.is_relative_to(_PYTHON) or 'site-packages' in path.parts
+
+
+_PYTHON = sysconfig.get_path('stdlib')
+_LIBRARIES = frozenset(('torch', 'numpy', 'scipy', 'intradp_ros', 'typing_extensions', 'cv2',
+                        'rclpy', 'triton', 'sympy'))
+
+
+def _put(space: Any, kept: Mapping[Any, Any]) -> None:
+    if len(space) != len(kept) or any(
+            k is not j or space[k] is not v for k, (j, v) in zip(list(space), kept.items())):
+        space.clear()
+        space.update(kept)
+
+
+def _refill(sequence: Any, kept: list[Any]) -> None:
+    if len(sequence) != len(kept) or any(a is not b for a, b in zip(sequence, kept)):
+        sequence.clear()
+        sequence.extend(kept)
+
+
+def _replace(found: set[Any], kept: set[Any]) -> None:
+    if found != kept:
+        found.clear()
+        found.update(kept)
+
+
+def _rewrite(tensor: torch.Tensor, kept: torch.Tensor) -> None:
+    if tensor.shape != kept.shape or not torch.equal(as_words(tensor.detach()), as_words(kept)):
+        tensor.data = kept if tensor.shape != kept.shape else tensor.data.copy_(kept)
+
+
+def _set_attribute(kind: type, name: str, item: Any) -> None:
+    if vars(kind).get(name) is not item:
+        setattr(kind, name, item)
