@@ -19,6 +19,7 @@ can have.  Subsets of devices and numbers of segments are tried one by one: the 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import combinations
 import math
@@ -29,8 +30,9 @@ from intradp_ros.systems.language.lanes import PAGE
 from intradp_ros.systems.language.memory import memory_need, SLOT_MARGIN
 from intradp_ros.systems.language.segment_plan import SegmentPlan
 
-#: Plans of different subsets and numbers of segments that are played, the best by `T` first.
-PLAYED = 12
+#: Most plans of different subsets and numbers of segments that are played, the best by `T` first;
+#: none of which `T` is so many times the least that was played.
+PLAYED, HOPELESS = 64, 1.25
 MOST_DEVICES = 8
 
 
@@ -83,17 +85,22 @@ def plan_language(costs: LanguageCosts, head: str, devices: Collection[str] = ()
     choices = sorted(choose(costs, head, names), key=lambda choice: choice.seconds)
     if not choices:
         raise NoPlanError(_short(costs, head, names))
-    best: tuple[float, SegmentPlan, Choice] | None = None
+    best = math.inf, build(costs, head, choices[0]), f'{choices[0].segments} segments'
     for choice in choices[:PLAYED]:
+        if choice.seconds > HOPELESS * best[0]:
+            break
         plan = build(costs, head, choice)
         seconds = play(plan, costs).seconds
-        if best is None or seconds < best[0] * (1 - 1e-9):
-            best = seconds, plan, choice
-    assert best
-    seconds, plan, choice = best
-    dropped = [name for name in names if name not in choice.shares and name != head]
-    answer = f'alone on {next(iter(choice.shares))}' if len(choice.shares) == 1 else \
-        f'{choice.segments} segments over {", ".join(choice.shares)}'
+        if seconds < best[0] * (1 - 1e-9):
+            best = seconds, plan, f'{choice.segments} segments'
+    with suppress(NoPlanError):  # among the candidates, so that it is never better
+        plan = plain_pipeline(costs, head, names)
+        if (seconds := play(plan, costs).seconds) < best[0] * (1 - 1e-9):
+            best = seconds, plan, 'one stage each'
+    seconds, plan, how = best
+    dropped = [name for name in names if name not in plan.slots and name != head]
+    answer = f'alone on {next(iter(plan.slots))}' if len(plan.slots) == 1 else \
+        f'{how} over {", ".join(plan.slots)}'
     if dropped:
         answer += f'; drop {", ".join(dropped)}: without them it is faster'
     return Planned(plan, seconds, answer)
@@ -206,13 +213,12 @@ def plain_pipeline(costs: LanguageCosts, head: str, devices: Collection[str] = (
     manifest = costs.manifest
     attention, mlp = (block.nbytes + SLOT_MARGIN for block in manifest.blocks[:2])
     each = attention + mlp + _pages(costs) * PAGE * manifest.kv_bytes
-    room = {n: max(0.0, costs.topology.device(n).memory_bytes - _fixed_bytes(costs, head, n))
-            for n in names}
-    total = sum(min(r, each * manifest.layers) for r in room.values())
+    room = {n: min(float(each * manifest.layers), max(0.0, costs.topology.device(
+        n).memory_bytes - _fixed_bytes(costs, head, n))) for n in names}
+    total = sum(room.values())
     if not total:
         raise NoPlanError(_short(costs, head, names))
-    shares = _even_by(manifest.layers, [min(room[n], each * manifest.layers) / total
-                                        for n in names])
+    shares = _even_by(manifest.layers, [room[n] / total for n in names])
     slots: dict[str, tuple[tuple[int, ...], ...]] = {}
     first = 0
     for name, count in zip(names, shares):
