@@ -35,6 +35,7 @@ COMMANDS = {
     'bench': ('bench', 'compare systems on emulated devices, over DDS and a replayed link; the '
                        "paper's evaluation"),
     'fleet': ('fleet', 'networks computed by several machines together'),
+    'language': ('language', 'a language model on several small machines, without loss'),
     'key': ('key', 'make the key by which nodes know each other'),
     'status': ('status', 'report which robots, servers and fleets run, and how they do'),
     'doctor': ('doctor', 'check this machine, its network and the nodes on it, and name the fix'),

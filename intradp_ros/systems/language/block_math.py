@@ -169,6 +169,10 @@ class LibraryBlocks:
         layer, is_mlp = divmod(block, 2)
         with torch.device('meta'):
             module = self._layer(self.config, layer)
+        wanted = {name: tuple(parameter.shape) for name, parameter in module.named_parameters()
+                  if self.family.of_attention(name) != bool(is_mlp)}
+        if wanted != {name: tuple(tensor.shape) for name, tensor in tensors.items()}:
+            raise ValueError(f'block {block} has not the tensors of a model like this')
         put_tensors(module, tensors)
         module.eval()
         if is_mlp:

@@ -27,6 +27,11 @@ class Family:
     sandwich: bool = False
     scaled: bool = False
 
+    def of_attention(self, name: str) -> bool:
+        """Tell whether a layer's tensor belongs to its attention block, otherwise to its MLP."""
+        return name.startswith(('self_attn.', 'input_layernorm.')) or \
+            self.sandwich and name.startswith('post_attention_layernorm.')
+
     def classes(self) -> Any:
         """Return the module of `transformers` with the family's classes; see `library`."""
         library()

@@ -64,9 +64,11 @@ def import_model(source: Path, put: Put, dtype: torch.dtype | None = None,
         where = {'pretrained_model_name_or_path': str(source.parent), 'gguf_file': source.name}
     try:
         config = transformers.AutoConfig.from_pretrained(**where, local_files_only=True)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(**where, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
         raise ImportModelError(f'{source}: {" ".join(str(error).split())[:300]}') from None
+    tokenizer = None  # of weights alone: they answer tokens, not texts
+    if is_gguf or any((source / file).exists() for file in ('tokenizer.json', 'tokenizer.model')):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(**where, local_files_only=True)
     config = config.get_text_config()
     plain = config.to_diff_dict() | {
         'model_type': config.model_type, 'num_hidden_layers': config.num_hidden_layers,
@@ -84,21 +86,21 @@ def import_model(source: Path, put: Put, dtype: torch.dtype | None = None,
     else:
         find, names = _safetensors(source)
     return store_model(name or source.stem, plain, find, names, put, dtype,
-                       _tokenizer_files(tokenizer))
+                       _tokenizer_files(tokenizer) if tokenizer else None)
 
 
 def store_model(name: str, config: Mapping[str, Any], find: Find, names: tuple[str, ...],
                 put: Put, dtype: torch.dtype | None, tokenizer: Mapping[str, str] | None,
                 ) -> Manifest:
     """Store a model of which tensors are found by the names that `transformers` gives them."""
-    check_family(config)
+    family = check_family(config)
     prefix = next((n.split('embed_tokens.')[0] for n in names if 'embed_tokens.' in n), 'model.')
     block_of: dict[tuple[int, bool], list[str]] = {}
     for full in names:
         if full.startswith(f'{prefix}layers.'):
             number, rest = full.removeprefix(f'{prefix}layers.').split('.', 1)
             if 'rotary_emb' not in rest:
-                block_of.setdefault((int(number), not of_attention(config, rest)), []).append(rest)
+                block_of.setdefault((int(number), not family.of_attention(rest)), []).append(rest)
 
     def store(tensors: list[tuple[str, torch.Tensor]]) -> BlockFile:
         if len(tensors) > MAX_TENSORS:
@@ -128,6 +130,11 @@ def store_model(name: str, config: Mapping[str, Any], find: Find, names: tuple[s
             if not rests:
                 raise ImportModelError(f'{name}: layer {layer} is missing')
             blocks.append(store([(r, take(f'{prefix}layers.{layer}.{r}')) for r in rests]))
+    for number, block in enumerate(blocks):
+        if [(t.name, t.shape) for t in block.tensors] != \
+                [(t.name, t.shape) for t in blocks[number % 2].tensors]:
+            raise ImportModelError(f'{name}: layer {number // 2} is not like the first one: a '
+                                   'tensor is missing, or of another shape')
     embedding = take(f'{prefix}embed_tokens.weight')
     head = [('norm.weight', take(f'{prefix}norm.weight'))]
     if not config.get('tie_word_embeddings'):
@@ -141,14 +148,6 @@ def store_model(name: str, config: Mapping[str, Any], find: Find, names: tuple[s
                          store([('embed_tokens.weight', embedding)]), store(head), tokenizer_file)
     put(torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8))
     return read_manifest(text, hashlib.sha256(text.encode()).hexdigest())
-
-
-def of_attention(config: Mapping[str, Any], name: str) -> bool:
-    """Tell whether a layer's tensor belongs to its attention block, otherwise to its MLP."""
-    after = 'pre_feedforward_layernorm' if config['model_type'] in ('gemma2', 'gemma3_text') \
-        else 'post_attention_layernorm'
-    return name.startswith(('self_attn.', 'input_layernorm.')) or \
-        name.startswith('post_attention_layernorm.') and after != 'post_attention_layernorm'
 
 
 def load_tokenizer(data: torch.Tensor) -> Any:

@@ -158,14 +158,16 @@ def read_manifest(text: str, digest: str) -> Manifest:
             _block(data['embedding']), _block(data['head']), tokenizer and _block(tokenizer))
         _count(config['hidden_size'], MAX_WIDTH)
         _count(config['max_position_embeddings'], MAX_CONTEXT)
+        _count(config['vocab_size'], MAX_CONTEXT)
+        layers = _count(config['num_hidden_layers'], MAX_LAYERS)
         _count(config['num_attention_heads'], MAX_WIDTH)
         _count(manifest.kv_heads, MAX_WIDTH)
         _count(manifest.head_dim, MAX_WIDTH)
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ManifestError(f'no description of a language model: {type(error).__name__} '
                             f'{str(error)[:200]}') from None
-    if not blocks or len(blocks) % 2 or len(blocks) != 2 * int(config['num_hidden_layers']):
-        raise ManifestError(f'{len(blocks)} blocks for {config["num_hidden_layers"]} layers')
+    if len(blocks) != 2 * layers:
+        raise ManifestError(f'{len(blocks)} blocks for {layers} layers')
     return manifest
 
 

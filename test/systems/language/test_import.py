@@ -1,0 +1,74 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Folders of safetensors become blobs; manifests are never trusted."""
+from __future__ import annotations
+
+import json
+
+from language_models import tiny_model
+import pytest
+from safetensors.torch import save_file
+import torch
+
+from intradp_ros.blobs.store import BlobStore
+from intradp_ros.systems.language.families import FamilyError
+from intradp_ros.systems.language.import_model import import_model, ImportModelError
+from intradp_ros.systems.language.manifest import ManifestError, read_manifest
+
+SHA = '0' * 64
+
+
+def test_a_saved_folder_is_the_model(tmp_path):
+    manifest, store, model = tiny_model(tmp_path / 'blobs', 'qwen2', tied=False)
+    model.save_pretrained(tmp_path / 'saved')
+    again = import_model(tmp_path / 'saved', store.put)
+    assert [b.digest for b in again.blocks] == [b.digest for b in manifest.blocks]
+    assert (again.embedding, again.head) == (manifest.embedding, manifest.head)
+    assert again.tokenizer is None
+    half = import_model(tmp_path / 'saved', store.put, torch.bfloat16)
+    assert half.dtype == torch.bfloat16 and half.nbytes < 0.6 * again.nbytes
+    assert half.kv_bytes * 2 == again.kv_bytes
+
+
+def test_a_folder_that_is_no_model_is_refused_with_a_reason(tmp_path):
+    store = BlobStore(tmp_path / 'blobs', 1 << 30)
+    with pytest.raises(ImportModelError, match='does not exist'):
+        import_model(tmp_path / 'none', store.put)
+    (tmp_path / 'empty').mkdir()
+    with pytest.raises(ImportModelError):
+        import_model(tmp_path / 'empty', store.put)
+    _, _, model = tiny_model(tmp_path / 'blobs')
+    model.save_pretrained(tmp_path / 'saved')
+    weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()
+               if 'layers.2.mlp.up' not in name and 'lm_head' not in name}
+    save_file(weights, tmp_path / 'saved' / 'model.safetensors')
+    with pytest.raises(ImportModelError, match='layer 2 is not like the first one'):
+        import_model(tmp_path / 'saved', store.put)
+    config = json.loads((tmp_path / 'saved' / 'config.json').read_text())
+    (tmp_path / 'saved' / 'config.json').write_text(json.dumps(
+        {**config, 'model_type': 'gpt2'}))
+    with pytest.raises((FamilyError, ImportModelError), match='gpt2|understood'):
+        import_model(tmp_path / 'saved', store.put)
+
+
+def test_manifests_that_are_none_are_refused(tmp_path):
+    manifest, store, _ = tiny_model(tmp_path)
+    data = store.load(manifest.digest)
+    right = json.loads(bytes(data.numpy().data))
+    assert read_manifest(json.dumps(right), SHA).blocks == manifest.blocks
+    block = right['blocks'][0]
+    for change in (
+            {'format': 'x'}, {'dtype': 'int8'}, {'blocks': []}, {'blocks': right['blocks'][:3]},
+            {'blocks': 'abc'}, {'config': {}}, {'config': None}, {'embedding': None},
+            {'blocks': [{**block, 'bytes': 1}] * 8}, {'blocks': [{**block, 'digest': '../x'}] * 8},
+            {'blocks': [{**block, 'tensors': [['w', 'float32', [1 << 40], 0]]}] * 8},
+            {'blocks': [{**block, 'tensors': [['w', 'float32', [-1], 0]]}] * 8},
+            {'blocks': [{**block, 'tensors': [['w', 'float32', [1], 3]]}] * 8},
+            {'config': {**right['config'], 'hidden_size': 1 << 60}},
+            {'config': {**right['config'], 'num_hidden_layers': 'x'}}):
+        with pytest.raises(ManifestError):
+            read_manifest(json.dumps(right | change), SHA)
+    for text in ('', '[]', '{', 'null', '[' * 10000):
+        with pytest.raises(ManifestError):
+            read_manifest(text, SHA)
