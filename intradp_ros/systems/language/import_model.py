@@ -130,10 +130,10 @@ def store_model(name: str, config: Mapping[str, Any], find: Find, names: tuple[s
             if not rests:
                 raise ImportModelError(f'{name}: layer {layer} is missing')
             blocks.append(store([(r, take(f'{prefix}layers.{layer}.{r}')) for r in rests]))
-    for number, block in enumerate(blocks):
+    for place, block in enumerate(blocks):
         if [(t.name, t.shape) for t in block.tensors] != \
-                [(t.name, t.shape) for t in blocks[number % 2].tensors]:
-            raise ImportModelError(f'{name}: layer {number // 2} is not like the first one: a '
+                [(t.name, t.shape) for t in blocks[place % 2].tensors]:
+            raise ImportModelError(f'{name}: layer {place // 2} is not like the first one: a '
                                    'tensor is missing, or of another shape')
     embedding = take(f'{prefix}embed_tokens.weight')
     head = [('norm.weight', take(f'{prefix}norm.weight'))]
