@@ -8,8 +8,8 @@ from intradp_ros.nodes.parameters import Parameter
 
 HOLD, REFUSE = 'hold', 'refuse'
 LANGUAGE_PARAMETERS: tuple[Parameter, ...] = (
-    Parameter('serves', True, 'Answer requests where this device is the head of a plan: by '
-              'actions, and by HTTP if http_port is set.'),
+    Parameter('answers', False, 'Answer requests, as the head of plans: by actions, and by HTTP '
+              'if http_port is set.'),
     Parameter('max_tokens', 256, 'Tokens of an answer whose goal does not say how many.',
               1, 1 << 20),
     Parameter('served_at_once', 8, 'Requests that are computed together.', 1, 1024),

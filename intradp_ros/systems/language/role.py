@@ -142,6 +142,17 @@ class LanguageRole(Role):
             raise MalformedFrameError(f'plan {id_} is not held', 'epoch')
         self._models[plan.model].engine.handle(peer, id_, frame)
 
+    def weight_bytes(self, id_: PlanId) -> int:
+        """Return the bytes of weights that a plan reads here in a round; 0 if it is not held."""
+        plan = self._plans.get(id_)
+        model = self._models.get(plan.model) if plan else None
+        if plan is None or model is None:
+            return 0
+        files = [model.manifest.blocks[block] for block in plan.blocks_of(self._host.name)]
+        if model.head:
+            files += [model.manifest.embedding, model.manifest.head]
+        return sum(file.nbytes for file in files)
+
     def busy(self) -> float:
         """Return the seconds of computing so far."""
         return sum(model.engine.meter.computing for model in tuple(self._models.values()))

@@ -1,0 +1,153 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Two language nodes as processes, one the head: actions, their mirrors and HTTP agree."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+import socket
+import threading
+from typing import Any
+
+from node_processes import nodes, own_domain
+import openai
+import pytest
+import rclpy
+from rclpy.action import ActionClient
+from rclpy.executors import SingleThreadedExecutor
+from tiny_language_model import chat_prompt, reference, save_tiny_model
+
+from intradp_ros.action import GenerateChatCompletions, GenerateResponse
+from intradp_ros.blobs.store import BlobStore
+from intradp_ros.dds.dds_peers import DdsPeers
+from intradp_ros.msg import ChatMessage, SamplingConfig
+from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
+from intradp_ros.runtime.member.planner import PlannerOf
+from intradp_ros.srv import GenerateResponse as GenerateResponseCall
+from intradp_ros.systems.language.import_model import import_model
+from intradp_ros.systems.language.manifest import Manifest
+from intradp_ros.systems.language.segment_plan import FORMAT, SegmentPlan
+
+PATIENCE = 40.0
+NAMES = ('board1', 'board2')
+PROMPT, TOKENS = 'a model of weights', 12
+
+
+@dataclass
+class Site:
+    """Two nodes and the model that they share."""
+
+    model: Path
+    manifest: Manifest
+    port: int
+    nodes: list[Any]
+    node: rclpy.node.Node
+
+
+def ended(future: Any) -> Any:
+    over = threading.Event()
+    future.add_done_callback(lambda _: over.set())
+    assert over.wait(PATIENCE), 'no end'
+    return future.result()
+
+
+def halves(manifest: Manifest) -> SegmentPlan:
+    """Return a plan of two stages, all blocks resident."""
+    blocks = len(manifest.blocks)
+    cut = blocks // 2
+    return SegmentPlan(manifest.digest, NAMES[0], blocks, {
+        NAMES[0]: tuple((block,) for block in range(cut)),
+        NAMES[1]: tuple((block,) for block in range(cut, blocks))}, 64)
+
+
+@pytest.fixture(scope='module')
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp('language')
+    model = save_tiny_model(folder / 'model')
+    stores = {name: BlobStore(folder / name, 1 << 30) for name in NAMES}
+    for store in stores.values():
+        manifest = import_model(model, store.put)
+    with socket.create_server(('127.0.0.1', 0)) as free:
+        port = free.getsockname()[1]
+    with own_domain(folder), nodes(folder / 'nodes') as start:
+        answering = {'answers': True, 'http_port': port, 'max_tokens': TOKENS}
+        started = [start.start('language_node', {
+            'fleet': 'language', 'device_name': name, 'store': str(folder / name),
+            'fetch': 'always', **(answering if name == NAMES[0] else {})}, label=name)
+            for name in NAMES]
+        context = rclpy.Context()
+        rclpy.init(context=context)
+        channel = DdsPeers(context, 'language', 'coordinator')
+        coordinator = FleetCoordinator(channel, PlannerOf(
+            FORMAT, lambda alive: halves(manifest) if alive >= {*NAMES} else None), print)
+        coordinator.expect(NAMES)
+        node = rclpy.create_node('asker', context=context)
+        executor = SingleThreadedExecutor(context=context)
+        executor.add_node(node)
+        thread = threading.Thread(target=executor.spin, daemon=True)
+        thread.start()
+        yield Site(model, manifest, port, started, node)
+        executor.shutdown()
+        thread.join(PATIENCE)
+        node.destroy_node()
+        coordinator.close()
+        channel.close()
+        context.try_shutdown()
+
+
+def test_the_action_answers_as_one_process_with_feedback_by_token(site: Site) -> None:
+    """A goal that comes before there is a plan is held until there is one."""
+    tokens, text = reference(site.model, PROMPT, TOKENS)
+    client = ActionClient(site.node, GenerateResponse, 'language_node/generate_response')
+    assert client.wait_for_server(PATIENCE)
+    pieces: list[Any] = []
+    handle = ended(client.send_goal_async(
+        GenerateResponse.Goal(prompt=PROMPT, deadline=PATIENCE),
+        lambda m: pieces.append(m.feedback.partial_response)))
+    result = ended(handle.get_result_async()).result
+    assert (result.fate, result.reason) == ('done', '')
+    assert list(result.response.tokens) == tokens and result.response.text == text
+    assert pieces and result.usage.completion_tokens == len(tokens)
+    assert 0 < result.usage.first_token_seconds <= result.usage.seconds
+    client.destroy()
+
+
+def test_the_mirror_and_http_answer_the_same(site: Site) -> None:
+    _, text = reference(site.model, PROMPT, TOKENS)
+    calls = site.node.create_client(GenerateResponseCall, 'language_node/generate_response')
+    assert calls.wait_for_service(PATIENCE)
+    called = ended(calls.call_async(GenerateResponseCall.Request(prompt=PROMPT)))
+    assert (called.fate, called.response.text) == ('done', text)
+    refused = ended(calls.call_async(GenerateResponseCall.Request(
+        prompt=PROMPT, sampling_config=SamplingConfig(temp=-1.0))))
+    assert refused.fate == 'refused' and 'temperature' in refused.reason
+    client = openai.OpenAI(base_url=f'http://127.0.0.1:{site.port}/v1', api_key='none',
+                           timeout=PATIENCE, max_retries=0)
+    [served] = client.models.list()
+    assert served.id == site.manifest.name
+    answer = client.completions.create(model=served.id, prompt=PROMPT, max_tokens=TOKENS,
+                                       temperature=0)
+    assert answer.choices[0].text == text
+    with pytest.raises(openai.BadRequestError, match='tokens'):
+        client.completions.create(model=served.id, prompt=PROMPT * 100, max_tokens=TOKENS)
+
+
+def test_chats_go_through_the_models_template(site: Site) -> None:
+    _, text = reference(site.model, chat_prompt('hello'), TOKENS)
+    client = ActionClient(site.node, GenerateChatCompletions,
+                          'language_node/generate_chat_completions')
+    assert client.wait_for_server(PATIENCE)
+    handle = ended(client.send_goal_async(GenerateChatCompletions.Goal(
+        messages=[ChatMessage(role='user', content='hello')], deadline=PATIENCE)))
+    result = ended(handle.get_result_async()).result
+    assert [choice.message.content for choice in result.choices] == [text]
+    http = openai.OpenAI(base_url=f'http://127.0.0.1:{site.port}/v1', api_key='none',
+                         timeout=PATIENCE, max_retries=0)
+    streamed = ''.join(chunk.choices[0].delta.content or '' for chunk in
+                       http.chat.completions.create(
+                           model=site.manifest.name, max_tokens=TOKENS, temperature=0,
+                           stream=True, messages=[{'role': 'user', 'content': 'hello'}]))
+    assert streamed == text
+    client.destroy()
