@@ -54,7 +54,7 @@ Robots and nearby machines compute one neural network together, with the origina
 sharing:    one inference on a robot and a server, row by row (inspect to run, bench, demo)
 perception: camera in, typed ROS messages out (model, demo-pipeline)
 fleet:      one network in stages over several machines (fleet, demo-fleet)
-language:   one language model over several small machines (demo-language)
+language:   one language model over several small machines (language, demo-language)
 
 These commands need no ROS, except for bench, status, doctor and the demos."""
 
