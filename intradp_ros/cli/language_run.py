@@ -32,7 +32,7 @@ The devices share this machine's processor and disk; networks have the rates of 
 EPILOG = """\
 examples:
   intradp language run smollm2 'What is a robot?'
-  intradp language run smollm2 --devices 3 --memory 200 'What is a robot?' --max-tokens 32
+  intradp language run smollm2 'What is a robot?' --devices 3 --memory 200 --max-tokens 32
   intradp language run ~/models/Qwen3-0.6B --fleet fleet.yaml     # a chat; end it by Ctrl-D"""
 
 
