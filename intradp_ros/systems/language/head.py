@@ -196,6 +196,7 @@ class Head:
             request = _Request(ticket, heard, list(tokens), len(tokens), most, sampling, text,
                                grammar, now, logits=logits)
             self._requests[ticket.number] = request
+            self._admit()
             self._changed.notify_all()
 
         return lambda fate: self._withdrawn.append((ticket.number, fate))
