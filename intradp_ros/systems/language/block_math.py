@@ -55,20 +55,21 @@ class LaneRun:
         self.positions = torch.tensor(
             [p for part in parts for p in range(part.start, part.stop)]).unsqueeze(0)
         self._runs = [page_runs(part.pages) for part in parts]
+        self._places = [part.pages[p // PAGE] * PAGE + p % PAGE
+                        for part in parts for p in range(part.start, part.stop)]
+        first = self._places[0] if self._places else 0
+        self._follow = self._places == list(range(first, first + len(self._places)))
+        self._index = torch.tensor(self._places)
 
     def store(self, layer: int, keys: Tensor, values: Tensor) -> None:
         """Put keys and values (heads x tokens x dim) of all parts into their pages."""
         kept_keys, kept_values = self.kv.layers[layer]
-        row = 0
-        for part in self.lane.parts:
-            position = part.start
-            while position < part.stop:  # as far as one page goes
-                page, within = divmod(position, PAGE)
-                count = min(PAGE - within, part.stop - position)
-                at = part.pages[page] * PAGE + within
-                kept_keys[:, at:at + count] = keys[:, row:row + count]
-                kept_values[:, at:at + count] = values[:, row:row + count]
-                row, position = row + count, position + count
+        if self._follow:
+            at = slice(self._places[0], self._places[0] + len(self._places))
+            kept_keys[:, at], kept_values[:, at] = keys, values
+        else:
+            kept_keys.index_copy_(1, self._index, keys)
+            kept_values.index_copy_(1, self._index, values)
 
     def gathered(self, layer: int, number: int) -> tuple[Tensor, Tensor]:
         """Return keys and values of all tokens of a part so far; views, where pages follow."""
@@ -166,6 +167,15 @@ class LibraryBlocks:
 
     def bind(self, block: int, tensors: Mapping[str, Tensor]) -> Run:
         """Return what computes a block with weights that lie in these tensors."""
+        module, (layer, is_mlp) = self.check(block, tensors), divmod(block, 2)
+        put_tensors(module, tensors)
+        module.eval()
+        if is_mlp:
+            return self._mlp(module)
+        return self._attention(module, self._types[layer] if self._types else '')
+
+    def check(self, block: int, tensors: Mapping[str, Tensor]) -> Any:
+        """Return a block's layer without weights; ValueError if these are not its tensors."""
         layer, is_mlp = divmod(block, 2)
         with torch.device('meta'):
             module = self._layer(self.config, layer)
@@ -173,11 +183,7 @@ class LibraryBlocks:
                   if self.family.of_attention(name) != bool(is_mlp)}
         if wanted != {name: tuple(tensor.shape) for name, tensor in tensors.items()}:
             raise ValueError(f'block {block} has not the tensors of a model like this')
-        put_tensors(module, tensors)
-        module.eval()
-        if is_mlp:
-            return self._mlp(module)
-        return self._attention(module, self._types[layer] if self._types else '')
+        return module
 
     def embedding(self, tensors: Mapping[str, Tensor]) -> Callable[[Tensor], Tensor]:
         """Return what makes hidden states of token ids."""

@@ -10,11 +10,12 @@ import time
 import torch
 
 from intradp_ros.blobs.store import BlobStore
-from intradp_ros.systems.language.block_math import KvPages, LaneRun, LibraryBlocks
+from intradp_ros.systems.language.block_math import KvPages, LaneRun
 from intradp_ros.systems.language.lanes import Lane, PAGE, Part
 from intradp_ros.systems.language.manifest import Manifest
 from intradp_ros.systems.language.role import read_head
 from intradp_ros.systems.language.slots import BlockSlot
+from intradp_ros.systems.language.thin_blocks import make_blocks
 
 #: Layers that take turns, so that none of them waits in the processor's cache.
 _LAYERS, _TIMES, _TOKENS = 8, 5, 64
@@ -33,7 +34,7 @@ class BlockSeconds:
 
 def measure_blocks(manifest: Manifest, store: BlobStore) -> BlockSeconds:
     """Return what one token takes, with `_TOKENS` before it: the least of some times."""
-    blocks = LibraryBlocks(manifest)
+    blocks = make_blocks(manifest)
     layers = min(_LAYERS, manifest.layers)
     kv = KvPages(manifest, tuple(range(layers)), -(-(_TOKENS + 1) // PAGE))
     lane = Lane((Part(_TOKENS, 1, tuple(range(kv.pages))),))

@@ -23,6 +23,7 @@ from intradp_ros.systems.language.manifest import BlockFile, Manifest, ManifestE
 from intradp_ros.systems.language.memory import memory_need
 from intradp_ros.systems.language.segment_plan import FORMAT, parse_plan, SegmentPlan
 from intradp_ros.systems.language.slots import BlockSlot, Loader
+from intradp_ros.systems.language.thin_blocks import make_blocks
 from intradp_ros.wire.frames import Chunk, Frame, MalformedFrameError
 
 
@@ -172,7 +173,7 @@ class LanguageRole(Role):
             raise PlanError(f'model {plan.model[:12]}: {error}') from None
 
     def _made(self, manifest: Manifest, plan: SegmentPlan) -> _Model:
-        blocks, loader = LibraryBlocks(manifest), Loader(self._store, self._host.name)
+        blocks, loader = make_blocks(manifest), Loader(self._store, self._host.name)
         head: Head | None = None
         kept: tuple[BlockSlot, ...] = ()
         if plan.head == self._host.name:

@@ -12,9 +12,12 @@ from safetensors.torch import save_file
 import torch
 
 from intradp_ros.blobs.store import BlobStore
+from intradp_ros.systems.language.block_math import KvPages, LaneRun, LibraryBlocks
 from intradp_ros.systems.language.families import FamilyError
 from intradp_ros.systems.language.import_model import import_model, ImportModelError
+from intradp_ros.systems.language.lanes import Lane, Part
 from intradp_ros.systems.language.manifest import ManifestError, read_manifest
+from intradp_ros.systems.language.thin_blocks import FAMILIES, ThinBlocks
 
 SHA = '0' * 64
 
@@ -72,3 +75,23 @@ def test_manifests_that_are_none_are_refused(tmp_path):
     for text in ('', '[]', '{', 'null', '[' * 10000):
         with pytest.raises(ManifestError):
             read_manifest(text, SHA)
+
+
+@pytest.mark.parametrize('family', sorted(FAMILIES))
+@pytest.mark.parametrize('count', [1, 7, 40])
+def test_thin_blocks_compute_what_those_of_the_library_do(tmp_path, family, count):
+    extra = {'attention_bias': True} if family in ('llama', 'qwen3') else {}
+    extra |= {'sliding_window': 16} if family == 'mistral' else {}
+    manifest, store, _ = tiny_model(tmp_path, family, **extra)
+    hidden = torch.randn(count, 32, generator=torch.Generator().manual_seed(count))
+    found = []
+    for blocks in (LibraryBlocks(manifest), ThinBlocks(manifest)):
+        kv = KvPages(manifest, (0, 1, 2, 3), 8)
+        for start in (0, count):  # what was computed before is seen the second time
+            run = LaneRun(Lane((Part(start, count, (5, 1, 2, 3, 7)),)), kv)
+            out = hidden
+            for number, file in enumerate(manifest.blocks):
+                out = blocks.bind(number, file.views(store.load(file.digest)))(out, run)
+            found.append(out)
+    for library, thin in zip(found[:2], found[2:]):
+        assert (library - thin).abs().max() < 1e-6 * library.abs().max()
