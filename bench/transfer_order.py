@@ -176,7 +176,9 @@ def measured(prepared: Prepared, plan: StagePlan, network: FleetNetwork, folder:
     save_graph(prepared.model.split.captured, folder / 'model.graph')
     fleet = NodeFleet(
         str(folder / 'model.graph'), plan.source, prepared.setting.speeds, folder,
-        plan=str(folder / 'plan.json'), profile=str(folder / 'profile.json'), network=network,
+        plan=str(folder / 'plan.json'),
+        profiles=dict.fromkeys(prepared.setting.speeds, str(folder / 'profile.json')),
+        network=network,
         environment={**network.discovery,
                      **transport_environment(TRANSPORT)})
     with running(fleet) as run:

@@ -24,7 +24,7 @@ from intradp_ros.cluster.located_yaml import FleetFileError
 from intradp_ros.core.whole_file import write_whole
 from intradp_ros.planning.captured_model import captured_model
 from intradp_ros.planning.chains import in_chain_order
-from intradp_ros.planning.coarsening import coarsen, MOST_NODES, SMALL
+from intradp_ros.planning.coarsening import SMALL
 from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.layer_profile import MOST_BYTES, read_layer_profile
 from intradp_ros.planning.planning_model import PlanningModel
@@ -34,9 +34,10 @@ from intradp_ros.profiling.backward import backward_factor
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.report.fleet_plan_plot import draw_schedule
 from intradp_ros.report.fleet_plot import draw_fleet
+from intradp_ros.systems.fleet.finer_nodes import plan_in_nodes
 from intradp_ros.systems.fleet.partitioner import KEPT, NothingFits
 from intradp_ros.systems.fleet.plan_text import plan_data, plan_file
-from intradp_ros.systems.fleet.planner import FleetPlan, FleetPlans, plan_fleet
+from intradp_ros.systems.fleet.planner import FleetPlan, FleetPlans
 
 #: What a layer profile's file ends in; anything else is a network.
 LAYERS = '.txt'
@@ -121,13 +122,13 @@ def run(args: argparse.Namespace) -> int:
     """Run the verb."""
     with output(args.json) as out:
         try:
-            costs, fleet, measured = _costs(args, out)
+            fine, fleet, measured = _costs(args, out)
             begun = time.perf_counter()
             with out.status('planning'):
-                plan_fleet(costs, args.keep)
+                plan_in_nodes(fine, args.small, kept=args.keep)
             seconds = time.perf_counter() - begun
             with out.status('planning as others do'):
-                plans = plan_fleet(costs, args.keep, compare=True)
+                costs, plans = plan_in_nodes(fine, args.small, kept=args.keep, compare=True)
             shared = _shared(args, costs, measured, out)
         except (FleetFileError, NothingFits, ValueError) as error:
             raise CommandError(str(error)) from None
@@ -151,7 +152,7 @@ def _costs(args: argparse.Namespace, out: Output) -> tuple[FleetCosts, Fleet, _M
     training = Training(args.states) if args.mode == 'training' else None
     if training:
         found = _trained(args, found, measured, out)
-    model = coarsen(in_chain_order(found), args.small, MOST_NODES)
+    model = in_chain_order(found)
     quality = replace(args.qoe, energy=dict(args.energy_limit))
     for name in quality.energy:
         fleet.topology.device(name)

@@ -119,7 +119,8 @@ def run(args: argparse.Namespace) -> int:
             subject.shared.split, plan, seconds, for_payload(topology, share), args.alone,
             args.frames, under_way, discipline_of(plan, CHUNK_BYTES))
         if args.nodes:
-            found, differences = _nodes(args, subject, fleet, plan, profile, under_way, out)
+            found, differences = _nodes(args, subject, fleet, plan, profile, own, under_way,
+                                        out)
         else:
             found, differences = _local(args, subject, topology, plan, profile, own, under_way,
                                         out)
@@ -206,14 +207,14 @@ def _local_fleet(args: argparse.Namespace, topology: Topology, plan: StagePlan,
 
 
 def _nodes(args: argparse.Namespace, subject: Subject, fleet: Fleet, plan: StagePlan,
-           profile: Profile, under_way: int, out: Output,
+           profile: Profile, own: Mapping[str, Profile], under_way: int, out: Output,
            ) -> tuple[PipelineFigures, list[float]]:
     """Run real inferences and then emulated ones as nodes over DDS."""
     with tempfile.TemporaryDirectory() as folder, out.status('nodes over DDS'):
         try:
             return run_nodes(subject.shared, fleet, plan, profile, Path(folder),
                              alone=args.alone, frames=args.frames, under_way=under_way,
-                             limited=args.limits)
+                             limited=args.limits, own=own)
         except (LimitError, ValueError) as error:
             raise CommandError(f'--nodes: {error}') from error
 

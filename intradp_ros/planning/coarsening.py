@@ -44,6 +44,11 @@ def coarsen(model: PlanningModel, small: float = SMALL, most: int = MOST_NODES) 
         If `small` is negative or `most` is not above zero.
 
     """
+    return merged(model, cuts_left(model, small, most))
+
+
+def cuts_left(model: PlanningModel, small: float = SMALL, most: int = MOST_NODES) -> list[int]:
+    """Return the cuts that `coarsen` leaves, ascending; a cut stands before its node."""
     if not small >= 0 or most < 1:
         raise ValueError(f'small must be 0 or more and most 1 or more, got {small} and {most}')
     crossing = _crossing_bytes(model)
@@ -55,7 +60,7 @@ def coarsen(model: PlanningModel, small: float = SMALL, most: int = MOST_NODES) 
             cuts = _merge(model, crossing, joined, least)
         if len(cuts) < most:
             break
-    return merged(model, cuts)
+    return cuts
 
 
 def merged(model: PlanningModel, cuts: Sequence[int]) -> PlanningModel:

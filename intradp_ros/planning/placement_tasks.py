@@ -201,11 +201,17 @@ def _repeat(one: Sequence[Task], starts: Sequence[float], batches: int, interval
     place = {(batch, index): number for number, (_, batch, index) in enumerate(keys)}
     tasks: list[Task] = []
     for _, batch, index in keys:
-        task = replace(one[index], after=tuple(place[batch, k] for k in one[index].after))
-        if isinstance(task, ComputeTask | TransferTask):
-            task = replace(task, until=tuple(place[batch, k] for k in one[index].until))
-        tasks.append(replace(task, priority=float(batch)) if isinstance(task, TransferTask)
-                     else task)
+        task = one[index]
+        after = tuple([place[batch, k] for k in task.after])
+        until = tuple([place[batch, k] for k in task.until])
+        if isinstance(task, ComputeTask):  # `replace` takes several times as long
+            tasks.append(ComputeTask(task.device, task.seconds, after, task.name, task.holds,
+                                     until))
+        elif isinstance(task, TransferTask):
+            tasks.append(TransferTask(task.source, task.target, task.nbytes, after, task.name,
+                                      float(batch), task.lead, task.lag, task.holds, until))
+        else:
+            tasks.append(replace(task, after=after, until=until))
     arrivals = tuple(place[batch, 0] for batch in range(batches))
     release = {arrival: batch * interval for batch, arrival in enumerate(arrivals)}
     return StageTasks(TaskGraph(tuple(tasks), release, weights), arrivals,

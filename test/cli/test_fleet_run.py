@@ -4,6 +4,7 @@
 """`intradp fleet run`: a network in stages on devices in this process."""
 from __future__ import annotations
 
+from dataclasses import replace
 import json
 from pathlib import Path
 
@@ -11,8 +12,11 @@ from node_processes import own_domain
 import pytest
 
 from intradp_ros.cli.main import main
+from intradp_ros.cluster.fleet_file import read_fleet
 from intradp_ros.lab.emulation.device_limits import available as cannot_limit
 from intradp_ros.lab.emulation.network import available
+from intradp_ros.lab.fleet.namespace_fleet import device_times
+from intradp_ros.profiling.profile import Profile
 
 FLEET = """\
 devices:
@@ -33,13 +37,26 @@ def fleet(tmp_path: Path) -> str:
 
 
 def test_answers_are_exact_and_predicted_beside_measured(
-        fleet: str, capsys: pytest.CaptureFixture[str]) -> None:
+        fleet: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One device has a profile of its own: it takes three times as long as this machine."""
+    assert main(['profile', *MODEL, '-o', str(tmp_path / 'own.json')]) == 0
+    profile = Profile.from_json((tmp_path / 'own.json').read_text())
+    slow = replace(profile, scale=3 * profile.scale)
+    (tmp_path / 'slow.json').write_text(slow.to_json())
+    Path(fleet).write_text(FLEET.replace('box: {memory: 4 GB, speed: 1}',
+                                         'box: {memory: 4 GB, profile: slow.json}'))
+    times = device_times(read_fleet(Path(fleet)), profile, {'box': slow}, tmp_path)
+    assert {name: speed for name, (_, speed) in times.items()} == {
+        'robot': 1.0, 'box': 1.0, 'server': 2.0}
+    assert Profile.from_json(Path(times['box'][0]).read_text()).scale == slow.scale
+    capsys.readouterr()
     status = main(['fleet', 'run', *MODEL, '--fleet', fleet, '--stages', 'robot,box,server',
                    '--frames', '30', '--json'])
     data = json.loads(capsys.readouterr().out)
     assert status == 0 and data['exact'] and data['max_rel_diff'] < 1e-4
     assert [[m['device'] for m in stage['members']] for stage in data['plan']['stages']] == [
         ['robot'], ['box'], ['server']]
+    assert {d['device'] for s in data['plan']['stages'] for d in s['members']} >= {'box'}
     says, saw = data['predicted'], data['measured_on_emulated_devices']
     assert 0.9 < saw['latency'] / says['latency'] < 1.25
     assert 0.8 < saw['fps'] / says['fps'] < 1.1

@@ -34,11 +34,13 @@ RING = 'ring'
 
 def run_nodes(model: SharedModel, fleet: Fleet, plan: StagePlan, profile: Profile,
               folder: Path, *, alone: int, frames: int, under_way: int, limited: bool = False,
+              own: Mapping[str, Profile] | None = None,
               ) -> tuple[PipelineFigures, list[float]]:
     """
     Return the figures of emulated devices, and the differences of real inferences.
 
-    Devices that are `limited` have no more of this machine than `device_limits` says.
+    A device of which `own` has a profile takes its times, others those of `profile` by their
+    speed.  Devices that are `limited` have no more of this machine than `device_limits` says.
 
     Raises
     ------
@@ -48,24 +50,35 @@ def run_nodes(model: SharedModel, fleet: Fleet, plan: StagePlan, profile: Profil
 
     """
     joined, devices = only_network(fleet), fleet.topology.devices
-    archive, profile_file = folder / 'model.graph', folder / 'profile.json'
+    archive = folder / 'model.graph'
     save_graph(model.split.captured, archive)
-    profile_file.write_text(profile.to_json())
+    times = device_times(fleet, profile, own or {}, folder)
     plan_file = folder / 'plan.json'
     plan_file.write_text(json.dumps(plan.to_json()))
     limits = device_limits(fleet) if limited else {}
     with _network(fleet, joined) as network, limited_devices(limits, folder) as groups:
         seen = [_ask(NodeFleet(
-            str(archive), plan.source, {d.name: d.speed for d in devices},
-            folder / name, plan=str(plan_file), profile=emulated, network=network,
+            str(archive), plan.source, {d.name: times[d.name][1] for d in devices},
+            folder / name, plan=str(plan_file), profiles=emulated, network=network,
             groups=groups,
             environment={**network.discovery, **transport_environment(TRANSPORT)}),
             alone, frames, under_way) for name, emulated in (
-                ('real', ''), ('emulated', str(profile_file)))]
+                ('real', {}), ('emulated', {n: path for n, (path, _) in times.items()}))]
     if alone_ones := [s.reason for found in seen for s in found if not s.pipelined]:
         raise ValueError(f'{len(alone_ones)} frames were not computed by the fleet: '
                          f'{alone_ones[0]}')
     return measured_nodes(seen[1], alone, under_way), [s.difference for s in seen[0]]
+
+
+def device_times(fleet: Fleet, profile: Profile, own: Mapping[str, Profile], folder: Path,
+                 ) -> dict[str, tuple[str, float]]:
+    """Write the profiles of a fleet; return of each device its file, and the speed beside it."""
+    found = {}
+    for number, device in enumerate(fleet.topology.devices):
+        path = folder / f'profile{number}.json'
+        path.write_text(own.get(device.name, profile).to_json())
+        found[device.name] = str(path), 1.0 if device.name in own else device.speed
+    return found
 
 
 def only_network(fleet: Fleet) -> Network:

@@ -38,7 +38,7 @@ class NodeFleet:
     `fleet_file` and by the profile `measured`.
 
     `parameters` are further ones of some devices' nodes, `modules` other executables of theirs.
-    With a `profile` (a file) operators are emulated.  Without a `network`
+    With `profiles` (files by device) operators are emulated.  Without a `network`
     all run on this machine's own; devices in `groups` are limited in what they may have.
     """
 
@@ -48,7 +48,7 @@ class NodeFleet:
     folder: Path
     stages: str = ''
     plan: str = ''
-    profile: str = ''
+    profiles: Mapping[str, str] = field(default_factory=dict)
     network: FleetNetwork | RingNetwork | None = None
     groups: LimitedDevices | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -65,9 +65,9 @@ class NodeFleet:
         given = {'fleet': self.name, 'device_name': device, 'models': [self.model],
                  'speed': self.speeds[device], 'coordinators': list(self.coordinators),
                  **self.parameters.get(device, {})}
-        if self.profile:
-            given['profile'] = self.profile
-        module = 'intradp_ros.lab.fleet.emulated_device_node' if self.profile \
+        if device in self.profiles:
+            given['profile'] = self.profiles[device]
+        module = 'intradp_ros.lab.fleet.emulated_device_node' if device in self.profiles \
             else 'intradp_ros.nodes.device_node'
         return self._command(device, device, ros_arguments(
             self.modules.get(device, module), node=device, parameters=given), limited=True)
@@ -93,7 +93,8 @@ class NodeFleet:
     def asker_command(self, **options: Any) -> Command:
         """Return how the asker starts."""
         asking = replace(Asking(
-            self.name, self.source, self.model, str(self.output), profile=self.profile,
+            self.name, self.source, self.model, str(self.output),
+            profile=self.profiles.get(self.source, ''),
             speed=self.speeds[self.source], coordinators=tuple(self.coordinators)), **options)
         return self._command('asker', self.source, module_arguments(
             'intradp_ros.lab.fleet.asker', asking.to_json()), limited=True)

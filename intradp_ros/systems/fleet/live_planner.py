@@ -28,6 +28,7 @@ from intradp_ros.systems.fleet.adapter import (
     Observed,
     Planner,
 )
+from intradp_ros.systems.fleet.finer_nodes import plan_in_nodes
 from intradp_ros.systems.fleet.partitioner import NothingFits
 from intradp_ros.systems.fleet.plan_text import describe
 from intradp_ros.systems.fleet.planner import FleetPlan, plan_fleet, stage_plan
@@ -38,13 +39,16 @@ class LivePlanner:
     """
     The planner of a coordinator; any thread may call it.
 
-    `declared` is the fleet at its full rates, with the target.  A
-    plan may take seconds to make.
+    `declared` is the fleet at its full rates, with the target; `fine` the same with
+    the nodes that those of `declared` were merged of, which are merged anew where
+    nothing fits.  A plan may take seconds to make.
     """
 
-    def __init__(self, declared: FleetCosts, planner: Planner = plan_fleet) -> None:
+    def __init__(self, declared: FleetCosts, planner: Planner = plan_fleet,
+                 fine: FleetCosts | None = None) -> None:
         self.statistics = QoeStatistics(declared.quality)
-        self._declared, self._planner = declared, planner
+        self._declared, self._planner, self._fine = declared, planner, fine
+        self._tried: Observed | None = None  # in finer nodes, in vain
         self._view = FleetView(declared.topology, (declared.source,))
         self._alive = frozenset(declared.topology.names)
         self._left_out: frozenset[str] = frozenset()
@@ -132,7 +136,20 @@ class LivePlanner:
             self._state, decision = observe(state, self._declared, observed, now,
                                             planner=self._planner)
             self._take(decision)
+        if self._in_use is None and self._fine and observed != self._tried:
+            self._tried = observed
+            self._begin_finer(self._fine, observed, now)
         return self._in_use
+
+    def _begin_finer(self, fine: FleetCosts, observed: Observed, now: float) -> None:
+        """Plan in finer nodes, from now on, if something fits in these."""
+        wanted = replace(fine, quality=self._declared.quality)
+        try:
+            costs, _ = plan_in_nodes(as_observed(wanted, observed))
+        except NothingFits:
+            return
+        self._declared = replace(self._declared, model=costs.model)
+        self._begin(observed, now)
 
     def _begin(self, observed: Observed, now: float) -> None:
         try:

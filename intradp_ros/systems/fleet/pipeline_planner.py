@@ -10,6 +10,7 @@ devices declare, by the operators' arithmetic.  With a target it goes on adaptin
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 import json
 from pathlib import Path
 import time
@@ -120,9 +121,9 @@ def live_planner(model: SharedModel, parameters: Mapping[str, Any]) -> LivePlann
     fleet: Fleet = read_fleet(Path(parameters['fleet_file']))
     profile = Profile.from_json(Path(parameters['profile']).read_text())
     own = {name: Profile.from_json(path.read_text()) for name, path in fleet.profiles.items()}
-    planned = coarsen(in_chain_order(captured_model(model.split, profile, own)))
-    return LivePlanner(FleetCosts(planned, fleet.topology, parameters['source'],
-                                  parse_quality(parameters['qoe'])))
+    fine = FleetCosts(in_chain_order(captured_model(model.split, profile, own)), fleet.topology,
+                      parameters['source'], parse_quality(parameters['qoe']))
+    return LivePlanner(replace(fine, model=coarsen(fine.model)), fine=fine)
 
 
 def read_plan(path: str) -> StagePlan:

@@ -21,6 +21,7 @@ from intradp_ros.planning.baselines import fastest, quick_baselines
 from intradp_ros.planning.estimate import estimate, excess
 from intradp_ros.planning.fleet_costs import FleetCosts, NO_POWER
 from intradp_ros.planning.held_memory import held_memory
+from intradp_ros.planning.packing import packings
 from intradp_ros.planning.placement_tasks import flow_name, placement_tasks
 from intradp_ros.planning.quality import Scale, score
 from intradp_ros.planning.training_tasks import training_tasks
@@ -89,9 +90,12 @@ class FleetPlans:
     others: Mapping[str, FleetPlan | None]
 
 
-def plan_fleet(costs: FleetCosts, kept: int = KEPT, compare: bool = False) -> FleetPlans:
+def plan_fleet(costs: FleetCosts, kept: int = KEPT, compare: bool = False,
+               seeds: Sequence[Sequence[int]] = ()) -> FleetPlans:
     """
     Plan a model for the target of `costs`; to `compare`, with every other planner too.
+
+    `seeds` are placements that are judged too.
 
     Raises
     ------
@@ -104,7 +108,9 @@ def plan_fleet(costs: FleetCosts, kept: int = KEPT, compare: bool = False) -> Fl
     rivals = dict(quick_baselines(fastest(costs)))
     if compare:
         rivals |= slow_baselines(fastest(costs), kept)
-    judged = _judged(costs, scale, kept, [p.tolist() for p in rivals.values() if p is not None])
+    judged = _judged(costs, scale, kept, [
+        *map(list, seeds), *(p.tolist() for p in packings(costs)),
+        *(p.tolist() for p in rivals.values() if p is not None)])
     best = judged[0]
     others: dict[str, FleetPlan | None] = {
         name: None if placement is None else judge(costs, scale, name, placement.tolist())
@@ -145,8 +151,10 @@ def check_size(costs: FleetCosts, kept: int = KEPT) -> None:
 
 #: Parts of the targets and limits that are searched for where plans as judged are beyond them.
 _TIGHTER = (1.0, 0.85, 0.6)
-#: So many times as many placements are judged where limits bind.
-_WIDER = 12
+#: So many times as many placements are judged where limits bind; of all searches so many.
+_WIDER, _MOST_JUDGED = 12, 8
+#: A target that all plans miss by this part of it is not searched for with parts of it.
+_NEAR = 0.25
 #: Joules of estimates may be so much above those as judged: such plans are judged too.
 _LOOSE = 1.1
 
@@ -167,6 +175,7 @@ def _judged(costs: FleetCosts, scale: Scale, kept: int, seeds: list[list[int]],
 
     """
     quality, found = costs.quality, dict[tuple[int, ...], FleetPlan]()
+    most = kept * _MOST_JUDGED
     seeds = seeds + [[d] * len(costs.model.nodes) for d in range(len(costs.topology.devices))]
     why: NothingFits | None = None
     searched: list[FleetCosts] = []
@@ -178,21 +187,31 @@ def _judged(costs: FleetCosts, scale: Scale, kept: int, seeds: list[list[int]],
             quality, latency=part * quality.latency, rate=quality.rate / part,
             energy={n: part * _LOOSE * limit for n, limit in quality.energy.items()},
             memory={**quality.memory, **limits})))
-    for search in [*searched, fastest(searched[0])]:
+    first, wider, *tighter = searched
+    bound, near = True, True
+    for search in [first, wider, fastest(first), *tighter]:
+        if search is wider and not bound or search in tighter and not near:
+            continue
         try:
             wide = kept * (_WIDER if any(plan.beyond for plan in found.values()) else 1)
             pool = partition(search, wide, seeds).placements.tolist()
         except NothingFits as error:
             why, pool = why or error, []
         within = [p for p in seeds if excess(searched[0], estimate(costs, [p]))[0] <= 0]
-        for placement in map(tuple, pool + within):
+        fitting = 0
+        for placement in map(tuple, within + pool):
+            if fitting >= kept + len(within) or len(found) >= most:
+                break  # the best of the estimates come first
             if placement not in found:
                 found[placement] = judge(costs, scale, OURS, placement)
+            fitting += not found[placement].beyond
         bound = any(plan.beyond for plan in found.values())
+        near = any(quality.lateness(np.array([plan.latency]), np.array([1 / plan.rate]))[0]
+                   < _NEAR for plan in found.values())
         fits = [plan for plan in found.values() if not plan.beyond]
         if fits:
             judged = _with_ordered_transfers(costs, scale, fits)
-            if judged[0].meets and (search is not searched[0] or not bound):
+            if judged[0].meets and (search is not first or not bound):
                 return judged
     if not fits:
         least = min((plan.beyond for plan in found.values()), default='', key=len)
