@@ -34,10 +34,10 @@ from intradp_ros.profiling.backward import backward_factor
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.report.fleet_plan_plot import draw_schedule
 from intradp_ros.report.fleet_plot import draw_fleet
-from intradp_ros.systems.fleet.finer_nodes import plan_in_nodes
+from intradp_ros.systems.fleet.finer_nodes import of_few_devices, plan_in_nodes
 from intradp_ros.systems.fleet.partitioner import KEPT, NothingFits
 from intradp_ros.systems.fleet.plan_text import plan_data, plan_file
-from intradp_ros.systems.fleet.planner import FleetPlan, FleetPlans
+from intradp_ros.systems.fleet.planner import check_counts, FleetPlan, FleetPlans, MOST_DEVICES
 
 #: What a layer profile's file ends in; anything else is a network.
 LAYERS = '.txt'
@@ -122,7 +122,11 @@ def run(args: argparse.Namespace) -> int:
     """Run the verb."""
     with output(args.json) as out:
         try:
-            fine, fleet, measured = _costs(args, out)
+            whole, fleet, measured = _costs(args, out)
+            fine = of_few_devices(whole)
+            if left_out := len(whole.topology.devices) - len(fine.topology.devices):
+                out.warn(f'plans are made for at most {MOST_DEVICES} devices: the {left_out} '
+                         'with the least speed and memory are left out')
             begun = time.perf_counter()
             with out.status('planning'):
                 plan_in_nodes(fine, args.small, kept=args.keep)
@@ -148,6 +152,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _costs(args: argparse.Namespace, out: Output) -> tuple[FleetCosts, Fleet, _Measured | None]:
     fleet = read_fleet(args.fleet)
+    check_counts(args.samples, args.batches, args.keep)
     found, measured = _model(args, fleet, out)
     training = Training(args.states) if args.mode == 'training' else None
     if training:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-import json
 from pathlib import Path
 import tempfile
 from typing import Any
@@ -21,7 +20,7 @@ from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.cluster.fleet_file import Fleet, read_fleet
 from intradp_ros.cluster.located_yaml import FleetFileError
 from intradp_ros.cluster.topology import Topology
-from intradp_ros.core.limits import check_text, MAX_MODEL_TEXT
+from intradp_ros.core.json_text import read_json
 from intradp_ros.dds.transport_profile import find_transport
 from intradp_ros.lab.emulation.device_limits import available as cannot_limit
 from intradp_ros.lab.emulation.device_limits import LimitError
@@ -40,7 +39,7 @@ from intradp_ros.runtime.memory_network import CHUNK_BYTES
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.pipeline.local_fleet import LocalFleet
 from intradp_ros.schedule.stage_cuts import parse_stages, plan_of_cuts
-from intradp_ros.schedule.stage_plan import PlanError, StagePlan
+from intradp_ros.schedule.stage_plan import StagePlan
 from intradp_ros.schedule.stage_tasks import discipline_of, seconds_by_speed
 from intradp_ros.split.checks.verify import computed_in, output_error
 
@@ -153,7 +152,7 @@ def _plan(args: argparse.Namespace, subject: Subject, topology: Topology, source
           costs: Sequence[float]) -> StagePlan:
     try:
         if args.plan:
-            plan = _read_plan(args.plan)
+            plan = StagePlan.from_json(read_json(args.plan))
         else:
             plan = plan_of_cuts(subject.shared.digest, source, parse_stages(args.stages), costs,
                                 {d.name: d.speed for d in topology.devices})
@@ -164,18 +163,6 @@ def _plan(args: argparse.Namespace, subject: Subject, topology: Topology, source
         raise CommandError(f'{args.plan} is a plan for model {plan.digest[:12]}, this is '
                            f'{subject.shared.digest[:12]}: make the plan for this model')
     return plan
-
-
-def _read_plan(path: Path) -> StagePlan:
-    with path.open('rb') as stream:
-        data = stream.read(MAX_MODEL_TEXT + 1)
-    try:
-        return StagePlan.from_json(json.loads(check_text(data.decode(), MAX_MODEL_TEXT)))
-    except RecursionError:
-        raise PlanError('nested too deeply to be a plan') from None
-    except UnicodeDecodeError:
-        raise PlanError('no text in UTF-8: a plan is what `intradp fleet plan -o` writes'
-                        ) from None
 
 
 def _local(args: argparse.Namespace, subject: Subject, topology: Topology, plan: StagePlan,

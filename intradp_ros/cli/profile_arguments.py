@@ -10,6 +10,7 @@ from pathlib import Path
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import Output
 from intradp_ros.cli.subject import Subject
+from intradp_ros.core.json_text import read_text
 from intradp_ros.power.power_sensors import find_sensor
 from intradp_ros.profiling.cache import cache_path, cached_profile, example_key
 from intradp_ros.profiling.drift import slowed
@@ -44,7 +45,7 @@ def read_profile(path: Path, subject: Subject) -> Profile:
 
     """
     try:
-        profile = Profile.from_json(path.read_text())
+        profile = Profile.from_json(read_text(path))
     except ValueError as error:
         raise CommandError(f'{path} is no file that `intradp profile -o` wrote: {error}'
                            ) from error

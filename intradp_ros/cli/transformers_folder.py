@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 import inspect
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,8 @@ from torch import nn
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.found_model import Found
 from intradp_ros.cli.measured_preprocessing import measured, PreprocessingError, scaling_of
+from intradp_ros.core.json_text import read_json
+from intradp_ros.core.limits import MAX_FILE
 from intradp_ros.core.torchvision_import import torchvision
 from intradp_ros.perception.card import HeadCard, InputCard, ModelCard
 
@@ -186,7 +187,7 @@ def _three(numbers: Any) -> tuple[float, ...]:
 
 def _read(path: Path) -> Mapping[str, Any]:
     try:
-        data = json.loads(path.read_text())
+        data = read_json(path, MAX_FILE)
     except (OSError, ValueError) as error:
         raise CommandError(f'{path}: {error}') from error
     if not isinstance(data, dict):

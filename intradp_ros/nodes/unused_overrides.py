@@ -12,6 +12,8 @@ from typing import Any
 
 import yaml
 
+from intradp_ros.core.json_text import read_text
+
 #: Declared by rclpy for every node, and for topics whose QoS may be overridden.
 _OTHERS = re.compile(r'use_sim_time|start_type_description_service|qos_overrides\..*')
 
@@ -45,8 +47,8 @@ def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _unused_of_file(path: Path, node: str, declared: Collection[str]) -> Iterator[str]:
     try:
-        content = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError):
+        content = yaml.safe_load(read_text(path))
+    except (OSError, ValueError, yaml.YAMLError, RecursionError):
         return  # the middleware has refused it already
     sections = dict(_sections(content)) if isinstance(content, Mapping) else {}
     ours = [values for pattern, values in sections.items() if _matches(pattern, node)]

@@ -14,6 +14,7 @@ import tempfile
 import time
 
 from intradp_ros.blobs.direct_read import read_file, Slot
+from intradp_ros.core.json_text import read_json
 from intradp_ros.core.whole_file import write_whole
 from intradp_ros.profiling.cache import cache_folder
 from intradp_ros.profiling.machine import device_name
@@ -69,7 +70,7 @@ def disk_rate(folder: Path, cache: Path | None = None) -> DiskRate:
     name = hashlib.sha256(f'{device_name()} {os.stat(folder).st_dev}'.encode()).hexdigest()[:12]
     path = (cache or cache_folder()) / 'profiles' / f'disk-{name}.json'
     try:
-        data = json.loads(path.read_text())
+        data = read_json(path)
         kept = DiskRate(float(data['bytes_per_second']), bool(data['direct']))
         if kept.bytes_per_second > 0:
             return kept

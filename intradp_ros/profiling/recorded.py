@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-import json
 from math import log2, prod
 from pathlib import Path
 from typing import Any
 
+from intradp_ros.core.json_text import read_json
+from intradp_ros.core.limits import MAX_FILE
 from intradp_ros.profiling.profile import OperatorTiming, Profile
 from intradp_ros.split.local_operator import LocalOperator, SplitGraph
 from intradp_ros.split.regions.order import as_captured
@@ -62,7 +63,7 @@ def read_recording(path: Path) -> Recording:
 
     """
     try:
-        data = json.loads(path.read_text())
+        data = read_json(path, MAX_FILE)
         return Recording(str(data['model']), {d: str(data[d]) for d in DEVICES},
                          tuple(_operator(row) for row in data['ops']))
     except (KeyError, IndexError, TypeError, ValueError) as error:

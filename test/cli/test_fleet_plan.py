@@ -82,7 +82,11 @@ def test_the_plan_of_two_devices_is_compared_with_sharing_rows(files, capsys):
 @pytest.mark.parametrize('options, message', [
     (('--source', 'moon'), "no device 'moon'"),
     (('--energy-limit', 'moon=3'), "no device 'moon'"),
-    (('--samples', '0'), '1 sample or more'),
+    (('--samples', '0'), 'at least 1'),
+    (('--samples', '65'), '65 samples in a micro-batch: plans are made for at most 64'),
+    (('--batches', '1000000'), '1000000 micro-batches: plans are made for at most 256'),
+    (('--keep', '1001'), '1001 placements kept: plans are made for at most 1000'),
+    (('--keep', '0'), 'at least 1'),
 ])
 def test_what_cannot_be_planned_is_told(files, capsys, options, message):
     assert plan(files, *options) == 2
@@ -123,3 +127,28 @@ def test_a_plan_of_training_has_the_prediction_only(files, capsys):
     assert plan(files, '--mode', 'training', '--backward', '1.5', '-o',
                 str(files / 'plan.json')) == 0
     assert list(json.loads((files / 'plan.json').read_text())) == ['predicted']
+
+
+def test_counts_are_checked_before_the_network_is_read(files, capsys):
+    assert main(['fleet', 'plan', 'no_such_module:make', '--input', '1x3x8x8', '--fleet',
+                 str(files / 'fleet.yaml'), '--batches', '1000000']) == 2
+    assert '1000000 micro-batches' in capsys.readouterr().err
+
+
+def test_as_many_devices_as_a_file_may_name_get_a_plan(files, capsys):
+    names = [f'd{k}' for k in range(256)]
+    (files / 'fleet.yaml').write_text(
+        'devices:\n' + ''.join(f'  {name}: {{memory: 1 GB, speed: {1 + k % 7}}}\n'
+                               for k, name in enumerate(names))
+        + f'networks: {{air: {{access point: 100Mbit/s, devices: [{", ".join(names)}]}}}}\n')
+    assert plan(files, '--json') == 0
+    out = capsys.readouterr()
+    assert json.loads(out.out)['best']['latency'] > 0
+    assert '224 with the least speed and memory are left out' in ' '.join(out.err.split())
+
+
+def test_work_without_seconds_gets_a_plan(files, capsys):
+    (files / 'graph.txt').write_text(layers().replace('time=10.000', 'time=0.000')
+                                     .replace('time=1.000', 'time=0.000'))
+    assert plan(files, '--batches', '2', '--json') == 0
+    assert json.loads(capsys.readouterr().out)['best']['meets']

@@ -17,6 +17,8 @@ from intradp_ros.lab.emulation.device_limits import available as cannot_limit
 from intradp_ros.lab.emulation.network import available
 from intradp_ros.lab.fleet.namespace_fleet import device_times
 from intradp_ros.profiling.profile import Profile
+from intradp_ros.schedule.stage_plan import PlanError
+from intradp_ros.systems.fleet.pipeline_planner import read_plan
 
 FLEET = """\
 devices:
@@ -72,6 +74,34 @@ def test_what_cannot_be_run_is_refused(fleet: str, words: tuple[str, ...], messa
                                        capsys: pytest.CaptureFixture[str]) -> None:
     assert main(['fleet', 'run', *MODEL, '--fleet', fleet, *words]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('content, cause', [
+    (b'\xff\xfe\x00\x01' * 40, 'no text in UTF-8'), (b'[[[[', 'no JSON'),
+    (b'[' * 100_000, 'nested too deeply'), (b'[' * 200_000, 'at most 131072'),
+    (b'', 'no JSON'), (b'[]', 'not a plan'), (b'{"format": NaN}', 'not a plan'),
+    (b' ' * (4 << 20) + b'{}', 'longer than')], ids=range(8))
+def test_files_that_are_no_plan_are_named_with_the_cause(
+        tmp_path: Path, content: bytes, cause: str) -> None:
+    path = tmp_path / 'plan.json'
+    path.write_bytes(content)
+    with pytest.raises(PlanError, match=cause) as refused:
+        read_plan(str(path))
+    assert str(path) in str(refused.value)
+    assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize('option', ['--plan', '--profile'])
+@pytest.mark.parametrize('content', [b'\xff\x00' * 9, b'[[[[', b'[' * 100_000, b'null'])
+def test_odd_files_end_the_command_with_a_line(
+        fleet: str, tmp_path: Path, option: str, content: bytes,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / 'odd.json'
+    path.write_bytes(content)
+    others = ('--stages', 'robot,box') if option == '--profile' else ()
+    assert main(['fleet', 'run', *MODEL, '--fleet', fleet, *others, option, str(path)]) == 2
+    message = capsys.readouterr().err
+    assert str(path) in ''.join(message.split('\n')) and 'Traceback' not in message
 
 
 RING = """\

@@ -20,7 +20,7 @@ from intradp_ros.planning.estimate import estimate, excess
 from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.packing import packings, Placement
 from intradp_ros.systems.fleet.partitioner import KEPT, NothingFits, reference_scale
-from intradp_ros.systems.fleet.planner import FleetPlans, judge, plan_fleet
+from intradp_ros.systems.fleet.planner import FleetPlans, judge, MOST_DEVICES, plan_fleet
 
 #: Finer nodes have this part of the share that small ones may have; there are so many times more.
 _FINER, _MORE = 0.25, 1.5
@@ -60,6 +60,26 @@ def plan_in_nodes(fine: FleetCosts, small: float = SMALL, most: int = MOST_NODES
     if found is None:
         raise why or NothingFits('nothing fits')
     return found
+
+
+def of_few_devices(costs: FleetCosts) -> FleetCosts:
+    """
+    Return the costs of as many devices as plans are made for.
+
+    These are the source and those that it can talk to, in turns the fastest and those
+    with the most memory.
+    """
+    topology, most = costs.topology, MOST_DEVICES
+    if len(topology.devices) <= most:
+        return costs
+    joined = [d for d in topology.devices if d.name != costs.source
+              and {(costs.source, d.name), (d.name, costs.source)} <= set(topology.paths)]
+    seconds = {d.name: float(costs.model.seconds(d, 1).sum()) for d in joined}
+    by_speed = sorted(joined, key=lambda d: seconds[d.name])
+    by_memory = sorted(joined, key=lambda d: (-d.memory_bytes, seconds[d.name]))
+    turns = (d.name for pair in zip(by_speed, by_memory) for d in pair)
+    kept = [costs.source, *dict.fromkeys(turns)][:most]
+    return replace(costs, topology=topology.without(set(topology.names) - set(kept)))
 
 
 def _rank(plans: FleetPlans) -> tuple[bool, float]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-import json
 from pathlib import Path
 import time
 from typing import Any, cast
@@ -19,6 +18,7 @@ from typing import Any, cast
 from intradp_ros.cluster.fleet_file import Fleet, read_fleet
 from intradp_ros.cluster.fleet_messages import Heartbeat
 from intradp_ros.cluster.plan_id import PlanError
+from intradp_ros.core.json_text import read_json, read_text
 from intradp_ros.planning.captured_model import captured_model
 from intradp_ros.planning.chains import in_chain_order
 from intradp_ros.planning.coarsening import coarsen
@@ -38,6 +38,7 @@ from intradp_ros.schedule.stage_cuts import (
     without,
 )
 from intradp_ros.schedule.stage_plan import FORMAT, StagePlan
+from intradp_ros.systems.fleet.finer_nodes import of_few_devices
 from intradp_ros.systems.fleet.live_planner import LivePlanner
 
 
@@ -119,16 +120,25 @@ def live_planner(model: SharedModel, parameters: Mapping[str, Any]) -> LivePlann
         if not parameters[name]:
             raise ValueError(f'parameter {name} is empty: qoe plans with it')
     fleet: Fleet = read_fleet(Path(parameters['fleet_file']))
-    profile = Profile.from_json(Path(parameters['profile']).read_text())
-    own = {name: Profile.from_json(path.read_text()) for name, path in fleet.profiles.items()}
-    fine = FleetCosts(in_chain_order(captured_model(model.split, profile, own)), fleet.topology,
-                      parameters['source'], parse_quality(parameters['qoe']))
+    profile = _read_profile(Path(parameters['profile']))
+    own = {name: _read_profile(path) for name, path in fleet.profiles.items()}
+    fine = of_few_devices(FleetCosts(
+        in_chain_order(captured_model(model.split, profile, own)), fleet.topology,
+        parameters['source'], parse_quality(parameters['qoe'])))
     return LivePlanner(replace(fine, model=coarsen(fine.model)), fine=fine)
 
 
 def read_plan(path: str) -> StagePlan:
-    """Read a plan from a file; PlanError if it is none."""
+    """Read a plan from a file; PlanError if it is none, OSError if there is none."""
     try:
-        return StagePlan.from_json(json.loads(Path(path).read_text()))
-    except json.JSONDecodeError as error:
-        raise PlanError(f'{path} is no JSON: {error}') from error
+        return StagePlan.from_json(read_json(Path(path)))
+    except ValueError as error:
+        raise PlanError(f'{path} is no plan that `intradp fleet plan -o` wrote: {error}'
+                        ) from error
+
+
+def _read_profile(path: Path) -> Profile:
+    try:
+        return Profile.from_json(read_text(path))
+    except ValueError as error:
+        raise ValueError(f'{path} is no file that `intradp profile -o` wrote: {error}') from error

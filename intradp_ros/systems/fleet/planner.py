@@ -125,6 +125,25 @@ MOST_DEVICES, MOST_SAMPLES, MOST_BATCHES, MOST_KEPT = 32, 64, 256, 1000
 _MOST_TASKS = 200_000
 
 
+def check_counts(samples: int, batches: int, kept: int) -> None:
+    """
+    Check what a plan is asked for before a network is read.
+
+    Raises
+    ------
+    ValueError
+        If a number is too large, or none; the text says which.
+
+    """
+    for what, count, most in (
+            ('samples in a micro-batch', samples, MOST_SAMPLES),
+            ('micro-batches', batches, MOST_BATCHES), ('placements kept', kept, MOST_KEPT)):
+        if count > most:
+            raise ValueError(f'there are {count} {what}: plans are made for at most {most}')
+        if count < 1:
+            raise ValueError(f'there are {count} {what}: plans need at least 1')
+
+
 def check_size(costs: FleetCosts, kept: int = KEPT) -> None:
     """
     Check that a plan is made in bounded time and memory.
@@ -135,13 +154,10 @@ def check_size(costs: FleetCosts, kept: int = KEPT) -> None:
         If not; the text says which number is too large.
 
     """
-    for what, count, most in (
-            ('devices in the fleet', len(costs.topology.devices), MOST_DEVICES),
-            ('samples in a micro-batch', costs.samples, MOST_SAMPLES),
-            ('micro-batches', costs.batches, MOST_BATCHES),
-            ('placements kept', kept, MOST_KEPT)):
-        if count > most:
-            raise ValueError(f'there are {count} {what}: plans are made for at most {most}')
+    check_counts(costs.samples, costs.batches, kept)
+    if (devices := len(costs.topology.devices)) > MOST_DEVICES:
+        raise ValueError(f'there are {devices} devices in the fleet: plans are made for at most '
+                         f'{MOST_DEVICES}')
     tasks = costs.batches * costs.samples * len(costs.model.nodes)
     if tasks > _MOST_TASKS:
         raise ValueError(f'{costs.batches} micro-batches of {costs.samples} samples over '

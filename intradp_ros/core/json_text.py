@@ -1,0 +1,57 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Texts and JSON from files of unknown origin, within limits; what is wrong is a ValueError."""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from intradp_ros.core.limits import check_text, MAX_MODEL_TEXT
+
+
+def read_text(path: Path, most: int = MAX_MODEL_TEXT) -> str:
+    """
+    Return the text of a file, without a byte order mark.
+
+    Raises
+    ------
+    ValueError
+        If it is longer than `most` bytes or no UTF-8; the text names the cause, not the file.
+    OSError
+        If it cannot be read.
+
+    """
+    with path.open('rb') as stream:
+        data = stream.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f'longer than {most} bytes')
+    try:
+        return data.decode('utf-8-sig')
+    except UnicodeDecodeError as error:
+        raise ValueError(f'no text in UTF-8: byte {error.start} is {data[error.start]:#04x}'
+                         ) from None
+
+
+def parse_json(text: str, most: int = MAX_MODEL_TEXT) -> Any:
+    """
+    Return what a JSON text says.
+
+    Raises
+    ------
+    ValueError
+        If it is none, is too long, or nests too deeply.
+
+    """
+    try:
+        return json.loads(check_text(text, most))
+    except json.JSONDecodeError as error:
+        raise ValueError(f'no JSON: {error}') from None
+    except RecursionError:
+        raise ValueError('no JSON that is read here: nested too deeply') from None
+
+
+def read_json(path: Path, most: int = MAX_MODEL_TEXT) -> Any:
+    """Return what a JSON file says; raises as `read_text` and `parse_json`."""
+    return parse_json(read_text(path, most), most)
