@@ -9,7 +9,7 @@ here, request by request, over keys and values in pages.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 import math
 from typing import Any
@@ -30,11 +30,18 @@ Run = Callable[[Tensor, 'LaneRun'], Tensor]
 class KvPages:
     """Keys and values of some layers on one device, in `pages` pages of `PAGE` tokens."""
 
-    def __init__(self, manifest: Manifest, layers: tuple[int, ...], pages: int) -> None:
+    def __init__(self, manifest: Manifest, layers: Iterable[int], pages: int) -> None:
         shape = manifest.kv_heads, pages * PAGE, manifest.head_dim
-        self.pages = pages
+        self.pages, self.used = pages, 0  # pages that a lane has named so far
         self.layers = {layer: (torch.zeros(shape, dtype=manifest.dtype),
                                torch.zeros(shape, dtype=manifest.dtype)) for layer in layers}
+
+
+    def put(self, layer: int, keys: Tensor, values: Tensor) -> None:
+        """Take keys and values (heads x tokens x dim) of a layer from its first page on."""
+        for kept, new in zip(self.layers[layer], (keys, values)):
+            count = min(new.shape[1], kept.shape[1])
+            kept[:, :count] = new[:, :count]
 
 
 @dataclass
@@ -52,6 +59,7 @@ class LaneRun:
         parts = self.lane.parts
         if any(page >= self.kv.pages for part in parts for page in part.pages):
             raise ValueError(f'a page beyond the {self.kv.pages} of this device')
+        self.kv.used = max(self.kv.used, *(page + 1 for part in parts for page in part.pages), 0)
         self.positions = torch.tensor(
             [p for part in parts for p in range(part.start, part.stop)]).unsqueeze(0)
         self._runs = [page_runs(part.pages) for part in parts]

@@ -9,7 +9,7 @@ not go on (a newer base, another plan) is given up between two actions.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 import threading
 import time
@@ -33,8 +33,14 @@ from intradp_ros.systems.language.actions import (
 )
 from intradp_ros.systems.language.block_math import KvPages, LaneRun, LibraryBlocks
 from intradp_ros.systems.language.block_math import Run as RunBlock
-from intradp_ros.systems.language.frames import Arriving, Passing, to_chunks
-from intradp_ros.systems.language.lanes import Lane
+from intradp_ros.systems.language.frames import (
+    Arriving,
+    cache_chunks,
+    MovedCache,
+    Passing,
+    to_chunks,
+)
+from intradp_ros.systems.language.lanes import Lane, PAGE
 from intradp_ros.systems.language.manifest import Manifest
 from intradp_ros.systems.language.segment_plan import SegmentPlan
 from intradp_ros.systems.language.slots import BlockSlot, Loader, make_slots
@@ -45,6 +51,8 @@ MAX_LANE_TOKENS = 4096
 #: Seconds between looks whether what is awaited was given up.
 _LOOK = 0.05
 _MOST_ARRIVED = 1024
+#: Seconds until a plan that could not go on here is tried again; that a moved cache may take.
+_PAUSE, _MOVE_PATIENCE = 1.0, 10.0
 
 
 class Asks(Protocol):
@@ -66,8 +74,14 @@ class Asks(Protocol):
     def late(self, seconds: float) -> bool:
         """Return whether hidden states that were awaited for so long will not come any more."""
 
-    def anew(self, pages: int) -> None:
-        """Begin anew: keys and values are lost, there are `pages` pages; replay what is known."""
+    def anew(self, plan: SegmentPlan) -> int:
+        """Begin anew: keys and values are lost; return the step of a plan to begin with."""
+
+    def kept(self, plan: SegmentPlan) -> int:
+        """Go on with the keys and values of all rounds that ended; return the plan's step."""
+
+    def step(self) -> int:
+        """Return the step that is wanted; `begin` returns 0 until it is there."""
 
 
 class GivenUp(Exception):  # noqa: N818 - no error: control goes on with another round
@@ -93,6 +107,7 @@ class _Held:
     plan: SegmentPlan
     arriving: Arriving
     arrived: dict[tuple[int, int, int], Passing] = field(default_factory=dict)
+    moved: dict[int, MovedCache] = field(default_factory=dict)
     base: int = 0
 
 
@@ -102,9 +117,13 @@ class _Program:
 
     id: PlanId  # noqa: A003
     held: _Held
+    step: int
+    plan: SegmentPlan
     slots: list[BlockSlot]
     kv: KvPages
     runs: dict[int, RunBlock]
+    #: The base of the rounds whose keys and values are all here; -1 before the first.
+    base: int = -1
 
 
 class StageEngine:
@@ -134,8 +153,7 @@ class StageEngine:
 
     def hold(self, id_: PlanId, plan: SegmentPlan) -> None:
         """Know a plan: what is sent for it is taken from now on."""
-        arriving = Arriving(len(plan.stages), self.manifest.width, self.manifest.dtype,
-                            MAX_LANE_TOKENS)
+        arriving = Arriving(self.manifest, len(plan.stages), plan.most_pages, MAX_LANE_TOKENS)
         with self._changed:
             self._held[id_] = _Held(plan, arriving)
 
@@ -155,10 +173,11 @@ class StageEngine:
             self._changed.notify_all()
         self.loader.wake()
 
-    def wake(self) -> None:
-        """Look at once whether there is something to do."""
-        with self._changed:
-            self._changed.notify_all()
+    def keeps(self, plan: SegmentPlan) -> bool:
+        """Tell whether a plan can go on with the keys and values that are here."""
+        program = self._program
+        return program is not None and program.plan.cache == plan.cache \
+            and program.held.plan.most_pages <= plan.most_pages
 
     def handle(self, peer: str, id_: PlanId, chunk: Chunk) -> None:
         """Take a chunk of a plan; MalformedFrameError if it makes no sense."""
@@ -167,6 +186,13 @@ class StageEngine:
             raise MalformedFrameError(f'plan {id_} is not held', 'epoch')
         passing = held.arriving.add(chunk)
         if passing is None:
+            return
+        if isinstance(passing, MovedCache):
+            if peer not in held.plan.participants or not held.plan.keeps:
+                raise MalformedFrameError(f'{peer[:40]!r} moves keys and values', 'unexpected')
+            with self._changed:
+                held.moved[passing.layer] = passing
+                self._changed.notify_all()
             return
         stages, number = held.plan.stages, passing.stage
         sender = held.plan.head if number == 0 else stages[number - 1].device
@@ -196,11 +222,11 @@ class StageEngine:
                     self._go_on()
             except GivenUp:
                 continue
-            except Exception as error:  # noqa: B902 - the thread lives on, for another plan
-                with self._changed:
-                    self._wanted = None
+            except Exception as error:  # noqa: B902 - the thread lives on, and tries again
                 self._program = None
                 self._failed(f'{type(error).__name__}: {error}')
+                with self._changed:
+                    self._changed.wait(_PAUSE)
 
     def _go_on(self) -> None:
         """Wait for a plan, and compute its rounds until something else is wanted."""
@@ -209,49 +235,108 @@ class StageEngine:
             if self._closed or self._wanted is None:
                 return
             wanted, held = self._wanted, self._held[self._wanted]
+        kept = False
         if self._program is None or self._program.id != wanted:
-            self._build(wanted, held)
+            kept = self._change(wanted, held)
         program = self._program
         assert program is not None
         if self.asks:
-            self.asks.anew(held.plan.pages)
-            self._ended, self._round = 0, self._round + 1
-            held.base = self._round
+            step = self.asks.kept(held.plan) if kept else self.asks.anew(held.plan)
+            self._round += 1
+            self._ended = 0
+            if not kept:
+                program.base = self._round
+            held.base = program.base
+            program = self._at(program, step)
         while True:
-            self._one_round(program)
+            program = self._one_round(program)
 
-    def _build(self, id_: PlanId, held: _Held) -> None:
+    def _change(self, id_: PlanId, held: _Held) -> bool:
+        """Change to another plan; return whether keys and values went on."""
+        old, plan = self._program, held.plan
+        if old is None or not plan.keeps or old.plan.cache != plan.cache:
+            self._build(id_, held, 0, {}, 0)
+            return False
+        mine = set(plan.layers(self.channel.name))
+        for layer, (keys, values) in old.kv.layers.items():
+            if layer not in mine:
+                owner, used = plan.owner[2 * layer], old.kv.used * PAGE
+                moved = MovedCache(layer, max(0, old.base), keys[:, :used], values[:, :used])
+                for chunk in cache_chunks(id_, moved, self.channel.chunk_bytes(owner)):
+                    self.channel.send(owner, chunk)
+                self.meter.sent += moved.keys.nbytes + moved.values.nbytes
+        come = mine - set(old.kv.layers)
+        start = time.perf_counter()
+        with self._changed:
+            while come - set(held.moved):
+                late = self.asks.late if self.asks else _late
+                if self._closed or self._wanted != id_:
+                    raise GivenUp
+                if late(time.perf_counter() - start):
+                    break
+                self._changed.wait(_LOOK)
+        found = {layer: held.moved[layer] for layer in come if layer in held.moved}
+        held.moved.clear()
+        complete = len(found) == len(come) and all(
+            moved.base == old.base for moved in found.values())
+        caches = {layer: both for layer, both in old.kv.layers.items() if layer in mine}
+        caches |= {layer: (moved.keys, moved.values) for layer, moved in found.items()}
+        used = max(old.kv.used, *(m.keys.shape[1] // PAGE for m in found.values()), 0)
+        base = old.base if complete else -1
+        del old
+        self._build(id_, held, plan.step_for(used), caches, used)
+        assert self._program
+        self._program.base = base
+        return complete
+
+    def _at(self, program: _Program, step: int) -> _Program:
+        """Return the program at a step of its plan: other slots, more pages."""
+        if step != program.step:
+            base, used = program.base, program.kv.used
+            self._build(program.id, program.held, step, program.kv.layers, used)
+            assert self._program
+            program = self._program
+            program.base = base
+        return program
+
+    def _build(self, id_: PlanId, held: _Held, step: int,
+               caches: Mapping[int, tuple[Tensor, Tensor]], used: int) -> None:
         """Make memory for a plan; resident blocks that stay resident are not read again."""
         self.loader.drain()
+        name, plan = self.channel.name, held.plan.at(step)
         kept = {}
         if self._program:
             kept = {blocks[0]: slot for slot, blocks in zip(
-                self._program.slots, self._program.held.plan.slots.get(self.channel.name, ()))
+                self._program.slots, self._program.plan.slots.get(name, ()))
                 if len(blocks) == 1 and slot.block == blocks[0]}
         self._program = None
         self._lane_runs.clear()
-        plan, name = held.plan, self.channel.name
+        self._hidden.clear()
         slots = make_slots(plan, name, self.manifest, self.loader.store, kept)
         runs = {}
         for slot, blocks in zip(slots, plan.slots.get(name, ())):
             for block in blocks:
                 runs[block] = self.blocks.bind(block, slot.views(self.manifest.blocks[block]))
         kv = KvPages(self.manifest, plan.layers(name), plan.pages)
-        self._program = _Program(id_, held, slots, kv, runs)
+        for layer, both in caches.items():
+            kv.put(layer, *both)
+        kv.used = min(used, plan.pages)
+        self._program = _Program(id_, held, step, plan, slots, kv, runs)
 
-    def _one_round(self, program: _Program) -> None:
-        plan, name = program.held.plan, self.channel.name
-        for load in first_loads(plan, name):
-            if program.slots[load.slot].due != load.block:
-                self._load(program, load)
+    def _one_round(self, program: _Program) -> _Program:
+        """Compute a round; return the program for the next one."""
         if self.asks:
             self._lanes = self.asks.begin(self._ended)
             if not self._lanes and not self._ended:
                 self._check(program, self._round)
-                return
+                return self._at(program, self.asks.step())
         else:
-            self._round, self._lanes = self._next(program)
-        for action in actions(plan, self._lanes, name, self._ended):
+            self._round, self._lanes, step = self._next(program)
+            program = self._at(program, step)
+        for load in first_loads(program.plan, self.channel.name):
+            if program.slots[load.slot].due != load.block:
+                self._load(program, load)
+        for action in actions(program.plan, self._lanes, self.channel.name, self._ended):
             start = time.perf_counter()
             self._do(program, action)
             if self.trace:
@@ -259,6 +344,7 @@ class StageEngine:
         self.meter.rounds += 1
         if self.asks:
             self._ended, self._round = self._lanes, self._round + 1
+        return program
 
     def _do(self, program: _Program, action: Action) -> None:
         if isinstance(action, Run):
@@ -279,7 +365,7 @@ class StageEngine:
         elif isinstance(action, Await):
             passing = self._await(program, action)
             self._hidden[action.lane] = passing.hidden
-            if action.stage < len(program.held.plan.stages):
+            if action.stage < len(program.plan.stages):
                 run = self._lane_runs.get(action.lane)
                 if run is None or run.lane is not passing.lane and run.lane != passing.lane \
                         or run.kv is not program.kv:
@@ -294,7 +380,7 @@ class StageEngine:
         else:
             assert self.asks
             hidden = self._hidden.pop(action.lane)
-            if program.held.plan.stages[-1].device == self.channel.name:
+            if program.plan.stages[-1].device == self.channel.name:
                 hidden = hidden[self._lane_runs[action.lane].lane.last_rows]
             self.asks.sample(action.lane, hidden)
 
@@ -302,36 +388,36 @@ class StageEngine:
         self.loader.load(program.slots[load.slot], load.block, self.manifest.blocks[load.block])
 
     def _send(self, program: _Program, action: Send) -> None:
-        held, run = program.held, self._lane_runs[action.lane]
-        hidden = self._hidden[action.lane]
-        if action.stage == len(held.plan.stages):
+        run, hidden = self._lane_runs[action.lane], self._hidden[action.lane]
+        if action.stage == len(program.plan.stages):
             hidden = hidden[run.lane.last_rows]
-        passing = Passing(self._round, action.stage, action.lane, held.base, self._lanes, run.lane,
-                          hidden)
+        passing = Passing(self._round, action.stage, action.lane, program.base, self._lanes,
+                          program.step, run.lane, hidden)
         for chunk in to_chunks(program.id, passing, self.channel.chunk_bytes(action.device)):
             self.channel.send(action.device, chunk)
         self.meter.sent += hidden.nbytes
 
-    def _next(self, program: _Program) -> tuple[int, int]:
-        """Wait for a round to begin; return its number and its lanes."""
+    def _next(self, program: _Program) -> tuple[int, int, int]:
+        """Wait for a round to begin; return its number, its lanes and the plan's step."""
         held, start = program.held, time.perf_counter()
         with self._changed:
             while True:
-                for key in [key for key in held.arrived if key[0] < held.base]:
+                for key in [key for key, passing in held.arrived.items()
+                            if key[0] < held.base or not _follows(program, passing)]:
                     del held.arrived[key]
                 if held.arrived:
-                    number = min(held.arrived)[0]
-                    lanes = next(p.lanes for key, p in held.arrived.items() if key[0] == number)
+                    first = held.arrived[min(held.arrived)]
                     break
                 if self._over(program, 0):
                     raise GivenUp
                 self._changed.wait(_LOOK)
+        program.base = first.base
         self.meter.peers += time.perf_counter() - start
-        return number, lanes
+        return first.round, first.lanes, min(first.step, len(held.plan.steps))
 
     def _await(self, program: _Program, action: Await) -> Passing:
         held, start = program.held, time.perf_counter()
-        of_before = action.stage == len(held.plan.stages)
+        of_before = action.stage == len(program.plan.stages)
         key = self._round - of_before, action.stage, action.lane
         with self._changed:
             while key not in held.arrived:
@@ -351,3 +437,12 @@ class StageEngine:
         """Tell whether a round of a plan is not to be gone on with."""
         return self._closed or self._wanted != program.id \
             or not self.asks and 0 < number < program.held.base
+
+
+def _follows(program: _Program, passing: Passing) -> bool:
+    """Tell whether all keys and values that a round builds on are here."""
+    return passing.base in (program.base, passing.round)
+
+
+def _late(seconds: float) -> bool:
+    return seconds > _MOVE_PATIENCE

@@ -33,6 +33,7 @@ from intradp_ros.systems.language.lanes import Lane, PAGE, Part
 from intradp_ros.systems.language.manifest import Manifest
 from intradp_ros.systems.language.page_table import PageTable
 from intradp_ros.systems.language.sampler import draw
+from intradp_ros.systems.language.segment_plan import SegmentPlan
 
 Heard = Callable[[Piece | TextEnd], None]
 #: Tokens of an answer that are assumed for a prediction, where a request names no limit.
@@ -50,6 +51,7 @@ class HeadPolicy:
 
     After `patience` seconds, and `slack` times the longest round of late, hidden states that
     do not come are given up.  `lanes` is the most lanes of a round; 0: one for each device.
+    After `rest` seconds without requests the plan's first step is used again.
     """
 
     chunk: int = 128
@@ -57,6 +59,7 @@ class HeadPolicy:
     patience: float = 10.0
     slack: float = 10.0
     lanes: int = 0
+    rest: float = 5.0
 
 
 @dataclass(eq=False)
@@ -118,6 +121,9 @@ class Head:
         self._lanes: list[list[_Request]] = []
         self._flight: dict[int, list[tuple[_Request, Part]]] = {}
         self._table = PageTable(0)
+        self._plan: SegmentPlan | None = None
+        self._step = self._wanted_step = 0
+        self._idle_since = math.inf
         self._devices = 1
         self._state = HeadState()
         self._longest = 0.0
@@ -231,8 +237,11 @@ class Head:
         """Return the lanes of the next round; wait a moment if there is nothing to do."""
         with self._changed:
             self._admit()
+            if self._wanted_step != self._step:
+                return 0
             if not ended and not any(self._lanes):
                 self._changed.wait(_LOOK)
+                self._rest()
                 self._admit()
             return max((number + 1 for number, lane in enumerate(self._lanes) if lane), default=0)
 
@@ -283,30 +292,67 @@ class Head:
         """Return whether hidden states were awaited for too long."""
         return seconds > max(self.policy.patience, self.policy.slack * self._longest)
 
-    def anew(self, pages: int) -> None:
+    def anew(self, plan: SegmentPlan) -> int:
         """Let all requests in service be computed again from their first token."""
         with self._changed:
             self._flight.clear()
-            self._table = PageTable(pages)
             serving = [r for lane in self._lanes for r in lane if not r.over]
+            serving.sort(key=lambda r: r.ticket.order)
+            needed = sum(-(-(r.prompt + r.most) // PAGE) for r in serving)
+            self._go_to(plan, plan.step_for(max(needed, 1)))
+            self._table = PageTable(self._table.pages)
             self._lanes = [[] for _ in range(self._devices)]
             self._longest = 0.0
-            for number, request in enumerate(sorted(serving, key=lambda r: r.ticket.order)):
+            for number, request in enumerate(serving):
                 self._state.restarts += 1
-                pages_ = self._table.take(request.prompt + request.most)
-                if pages_ is None:
+                pages = self._table.take(request.prompt + request.most)
+                if pages is None:
+                    request.pages = ()
                     self._admission.end(
                         request.ticket.number, time.monotonic(), Fate.REFUSED,
                         'the new plan has no room for it')
                     continue
-                request.computed, request.pages = 0, pages_
+                request.computed, request.pages = 0, pages
                 request.resumed = True
                 self._lanes[number % len(self._lanes)].append(request)
             self._report_ends()
+            return self._step
+
+    def kept(self, plan: SegmentPlan) -> int:
+        """Take back what was in flight, and go on with all else."""
+        with self._changed:
+            for flight in self._flight.values():
+                for request, part in flight:
+                    request.computed = min(request.computed, part.start)
+            self._flight.clear()
+            self._go_to(plan, plan.step_for(self._table.used))
+            while len(self._lanes) < self._devices:
+                self._lanes.append([])
+            return self._step
+
+    def step(self) -> int:
+        """Return the step that is wanted now, with nothing in flight: from now on it is there."""
+        with self._changed:
+            if self._plan and self._wanted_step != self._step:
+                self._go_to(self._plan, self._wanted_step)
+            return self._step
+
+    def _go_to(self, plan: SegmentPlan, step: int) -> None:
+        self._plan, self._step, self._wanted_step = plan, step, step
+        self._table.grow(plan.at(step).pages)
+
+    def _rest(self) -> None:
+        """Go back to the plan's first step after some time without requests."""
+        now = time.monotonic()
+        self._idle_since = min(self._idle_since, now)
+        if self._admission.serving or self._admission.waiting:
+            self._idle_since = math.inf
+        elif self._step and now - self._idle_since > self.policy.rest:
+            self._wanted_step = 0
 
     def _admit(self) -> None:
         """Take those that wait into lanes, as far as there is room."""
-        if not self._lanes:
+        if not self._lanes or self._plan is None:
             return
         while True:
             ticket = self._admission.begin(time.monotonic())
@@ -314,18 +360,20 @@ class Head:
                 break
             request = self._requests[ticket.number]
             tokens = request.prompt + request.most
-            if -(-tokens // PAGE) > self._table.pages:
-                request.most = self._table.pages * PAGE - request.prompt
+            if -(-tokens // PAGE) > self._plan.most_pages:
+                request.most = self._plan.most_pages * PAGE - request.prompt
                 tokens = request.prompt + request.most
             pages = self._table.take(tokens) if request.most > 0 else None
-            if pages is None and request.most > 0 and any(self._lanes):
+            if pages is None and request.most > 0:
+                self._wanted_step = max(self._wanted_step, self._plan.step_for(
+                    self._table.pages - self._table.free + -(-tokens // PAGE)))
                 self._admission.put_back(ticket)
                 break
             if pages is None:
                 self._admission.end(
                     ticket.number, time.monotonic(), Fate.REFUSED,
                     f'{request.prompt} tokens of prompt: the plan has room for '
-                    f'{self._table.pages * PAGE} tokens, prompts and answers together')
+                    f'{self._plan.most_pages * PAGE} tokens, prompts and answers together')
                 continue
             request.pages = pages
             min(self._lanes, key=len).append(request)

@@ -16,7 +16,7 @@ from intradp_ros.blobs.store import BlobStore
 from intradp_ros.cluster.coordinator import CoordinatorTimes
 from intradp_ros.runtime.admission import Fate
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
-from intradp_ros.runtime.member.fleet_member import FleetMember
+from intradp_ros.runtime.member.fleet_member import Condition, FleetMember
 from intradp_ros.runtime.member.planner import Planner
 from intradp_ros.runtime.member.role import Host
 from intradp_ros.runtime.memory_network import MemoryNetwork
@@ -74,6 +74,7 @@ class LocalLanguage:
         self.network = MemoryNetwork(costs.topology)
         self._stores, self._options, self._times, self._log = stores, options, times, log
         self.roles: dict[str, LanguageRole] = {}
+        self.memory: dict[str, float] = {}  # bytes for plans that a device has now; 0: no limit
         self.coordinator = FleetCoordinator(self.network.join(COORDINATOR), planner, log,
                                             times=times, gathering=gathering)
         self.devices = {name: self._device(name) for name in costs.topology.names}
@@ -127,6 +128,8 @@ class LocalLanguage:
             made = self.roles[name] = LanguageRole(host, store, self._options)
             return made
 
+        self.memory.setdefault(name, 0.0)
         return FleetMember(self.network.channel(name), (role,), self._log,
                            coordinators=(COORDINATOR,), heartbeat=self._times.members.heartbeat,
+                           condition=lambda: Condition(self.memory[name]),
                            weights=WeightPolicy(store=store))

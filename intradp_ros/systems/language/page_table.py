@@ -47,3 +47,15 @@ class PageTable:
     def give_back(self, pages: tuple[int, ...]) -> None:
         """Let pages be given out again."""
         self._free = sorted({*self._free, *pages})
+
+    def grow(self, pages: int) -> None:
+        """Have so many pages, more or fewer; those that are taken must be among them."""
+        self._free = [page for page in self._free if page < pages] + list(
+            range(self.pages, pages))
+        self.pages = pages
+
+    @property
+    def used(self) -> int:
+        """Return the number of the first page after all that are taken."""
+        free = set(self._free)
+        return next((page + 1 for page in reversed(range(self.pages)) if page not in free), 0)

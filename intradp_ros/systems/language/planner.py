@@ -28,12 +28,14 @@ from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.estimate import play
 from intradp_ros.systems.language.lanes import PAGE
 from intradp_ros.systems.language.memory import memory_need, SLOT_MARGIN
-from intradp_ros.systems.language.segment_plan import SegmentPlan
+from intradp_ros.systems.language.segment_plan import SegmentPlan, Step
 
 #: Most plans of different subsets and numbers of segments that are played, the best by `T` first;
 #: none of which `T` is so many times the least that was played.
 PLAYED, HOPELESS = 64, 1.25
 MOST_DEVICES = 8
+#: Tokens that the first step of a plan has room for, in keys and values.
+FIRST_TOKENS = 256
 
 
 class NoPlanError(ValueError):
@@ -61,7 +63,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan, its predicted seconds a token, and the answer in words."""
+    """A plan, its predicted seconds a token in its last step, and the answer in words."""
 
     plan: SegmentPlan
     seconds: float
@@ -98,6 +100,7 @@ def plan_language(costs: LanguageCosts, head: str, devices: Collection[str] = ()
         if (seconds := play(plan, costs).seconds) < best[0] * (1 - 1e-9):
             best = seconds, plan, 'one stage each'
     seconds, plan, how = best
+    plan = with_steps(costs, head, plan)
     dropped = [name for name in names if name not in plan.slots and name != head]
     answer = f'alone on {next(iter(plan.slots))}' if len(plan.slots) == 1 else \
         f'{how} over {", ".join(plan.slots)}'
@@ -195,6 +198,37 @@ def build(costs: LanguageCosts, head: str, choice: Choice) -> SegmentPlan:
         costs.manifest.digest, head, len(costs.manifest.blocks),
         {name: tuple(map(tuple, slots[name] + turn[name, 0] + turn[name, 1])) for name in ring},
         _pages(costs))
+
+
+def with_steps(costs: LanguageCosts, head: str, plan: SegmentPlan) -> SegmentPlan:
+    """
+    Return a plan that begins with few pages and more resident blocks, and steps up to all.
+
+    The layers stay with their devices: so a step is taken without computing anything anew.
+    """
+    counts = {name: len(plan.layers(name)) for name in plan.slots}
+    segments = max(sum(stage.device == name for stage in plan.stages) for name in plan.slots)
+    found: list[SegmentPlan] = []
+    tokens = FIRST_TOKENS
+    while tokens < costs.tokens:
+        fewer = replace(costs, tokens=tokens)
+        shares = {n: share(fewer, head, n, count, segments) for n, count in counts.items()}
+        if all(shares.values()):
+            made = build(fewer, head, Choice(0.0, segments, {
+                n: s for n, s in shares.items() if s}))
+            if made.owner == plan.owner:
+                found.append(made)
+        tokens *= 2
+    found = [made for made, after in zip(found, [*found[1:], plan])
+             if _streamed_bytes(costs, made) < _streamed_bytes(costs, after)]
+    if not found:
+        return plan
+    first, *others = *found, plan
+    return replace(first, steps=tuple(Step(p.pages, p.slots) for p in others))
+
+
+def _streamed_bytes(costs: LanguageCosts, plan: SegmentPlan) -> int:
+    return sum(costs.manifest.blocks[b].nbytes for n in plan.slots for b in plan.streamed(n))
 
 
 def plain_pipeline(costs: LanguageCosts, head: str, devices: Collection[str] = ()) -> SegmentPlan:

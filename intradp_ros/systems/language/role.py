@@ -103,12 +103,17 @@ class LanguageRole(Role):
         manifest = self._manifest(plan)
         if manifest is None or len(manifest.blocks) != plan.blocks:
             raise PlanError(f'the model {plan.model[:12]} has not {plan.blocks} blocks')
-        need = memory_need(plan, self._host.name, manifest, self._options.policy.chunk).total
+        need = max(memory_need(plan.at(step), self._host.name, manifest,
+                               self._options.policy.chunk).total
+                   for step in range(len(plan.steps) + 1))
         if 0 < self._options.memory < need:
             raise PlanError(f'{self._host.name} lacks {(need - self._options.memory) / 1e6:.0f} '
                             f'MB for this plan: {need / 1e6:.0f} MB are needed, '
                             f'{self._options.memory / 1e6:.0f} MB are allowed')
         model = self._models.get(plan.model)
+        if plan.keeps and plan.blocks_of(self._host.name) and (
+                model is None or not model.engine.keeps(plan)):
+            raise PlanError(f'{self._host.name} has no keys and values {plan.cache[:20]} to keep')
         if model is None or plan.head == self._host.name and model.head is None:
             for other in list(self._models):
                 self._drop(other)

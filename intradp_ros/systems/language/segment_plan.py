@@ -11,7 +11,7 @@ states cross: what lies between is a *stage*; a *segment* is a pass over all dev
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +21,7 @@ from intradp_ros.systems.language.lanes import MAX_PAGES
 from intradp_ros.systems.language.manifest import MAX_LAYERS
 
 FORMAT = 'segments/1'
-MAX_NAME = 64
+MAX_NAME, MAX_STEPS = 64, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,29 @@ class Stage:
         return range(self.first, self.stop)
 
 
+Slots = Mapping[str, tuple[tuple[int, ...], ...]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """Room for more pages of keys and values, and the slots that leave it."""
+
+    pages: int
+    slots: Slots
+
+
 @dataclass(frozen=True)
 class SegmentPlan:
     """
     A plan for a model of `blocks` blocks; `head` owns embedding, head, sampling and requests.
 
     `slots` are those of each device in the order of the ring; `pages` is the number of
-    pages of keys and values that every device has room for.
+    pages of keys and values that every device has room for.  The head may go on to a later one
+    of `steps` when requests need more: each leaves all blocks with their devices, and reads more
+    of them from disk.
+
+    `cache` names keys and values; where a plan `keeps` them, those of an earlier plan of the same
+    name go on, and those of layers that have another device now are moved there.
 
     Raises
     ------
@@ -56,18 +72,49 @@ class SegmentPlan:
     model: str
     head: str
     blocks: int
-    slots: Mapping[str, tuple[tuple[int, ...], ...]]
+    slots: Slots
     pages: int
+    steps: tuple[Step, ...] = ()
+    cache: str = ''
+    keeps: bool = False
 
     def __post_init__(self) -> None:
-        """Look whether each block is somewhere, once."""
+        """Look whether each block is somewhere, once, and stays there in all steps."""
+        pages = self.pages
+        for step in self.steps:
+            if {n: sorted(b for slot in own for b in slot) for n, own in step.slots.items()} != \
+                    {n: sorted(b for slot in own for b in slot) for n, own in self.slots.items()}:
+                raise PlanError('a step gives blocks to other devices')
+            if step.pages <= pages:
+                raise PlanError('steps must have ever more pages')
+            pages = step.pages
+            self._check_order(step.slots)
         placed = sorted(block for slots in self.slots.values() for slot in slots for block in slot)
         if not placed or placed != list(range(self.blocks)):
             raise PlanError(f'the {self.blocks} blocks of the model are not each placed once')
         if self.pages < 1:
             raise PlanError('a plan without room for keys and values')
-        if any(list(slot) != sorted(slot) for slots in self.slots.values() for slot in slots):
+        self._check_order(self.slots)
+
+    @staticmethod
+    def _check_order(slots: Slots) -> None:
+        if any(not slot or list(slot) != sorted(slot) for own in slots.values() for slot in own):
             raise PlanError('blocks of a slot must be in the order in which they are computed')
+
+    def at(self, step: int) -> SegmentPlan:
+        """Return the plan as it is after so many steps, without any further."""
+        found = Step(self.pages, self.slots) if step == 0 else self.steps[step - 1]
+        return replace(self, pages=found.pages, slots=found.slots, steps=())
+
+    def step_for(self, pages: int) -> int:
+        """Return the first step with room for so many pages; the last if none has."""
+        all_ = (self.pages, *(step.pages for step in self.steps))
+        return next((k for k, room in enumerate(all_) if room >= pages), len(all_) - 1)
+
+    @property
+    def most_pages(self) -> int:
+        """Return the pages of the last step."""
+        return self.steps[-1].pages if self.steps else self.pages
 
     @property
     def participants(self) -> tuple[str, ...]:
@@ -126,8 +173,9 @@ class SegmentPlan:
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain data."""
         return {'format': FORMAT, 'model': self.model, 'head': self.head, 'blocks': self.blocks,
-                'pages': self.pages, 'slots': {
-                    name: [list(slot) for slot in slots] for name, slots in self.slots.items()}}
+                'pages': self.pages, 'slots': _plain(self.slots), 'cache': self.cache,
+                'keeps': self.keeps, 'steps': [
+                    {'pages': step.pages, 'slots': _plain(step.slots)} for step in self.steps]}
 
 
 def parse_plan(data: Any) -> SegmentPlan:
@@ -135,20 +183,32 @@ def parse_plan(data: Any) -> SegmentPlan:
     try:
         if data['format'] != FORMAT:
             raise PlanError(f'a plan of format {str(data["format"])[:40]!r}, not {FORMAT}')
-        slots = data['slots']
-        if not isinstance(slots, dict) or len(slots) > MAX_PEERS:
-            raise PlanError(f'slots that are no table of at most {MAX_PEERS} devices')
         blocks = _count(data['blocks'], 2 * MAX_LAYERS)
-        if sum(len(slot) for own in slots.values() for slot in own) != blocks:
-            raise PlanError(f'the {blocks} blocks of the model are not each placed once')
+        steps = data.get('steps', [])
+        if not isinstance(steps, list) or len(steps) > MAX_STEPS:
+            raise PlanError(f'steps that are no list of at most {MAX_STEPS}')
+        cache, keeps = data.get('cache', ''), data.get('keeps', False)
         return SegmentPlan(
-            _name(data['model']), _name(data['head']), blocks,
-            {_name(name): tuple(tuple(_count(block, blocks - 1, 0) for block in slot)
-                                for slot in own) for name, own in slots.items()},
-            _count(data['pages'], MAX_PAGES))
+            _name(data['model']), _name(data['head']), blocks, _slots(data['slots'], blocks),
+            _count(data['pages'], MAX_PAGES), tuple(
+                Step(_count(step['pages'], MAX_PAGES), _slots(step['slots'], blocks))
+                for step in steps), cache and _name(cache), keeps is True)
     except (KeyError, TypeError, AttributeError) as error:
         raise PlanError(f'no plan of segments: {type(error).__name__} {str(error)[:80]}') \
             from None
+
+
+def _plain(slots: Slots) -> dict[str, list[list[int]]]:
+    return {name: [list(slot) for slot in own] for name, own in slots.items()}
+
+
+def _slots(data: Any, blocks: int) -> Slots:
+    if not isinstance(data, dict) or len(data) > MAX_PEERS:
+        raise PlanError(f'slots that are no table of at most {MAX_PEERS} devices')
+    if sum(len(slot) for own in data.values() for slot in own) != blocks:
+        raise PlanError(f'the {blocks} blocks of the model are not each placed once')
+    return {_name(name): tuple(tuple(_count(block, blocks - 1, 0) for block in slot)
+                               for slot in own) for name, own in data.items()}
 
 
 def _name(item: Any) -> str:
