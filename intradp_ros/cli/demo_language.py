@@ -25,10 +25,9 @@ from intradp_ros.lab.emulation.processes import ChildError
 from intradp_ros.lab.language.demo_scene import MB, OURS, run_scene, Scene
 from intradp_ros.profiling.cache import cache_folder
 from intradp_ros.profiling.machine import prepare_process
-from intradp_ros.report.fleet_plan_plot import TaskSpan
+from intradp_ros.report.language_plot import BlockSpan, draw_blocks
 from intradp_ros.report.page import number_text, render
 from intradp_ros.report.result_tables import write_json
-from intradp_ros.report.timeline_plot import draw_timeline
 from intradp_ros.systems.language.families import MissingPackageError
 
 RESULTS = ('gantt.png', 'nodes', 'page.html', 'report.json')
@@ -75,8 +74,8 @@ def run(args: argparse.Namespace) -> int:
             out.show(f'[red]the demo failed:[/red] {error}')
             return 1
         traces, began = report.pop('trace'), report.pop('began')
-        draw_timeline(spans(traces, began), args.out / 'gantt.png',
-                      f'{_DRAWN} tokens on {", ".join(traces)}')
+        draw_blocks(spans(traces, began), tuple(traces), args.out / 'gantt.png',
+                    f'{_DRAWN} tokens')
         write_json(args.out / 'report.json', report)
         _write_page(args.out, report)
         _show(report, out)
@@ -92,30 +91,15 @@ def well(report: Mapping[str, Any]) -> bool:
 
 
 def spans(traces: Mapping[str, Sequence[tuple[str, float, float]]], began: float,
-          ) -> list[TaskSpan]:
+          ) -> list[BlockSpan]:
     """Return what to draw: some tokens in the middle of the answer."""
     head = next(iter(traces))
     drawn = [stop for text, _, stop in traces[head] if text.startswith('D') and stop > began]
     middle = len(drawn) // 2
     first, last = drawn[middle], drawn[min(middle + _DRAWN, len(drawn) - 1)]
-    found: list[TaskSpan] = []
-    for name, trace in traces.items():
-        blocks: list[TaskSpan] = []
-        for text, start, stop in trace:
-            if stop < first or start > last:
-                continue
-            if text[0] == 'R':
-                block = text[1:].split('.')[0]
-                if blocks and start - blocks[-1].stop < 2e-4:
-                    begun = blocks.pop()
-                    block = f'{begun.name.split("-")[0]}-{block}'
-                    start = begun.start
-                blocks.append(TaskSpan(name, 'compute', block, start, stop))
-            elif text[0] == 'L' and '>' not in text:
-                found.append(TaskSpan(f'disk of {name}', 'transfer', text[1:], start, stop))
-        found += blocks
-    lanes = [lane for name in traces for lane in (name, f'disk of {name}')]
-    return sorted(found, key=lambda span: (lanes.index(span.lane), span.start))
+    return [BlockSpan(name, text[0] == 'L', max(start, first), min(stop, last))
+            for name, trace in traces.items() for text, start, stop in trace
+            if text[0] in 'RL' and '>' not in text and stop > first and start < last]
 
 
 def _rows(report: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -154,7 +138,7 @@ def _write_page(out: Path, report: Mapping[str, Any]) -> None:
                       'rates of memory, disk and hops are those measured in this run'),
             ('devices', f'processes of this machine behind an access point of {report["mbit"]:g} '
                         f'Mbit/s, each disk limited to {report["disk"] / MB:g} MB/s; memory is '
-                        'that of the whole process, with interpreter and libraries'),
+                        'what the process has to itself, interpreter and libraries included'),
             ('again', '`make demo-language` makes these figures again; one run')]))
 
 

@@ -17,8 +17,7 @@ from intradp_ros.cli.language_model import add_fleet, add_model, costs_of, head_
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, size, table
 from intradp_ros.cli.output_paths import result_file, result_picture
 from intradp_ros.core.whole_file import write_whole
-from intradp_ros.report.fleet_plan_plot import TaskSpan
-from intradp_ros.report.timeline_plot import draw_timeline
+from intradp_ros.report.language_plot import BlockSpan, draw_blocks
 from intradp_ros.systems.language.actions import actions, first_loads, Load, Run
 from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.estimate import play, Played
@@ -148,11 +147,7 @@ def _show(data: Mapping[str, Any], plan: SegmentPlan, out: Output) -> None:
 def _draw(played: Played, plan: SegmentPlan, path: Path) -> None:
     end = max(span.stop for span in played.spans)
     first = end - 2 * played.seconds
-    found = [TaskSpan(s.device if isinstance(s.action, Run) else f'disk of {s.device}',
-                      'compute' if isinstance(s.action, Run) else 'transfer',
-                      str(s.action.block), s.start, s.stop)
-             for s in played.spans if isinstance(s.action, Run | Load)
-             and s.stop > first and s.start < end - played.seconds]
-    lanes = [lane for name in plan.participants for lane in (name, f'disk of {name}')]
-    draw_timeline(sorted(found, key=lambda s: (lanes.index(s.lane), s.start)), path,
-                  'One token, predicted')
+    draw_blocks([BlockSpan(s.device, isinstance(s.action, Load), s.start, s.stop)
+                 for s in played.spans if isinstance(s.action, Run | Load)
+                 and s.stop > first and s.start < end - played.seconds],
+                plan.participants, path, 'One token, predicted')

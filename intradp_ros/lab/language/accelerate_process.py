@@ -19,7 +19,7 @@ import torch
 
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.lab.language.reference import whole_model
-from intradp_ros.lab.language.settings import peak_bytes
+from intradp_ros.lab.language.settings import PeakMemory
 from intradp_ros.systems.language.families import library
 from intradp_ros.systems.language.manifest import read_manifest
 
@@ -46,6 +46,7 @@ def main() -> None:
     from accelerate import disk_offload, init_empty_weights
     folder, digest, offloaded, prompt, count = sys.argv[1:]
     torch.set_num_threads(1)
+    memory = PeakMemory()
     store = BlobStore(Path(folder), 1 << 44)
     text = store.load(digest)
     assert text is not None
@@ -64,7 +65,7 @@ def main() -> None:
             times.append(time.time())
             ids, cache = torch.tensor([[tokens[-1]]]), out.past_key_values
     print(json.dumps({'fate': 'done', 'answer': tokens, 'times': times,
-                      'peak': peak_bytes()}), flush=True)
+                      'peak': memory.nbytes}), flush=True)
 
 
 if __name__ == '__main__':

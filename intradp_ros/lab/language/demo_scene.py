@@ -22,23 +22,22 @@ import torch
 
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.lab.emulation.device_limits import DeviceLimits, limited_devices
-from intradp_ros.lab.emulation.processes import ChildError, Command, module_arguments
+from intradp_ros.lab.emulation.processes import Command, module_arguments
 from intradp_ros.lab.language.accelerate_process import forget, offload
 from intradp_ros.lab.language.emulated_fleet import (
     EmulatedDevice,
     language_fleet,
-    LanguageFleet,
     Talking,
 )
 from intradp_ros.lab.language.reference import smollm2, whole_answer, whole_model
-from intradp_ros.lab.language.settings import costs_of, maker
+from intradp_ros.lab.language.settings import costs_of
 from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.estimate import play
 from intradp_ros.systems.language.import_model import import_model, load_tokenizer
 from intradp_ros.systems.language.limits import DeviceRates, fleet_limit, plan_limit
 from intradp_ros.systems.language.manifest import Manifest, read_manifest
 from intradp_ros.systems.language.measure import measure_blocks
-from intradp_ros.systems.language.segment_plan import SegmentPlan
+from intradp_ros.systems.language.segment_plan import parse_plan
 
 MB = 1_000_000
 QUESTION = 'Name three things that a robot should check before it leaves its dock.'
@@ -120,8 +119,9 @@ def measure_fleet(prepared: Prepared, scene: Scene, folder: Path, kind: str,
             device.ask(ask='trace')
         warm = fleet.answer(prompt_tokens=prepared.prompt, max_tokens=_WARM)
         costs = _costs(planning, scene, names, prepared)
-        plan = maker(planning['kind'])(costs, names[0], frozenset(names)).plan
-        predicted = play(plan, _measured(costs, fleet.states(), rates))
+        warmed = fleet.states()
+        plan = parse_plan(warmed[names[0]]['in_use'])
+        predicted = play(plan, _measured(costs, warmed, rates))
         began = time.time()
         end = fleet.answer(prompt_tokens=prepared.prompt, max_tokens=scene.tokens,
                            logits=str(prepared.logits))
@@ -269,11 +269,3 @@ def run_scene(folder: Path, cache: Path, scene: Scene, say: Any) -> dict[str, An
             'max_logit_diff': max(s['difference'] or 0.0 for s in systems.values()),
             'trace': ours.pop('trace'), 'began': ours.pop('began'), 'systems': systems,
             'killed': killed, 'mbit': scene.mbit, 'disk': scene.disk}
-
-
-def network_problem(error: Exception) -> str:
-    """Return what to say where the system refuses emulation."""
-    return f'{error}; emulated devices need root and control groups'
-
-
-__all__ = ['ChildError', 'LanguageFleet', 'SegmentPlan', 'Scene', 'run_scene']

@@ -23,7 +23,7 @@ import torch
 
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.dds.dds_peers import DdsPeers
-from intradp_ros.lab.language.settings import COORDINATOR, DeviceSettings, FLEET, peak_bytes
+from intradp_ros.lab.language.settings import COORDINATOR, DeviceSettings, FLEET, PeakMemory
 from intradp_ros.profiling.disk import measure_disk
 from intradp_ros.runtime.member.fleet_member import FleetMember
 from intradp_ros.runtime.text_requests import Piece, Sampling, TextEnd, TextRequest
@@ -73,7 +73,7 @@ class _Process:
     """What a device is asked on standard input."""
 
     def __init__(self, role: LanguageRole, store: str) -> None:
-        self._role, self._store = role, store
+        self._role, self._store, self._memory = role, store, PeakMemory()
         self._trace: list[tuple[str, float, float]] = []
 
     def take(self, asked: dict[str, Any]) -> None:
@@ -121,8 +121,9 @@ class _Process:
 
     def _state(self) -> dict[str, Any]:
         engine = self._role.engine
-        return {'time': time.time(),
-                'peak': peak_bytes(),
+        plan = engine.plan if engine else None
+        return {'time': time.time(), 'in_use': plan.to_json() if plan else None,
+                'peak': self._memory.nbytes,
                 'meter': asdict(engine.meter) if engine else {},
                 'loaded': [engine.loader.seconds, engine.loader.nbytes] if engine else [0, 0],
                 'trace': self._trace[-_TRACED:]}

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+import threading
+import time
 from typing import Any
 
 from intradp_ros.blobs.store import BlobStore
@@ -61,9 +63,16 @@ def maker(kind: str) -> MakePlan:
     return plain
 
 
-def peak_bytes() -> int:
-    """Return the most memory that this process had resident, since it was started."""
-    for line in Path('/proc/self/status').read_text().splitlines():
-        if line.startswith('VmHWM'):
-            return 1024 * int(line.split()[1])
-    return 0
+class PeakMemory:
+    """The most memory that this process had to itself (RssAnon), looked at ten times a second."""
+
+    def __init__(self) -> None:
+        self.nbytes = 0
+        threading.Thread(target=self._look, name='peak-memory', daemon=True).start()
+
+    def _look(self) -> None:
+        while True:
+            for line in Path('/proc/self/status').read_text().splitlines():
+                if line.startswith('RssAnon'):
+                    self.nbytes = max(self.nbytes, 1024 * int(line.split()[1]))
+            time.sleep(0.1)

@@ -207,6 +207,12 @@ class StageEngine:
             held.arrived[passing.round, number, passing.number] = passing
             self._changed.notify_all()
 
+    @property
+    def plan(self) -> SegmentPlan | None:
+        """The plan in use, as it is at its step."""
+        program = self._program
+        return program.plan if program else None
+
     def close(self) -> None:
         """Stop."""
         with self._changed:

@@ -31,7 +31,7 @@ from intradp_ros.systems.language.answer_text import AnswerText
 from intradp_ros.systems.language.grammar import Grammar
 from intradp_ros.systems.language.lanes import Lane, PAGE, Part
 from intradp_ros.systems.language.manifest import Manifest
-from intradp_ros.systems.language.page_table import PageTable
+from intradp_ros.systems.language.page_table import page_names, PageTable
 from intradp_ros.systems.language.sampler import draw
 from intradp_ros.systems.language.segment_plan import SegmentPlan
 
@@ -76,6 +76,7 @@ class _Request:
     grammar: Grammar | None
     asked: float
     pages: tuple[int, ...] = ()
+    names: list[bytes] = field(default_factory=list)
     computed: int = 0
     resumed: bool = False
     first: float = math.nan
@@ -95,6 +96,7 @@ class HeadState:
 
     tokens: int = 0
     prompt_tokens: int = 0
+    shared_tokens: int = 0
     token_seconds: float = math.nan
     serving: int = 0
     waiting: int = 0
@@ -217,7 +219,8 @@ class Head:
         with self._changed:
             found = self._state
             return HeadState(
-                found.tokens, found.prompt_tokens, self._token_seconds or math.nan,
+                found.tokens, found.prompt_tokens, found.shared_tokens,
+                self._token_seconds or math.nan,
                 self._admission.serving, self._admission.waiting, found.restarts,
                 {fate.value: count for fate, count in self._admission.counts().items()})
 
@@ -277,6 +280,9 @@ class Head:
         logits = self._logits(hidden) if wanted else hidden
         tokens = sum(part.count for _, part in flight)
         with self._changed:
+            for request, part in flight:
+                if not request.over and (part.count > 1 or part.stop % PAGE == 0):
+                    self._name(request, part.stop)
             for row, request in enumerate(wanted):
                 if not request.over:
                     self._draw(request, logits[row], now)
@@ -305,14 +311,12 @@ class Head:
             self._longest = 0.0
             for number, request in enumerate(serving):
                 self._state.restarts += 1
-                pages = self._table.take(request.prompt + request.most)
-                if pages is None:
-                    request.pages = ()
+                request.pages = ()
+                if not self._placed(request):
                     self._admission.end(
                         request.ticket.number, time.monotonic(), Fate.REFUSED,
                         'the new plan has no room for it')
                     continue
-                request.computed, request.pages = 0, pages
                 request.resumed = True
                 self._lanes[number % len(self._lanes)].append(request)
             self._report_ends()
@@ -363,20 +367,37 @@ class Head:
             if -(-tokens // PAGE) > self._plan.most_pages:
                 request.most = self._plan.most_pages * PAGE - request.prompt
                 tokens = request.prompt + request.most
-            pages = self._table.take(tokens) if request.most > 0 else None
-            if pages is None and request.most > 0:
+            found = self._placed(request) if request.most > 0 else False
+            if not found and request.most > 0:
                 self._wanted_step = max(self._wanted_step, self._plan.step_for(
                     self._table.pages - self._table.free + -(-tokens // PAGE)))
                 self._admission.put_back(ticket)
                 break
-            if pages is None:
+            if not found:
                 self._admission.end(
                     ticket.number, time.monotonic(), Fate.REFUSED,
                     f'{request.prompt} tokens of prompt: the plan has room for '
                     f'{self._plan.most_pages * PAGE} tokens, prompts and answers together')
                 continue
-            request.pages = pages
             min(self._lanes, key=len).append(request)
+
+    def _placed(self, request: _Request) -> bool:
+        """Give a request its pages; what an earlier one computed of them is not computed again."""
+        request.names = page_names(request.tokens, request.names)
+        # The last token is computed in any case: its logits are wanted.
+        found = self._table.take(request.prompt + request.most,
+                                 request.names[:(len(request.tokens) - 1) // PAGE])
+        if found is None:
+            return False
+        request.pages, shared = found
+        request.computed = shared * PAGE
+        self._state.shared_tokens += request.computed
+        return True
+
+    def _name(self, request: _Request, computed: int) -> None:
+        """Let others share the full pages that are computed."""
+        request.names = page_names(request.tokens, request.names)
+        self._table.name(request.pages, request.names[:computed // PAGE])
 
     def _draw(self, request: _Request, logits: Tensor, now: float) -> None:
         """Draw a token for a request, and say what it adds to the answer."""
