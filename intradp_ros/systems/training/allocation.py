@@ -1,0 +1,63 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+How the samples of a micro-batch are divided inside a group (Asteroid, Algorithm 1).
+
+Blocks of samples go to devices by speed as far as their memory lets them; then from the slowest
+device to whichever gets them done first, as long as the slowest gets faster.  The last, bad move
+of the printed loop is not made.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from intradp_ros.planning.shares import largest_remainder
+from intradp_ros.systems.training.round_costs import RoundCosts, Shares
+
+
+def allocate(costs: RoundCosts, names: Sequence[str], first: int, last: int, kept: int,
+             ) -> Shares | None:
+    """
+    Return the samples of each device of a group for a stage; None where memory does not suffice.
+
+    Devices that get nothing are left out.  `kept` micro-batches are kept at once.
+    """
+    blocks = len(costs.sizes) - 1
+    if len(names) == 1:
+        fits = costs.memory(first, last, costs.micro_batch, kept) <= (
+            costs.topology.device(names[0]).memory_bytes)
+        return ((names[0], costs.micro_batch),) if fits else None
+    tables = [costs.range_seconds(name, first, last) for name in names]
+    room = [costs.blocks(costs.most_samples(name, first, last, kept)) for name in names]
+    if sum(room) < blocks:
+        return None
+    given = [0] * len(names)
+    left = blocks
+    while left:  # Alg. 1, step 1: by speed, what is left over among those with room
+        open_ = [k for k in range(len(names)) if given[k] < room[k]]
+        speeds = [1.0 / max(float(tables[k][-1]), 1e-12) for k in open_]
+        for k, more in zip(open_, largest_remainder(speeds, left)):
+            taken = min(more, room[k] - given[k])
+            given[k] += taken
+            left -= taken
+    while True:  # step 2: from the straggler to who is done first with one more
+        times = [float(table[count]) for table, count in zip(tables, given)]
+        slowest = int(np.argmax(times))
+        after, taker = min(((float(tables[k][given[k] + 1]), k) for k in range(len(names))
+                            if k != slowest and given[k] < room[k]), default=(np.inf, -1))
+        if not given[slowest] or after >= times[slowest]:
+            break
+        given[slowest] -= 1
+        given[taker] += 1
+    return as_shares(costs, names, given)
+
+
+def as_shares(costs: RoundCosts, names: Sequence[str], blocks: Sequence[int]) -> Shares:
+    """Return samples for blocks; where the last block is short, the last device has it."""
+    short = costs.sizes[-2] + costs.grain - costs.micro_batch
+    shares = [(name, count * costs.grain) for name, count in zip(names, blocks) if count]
+    shares[-1] = (shares[-1][0], shares[-1][1] - short)
+    return tuple(shares)

@@ -1,0 +1,201 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What any stage of a round costs on any device: sums over ranges of layers, looked up."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from intradp_ros.cluster.topology import Topology
+from intradp_ros.planning.training import warm_up
+from intradp_ros.systems.training.layer_table import LayerTable, TableError
+
+Shares = tuple[tuple[str, int], ...]
+Moves = dict[tuple[str, str], float]
+"""Samples (or bytes) from one device to another."""
+
+
+@dataclass(frozen=True)
+class RoundCosts:
+    """
+    A round of `micro_batches` micro-batches of `micro_batch` samples on the devices of a topology.
+
+    `block` samples are dealt at once (a grain).  `images` has the share of the data that lies on
+    a device, adding up to 1; without it, images are where they are needed.
+
+    Raises
+    ------
+    TableError
+        If a device has no times, or a figure makes no sense.
+
+    """
+
+    table: LayerTable
+    topology: Topology
+    micro_batch: int
+    micro_batches: int
+    block: int = 0
+    images: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check the figures."""
+        if not 1 <= self.micro_batch <= 1 << 16 or not 1 <= self.micro_batches <= 1 << 16:
+            raise TableError('a round has 1 to 65536 micro-batches of 1 to 65536 samples')
+        if not 0 <= self.block <= self.micro_batch:
+            raise TableError(f'a block has 1 to {self.micro_batch} samples, not {self.block}')
+        if missing := [name for name in self.topology.names if name not in self.table.times]:
+            raise TableError(f'the layer table has no seconds of {", ".join(missing)}: measure '
+                             'them there')
+        for name, share in self.images.items():
+            self.topology.device(name)
+            if not 0 <= share <= 1:
+                raise TableError(f'{name} has {share} of the data: a share is from 0 to 1')
+        if self.images and not abs(sum(self.images.values()) - 1) < 1e-6:
+            raise TableError('the shares of the data must add up to 1')
+
+    @property
+    def layers(self) -> int:
+        """Return how many layers there are."""
+        return len(self.table.layers)
+
+    @cached_property
+    def grain(self) -> int:
+        """Return the samples of a block; a sixteenth of a micro-batch where none is given."""
+        return self.block or max(1, self.micro_batch // 16)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Return the samples that a device may have: whole blocks, the last one may be short."""
+        return (*range(0, self.micro_batch, self.grain), self.micro_batch)
+
+    @cached_property
+    def _summed(self) -> dict[str, npt.NDArray[np.float64]]:
+        """Sums of seconds by device: shape (2, sizes, layers + 1)."""
+        found = {}
+        for name in self.topology.names:
+            rows = np.zeros((2, len(self.sizes), self.layers + 1))
+            for k, samples in enumerate(self.sizes):
+                if samples:
+                    both = self.table.times[name].seconds(samples)
+                    rows[:, k, 1:] = np.cumsum(np.array(both), axis=1)
+            found[name] = rows
+        return found
+
+    @cached_property
+    def _bytes(self) -> npt.NDArray[np.float64]:
+        rows = (np.array(self.table.weight_bytes) * 2 + np.array(self.table.optimiser_bytes),
+                self.table.activation_bytes, self.table.weight_bytes)
+        return np.concatenate([np.zeros((3, 1)), np.cumsum(np.array(rows), axis=1)], axis=1)
+
+    def blocks(self, samples: int) -> int:
+        """Return the index of so many samples in `sizes`."""
+        return -(-samples // self.grain)
+
+    def seconds(self, name: str, first: int, last: int, samples: int) -> tuple[float, float]:
+        """Return forward and backward seconds of a range of layers on a device."""
+        rows = self._summed[name][:, self.blocks(samples)]
+        both = rows[:, last] - rows[:, first]
+        return float(both[0]), float(both[1])
+
+    def range_seconds(self, name: str, first: int, last: int) -> npt.NDArray[np.float64]:
+        """Return seconds of both directions together by `sizes`."""
+        rows = self._summed[name]
+        found: npt.NDArray[np.float64] = (rows[:, :, last] - rows[:, :, first]).sum(axis=0)
+        return found
+
+    def weights(self, first: int, last: int) -> float:
+        """Return the bytes of the parameters of a range."""
+        return float(self._bytes[2, last] - self._bytes[2, first])
+
+    def fixed_bytes(self, first: int, last: int) -> float:
+        """Return the bytes of parameters, gradients and optimiser of a range (MOD + OPT)."""
+        return float(self._bytes[0, last] - self._bytes[0, first])
+
+    def sample_bytes(self, first: int, last: int) -> float:
+        """Return what a range keeps of one sample, what enters it included."""
+        return float(self._bytes[1, last] - self._bytes[1, first]) + self.table.border_bytes[first]
+
+    def memory(self, first: int, last: int, samples: int, kept: int) -> float:
+        """Return the bytes of a device with so many micro-batches kept (Eq. 3)."""
+        return (self.fixed_bytes(first, last)
+                + kept * samples * self.sample_bytes(first, last))
+
+    def kept(self, stages_behind: int) -> int:
+        """Return K_p of a stage with so many behind it: 2r + 1, at most M."""
+        return warm_up(0, stages_behind + 1, self.micro_batches)
+
+    def most_samples(self, name: str, first: int, last: int, kept: int) -> int:
+        """Return the most samples (whole blocks) that fit on a device."""
+        room = self.topology.device(name).memory_bytes - self.fixed_bytes(first, last)
+        each = kept * self.sample_bytes(first, last)
+        if room < 0:
+            return 0
+        if room >= each * self.micro_batch:
+            return self.micro_batch
+        return int(room / each) // self.grain * self.grain
+
+    def image_moves(self, shares: Shares) -> Moves:
+        """Return the samples of a micro-batch that travel to the devices of the first stage."""
+        if not self.images:
+            return {}
+        wants = dict(shares)
+        spare = {name: part * self.micro_batch - wants.get(name, 0)
+                 for name, part in self.images.items()}
+        lacks = {name: samples - self.images.get(name, 0.0) * self.micro_batch
+                 for name, samples in shares}
+        moves: Moves = {}
+        for giver, more in spare.items():
+            for taker in [name for name, lack in lacks.items() if lack > 1e-9]:
+                part = min(more, lacks[taker])
+                if part > 1e-9:
+                    moves[giver, taker] = part
+                    more -= part
+                    lacks[taker] -= part
+        return moves
+
+    def media_seconds(self, moves: Mapping[tuple[str, str], float], nbytes: float,
+                      ) -> dict[str, float]:
+        """Return how long moves of samples keep each medium busy."""
+        found: dict[str, float] = {}
+        for (a, b), samples in moves.items():
+            for medium in self.topology.path(a, b):
+                rate = self.topology.medium(medium).bytes_per_second
+                found[medium] = found.get(medium, 0.0) + samples * nbytes / rate
+        return found
+
+    def delay(self, moves: Mapping[tuple[str, str], float]) -> float:
+        """Return the longest delay of some moves."""
+        return max((self.topology.delay(a, b) for a, b in moves), default=0.0)
+
+
+def crossings(before: Shares, behind: Shares) -> Moves:
+    """Return the samples that go from each device of a group to each of the next, other ones."""
+    moves: Moves = {}
+    ends = [_spans(before), _spans(behind)]
+    for a, low, high in ends[0]:
+        for b, first, last in ends[1]:
+            both = min(high, last) - max(low, first)
+            if both > 0 and a != b:
+                moves[a, b] = both
+    return moves
+
+
+def ring_moves(names: Sequence[str]) -> Moves:
+    """Return what each device sends to the next in a sum of gradients, in weights' bytes."""
+    count = len(names)
+    if count < 2:
+        return {}
+    return {(a, names[(k + 1) % count]): 2 * (count - 1) / count for k, a in enumerate(names)}
+
+
+def _spans(shares: Shares) -> list[tuple[str, int, int]]:
+    found, at = [], 0
+    for name, samples in shares:
+        found.append((name, at, at + samples))
+        at += samples
+    return found

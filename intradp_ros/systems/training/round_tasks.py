@@ -1,0 +1,124 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The tasks of a round for the event simulator: strict 1F1B, then sums of gradients.
+
+Each stage goes K_p micro-batches forward, then one back and one forward in turn.  Several
+pipelines side by side (HetPipe's virtual workers) sum over all owners of a layer.
+"""
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from intradp_ros.schedule.task_graph import ComputeTask, Task, TaskGraph, TransferTask
+from intradp_ros.systems.training.hybrid_plan import HybridStage
+from intradp_ros.systems.training.round_costs import crossings, ring_moves, RoundCosts
+
+Pipeline = tuple[Sequence[HybridStage], int]
+"""Stages, and the micro-batches that go through them."""
+
+
+def order(kept: int, micro_batches: int) -> list[tuple[bool, int]]:
+    """Return what a stage does in turn: (whether backward, micro-batch)."""
+    steps = [(False, batch) for batch in range(min(kept, micro_batches))]
+    for batch in range(micro_batches):
+        steps.append((True, batch))
+        if batch + kept < micro_batches:
+            steps.append((False, batch + kept))
+    return steps
+
+
+def round_tasks(costs: RoundCosts, pipelines: Sequence[Pipeline]) -> TaskGraph:
+    """
+    Return the tasks of a round.
+
+    Raises
+    ------
+    ValueError
+        If nothing joins two devices that must talk.
+
+    """
+    tasks: list[Task] = []
+    last: dict[str, int] = {}
+    resident: dict[str, float] = {}
+    for stages, micro_batches in pipelines:
+        last |= _pipeline(costs, stages, micro_batches, tasks)
+        resident |= {name: costs.fixed_bytes(stage.first, stage.last)
+                     for stage in stages for name in stage.devices}
+    for names, nbytes in _owners(costs, pipelines).items():
+        for (a, b), part in ring_moves(names).items():
+            tasks.append(TransferTask(a, b, part * nbytes, (last[a], last[b]), 'gradients'))
+    return TaskGraph(tuple(tasks), {}, resident)
+
+
+def _owners(costs: RoundCosts, pipelines: Sequence[Pipeline]) -> dict[tuple[str, ...], float]:
+    """Return the bytes of parameters by the devices that have a copy."""
+    borders = sorted({end for stages, _ in pipelines for stage in stages
+                      for end in (stage.first, stage.last)})
+    found: dict[tuple[str, ...], float] = defaultdict(float)
+    for first, after in pairwise(borders):
+        names = tuple(name for stages, _ in pipelines for stage in stages
+                      if stage.first <= first < stage.last for name in stage.devices)
+        found[names] += costs.weights(first, after)
+    return found
+
+
+def _pipeline(costs: RoundCosts, stages: Sequence[HybridStage], micro_batches: int,
+              tasks: list[Task]) -> dict[str, int]:
+    """Add the tasks of one pipeline; return the last one of each device."""
+    table = costs.table
+    into: list[list[tuple[str, str, float]]] = []
+    for k, stage in enumerate(stages):
+        moves = (crossings(stages[k - 1].shares, stage.shares) if k
+                 else costs.image_moves(stage.shares))
+        into.append([(a, b, samples) for (a, b), samples in moves.items()])
+    todo = [order(stage.warm_up, micro_batches) for stage in stages]
+    at = [0] * len(stages)
+    done: dict[tuple[int, bool, int], dict[str, int]] = {}
+    last: dict[str, int] = {}
+    sent: dict[tuple[str, str], int] = {}  # images go one micro-batch after the other
+    while any(place < len(steps) for place, steps in zip(at, todo)):
+        before = list(at)
+        for k, stage in enumerate(stages):
+            while at[k] < len(todo[k]):
+                back, batch = todo[k][at[k]]
+                needs = (k + 1, True, batch) if back else (k - 1, False, batch)
+                if 0 <= needs[0] < len(stages) and needs not in done:
+                    break
+                came: dict[str, list[int]] = defaultdict(list)
+                if not back:
+                    for a, b, samples in into[k]:
+                        after = (done[needs][a],) if k else (
+                            (sent[a, b],) if (a, b) in sent else ())
+                        if not k:
+                            sent[a, b] = len(tasks)
+                        came[b].append(len(tasks))
+                        tasks.append(TransferTask(a, b, samples * table.border_bytes[stage.first],
+                                                  after, f'value {k} {batch}'))
+                elif k + 1 < len(stages):
+                    nbytes = table.gradient_bytes[stages[k + 1].first]
+                    for a, b, samples in into[k + 1]:
+                        came[a].append(len(tasks))
+                        tasks.append(TransferTask(b, a, samples * nbytes, (done[needs][b],),
+                                                  f'gradient {k + 1} {batch}'))
+                made = done[k, back, batch] = {}
+                for name, samples in stage.shares:
+                    forward, backward = costs.seconds(name, stage.first, stage.last, samples)
+                    index = made[name] = last[name] = len(tasks)
+                    if back:
+                        ahead = done[k, False, batch][name]
+                        tasks.append(ComputeTask(name, backward, (*came[name], ahead),
+                                                 f'B{batch} {k}'))
+                        tasks[ahead] = replace(tasks[ahead], until=(index,))
+                    else:
+                        kept = samples * costs.sample_bytes(stage.first, stage.last)
+                        tasks.append(ComputeTask(name, forward, tuple(came[name]),
+                                                 f'F{batch} {k}', kept))
+                at[k] += 1
+        if at == before:
+            raise ValueError('the stages wait for each other: K must not fall below 1')
+    return last

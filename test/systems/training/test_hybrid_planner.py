@@ -1,0 +1,210 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Plans of training rounds: near the best of all, within memory, and told about as they run."""
+from collections import Counter
+from dataclasses import replace
+import time
+
+import numpy as np
+import pytest
+from training_cases import best_of_all, random_costs, random_shape
+
+from intradp_ros.cluster.device import Device
+from intradp_ros.cluster.topology import behind_access_point
+from intradp_ros.planning.layer_profile import read_layer_profile
+from intradp_ros.schedule.event_simulator import simulate
+from intradp_ros.schedule.stage_plan import PlanError
+from intradp_ros.systems.training.allocation import allocate
+from intradp_ros.systems.training.hybrid_plan import HybridStage
+from intradp_ros.systems.training.hybrid_planner import judged, plan_round, stages_of
+from intradp_ros.systems.training.layer_table import (
+    LayerTable,
+    LayerTimes,
+    table_of_model,
+    TableError,
+)
+from intradp_ros.systems.training.round_costs import crossings, RoundCosts
+from intradp_ros.systems.training.round_estimate import round_seconds, steps_of
+from intradp_ros.systems.training.round_tasks import order, round_tasks
+
+
+def small(seed):
+    return random_costs(seed, 4, 3 if seed % 3 else 2, 2 + seed % 4, images=seed % 5 == 0)
+
+
+def check_near_the_best(seeds):
+    planned = 0
+    for seed in seeds:
+        costs = small(seed)
+        best = best_of_all(costs)
+        if best is None:
+            with pytest.raises(PlanError, match='fits on no set'):
+                plan_round(costs)
+            continue
+        assert plan_round(costs).seconds <= 1.02 * best, f'seed {seed}'
+        planned += 1
+    assert planned > len(seeds) / 2
+
+
+def test_plans_are_within_two_percent_of_the_best_of_all():
+    check_near_the_best(range(60))
+
+
+@pytest.mark.slow
+def test_plans_of_300_cases_are_within_two_percent_of_the_best_of_all():
+    check_near_the_best(range(300))
+
+
+@pytest.mark.parametrize('half', [True, False])
+def test_the_estimate_is_near_the_simulator(half):
+    errors = []
+    for seed in range(24):
+        costs = random_costs(seed, 10, 2 + seed % 5, 4 + seed % 13, half)
+        rng = np.random.default_rng(seed)
+        for _ in range(3):
+            if stages := stages_of(costs, random_shape(costs, rng)):
+                told = round_seconds(steps_of(costs, stages), costs.micro_batches)
+                errors.append(abs(told / judged(costs, stages).seconds - 1))
+    assert len(errors) > 30
+    assert np.mean(errors) <= 0.05
+
+
+def test_no_plan_is_above_the_memory_of_a_device():
+    planned = 0
+    for seed in range(30):
+        costs = random_costs(seed, 8, 2 + seed % 4, 1 + seed % 6)
+        try:
+            plan = plan_round(costs)
+        except PlanError:
+            continue
+        planned += 1
+        tasks = round_tasks(costs, [(plan.stages, costs.micro_batches)])
+        held = simulate(tasks, costs.topology).peak_memory
+        for name, nbytes in plan.memory.items():
+            assert held[name] <= nbytes * (1 + 1e-9)
+            assert nbytes <= costs.topology.device(name).memory_bytes
+    assert planned > 10
+
+
+def test_stages_cover_all_layers_and_each_has_the_whole_micro_batch():
+    for seed in range(10):
+        costs = random_costs(seed, 8, 4, 6)
+        try:
+            stages = plan_round(costs).stages
+        except PlanError:
+            continue
+        assert [stage.first for stage in stages] == [0, *(s.last for s in stages[:-1])]
+        assert stages[-1].last == costs.layers
+        names = [name for stage in stages for name in stage.devices]
+        assert len(names) == len(set(names))
+        for stage in stages:
+            assert sum(samples for _, samples in stage.shares) == costs.micro_batch
+
+
+def test_each_stage_goes_forward_k_times_then_back_and_forward_in_turn():
+    assert ''.join('FB'[back] for back, _ in order(3, 5)) == 'FFFBFBFBBB'
+    steps = order(9, 2)
+    assert Counter(steps) == Counter([(back, batch) for back in (False, True)
+                                      for batch in range(2)])
+
+
+def chain(devices, layers=6, batch=10, block=3, **more):
+    times = {d.name: LayerTimes((1,), ((1e-3 / d.speed,) * layers,), ((2e-3 / d.speed,) * layers,))
+             for d in devices}
+    table = LayerTable(tuple('abcdefgh'[:layers]), (1e3,) * layers, (1e6,) * layers,
+                       (0.0,) * layers, (1e3,) * (layers + 1), (1e3,) * (layers + 1), times)
+    return RoundCosts(table, behind_access_point(devices, 1e7), batch, 4, block, **more)
+
+
+def test_whole_blocks_go_by_speed_and_the_bad_move_is_not_made():
+    costs = chain([Device('slow'), Device('quick', speed=3.0)], batch=16, block=1)
+    times = [LayerTimes((1, 16), ((1e-3,) * 6, (16e-3 / s,) * 6), ((1e-3,) * 6, (16e-3 / s,) * 6))
+             for s in (1, 3)]
+    table = replace(costs.table, times=dict(zip(('slow', 'quick'), times)))
+    shares = dict(allocate(replace(costs, table=table), ('slow', 'quick'), 0, 6, 1))
+    best = min(range(1, 16), key=lambda k: max(
+        sum(replace(costs, table=table).seconds('slow', 0, 6, k)),
+        sum(replace(costs, table=table).seconds('quick', 0, 6, 16 - k))))
+    assert shares == {'slow': best, 'quick': 16 - best}
+
+
+def test_memory_limits_samples_and_too_little_of_it_fits_nothing():
+    costs = chain([Device('a', memory_bytes=12e6 + 4 * 7e3), Device('b')])
+    assert dict(allocate(costs, ('a', 'b'), 0, 6, 1))['a'] == 3
+    with pytest.raises(PlanError, match='fits on no set'):
+        plan_round(chain([Device('a', memory_bytes=1e6)]))
+
+
+def test_samples_fan_out_over_uneven_groups():
+    moves = crossings((('a', 4), ('b', 4)), (('c', 3), ('d', 3), ('e', 2)))
+    assert moves == {('a', 'c'): 3, ('a', 'd'): 1, ('b', 'd'): 2, ('b', 'e'): 2}
+    assert crossings((('a', 4),), (('a', 4),)) == {}
+
+
+def test_images_stay_where_they_are_when_the_air_is_slow():
+    devices = [Device('a'), Device('b', speed=1.2)]
+    free = chain(devices, block=5)
+    table = replace(free.table, border_bytes=(1e6, *free.table.border_bytes[1:]))
+    plan = plan_round(RoundCosts(table, free.topology, 10, 4, 5, {'a': 1.0}))
+    assert plan.stages[0].devices == ('a',)
+    assert plan_round(RoundCosts(table, free.topology, 10, 4, 5, {'b': 1.0})).stages[
+        0].devices == ('b',)
+
+
+def test_many_layers_and_devices_are_planned_soon():
+    rng = np.random.default_rng(0)
+    devices = [Device(f'd{k}', speed=(1.0, 1.6, 2.5)[k % 3], memory_bytes=(4e9, 8e9)[k % 2])
+               for k in range(8)]
+    work = rng.uniform(0.1, 1.0, 213) * 1e-4
+    times = {d.name: LayerTimes((1, 64), tuple(tuple((b * work / d.speed).tolist())
+                                               for b in (1, 64)),
+                                tuple(tuple((2 * b * work / d.speed).tolist()) for b in (1, 64)))
+             for d in devices}
+    weights = tuple((rng.uniform(0, 2, 213) * 6e4).tolist())
+    borders = tuple((rng.uniform(1, 20, 214) * 1e4).tolist())
+    table = LayerTable(tuple(map(str, range(213))), (4e5,) * 213, weights, weights, borders,
+                       borders, times)
+    costs = RoundCosts(table, behind_access_point(devices, 12.5e6), 64, 16)
+    begun = time.process_time()
+    plan = plan_round(costs)
+    seconds = time.process_time() - begun
+    alone = judged(costs, [HybridStage(0, 213, (('d2', 64),), 1)])
+    assert plan.seconds < alone.seconds
+    print(f'213 layers, 8 devices: {seconds:.2f} s of the processor; {plan.shape}')
+    assert seconds < 60  # no gate on speed: machines differ; 2 s is measured in the bench
+
+
+PIPEDREAM = '\n'.join(
+    [f'node{k} -- Conv2d{k} -- forward_compute_time={3 + k % 4}.000, '
+     f'backward_compute_time={7 + k % 3}.000, activation_size={4000000 >> k % 5}.0, '
+     f'parameter_size={1 << 12 + k}.000' for k in range(1, 10)]
+    + [f'\tnode{k} -- node{k + 1}' for k in range(1, 9)] + ['\tnode3 -- node6'])
+
+
+@pytest.mark.parametrize('by_edge', [False, True])
+def test_published_profiles_are_planned_for(by_edge):
+    model = read_layer_profile(PIPEDREAM, 'profile', 64, by_edge)
+    devices = [Device('a'), Device('b', speed=2.0), Device('c', speed=0.5)]
+    table = table_of_model(model, devices, (1, 8))
+    assert table.border_bytes[4] == sum(
+        f.nbytes for f in model.flows if f.maker < 4 and max(f.readers) >= 4)
+    costs = RoundCosts(table, behind_access_point(devices, 1.25e8), 8, 8)
+    alone = judged(costs, stages_of(costs, ((0, ('b',)),)))
+    assert plan_round(costs).seconds <= alone.seconds
+
+
+def test_tables_come_back_from_text_and_bad_ones_are_refused():
+    table = random_costs(1, 4, 2, 2).table
+    assert LayerTable.from_json(table.to_json()) == table
+    for text in ('', '[]', '{"format": "x"}', '[' * 100_000, table.to_json().replace('1,', '1.5,'),
+                 table.to_json().replace('"l0", ', ''), table.to_json().replace('"l0"', 'NaN, 1')):
+        with pytest.raises(TableError):
+            LayerTable.from_json(text)
+    with pytest.raises(TableError, match='finite'):
+        replace(table, weight_bytes=(float('nan'),) * len(table.layers))
+    with pytest.raises(TableError, match='measure them there'):
+        costs = random_costs(1, 4, 2, 2)
+        replace(costs, table=replace(table, times={}))
+    with pytest.raises(TableError, match='add up to 1'):
+        replace(random_costs(1, 4, 2, 2), images={'d0': 0.5})

@@ -1,0 +1,73 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Random layer tables and fleets for plans of training, and every plan of a small one."""
+from itertools import combinations, product
+
+import numpy as np
+
+from intradp_ros.cluster.device import Device
+from intradp_ros.cluster.topology import behind_access_point, dedicated_links
+from intradp_ros.systems.training.hybrid_planner import judged, stages_of
+from intradp_ros.systems.training.layer_table import LayerTable, LayerTimes
+from intradp_ros.systems.training.round_costs import RoundCosts
+
+
+def random_costs(seed, layers, devices, micro_batches, half=None, images=False):
+    """Return a round whose computing and communicating take about as long."""
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(max(2, layers // 2), layers + 1))
+    work = rng.uniform(0.2, 2.0, count)
+    weights = rng.uniform(0.1, 4.0, count) * 1e6
+    names = [f'd{k}' for k in range(devices)]
+    times = {}
+    for name in names:
+        speed = float(rng.uniform(0.5, 3.0))
+        fixed = rng.uniform(0.0, 0.3)
+        batches = (1, 4, 16)
+        rows = [tuple((1e-3 * work * (fixed + b) / speed).tolist()) for b in batches]
+        back = [tuple((1e-3 * work * (fixed + b) * 2 / speed).tolist()) for b in batches]
+        times[name] = LayerTimes(batches, tuple(rows), tuple(back))
+    kept = rng.uniform(0.1, 2.0, count) * 1e5
+    borders = tuple((rng.uniform(0.1, 2.0, count + 1) * 1e4).tolist())
+    table = LayerTable(tuple(f'l{k}' for k in range(count)), tuple(kept.tolist()),
+                       tuple(weights.tolist()), tuple((2 * weights).tolist()), borders,
+                       (0.0, *borders[1:]), times)
+    whole = 4 * float(weights.sum()) + 8 * micro_batches * float(kept.sum())
+    machines = [Device(name, memory_bytes=float(rng.uniform(0.3, 1.2)) * whole)
+                for name in names]
+    rate = 10 ** float(rng.uniform(6.5, 9))
+    half = bool(rng.integers(2)) if half is None else half
+    make = behind_access_point if half else dedicated_links
+    lie = dict.fromkeys(names, 1 / devices) if images else {}
+    return RoundCosts(table, make(machines, rate, 1e-4), 8, micro_batches, 1, lie)
+
+
+def every_shape(costs):
+    """Yield every choice of cuts, and of an ordered group of devices for each stage."""
+    names = costs.topology.names
+    for stages in range(1, min(len(names), costs.layers) + 1):
+        deals = {tuple(tuple(n for n, home in zip(names, homes) if home == k)
+                       for k in range(stages))
+                 for homes in product(range(-1, stages), repeat=len(names))}
+        groups = [deal for deal in deals if all(deal)]
+        for cuts in combinations(range(1, costs.layers), stages - 1):
+            for deal in groups:
+                yield tuple(zip((0, *cuts), deal))
+
+
+def best_of_all(costs):
+    """Return the shortest round of all plans by the simulator; None where nothing fits."""
+    found = [judged(costs, stages).seconds for shape in every_shape(costs)
+             if (stages := stages_of(costs, shape))]
+    return min(found, default=None)
+
+
+def random_shape(costs, rng):
+    """Return a random plan's shape."""
+    names = list(rng.permutation(costs.topology.names))
+    stages = int(rng.integers(1, min(len(names), costs.layers) + 1))
+    cuts = sorted(rng.choice(np.arange(1, costs.layers), stages - 1, replace=False).tolist())
+    ends = sorted(rng.choice(np.arange(1, len(names)), stages - 1, replace=False).tolist())
+    return tuple((first, tuple(map(str, names[a:b]))) for first, a, b in zip(
+        (0, *cuts), (0, *ends), (*ends, len(names))))
