@@ -8,7 +8,8 @@ import numpy as np
 
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, dedicated_links
-from intradp_ros.systems.training.hybrid_planner import judged, stages_of
+from intradp_ros.systems.training.hybrid_plan import HybridStage
+from intradp_ros.systems.training.hybrid_planner import judged
 from intradp_ros.systems.training.layer_table import LayerTable, LayerTimes
 from intradp_ros.systems.training.round_costs import RoundCosts
 
@@ -56,13 +57,6 @@ def every_shape(costs):
                 yield tuple(zip((0, *cuts), deal))
 
 
-def best_of_all(costs):
-    """Return the shortest round of all plans by the simulator; None where nothing fits."""
-    found = [judged(costs, stages).seconds for shape in every_shape(costs)
-             if (stages := stages_of(costs, shape))]
-    return min(found, default=None)
-
-
 def random_shape(costs, rng):
     """Return a random plan's shape."""
     names = list(rng.permutation(costs.topology.names))
@@ -71,3 +65,24 @@ def random_shape(costs, rng):
     ends = sorted(rng.choice(np.arange(1, len(names)), stages - 1, replace=False).tolist())
     return tuple((first, tuple(map(str, names[a:b]))) for first, a, b in zip(
         (0, *cuts), (0, *ends), (*ends, len(names))))
+
+
+def best_of_all_shares(costs):
+    """Return the shortest round of all plans and all ways to deal samples, within memory."""
+    best = None
+    for shape in every_shape(costs):
+        ends = [*(first for first, _ in shape[1:]), costs.layers]
+        dealt = []
+        for k, ((first, names), last) in enumerate(zip(shape, ends)):
+            kept = costs.kept(len(shape) - 1 - k)
+            dealt.append([HybridStage(first, last, tuple(zip(names, samples)), kept)
+                          for samples in product(range(1, costs.micro_batch + 1),
+                                                 repeat=len(names))
+                          if sum(samples) == costs.micro_batch and all(
+                              costs.memory(first, last, n, kept)
+                              <= costs.topology.device(name).memory_bytes
+                              for name, n in zip(names, samples))])
+        for stages in product(*dealt):
+            seconds = judged(costs, stages).seconds
+            best = seconds if best is None else min(best, seconds)
+    return best
