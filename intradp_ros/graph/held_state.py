@@ -297,14 +297,14 @@ class _Walk:
             self.visit(_joined(path, str(name)), child, outside)
 
     def _dict(self, path: str, item: dict[Any, Any], outside: bool) -> None:
+        found = dict(dict.items(item))  # of a subclass, what stands in it, not what it makes up
         keys = tuple(k if isinstance(k, (int, float, str, bytes, bool, tuple, type(None)))
-                     else repr(type(k)) for k in item)
+                     else repr(type(k)) for k in found)
         self.state.items[f'the keys of {path}'] = keys
         if outside:
-            kept = dict(item)
-            self.state.outside.append(lambda: _put(item, kept))
-        self._children(path, zip(map(str, keys), item.values()), outside)
-        for key in item:
+            self.state.outside.append(lambda: _put(item, found))
+        self._children(path, zip(map(str, keys), found.values()), outside)
+        for key in found:
             if not isinstance(key, (int, float, str, bytes, bool, type(None))):
                 self.visit(f'a key of {path}', key, outside)
 
@@ -468,12 +468,12 @@ def is_users(module: str | None) -> bool:
 
 _PYTHON = sysconfig.get_path('stdlib')
 _LIBRARIES = frozenset(('torch', 'numpy', 'scipy', 'intradp_ros', 'typing_extensions', 'cv2',
-                        'rclpy', 'triton', 'sympy'))
+                        'rclpy', 'transformers', 'triton', 'sympy'))
 
 
 def _put(space: Any, kept: Mapping[Any, Any]) -> None:
-    if len(space) != len(kept) or any(
-            k is not j or space[k] is not v for k, (j, v) in zip(list(space), kept.items())):
+    if len(now := tuple(dict.items(space))) != len(kept) or any(
+            k is not j or item is not v for (k, item), (j, v) in zip(now, kept.items())):
         space.clear()
         space.update(kept)
 

@@ -29,8 +29,8 @@ def test_rows_meet_at_the_global_pooling_of_a_classifier(intradp):
     data = intradp('inspect', 'example_models:classifier', '--input', '1x3x33x16', '--json').json
     [pooling] = data['rows_meet']
     assert pooling['target'] == 'intradp.total_reduction.default'
-    # a record of each part: sums of 12 channels in float32
-    assert (pooling['barrier_bytes'], pooling['records']) == (12 * 4, True)
+    # a record of each part: sums of 12 channels in double precision
+    assert (pooling['barrier_bytes'], pooling['records']) == (12 * 8, True)
     convolutions = 2 * (8 * 17 * 8) * 27 + 2 * (12 * 15 * 6) * 72
     assert data['kinds']['block-wise']['flops'] == convolutions
     assert data['local_share'] == pytest.approx(1 - data['kinds']['global']['flops']
