@@ -207,7 +207,14 @@ class _Walk:
         elif isinstance(item, _UNSEEN):
             self.state.items[path] = id(item)
             self.alive.append(item)
-        elif id(item) not in self.seen:
+        else:
+            # Another function, or an object of another class, is another computation.
+            self.state.items[f'what {path or "the model"} is'] = (
+                item.__code__ if isinstance(item, FunctionType) else type(item))
+            self._later(path, item, outside)
+
+    def _later(self, path: str, item: Any, outside: bool) -> None:
+        if id(item) not in self.seen:
             self.seen.add(id(item))
             self.alive.append(item)
             self.queue.append((path, item, outside or id(item) in self.shared))

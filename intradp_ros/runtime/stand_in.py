@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 import functools
-import types
 from typing import Any
 
 import torch
@@ -45,7 +44,7 @@ class StandIn:
             return
         vars(model).pop('forward', None)
         if self._own is None:
-            self.plain = types.MethodType(self._kind.forward, model)
+            self.plain = lambda *args, **kwargs: self._kind.forward(model, *args, **kwargs)
         _CLASS.__set__(model, derived)
 
     def call(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -71,12 +70,12 @@ class StandIn:
 
 def _derived(stand_in: StandIn) -> type:
     kind = type(stand_in.model)
-    plain, own = kind.forward, vars(stand_in.model).get('forward')
+    own = vars(stand_in.model).get('forward')
 
-    @functools.wraps(plain)
+    @functools.wraps(kind.forward)
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():
-            return plain(self, *args, **kwargs) if own is None else own(*args, **kwargs)
+            return kind.forward(self, *args, **kwargs) if own is None else own(*args, **kwargs)
         return stand_in.call(self, args, kwargs)
 
     def reduce(self: Any, protocol: Any) -> Any:

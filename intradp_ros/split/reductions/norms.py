@@ -29,19 +29,20 @@ from intradp_ros.split.reductions.own_operators import operator, target
 def norm_coefficients(
         records: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None,
         shape: list[int], eps: float, dtype: torch.dtype) -> torch.Tensor:
-    """Return factor and shift, shape (2, N, C), of every image and channel."""
+    """Return centre, factor and shift, shape (3, N, C), of every image and channel."""
     _, mean, variance = merged(records)
     images, channels = shape
     each = channels * images // mean.numel()
     factor = _inverse_deviation(variance, eps, dtype)
-    result = torch.stack((factor, -mean * factor))
+    centre = mean.to(dtype).double()  # what its rounding leaves out is shifted afterwards
+    result = torch.stack((centre, factor, (centre - mean) * factor))
     if each > 1:
         result = result.repeat_interleave(each, 1)  # a copy, also of a single group
-    result = result.view(2, images, channels)
+    result = result.view(3, images, channels)
     if weight is not None:
-        result *= weight
+        result[1:] *= weight
     if bias is not None:
-        result[1] += bias
+        result[2] += bias
     return result.to(dtype)
 
 
@@ -63,9 +64,9 @@ def factor_and_mean(records: torch.Tensor, eps: float, shape: list[int], dtype: 
 
 @operator('scale_and_shift(Tensor x, Tensor coefficients) -> Tensor')
 def scale_and_shift(x: torch.Tensor, coefficients: torch.Tensor) -> torch.Tensor:
-    """Apply coefficients (2, N, C) to `x` (N, C, rows...)."""
-    factor, shift = coefficients.view(2, *x.shape[:2], *[1] * (x.dim() - 2))
-    result: torch.Tensor = (x * factor).add_(shift)
+    """Apply coefficients (3, N, C) to `x` (N, C, rows...): far from zero, centred first."""
+    centre, factor, shift = coefficients.view(3, *x.shape[:2], *[1] * (x.dim() - 2))
+    result: torch.Tensor = (x - centre).mul_(factor).add_(shift)
     return result.to(x.dtype)
 
 
@@ -96,7 +97,7 @@ def _fold(draft: Draft, groups: int) -> Draft | None:
     coefficients = draft.add(
         norm_coefficients, group_records(draft, groups), call.argument('weight'),
         call.argument('bias'), each, float(call.argument('eps')), summing_dtype(dtype),
-        shape=(2, *each), dtype=summing_dtype(dtype))
+        shape=(3, *each), dtype=summing_dtype(dtype))
     return draft.finish(scale_and_shift, x, coefficients)
 
 
