@@ -76,7 +76,7 @@ def test_the_estimate_is_near_the_simulator(half):
 
 def test_no_plan_is_above_the_memory_of_a_device():
     planned = 0
-    for seed in range(30):
+    for seed in range(18):
         costs = random_costs(seed, 8, 2 + seed % 4, 1 + seed % 6)
         try:
             plan = plan_round(costs)
@@ -88,11 +88,11 @@ def test_no_plan_is_above_the_memory_of_a_device():
         for name, nbytes in plan.memory.items():
             assert held[name] <= nbytes * (1 + 1e-9)
             assert nbytes <= costs.topology.device(name).memory_bytes
-    assert planned > 10
+    assert planned > 6
 
 
 def test_stages_cover_all_layers_and_each_has_the_whole_micro_batch():
-    for seed in range(10):
+    for seed in range(5):
         costs = random_costs(seed, 8, 4, 6)
         try:
             stages = plan_round(costs).stages
