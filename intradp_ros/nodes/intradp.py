@@ -32,9 +32,10 @@ from intradp_ros.core.limits import MAX_MODEL_TEXT
 from intradp_ros.dds.dds_channel import check_server_name, DdsChannel
 from intradp_ros.dds.tensor_context import warn_of_unfinished_ports
 from intradp_ros.graph.call_context import call_context, CONTEXT, Context, is_plain, is_watched
-from intradp_ros.graph.capture import global_hooks
+from intradp_ros.graph.capture import capture, global_hooks
 from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.graph.model_watch import ModelWatch
+from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.serialise import graph_to_json
 from intradp_ros.graph.trial_run import own_forward
 from intradp_ros.link.delay import ASSUMED_DELAY, ASSUMED_OVERHEAD, DELAY_PATIENCE
@@ -54,13 +55,14 @@ from intradp_ros.power.meter import open_meter
 from intradp_ros.profiling.drift import BEYOND_BOOKS, DriftMeter
 from intradp_ros.profiling.kept_memory import KeptMemory
 from intradp_ros.profiling.profile import Profile
+from intradp_ros.runtime.forked_capture import ForkedCapture
 from intradp_ros.runtime.late_gradients import with_gradients
-from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_ros.runtime.model import AS_GRAPH, share_graph, SharedModel
 from intradp_ros.runtime.outcome import Outcome
 from intradp_ros.runtime.results import Results
 from intradp_ros.runtime.stand_in import StandIn
 from intradp_ros.split.calls.accelerator import open_device
-from intradp_ros.split.calls.kernel_device import HOST
+from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.systems.sharing.book.book_keeper import BookKeeper
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
@@ -71,6 +73,12 @@ from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.watch import DelayWatch, DriftWatch
 from intradp_ros.wire.codecs.names import LOSSY
 from intradp_ros.wire.texts import unpacked
+
+#: Seconds of one core that kernels are chosen and profiled for (more where a network takes more
+#: than a hundredth of that: some runs are always made).
+PREPARE_SECONDS = 10.0
+#: Seconds that `IntraDP.stop` waits for a preparation that has begun; it looks at each operator.
+STOP_SECONDS = 30.0
 
 
 class IntraDP:
@@ -124,10 +132,11 @@ class IntraDP:
         """
         Replace the model's forward by one that shares its inferences.
 
-        The first call captures and profiles the model for the shapes it is
-        given, and runs as before; the following ones are shared as soon as
-        the server agrees and the schedules are made.  Other shapes run as
-        before.
+        The first call runs as before.  Meanwhile the model is captured, for
+        the shapes of that call, in a forked process, and then profiled by a
+        thread (`PREPARE_SECONDS` of a core); calls are shared as soon as the
+        server agrees and the schedules are made.  Other shapes run as before.
+        Where it cannot be shared, one of the next calls warns, once.
         """
         if self._shared:
             raise RuntimeError('this IntraDP already has a model: call stop() first')
@@ -141,10 +150,16 @@ class IntraDP:
             self._shared.restore()
             self._shared = None
 
+    def wait_prepared(self, timeout: float = 60.0) -> bool:
+        """Wait until the model is captured and profiled; return whether it is. Needs one call."""
+        return self._shared is not None and self._shared.prepared(timeout) is not None
+
     def wait_ready(self, timeout: float = 60.0) -> bool:
         """Wait until calls are shared; return whether they are. Needs one call before."""
-        client = self._shared.client if self._shared else None
-        return client is not None and client.connection.wait_ready(timeout)
+        end = time.monotonic() + timeout
+        client = self._shared.prepared(timeout) if self._shared else None
+        return client is not None and client.connection.wait_ready(
+            max(0.0, end - time.monotonic()))
 
 
 def _check_namespace(namespace: str) -> None:
@@ -154,8 +169,17 @@ def _check_namespace(namespace: str) -> None:
         raise ValueError(f'namespace {namespace!r}: {error}') from error
 
 
+class _Stopped(Exception):
+    """Ends the preparation of a model that is no longer to be shared."""
+
+
 class _SharedForward:
-    """Stands in for a model's forward."""
+    """
+    Stands in for a model's forward.
+
+    After the first call a thread prepares: it waits for the capture,
+    profiles, and connects.  Until it has, calls run as before.
+    """
 
     def __init__(self, owner: IntraDP, model: torch.nn.Module) -> None:
         self.owner, self.model = owner, model
@@ -171,6 +195,8 @@ class _SharedForward:
         self._memory = KeptMemory()
         self._lock = threading.RLock()
         self._inside = False
+        self._preparing: threading.Thread | None = None
+        self._stopping, self._refused = threading.Event(), ''
         model.eval()
         self.place = StandIn(model, self)
         self.plain = self.place.plain
@@ -180,10 +206,20 @@ class _SharedForward:
         self.place.end()
         for module, training in self._training.items():
             module.training = training
+        self._stopping.set()
+        if self._preparing:
+            self._preparing.join(STOP_SECONDS)
         if self.client:
             self.client.close()
         if self.planner:
             self.planner.close()
+
+    def prepared(self, timeout: float) -> RobotClient | None:
+        """Wait until the model is prepared; return who shares it, if it can be shared."""
+        if self._preparing:
+            self._preparing.join(timeout)
+        self._warn_of_refusal()
+        return self.client
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer a call of the model."""
@@ -204,6 +240,7 @@ class _SharedForward:
             return self._as_before(args, kwargs)
         if not self._tried:
             return self._begin(args)
+        self._warn_of_refusal()
         if self.client is None or not self._is_as_captured(self.client, args):
             return self._as_before(args, kwargs)
         return self._infer(self.client, args)
@@ -217,7 +254,7 @@ class _SharedForward:
         return result
 
     def _begin(self, tensors: Sequence[torch.Tensor]) -> Any:
-        """Capture, profile and connect; answer this call as before."""
+        """Answer this call as before, and begin to prepare the model as it is now."""
         if any(module.training for module in self.model.modules()):
             self._warn('the model is in training mode: calls run as before until eval()')
             return self.plain(*tensors)
@@ -229,36 +266,81 @@ class _SharedForward:
                 raise CaptureError('it writes to its input, which callers would not see')
             results = Results.of(result, tensors)
             device = open_device(self.owner.device or _device_of(self.model, tensors))
-            with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-                warnings.filterwarnings('ignore', '.* cannot be written as text')  # it is kept
-                shared = share_module(own_forward(_on_host(self.model)), given, effects=True,
-                                      name=type(self.model).__name__).on(device)
-                with torch.autocast('cpu', enabled=False):
-                    profile = profile_model(shared, given, self.owner.log)
-            results.check(shared.split.captured.outputs)
             watch = ModelWatch(self.model)
+            capturing = self._capture(own_forward(_on_host(self.model)), given)
         except Exception as error:  # noqa: B902 - whatever a model does, the program goes on
-            cause = ' '.join(str(error).split()) or type(error).__name__
-            self._warn(f'this model cannot be shared and runs locally: {cause}')
+            self._refused = _cause(error)
+            self._warn_of_refusal()
             return result
-        self._connect(shared, profile, given)
         self._context, self._results, self._watch = context, results, watch
+        self._preparing = threading.Thread(
+            target=self._prepare, args=(capturing, given, device, results),
+            name='intradp-prepare', daemon=True)
+        self._preparing.start()
+        self.owner.log(f'capturing {type(self.model).__name__}; calls run as before until it is '
+                       'prepared')
         return result
+
+    def _capture(self, model: torch.nn.Module, given: list[torch.Tensor]) -> Capture:
+        """Begin to capture in another process; in this call, where there can be no other."""
+        name = type(self.model).__name__
+        try:
+            return ForkedCapture(model, given, effects=True, name=name).graph
+        except (OSError, ValueError, AssertionError) as error:
+            self._warn('the first call captures the model itself, as this process cannot be '
+                       f'forked: {_cause(error)}')
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            warnings.filterwarnings('ignore', f'.* {_NO_TEXT}')  # it is kept
+            graph = capture(model, tuple(given), methods=AS_GRAPH, effects=True, name=name)
+        return lambda check: (graph, [])
+
+    def _prepare(self, capturing: Capture, given: list[torch.Tensor], device: KernelDevice,
+                 results: Results) -> None:
+        """Wait for the capture, profile and connect, in a thread of its own."""
+        log = self.owner.log
+        try:
+            graph, warned = capturing(self._check)
+            results.check(graph.outputs)
+            for text in warned:
+                if _NO_TEXT not in text:  # results are of the model's classes
+                    log(text)
+            shared = share_graph(graph).on(device)
+            self._check()
+            profile = profile_model(shared, given, log, seconds=PREPARE_SECONDS,
+                                    check=self._check)
+            self._check()
+            self._connect(shared, profile, given)
+        except _Stopped:
+            return
+        except Exception as error:  # noqa: B902 - whatever a model does, the program goes on
+            self._refused = _cause(error)
+            log(_REFUSED + self._refused)
+            with self._lock:
+                self._watch = None
+
+    def _check(self) -> None:
+        if self._stopping.is_set():
+            raise _Stopped
+
+    def _warn_of_refusal(self) -> None:
+        if self._refused:
+            self._warn(_REFUSED + self._refused)
 
     def _connect(self, shared: SharedModel, profile: Profile, given: list[torch.Tensor]) -> None:
         watch = _ServerWatch(self.owner, shared.split, profile, given)
         channel = DdsChannel(watch.context, self.owner.server, 'robot',
                              namespace=self.owner.namespace, key=self.owner.key)
-        self.client = RobotClient(
+        client = RobotClient(
             shared.tuned(profile.tuning), channel, self.owner._predictor, self.owner.log,
             patience=self.owner.patience, power=profile.power, lossy=self.owner.lossy,
             watch=DriftWatch(shared.split, profile, watch.drifted,
                              DriftMeter(step=BEYOND_BOOKS)),
             delay_watch=DelayWatch(watch.delayed), experience=LatencyCalibration())
-        channel.only(self.client.connection.session.__eq__)
-        self.client.meter = open_meter()
-        self.planner = watch
-        watch.start(self.client)
+        channel.only(client.connection.session.__eq__)
+        client.meter = open_meter()
+        watch.start(client)
+        with self._lock:
+            self.client, self.planner = client, watch
 
     def _is_as_captured(self, client: RobotClient, tensors: Sequence[torch.Tensor]) -> bool:
         """Tell whether inputs, model and context are those of the capture; warn if not."""
@@ -313,6 +395,16 @@ class _SharedForward:
         if (kind or text) not in self._warned:
             self._warned.add(kind or text)
             warnings.warn(text, RuntimeWarning, stacklevel=_outside())
+
+
+#: Waits for a graph, calling meanwhile what it is given; returns texts of warnings as well.
+Capture = Callable[[Callable[[], None]], tuple[OperatorGraph, list[str]]]
+_NO_TEXT = 'cannot be written as text'
+_REFUSED = 'this model cannot be shared and runs locally: '
+
+
+def _cause(error: Exception) -> str:
+    return ' '.join(str(error).split()) or type(error).__name__
 
 
 def _outside() -> int:

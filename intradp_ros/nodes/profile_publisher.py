@@ -22,6 +22,7 @@ from intradp_ros.profiling.cache import cached_profile
 from intradp_ros.profiling.machine import release_memory
 from intradp_ros.profiling.measure import measure_profile
 from intradp_ros.profiling.profile import Profile
+from intradp_ros.profiling.tune import Check, no_check
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.split.received_graph import split_received
@@ -32,17 +33,19 @@ BOOK_TOPIC = 'schedule_book'
 
 
 def profile_model(model: SharedModel, inputs: Sequence[torch.Tensor],
-                  log: Callable[[str], None], example: str = '') -> Profile:
+                  log: Callable[[str], None], example: str = '', *, seconds: float = math.inf,
+                  check: Check = no_check) -> Profile:
     """
     Return this device's profile of a model, measuring it only the first time.
 
-    It is measured again for another `example` (from `example_key`), if given.
+    It is measured again for another `example` (from `example_key`), if given,
+    within some `seconds` of a core; `check` is called often, and may raise.
     """
 
     def measure() -> Profile:
         log(f'profiling {len(model.split.operators)} operators, once for this model and device')
         return measure_profile(model.split, inputs, progress=_Progress(log),
-                               sensor=find_sensor())
+                               sensor=find_sensor(), seconds=seconds, check=check)
 
     profile = cached_profile(model.digest, model.split.axis, measure, example=example,
                              device=model.split.device)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, pairwise
 import logging
+import math
 from statistics import median, quantiles
 import time
 
@@ -43,7 +44,7 @@ from intradp_ros.profiling.rounds import (
     Values,
 )
 from intradp_ros.profiling.speed_track import SpeedTrack, track_speed
-from intradp_ros.profiling.tune import choose_tuning
+from intradp_ros.profiling.tune import Check, choose_tuning, no_check, SECONDS
 from intradp_ros.split.calls.tuning import tuned
 from intradp_ros.split.local_operator import SplitGraph
 
@@ -55,6 +56,11 @@ MEASURABLE = 1e-3
 LOOKS, TRIES, MOST_HEIGHTS = 4, 3, 16
 #: Seconds, and the part of what was expected, by which a height must be off to be added.
 OFF_SECONDS, OFF = 2e-6, 0.2
+#: Share of the seconds for all that plain runs take in each of the two phases of choosing kernels
+#: (some seven candidates run as often).
+TUNING = 1 / 30
+#: Seconds of a round with the run of the whole graph that follows, in those of the round.
+WITH_RUN = 1.3
 Progress = Callable[[int, int], None]
 Floats = npt.NDArray[np.float64]
 _LOG = logging.getLogger(__name__)
@@ -62,7 +68,8 @@ _LOG = logging.getLogger(__name__)
 
 def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
                     budget: float = 10.0, progress: Progress | None = None,
-                    sensor: EnergySensor | None = None) -> Profile:
+                    sensor: EnergySensor | None = None, seconds: float = math.inf,
+                    check: Check = no_check) -> Profile:
     """
     Choose the kernels of a graph on this device, and measure them on example inputs.
 
@@ -85,14 +92,21 @@ def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
     sensor :
         Measures the machine's power states (some seconds); else they are
         assumed.
+    seconds :
+        What everything but the power states should take in all, on one core;
+        the least numbers of runs are made nevertheless.
+    check :
+        Called between operators; it may raise to end the measurement.
 
     """
+    now = clock(split.device)
+    end = now() + seconds
     with torch.inference_mode():
-        tuning = choose_tuning(split, inputs)
+        encodings = value_encodings(split, inputs, check)
+        tuning = choose_tuning(split, inputs, min(SECONDS, TUNING * seconds), check)
         lean = tuned(split, tuning)
-        measured, runs = measure_parts(lean, inputs, budget, progress or _silent)
+        measured, runs = measure_parts(lean, inputs, budget, progress or _silent, check, end)
         power = _power(lean, inputs, sensor) if sensor else XAVIER_NX
-        encodings = value_encodings(split, inputs)
     timings = tuple(_timing(of_one, runs.track) for of_one in measured)
     whole, total = runs.typical, sum(timing.seconds[-1] for timing in timings)
     scale = whole / total if total > 0 else 1.0
@@ -149,23 +163,35 @@ class Runs:
 
 
 def measure_parts(split: SplitGraph, inputs: Sequence[torch.Tensor], budget: float,
-                  progress: Progress) -> tuple[list[OperatorParts], Runs]:
-    """Return the parts of all operators, and runs of the whole graph."""
+                  progress: Progress, check: Check = no_check,
+                  end: float = math.inf) -> tuple[list[OperatorParts], Runs]:
+    """
+    Return the parts of all operators, and runs of the whole graph.
+
+    Rounds beyond the least number end at `end`, by the clock of the device.
+    """
     bound = bind_whole(split)
     measured = [OperatorParts.of(split, op) for op in bound]
     joins = Joins()
-    _round(split, bound, measured, joins, inputs, _silent)  # warms up
+
+    def checking(done: int, count: int) -> None:
+        check()
+
+    _round(split, bound, measured, joins, inputs, checking)  # warms up
     for of_one in measured:
         of_one.forget()
-    start = time.perf_counter()
-    _round(split, bound, measured, joins, inputs, _silent)
+    start, now = time.perf_counter(), clock(split.device)
+    begun = now()
+    _round(split, bound, measured, joins, inputs, checking)
     rounds = round(budget / max(1e-6, time.perf_counter() - start))
-    rounds = min(max(rounds, ROUNDS[0]), ROUNDS[1])
-    look_between(split, bound, [of_one.parts for of_one in measured], inputs)
+    one = max(1e-6, WITH_RUN * (now() - begun))
+    look_between(split, bound, [of_one.parts for of_one in measured], inputs, check,
+                 lambda: now() < end - ROUNDS[0] * one)
+    rounds = int(min(max(min(rounds, (end - now()) / one), ROUNDS[0]), ROUNDS[1]))
     runs, stops = [], []
     for turn in range(rounds):
         _round(split, bound, measured, joins, inputs,
-               partial(_advance, progress, turn * len(bound), rounds))
+               partial(_advance, progress, check, turn * len(bound), rounds))
         runs.append(run_timed(split, bound, inputs)[1])
         stops.append(time.monotonic())
     took, ends = np.array(runs), _ends(np.array(runs), np.array(stops))
@@ -198,21 +224,23 @@ def _track(measured: Iterable[OperatorParts]) -> SpeedTrack:
 
 
 def look_between(split: SplitGraph, bound: Sequence[BoundOperator], parts: Sequence[list[Part]],
-                 inputs: Sequence[torch.Tensor]) -> None:
+                 inputs: Sequence[torch.Tensor], check: Check = no_check,
+                 go_on: Callable[[], bool] = lambda: True) -> None:
     """
     Add heights where an operator takes another time than the line between two others says.
 
     The middle of each gap is looked at, and where it is off, then those of
     the two gaps that it leaves.  All rows but one are looked at as well:
     kernels may be faster on just the rows of the whole than on any fewer.
+    Looking ends early where `go_on` says so.
     """
     gaps = [list(pairwise(p.rows for p in of_one)) for of_one in parts]
     middles = [_middles([*of_one, (op.local.rows - 2, op.local.rows)], {p.rows for p in own})
                for op, of_one, own in zip(bound, gaps, parts)]
     for _ in range(LOOKS):
-        if not any(middles):
+        if not any(middles) or not go_on():
             return
-        gaps = _look(split, bound, parts, inputs, middles)
+        gaps = _look(split, bound, parts, inputs, middles, check)
         middles = list(map(_middles, gaps))
 
 
@@ -223,10 +251,11 @@ def _middles(gaps: Iterable[tuple[int, int]], known: Collection[int] = ()) -> li
 
 def _look(split: SplitGraph, bound: Sequence[BoundOperator], parts: Sequence[list[Part]],
           inputs: Sequence[torch.Tensor], middles: Sequence[Sequence[int]],
-          ) -> list[list[tuple[int, int]]]:
+          check: Check) -> list[list[tuple[int, int]]]:
     """Run operators at more heights, keep those that are off, and return the gaps they leave."""
     values, gaps = given(split, inputs), []
     for op, of_one, rows in zip(bound, parts, middles):
+        check()
         room = MOST_HEIGHTS - len(of_one)
         looks = parts_of(split, op.local, op.overwrites, rows[:room] if room > 0 else ())
         for part in looks * TRIES:
@@ -267,7 +296,9 @@ def _round(split: SplitGraph, bound: Sequence[BoundOperator], measured: Sequence
     joins.end_round()
 
 
-def _advance(progress: Progress, before: int, rounds: int, done: int, count: int) -> None:
+def _advance(progress: Progress, check: Check, before: int, rounds: int, done: int, count: int,
+             ) -> None:
+    check()
     progress(before + done, rounds * count)
 
 
@@ -276,10 +307,11 @@ def _silent(done: int, count: int) -> None:
 
 
 def value_encodings(split: SplitGraph, inputs: Sequence[torch.Tensor],
-                    ) -> tuple[dict[str, EncodingTiming], ...]:
+                    check: Check = no_check) -> tuple[dict[str, EncodingTiming], ...]:
     """Return for each value what encodings do to it; nothing for records of folded ones."""
     found: list[dict[str, EncodingTiming]] = [{} for _ in split.rows]
     for v, value in crossing_values(split, inputs):
+        check()
         found[v] = measure_encodings(value, split.dims[v])
     return tuple(found)
 

@@ -13,7 +13,7 @@ must beat the plain kernels as a whole.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
@@ -38,6 +38,13 @@ _TRIALS: Mapping[bool, Sequence[Sequence[str]]] = {
     False: ((PLAIN,), (SEPARABLE, PACKED)),
     True: ((CHANNELS_LAST,), (PACKED, SEPARABLE)),
 }
+
+
+Check = Callable[[], None]
+
+
+def no_check() -> None:
+    """Let a measurement go on."""
 
 
 @dataclass
@@ -72,10 +79,11 @@ class _Candidate:
         self.seconds = list(map(min, self.seconds, seconds))
         return values
 
-    def run_lower(self, inputs: Sequence[torch.Tensor]) -> None:
+    def run_lower(self, inputs: Sequence[torch.Tensor], check: Check) -> None:
         """Run operators that have variants on fewer of their rows."""
         values = given(self.split, inputs)
         for op in self.bound:
+            check()
             if variants_of(self.split.graph, op.local.operator):
                 rows = heights(op.local.rows)[:-1]
                 parts = parts_of(self.split, op.local, op.overwrites, rows)
@@ -89,26 +97,28 @@ class _Candidate:
         return [*(part.least for part in self.lower.get(operator, ())), self.seconds[operator]]
 
 
-def choose_tuning(split: SplitGraph, inputs: Sequence[torch.Tensor]) -> Tuning:
+def choose_tuning(split: SplitGraph, inputs: Sequence[torch.Tensor], seconds: float = SECONDS,
+                  check: Check = no_check) -> Tuning:
     """
     Measure which kernels run a graph fastest on this device, in this process.
 
     Kernels whose results differ from the plain ones by more than rounding
-    are never chosen.
+    are never chosen.  Plain runs take about `seconds` in each of two phases;
+    `check` is called between runs, and may raise.
     """
     plain, *others = _distinct(split)
     if not others:
         return UNTUNED
     wanted = plain.run(inputs)
     others = [c for c in others if _alike(c.run(inputs), wanted)]
-    _take_turns([plain, *others], inputs)
+    _take_turns([plain, *others], inputs, seconds, check)
     tried = [plain, *others]
     best = min(c.whole for c in tried)
     for candidate in (tried := [c for c in tried if c.whole <= HOPELESS * best]):
-        candidate.run_lower(inputs)
+        candidate.run_lower(inputs, check)
     mixed = [_Candidate.of(split, tuning) for tuning in _mixed(split, tried)]
     mixed = [c for c in mixed if _alike(c.run(inputs), wanted)]
-    _take_turns([plain, *mixed], inputs)
+    _take_turns([plain, *mixed], inputs, seconds, check)
     fastest = min([plain, *mixed], key=lambda c: c.whole)
     return fastest.tuning if fastest.whole < GAIN * plain.whole else UNTUNED
 
@@ -137,12 +147,14 @@ def _preferred(available: Sequence[str], wanted: Sequence[str], layout: bool) ->
     return next((v for v in wanted if v in available), fallback)
 
 
-def _take_turns(candidates: Sequence[_Candidate], inputs: Sequence[torch.Tensor]) -> None:
+def _take_turns(candidates: Sequence[_Candidate], inputs: Sequence[torch.Tensor],
+                seconds: float, check: Check) -> None:
     """Run candidates that have run in turns, so that what else the machine does hits all alike."""
     fewest, most = ROUNDS
-    for _ in range(min(most, max(fewest, round(SECONDS / candidates[0].whole)))):
+    for _ in range(min(most, max(fewest, round(seconds / candidates[0].whole)))):
         best = min(c.whole for c in candidates)
         for candidate in candidates:
+            check()
             if candidate is candidates[0] or not _is_hopeless(candidate, best):
                 candidate.run(inputs)
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+import multiprocessing
 from pathlib import Path
 import subprocess
 import sys
@@ -56,6 +57,8 @@ def test_memory_that_calls_leave_is_given_back(running: Nodes, model: torch.nn.M
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter('ignore')
+            model(source(0))
+            assert idp.wait_prepared(TIMEOUT)
             for seed in range(3):
                 model(source(seed))
             blocks = [bytes(2000) for _ in range(60_000)]
@@ -86,6 +89,7 @@ def test_without_a_server(running: Nodes, model: torch.nn.Module) -> None:
             torch.no_grad():
         for seed in range(4):
             assert_equal(model(source(seed)), own(source(seed)))
+            assert idp.wait_prepared(TIMEOUT)
     ours = [w for w in seen if w.category is RuntimeWarning]
     assert [w.filename for w in ours] == [__file__]
     assert not idp.wait_ready(0.0)
@@ -122,6 +126,83 @@ def test_three_lines_with_a_server(served: Nodes, model: torch.nn.Module) -> Non
     idp.stop()
     assert torch.equal(model(source(1)), own(source(1)))
     assert model(source(1)).requires_grad
+
+
+def test_the_program_goes_on_while_the_model_is_prepared(
+        running: Nodes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """
+    Calls are plain ones meanwhile, random numbers the program's own, and so is standard error.
+
+    Weights are not held twice.  What changes meanwhile is noticed, and undone again.
+    """
+    model, own = small_models.unet().eval(), small_models.unet().eval()
+    monkeypatch.setenv('INTRADP_CACHE', str(tmp_path))
+    said, go_on = list[str](), threading.Event()
+
+    def log(text: str) -> None:
+        said.append(text)
+        if text.startswith('profiling'):
+            assert go_on.wait(TIMEOUT)
+
+    idp = IntraDP(server='nobody', log=log)
+    idp.start_client(model=model)
+    with torch.no_grad(), warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter('always')
+        torch.manual_seed(5)
+        wanted = [torch.rand(3) for _ in range(40)]
+        torch.manual_seed(5)
+        model(source(0))
+        stderr, plain = sys.stderr, torch.nn.Module.__call__
+        for number in wanted:
+            assert torch.equal(torch.rand(3), number)
+            assert sys.stderr is stderr and torch.nn.Module.__call__ is plain
+            assert torch.equal(model(source(1)), own(source(1)))
+        assert not idp.wait_prepared(0.0)
+        weight = next(model.parameters())
+        weight.mul_(2)
+        go_on.set()
+        assert idp.wait_prepared(TIMEOUT)
+        changed = model(source(1))
+        next(own.parameters()).mul_(2)
+        assert torch.equal(changed, own(source(1))) and idp.last is None
+        weight.mul_(0.5)
+        next(own.parameters()).mul_(0.5)
+        end = time.monotonic() + TIMEOUT
+        while idp.last is None and time.monotonic() < end:
+            assert_equal(model(source(2)), own(source(2)))
+    assert idp.last is not None
+    assert ['no longer what was captured' in str(w.message) for w in seen].count(True) == 1
+    shared = idp._shared
+    assert shared is not None and shared.client is not None
+    own_memory = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    held = shared.client.model.split.captured.parameters
+    assert any(t.untyped_storage().data_ptr() in own_memory for t in held.values())
+    assert any(text.startswith('capturing') for text in said)
+    idp.stop()
+
+
+def test_stopped_while_it_prepares(running: Nodes, model: torch.nn.Module,
+                                   monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In capture or profile, it ends in order and leaves nothing; the next one can begin."""
+    monkeypatch.setenv('INTRADP_CACHE', str(tmp_path))
+    for ends_in in ('capturing', 'profiling'):
+        reached = threading.Event()
+
+        def log(text: str, wanted: str = ends_in, reached: threading.Event = reached) -> None:
+            if text.startswith(wanted):
+                reached.set()
+
+        idp = IntraDP(server='nobody', log=log)
+        idp.start_client(model=model)
+        with torch.no_grad():
+            model(source(0))
+        assert reached.wait(TIMEOUT)
+        assert not idp.wait_ready(0.0)
+        idp.stop()
+        assert not [t for t in threading.enumerate() if t.name.startswith('intradp')]
+        assert not [p for p in multiprocessing.active_children()
+                    if p.name.startswith('intradp')]
+    assert not list(tmp_path.rglob('*.json'))
 
 
 @pytest.mark.slow
@@ -188,9 +269,13 @@ def test_a_model_that_cannot_be_shared(running: Nodes) -> None:
     model.forward = forward  # type: ignore[method-assign]
     idp = IntraDP()
     idp.start_client(model=model)
-    with pytest.warns(RuntimeWarning, match='cannot be shared'):
-        assert model(torch.ones(3)) == 6
     assert model(torch.ones(3)) == 6
+    with pytest.warns(RuntimeWarning, match='cannot be shared') as seen:
+        assert not idp.wait_prepared(TIMEOUT)
+    assert [w.filename for w in seen] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        assert model(torch.ones(3)) == 6
     idp.stop()
     assert model.forward is forward
 
