@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from pathlib import Path
 import queue
+import time
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
@@ -28,6 +29,7 @@ from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.book_keeper import BookKeeper
 from intradp_ros.systems.sharing.book.plan_from_profiles import LATENCY, OBJECTIVES, PlanRequest
 from intradp_ros.systems.sharing.book.plan_process import PlanningError
+from intradp_ros.wire.rejections import Rejections
 from intradp_ros.wire.texts import packed, unpacked
 
 #: Profiles that are kept, and such that may wait to be checked; others displace the oldest.
@@ -70,7 +72,7 @@ class PlannerNode(ManagedNode):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__('planner_node', **kwargs)
-        self._receiver = Receiver(self)
+        self._receiver, self._failures = Receiver(self), Rejections()
         self._status = Diagnostics(self)
         self._profiles: OrderedDict[tuple[str, str, str], OperatorProfile] = OrderedDict()
         self._keepers: OrderedDict[Customer, BookKeeper] = OrderedDict()
@@ -178,7 +180,8 @@ class PlannerNode(ManagedNode):
             try:
                 book = keeper.poll(may_begin=idle)
             except PlanningError as error:
-                self.get_logger().error(f'planning failed: {error}')
+                if self._failures.count(f'{error}', time.monotonic()):
+                    self.get_logger().error(f'planning failed: {error}')
                 continue
             if book:
                 self._keepers.move_to_end(customer)

@@ -42,10 +42,15 @@ class Receiver:
             **options)
 
     def reject(self, cause: str, text: str) -> None:
-        """Count what is rejected; log each cause at most once per second."""
+        """Count what is rejected; a cause that goes on is logged after growing times."""
+        self._rejected(cause, text)
+
+    def _rejected(self, cause: str, text: str) -> bool:
         self.last = f'{cause}: {quoted(text)}'
-        if self.rejections.count(cause, time.monotonic()):
+        logged = self.rejections.count(cause, time.monotonic())
+        if logged:
             self.node.get_logger().warning(f'rejected ({cause}): {quoted(text)}')
+        return logged
 
     def _take(self, kind: type, data: bytes, take: Callable[[Any], None], cause: str,
               most: float) -> None:
@@ -62,5 +67,5 @@ class Receiver:
         except ValueError as error:
             self.reject(cause, str(error))
         except Exception as error:  # one bad message must not end the node
-            self.reject('handler', f'{type(error).__name__}: {error}')
-            self.node.get_logger().debug(traceback.format_exc())
+            if self._rejected('handler', f'{type(error).__name__}: {error}'):
+                self.node.get_logger().debug(traceback.format_exc())
