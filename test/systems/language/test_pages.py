@@ -19,7 +19,7 @@ from intradp_ros.systems.language.page_table import page_names, PageTable
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_page_is_of_one_request_or_of_the_same_tokens(data):
     table = PageTable(data.draw(st.integers(1, 24)))
     held: list[tuple[list[int], tuple[int, ...]]] = []
@@ -65,7 +65,7 @@ def test_a_page_is_of_one_request_or_of_the_same_tokens(data):
         start, count, tuple(range(first, first + -(-(start + count) // PAGE) + extra)), wanted),
     st.integers(0, 100), st.integers(1, 60), st.integers(0, 2), st.integers(0, 1000),
     st.booleans()), max_size=5), st.binary(max_size=20))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_lane_is_what_its_bytes_say_and_nothing_crashes(parts, junk):
     lane = Lane(tuple(parts))
     data = lane_bytes(lane)
