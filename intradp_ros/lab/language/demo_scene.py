@@ -177,8 +177,13 @@ def measure_accelerate(prepared: Prepared, scene: Scene, folder: Path, name: str
             'tokens': end['answer'], 'difference': None}
 
 
-def kill_one(prepared: Prepared, scene: Scene, folder: Path) -> dict[str, Any]:
-    """Kill the last device in the middle of two answers; return what became of them."""
+def kill_one(prepared: Prepared, scene: Scene, folder: Path, after: int = 0, which: str = '',
+             ) -> dict[str, Any]:
+    """
+    Kill a device in the middle of two answers; return what became of them.
+
+    That is the last one, after half of one answer's tokens in both, where nothing is said.
+    """
     names = list(scene.memory)
     devices = [EmulatedDevice(name, scene.memory[name], FLOOR + scene.memory[name], scene.disk)
                for name in names]
@@ -189,9 +194,9 @@ def kill_one(prepared: Prepared, scene: Scene, folder: Path) -> dict[str, Any]:
             fleet.head.ask(ask='text', id=number, prompt_tokens=prepared.prompt,
                            max_tokens=scene.tokens)
         said = 0
-        while said < scene.tokens // 2:
+        while said < (after or scene.tokens // 2):
             said += 'text' in fleet.head.hear('text', 120.0)
-        fleet.devices[names[-1]].kill()
+        fleet.devices[which or names[-1]].kill()
         while len(ends) < 2:
             ends.append(fleet.head.hear('fate', 120.0))
     gaps = [max(b - a for a, b in zip(end['times'], end['times'][1:])) for end in ends]

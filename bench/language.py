@@ -1,0 +1,362 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Language models over several devices, in figures: ``python bench/language.py PART ...``.
+
+Parts (Linux, as root where devices are processes):
+
+blocks    a token through the blocks: the library's modules, the thinner ones, matrices alone
+batch     8 requests at once against one; 1,000 short requests, and the memory after them
+tokens    5 prompts x 32 tokens x 3 devices: resident, streaming, moved, switched, killed
+resident  SmolLM2 on three device processes with all weights in memory
+wide      random weights of width 2048 on three device processes
+settings  ours and a plain pipeline: 1000, 100, 20 Mbit/s x 3 memories x 2 disks (20 minutes)
+kills     20 kills at random moments, with requests in flight
+"""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+import hashlib
+import json
+import math
+from pathlib import Path
+import random
+import statistics
+import tempfile
+import time
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+from intradp_ros.blobs.store import BlobStore
+from intradp_ros.cluster.device import Device
+from intradp_ros.cluster.topology import behind_access_point, Medium, Topology
+from intradp_ros.lab.language.demo_scene import (
+    kill_one,
+    MB,
+    measure_fleet,
+    OURS,
+    PLAIN,
+    prepare,
+    Prepared,
+    Scene,
+)
+from intradp_ros.lab.language.reference import whole_answer, whole_model
+from intradp_ros.profiling.cache import cache_folder
+from intradp_ros.runtime.admission import AdmissionLimits
+from intradp_ros.runtime.member.planner import Planner, Proposal
+from intradp_ros.systems.language.block_math import KvPages, LaneRun, LibraryBlocks
+from intradp_ros.systems.language.costs import LanguageCosts
+from intradp_ros.systems.language.head import HeadPolicy
+from intradp_ros.systems.language.import_model import load_tokenizer, store_model
+from intradp_ros.systems.language.lanes import Lane, Part
+from intradp_ros.systems.language.local_fleet import LocalLanguage
+from intradp_ros.systems.language.manifest import Manifest
+from intradp_ros.systems.language.measure import measure_blocks
+from intradp_ros.systems.language.planner import build, Choice, Share
+from intradp_ros.systems.language.role import LanguageOptions
+from intradp_ros.systems.language.segment_plan import FORMAT, SegmentPlan
+from intradp_ros.systems.language.thin_blocks import ThinBlocks
+
+NAMES = ('rover', 'drone', 'dock')
+PROMPTS = ('What is the capital of France?', 'Name three colours.', 'How does a robot see?',
+           'Write one line about the sea.', 'Count from one to ten.')
+RESIDENT = dict.fromkeys(NAMES, 400 * MB)
+
+
+def opened(scene: Scene) -> Prepared:
+    """Return SmolLM2, and what one process answers."""
+    folder = cache_folder() / 'demo-language'
+    folder.mkdir(parents=True, exist_ok=True)
+    return prepare(folder, scene)
+
+
+def blocks(folder: Path) -> dict[str, Any]:
+    """Measure blocks, matrices and head on one thread; the least of 12."""
+    torch.set_num_threads(1)
+    made = opened(Scene(RESIDENT))
+    manifest, store = made.manifest, made.store
+    data = [_bytes(store, file.digest) for file in manifest.blocks]
+    kinds = {'library': LibraryBlocks(manifest), 'thin': ThinBlocks(manifest)}
+    runs = {name: [kind.bind(k, file.views(data[k])) for k, file in enumerate(manifest.blocks)]
+            for name, kind in kinds.items()}
+    matrices = [t for file, own in zip(manifest.blocks, data)
+                for t in file.views(own).values() if t.dim() == 2]
+    kv = KvPages(manifest, range(manifest.layers), 64)
+    best: dict[str, float] = {}
+    with torch.inference_mode():
+        for _ in range(12):
+            for count in (1, 8):
+                lane = Lane(tuple(Part(100, 1, tuple(range(8 * k, 8 * k + 7)))
+                                  for k in range(count)))
+                hidden = torch.randn(count, manifest.width)
+                for name, all_ in runs.items():
+                    run, out, start = LaneRun(lane, kv), hidden, time.perf_counter()
+                    for block in all_:
+                        out = block(out, run)
+                    _least(best, f'{name}, {count} tokens', start)
+                rows = {m.shape[1]: torch.randn(count, m.shape[1]) for m in matrices}
+                start = time.perf_counter()
+                for matrix in matrices:
+                    F.linear(rows[matrix.shape[1]], matrix)
+                _least(best, f'matrices alone, {count} tokens', start)
+    head = measure_blocks(manifest, store)
+    return {**{name: 1e3 * seconds for name, seconds in best.items()}, 'head': 1e3 * head.head,
+            'memory_rate': head.memory_rate}
+
+
+def batch(folder: Path) -> dict[str, Any]:
+    """Measure requests at once, on three devices of this process, all resident."""
+    torch.set_num_threads(1)
+    made = opened(Scene(RESIDENT))
+    found: dict[str, Any] = {}
+    with local(made.manifest, made.store, 1, False) as fleet:
+        for count in (1, 8, 1, 8):
+            start = time.perf_counter()
+            asked = [fleet.ask(made.prompt + [k], 48) for k in range(count)]
+            for answering in asked:
+                answering.wait(300)
+            found[f'{count} at once, tokens/s'] = \
+                48 * count / (time.perf_counter() - start)
+        found['gain of 8'] = found['8 at once, tokens/s'] / found['1 at once, tokens/s']
+        before, firsts = _anonymous(), []
+        for begin in range(0, 1000, 50):
+            asked = [fleet.ask([(begin + k) % 1000 + 5, 17, 3], 2) for k in range(50)]
+            firsts += [answering.wait(300).first_token_seconds for answering in asked]
+            if begin == 100:
+                before = _anonymous()
+        found |= {'memory after 150 short requests, MB': before / MB,
+                  'memory after 1000, MB': _anonymous() / MB,
+                  'first token, median ms (50 at once)': 1e3 * statistics.median(firsts)}
+    return found
+
+
+def tokens(folder: Path) -> dict[str, Any]:
+    """Compare tokens and logits with one process, in five situations."""
+    made = opened(Scene(RESIDENT))
+    data = made.store.load(made.manifest.tokenizer.digest) if made.manifest.tokenizer else None
+    assert data is not None
+    tokenizer = load_tokenizer(data)
+    whole = whole_model(made.manifest, made.store)
+    prompts = [list(tokenizer.apply_chat_template(
+        [{'role': 'user', 'content': text}], add_generation_prompt=True, tokenize=True,
+        return_dict=False)) for text in PROMPTS]
+    ends = frozenset((tokenizer.eos_token_id,))
+    wanted = [whole_answer(whole, prompt, 32, ends) for prompt in prompts]
+    found: dict[str, Any] = {}
+
+    def compare(name: str, fleet: LocalLanguage, during: Callable[[Any, int], None]) -> None:
+        ids, difference = hashlib.sha256(), 0.0
+        for number, (prompt, (answer, logits)) in enumerate(zip(prompts, wanted)):
+            got: list[torch.Tensor] = []
+            answering = fleet.ask(prompt, 32, got)
+            during(answering, number)
+            answering.wait(300)
+            assert answering.tokens == answer, f'{name}: other tokens'
+            ids.update(json.dumps(answering.tokens).encode())
+            difference = max(difference, max(
+                float((a - b).abs().max()) for a, b in zip(got, logits)))
+        found[name] = {'sha256': ids.hexdigest()[:16], 'difference': difference}
+
+    def nothing(answering: Any, number: int) -> None:
+        return
+
+    def after(answering: Any, count: int) -> None:
+        while len(answering.tokens) < count and answering.ended is None:
+            time.sleep(0.001)
+    with local(made.manifest, made.store, 1, False) as fleet:
+        compare('resident', fleet, nothing)
+
+        def switch(answering: Any, number: int) -> None:
+            after(answering, 3)
+            fleet.coordinator.propose(fleet_plan(fleet.costs, NAMES, 5 - 4 * (number % 2), True))
+        compare('plan switched', fleet, switch)
+    with local(made.manifest, made.store, 5, True) as fleet:
+        compare('streaming', fleet, nothing)
+
+        def move(answering: Any, number: int) -> None:
+            after(answering, 3)
+            fleet.coordinator.propose(replace(fleet_plan(
+                fleet.costs, NAMES, 1, False, number % 3), cache='c', keeps=True))
+        compare('layers moved', fleet, move)
+    for number in range(len(prompts)):
+        with local(made.manifest, made.store, 5, True) as fleet:
+            def kill(answering: Any, k: int, one: int = number) -> None:
+                if k == one:
+                    after(answering, 3)
+                    fleet.kill(NAMES[1 + one % 2])
+            compare(f'killed in answer {number + 1}', fleet, kill)
+    assert len({row['sha256'] for row in found.values()}) == 1
+    return found
+
+
+def resident(folder: Path) -> dict[str, Any]:
+    """Measure SmolLM2 on three device processes with all weights in memory."""
+    scene = Scene(RESIDENT, disk=0.0, mbit=1000.0, tokens=64)
+    return _short(measure_fleet(opened(scene), scene, folder / 'resident', OURS, NAMES))
+
+
+def wide(folder: Path) -> dict[str, Any]:
+    """Measure a random model of width 2048 on three device processes."""
+    torch.set_num_threads(1)
+    scene = Scene(dict.fromkeys(NAMES, 800 * MB), disk=0.0, mbit=1000.0, tokens=32)
+    store = BlobStore(folder / 'blobs', 1 << 44)
+    width, inner, layers = 2048, 5632, 9
+    shapes = {'self_attn.q_proj.weight': (width, width), 'self_attn.k_proj.weight': (512, width),
+              'self_attn.v_proj.weight': (512, width), 'self_attn.o_proj.weight': (width, width),
+              'mlp.gate_proj.weight': (inner, width), 'mlp.up_proj.weight': (inner, width),
+              'mlp.down_proj.weight': (width, inner), 'input_layernorm.weight': (width,),
+              'post_attention_layernorm.weight': (width,)}
+    every = {f'model.layers.{k}.{name}': shape for k in range(layers)
+             for name, shape in shapes.items()}
+    every |= {'model.embed_tokens.weight': (8192, width), 'model.norm.weight': (width,)}
+
+    def find(name: str) -> torch.Tensor:
+        torch.manual_seed(len(name))
+        shape = every[name]
+        return torch.ones(shape) if len(shape) == 1 else \
+            torch.randn(shape) * 1.2 / math.sqrt(shape[1])
+    config = {'model_type': 'llama', 'hidden_size': width, 'intermediate_size': inner,
+              'num_hidden_layers': layers, 'num_attention_heads': 32, 'num_key_value_heads': 8,
+              'head_dim': 64, 'vocab_size': 8192, 'max_position_embeddings': 2048,
+              'tie_word_embeddings': True, 'eos_token_id': None, 'rms_norm_eps': 1e-5}
+    manifest = store_model('random, width 2048', config, find, tuple(every), store.put, None, None)
+    prompt = list(range(5, 21))
+    answer, logits = whole_answer(whole_model(manifest, store), prompt, scene.tokens, frozenset())
+    torch.save(logits, folder / 'logits.pt')
+    measured = measure_blocks(manifest, store)
+    made = Prepared(manifest, store, prompt, answer, folder / 'logits.pt', {
+        'model': manifest.digest, 'attention': measured.attention, 'mlp': measured.mlp,
+        'head_seconds': measured.head, 'hop': 1e-3, 'tokens': 512, 'lane': 64}, '')
+    found = measure_fleet(made, scene, folder / 'wide', OURS, NAMES)
+    return {**_short(found), 'identical': found['tokens'] == answer,
+            'bytes': manifest.nbytes}
+
+
+def settings(folder: Path) -> dict[str, Any]:
+    """Measure ours and a plain pipeline at each rate, memory and disk."""
+    found = {}
+    for memory in ((200, 150, 150), (170, 120, 120), (220, 180, 90)):
+        for disk in (200, 95):
+            for mbit in (1000.0, 100.0, 20.0):
+                scene = Scene(dict(zip(NAMES, (m * MB for m in memory))), disk * MB, mbit, 12)
+                made, row = opened(scene), {}
+                for kind in (OURS, PLAIN):
+                    where = folder / f'{memory}-{disk}-{mbit:g}-{kind}'.replace(' ', '')
+                    got = measure_fleet(made, scene, where, kind, NAMES)
+                    row[kind] = {key: got[key] for key in (
+                        'ms_per_token', 'predicted_ms', 'limit_ms', 'x', 'difference')}
+                row['gain'] = row[PLAIN]['ms_per_token'] / row[OURS]['ms_per_token']
+                row['predicted gain'] = row[PLAIN]['predicted_ms'] / row[OURS]['predicted_ms']
+                found[f'{memory} MB, {disk} MB/s, {mbit:g} Mbit/s'] = row
+                print(json.dumps({f'{memory} {disk} {mbit:g}': row}), flush=True)
+    return found
+
+
+def kills(folder: Path) -> dict[str, Any]:
+    """Kill a device 20 times at random moments of answers; none may be wrong or lost."""
+    scene = Scene(dict(zip(NAMES, (250 * MB, 200 * MB, 200 * MB))), 0.0, 1000.0, 48)
+    made, source = opened(scene), random.Random(0)
+    found = []
+    for number in range(20):
+        killed = kill_one(made, scene, folder / f'kill-{number}',
+                          after=source.randrange(1, 90), which=source.choice(NAMES[1:]))
+        found.append(killed)
+        print(json.dumps(killed), flush=True)
+    return {'kills': len(found), 'requests': sum(k['requests'] for k in found),
+            'lost': sum(k['lost'] for k in found),
+            'identical': all(k['identical'] for k in found),
+            'gap_ms, median': statistics.median(k['gap_ms'] for k in found),
+            'gap_ms, most': max(k['gap_ms'] for k in found)}
+
+
+class Scripted(Planner):
+    """Makes one kind of plan for the devices that are there."""
+
+    format = FORMAT  # noqa: A003
+
+    def __init__(self, costs: LanguageCosts, segments: int, streamed: bool) -> None:
+        self._costs, self._segments, self._streamed = costs, segments, streamed
+
+    def plan(self, alive: frozenset[str], now: float) -> Proposal | None:
+        """Return it."""
+        names = tuple(name for name in NAMES if name in alive)
+        return Proposal(replace(fleet_plan(self._costs, names, self._segments, self._streamed),
+                                cache='c')) if names[:1] == NAMES[:1] else None
+
+
+def fleet_plan(costs: LanguageCosts, names: tuple[str, ...], segments: int, streamed: bool,
+               more: int = 0) -> SegmentPlan:
+    """Return an even plan; of a streamed one each device reads half of its MLPs."""
+    layers = costs.manifest.layers
+    counts = [(k + 1) * layers // len(names) - k * layers // len(names)
+              for k in range(len(names))]
+    counts[more] += 2
+    counts[(more + 1) % len(counts)] -= 2
+    return build(costs, names[0], Choice(0.0, segments, {
+        name: Share(count, 0, count // 2 if streamed else 0)
+        for name, count in zip(names, counts)}))
+
+
+def local(manifest: Manifest, store: BlobStore, segments: int, streamed: bool) -> LocalLanguage:
+    """Return three devices of this process with a plan."""
+    plain = [Device(name) for name in NAMES]
+    joined = behind_access_point(plain, 125e6)
+    topology = Topology(tuple(replace(d, disk=f'disk {d.name}') for d in plain), joined.media
+                        + tuple(Medium(f'disk {d.name}', 1e9) for d in plain), joined.paths)
+    costs = LanguageCosts(manifest, topology, 3e-4, 8e-4, 6e-3, 5e-4, tokens=2048)
+    made = LocalLanguage(costs, NAMES[0], Scripted(costs, segments, streamed), {NAMES[0]: store},
+                         LanguageOptions(policy=HeadPolicy(limits=AdmissionLimits(8, 64, 64))))
+    made.wait_ready(120)
+    return made
+
+
+def _least(best: dict[str, float], name: str, start: float) -> None:
+    best[name] = min(best.get(name, math.inf), time.perf_counter() - start)
+
+
+def _bytes(store: BlobStore, digest: str) -> torch.Tensor:
+    data = store.load(digest)
+    assert data is not None
+    return data.clone()
+
+
+def _anonymous() -> int:
+    for line in Path('/proc/self/status').read_text().splitlines():
+        if line.startswith('RssAnon'):
+            return 1024 * int(line.split()[1])
+    return 0
+
+
+def _short(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in found.items()
+            if key not in ('trace', 'tokens', 'warm', 'began')}
+
+
+PARTS: Mapping[str, Callable[[Path], dict[str, Any]]] = {
+    'blocks': blocks, 'batch': batch, 'tokens': tokens, 'resident': resident, 'wide': wide,
+    'settings': settings, 'kills': kills}
+
+
+def main() -> None:
+    """Run the parts that are named."""
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('parts', nargs='+', choices=tuple(PARTS), metavar='PART')
+    parser.add_argument('--json', type=Path, metavar='FILE', help='write the figures')
+    args = parser.parse_args()
+    report = {}
+    for part in args.parts:
+        with tempfile.TemporaryDirectory() as folder:
+            report[part] = PARTS[part](Path(folder))
+        print(part, json.dumps(report[part], indent=1), flush=True)
+    if args.json:
+        args.json.write_text(json.dumps(report, indent=1))
+
+
+if __name__ == '__main__':
+    main()
