@@ -237,10 +237,10 @@ class Nodes:
         self._start = start
 
     def start(self, name: str, parameters: Mapping[str, Any], label: str = '',
-              ready: str = r': active$') -> Child:
-        """Start one of the package's nodes; wait for a line of its log."""
+              ready: str = r': active$', node: str = '') -> Child:
+        """Start one of the package's nodes, as `node`; wait for a line of its log."""
         child = self._start(Command(label or name, ros_arguments(
-            f'intradp_ros.nodes.{name}', parameters=parameters)))
+            f'intradp_ros.nodes.{name}', node=node, parameters=parameters)))
         if ready:
             child.wait_for_line(ready, TIMEOUT)
         return child

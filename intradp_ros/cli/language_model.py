@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass, replace
-import hashlib
-import json
 import math
 from pathlib import Path
 
@@ -18,15 +16,15 @@ from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.fleet_file import read_fleet
 from intradp_ros.cluster.located_yaml import FleetFileError
 from intradp_ros.cluster.topology import behind_access_point, Medium, Topology
-from intradp_ros.core.whole_file import write_whole
 from intradp_ros.lab.language.reference import smollm2
 from intradp_ros.profiling.cache import cache_folder
 from intradp_ros.profiling.disk import disk_rate
 from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.families import FamilyError, MissingPackageError
-from intradp_ros.systems.language.import_model import import_model, ImportModelError
-from intradp_ros.systems.language.manifest import DTYPES, Manifest, ManifestError, read_manifest
+from intradp_ros.systems.language.import_model import ImportModelError
+from intradp_ros.systems.language.manifest import DTYPES, Manifest
 from intradp_ros.systems.language.measure import BlockSeconds, measure_blocks
+from intradp_ros.systems.language.opened import imported
 
 SMOLLM2 = 'smollm2'
 #: Seconds that a message takes in addition to its way: between machines, and between threads.
@@ -79,19 +77,11 @@ def open_model(args: argparse.Namespace, out: Output) -> Opened:
         If there is none, or something that is needed is not installed.
 
     """
-    folder = cache_folder() / 'language'
-    store = BlobStore(folder / 'blobs', _NO_LIMIT)
+    store = BlobStore(cache_folder() / 'language' / 'blobs', _NO_LIMIT)
     try:
         source = smollm2() if args.model == SMOLLM2 else Path(args.model)
-        known = folder / f'{_fingerprint(source, args.dtype)}.json'
-        try:
-            digest = json.loads(known.read_text())['model']
-            manifest = _manifest(store, digest)
-        except (OSError, ValueError, KeyError, ManifestError):
-            with out.status(f'turning {args.model} into blobs, once'):
-                manifest = import_model(source, store.put,
-                                        DTYPES[args.dtype] if args.dtype else None)
-            write_whole(known, json.dumps({'model': manifest.digest, 'of': str(source)}))
+        with out.status(f'turning {args.model} into blobs, once'):
+            manifest = imported(source, store, args.dtype or '')
         with out.status('measuring its blocks'):
             return Opened(manifest, store, measure_blocks(manifest, store))
     except (ImportModelError, FamilyError, MissingPackageError, ModuleNotFoundError) as error:
@@ -133,23 +123,3 @@ def _topology(args: argparse.Namespace, opened: Opened) -> Topology:
     disks = tuple(Medium(f'disk of {d.name}', rate) for d in plain)
     return Topology(tuple(replace(d, disk=f'disk of {d.name}') for d in plain),
                     joined.media + disks, joined.paths)
-
-
-def _manifest(store: BlobStore, digest: str) -> Manifest:
-    text = store.load(digest)
-    if text is None:
-        raise ManifestError('the model is not stored any more')
-    manifest = read_manifest(bytes(text.numpy().data).decode(), digest)
-    files = (*manifest.blocks, manifest.embedding, manifest.head)
-    if any(store.nbytes(file.digest) is None for file in files):
-        raise ManifestError('a part of the model is not stored any more')
-    return manifest
-
-
-def _fingerprint(source: Path, dtype: str | None) -> str:
-    """Return a name for what a source holds now: other files, other name."""
-    files = sorted(source.glob('*')) if source.is_dir() else [source]
-    text = json.dumps([str(source.resolve()), dtype, [
-        (path.name, path.stat().st_size, path.stat().st_mtime_ns)
-        for path in files if path.exists()]])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

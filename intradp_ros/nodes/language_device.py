@@ -11,7 +11,8 @@ from typing import Any
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.cluster.plan_id import PlanId
 from intradp_ros.nodes.device_node import DeviceNode
-from intradp_ros.nodes.language_parameters import HOLD
+from intradp_ros.nodes.language_parameters import HOLD, LANGUAGE_MODEL
+from intradp_ros.nodes.language_planning import opened
 from intradp_ros.nodes.served_text import NO_PLAN, ServedText
 from intradp_ros.nodes.text_actions import TextActions
 from intradp_ros.nodes.weight_parameters import store_of
@@ -38,6 +39,10 @@ class LanguageDevice:
         self._node, self._given = node, given
         self.models: Mapping[str, SharedModel] = {}
         self._store: BlobStore = store_of(given)
+        if given[LANGUAGE_MODEL.name]:
+            manifest = opened(given[LANGUAGE_MODEL.name], self._store)
+            node.info(f'model {manifest.name}: {len(manifest.blocks)} blocks, '
+                      f'digest {manifest.digest[:12]}')
         self._keys = ApiKeys.load(Path(given['api_keys'])) if given['api_keys'] else None
         self._served = ServedText('none', given['without_plan'] == HOLD)
         self._guard: Guard | None = None

@@ -7,7 +7,17 @@ from __future__ import annotations
 from intradp_ros.nodes.parameters import Parameter
 
 HOLD, REFUSE = 'hold', 'refuse'
+LANGUAGE_MODEL = Parameter(
+    'language_model', '', 'Folder of safetensors or GGUF file. A device turns it into blobs, and '
+    'hands them out to the others; at least the head needs it. The coordinator plans for it.')
+LANGUAGE_PLANNING_PARAMETERS: tuple[Parameter, ...] = (
+    LANGUAGE_MODEL,
+    Parameter('head', '', 'Device that has embedding, head and the requests.'),
+    Parameter('tokens', 2048, 'Tokens of all requests together that there is room for.',
+              16, 1 << 24),
+)
 LANGUAGE_PARAMETERS: tuple[Parameter, ...] = (
+    LANGUAGE_MODEL,
     Parameter('answers', False, 'Answer requests, as the head of plans: by actions, and by HTTP '
               'if http_port is set.'),
     Parameter('max_tokens', 256, 'Tokens of an answer whose goal does not say how many.',

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from intradp_ros.cluster.plan_id import PlanId
 from intradp_ros.dds.dds_peers import check_name
-from intradp_ros.nodes.language_parameters import LANGUAGE_PARAMETERS
+from intradp_ros.nodes.language_parameters import LANGUAGE_PARAMETERS, LANGUAGE_PLANNING_PARAMETERS
 from intradp_ros.nodes.lifecycle import ManagedNode
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.stage_parameters import PLANNING_PARAMETERS, STAGE_PARAMETERS
@@ -81,8 +81,9 @@ SYSTEMS: Mapping[str, System] = {
     'stages': System('intradp_ros.nodes.stage_device:StageDevice',
                      'intradp_ros.nodes.stage_coordination:StageCoordination',
                      STAGE_PARAMETERS, PLANNING_PARAMETERS),
-    'language': System('intradp_ros.nodes.language_device:LanguageDevice', '',
-                       LANGUAGE_PARAMETERS, extra='language'),
+    'language': System('intradp_ros.nodes.language_device:LanguageDevice',
+                       'intradp_ros.nodes.language_planning:LanguagePlanning',
+                       LANGUAGE_PARAMETERS, LANGUAGE_PLANNING_PARAMETERS, extra='language'),
 }
 ROLES = Parameter(
     'roles', ['stages'], 'Systems that this machine takes part in: "name", or "name@fleet:MB" for '

@@ -151,3 +151,28 @@ def test_chats_go_through_the_models_template(site: Site) -> None:
                            stream=True, messages=[{'role': 'user', 'content': 'hello'}]))
     assert streamed == text
     client.destroy()
+
+
+def test_a_coordinator_node_plans_for_the_fleet_of_its_file(site: Site, tmp_path: Path) -> None:
+    """Another fleet: the model is given to the head as a folder, the other board fetches it."""
+    _, text = reference(site.model, PROMPT, TOKENS)
+    fleet = tmp_path / 'fleet.yaml'
+    fleet.write_text('devices:\n  head: {memory: 1 GB, disk: 1 GB/s}\n'
+                     '  other: {memory: 1 GB, disk: 1 GB/s}\n'
+                     'networks:\n  cable: {cable: 1 Gbit/s, devices: [head, other]}\n')
+    with nodes(tmp_path / 'nodes') as start:
+        for name in ('head', 'other'):
+            start.start('language_node', {
+                'fleet': 'planned', 'device_name': name, 'store': str(tmp_path / name),
+                'fetch': 'always', **({'answers': True, 'language_model': str(site.model)}
+                                      if name == 'head' else {})},
+                label=name, node=f'{name}_node')
+        start.start('coordinator_node', {
+            'fleet': 'planned', 'system': 'language', 'head': 'head', 'fleet_file': str(fleet),
+            'language_model': str(site.model), 'devices': ['head', 'other']}, label='planner')
+        calls = site.node.create_client(GenerateResponseCall, 'head_node/generate_response')
+        assert calls.wait_for_service(PATIENCE)
+        called = ended(calls.call_async(GenerateResponseCall.Request(
+            prompt=PROMPT, max_tokens=TOKENS, deadline=PATIENCE)))
+        assert (called.fate, called.reason, called.response.text) == ('done', '', text)
+        site.node.destroy_client(calls)
