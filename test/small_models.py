@@ -27,6 +27,23 @@ def convolve(inputs: int, outputs: int, size: int = 3, **options: int) -> nn.Seq
         nn.BatchNorm2d(outputs), nn.ReLU())
 
 
+class Scalar(nn.Module):
+    """A network whose result has no dimensions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(convolve(3, 8), convolve(8, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.body(x.float() / 255).mean()
+
+
+def scalar() -> nn.Module:
+    """Return a `Scalar`."""
+    torch.manual_seed(3)
+    return Scalar().eval()
+
+
 class Residual(nn.Module):
     """Two convolutions, added to what came in."""
 

@@ -28,7 +28,7 @@ from intradp_ros.cli.fleet_report import (
     well,
     write_page,
 )
-from intradp_ros.cli.output import milliseconds, Output, output
+from intradp_ros.cli.output import milliseconds, Output, output, plain
 from intradp_ros.cli.output_paths import claim_folder, result_folder
 from intradp_ros.cli.profile_arguments import own_profile
 from intradp_ros.cli.subject import captured
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
         except (ValueError, MissingWheelError, FleetNotReady) as error:
             raise CommandError(str(error)) from error
         except (ChildError, NetworkError) as error:
-            out.show(f'[red]the demo failed:[/red] {error}')
+            out.show(f'[red]the demo failed:[/red] {plain(error)}')
             return 1
         report = fleet_report(measured)
         write_json(args.out / 'report.json', report)

@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 from intradp_ros.cli.machine_checks import check_machine
 from intradp_ros.cli.network_checks import add_looking, check_network, look_around
-from intradp_ros.cli.output import add_json, output, table
+from intradp_ros.cli.output import add_json, output, plain, table
 
 DESCRIPTION = """\
 Check this machine and its network: versions, torch and GPU, the kernel's buffers, the middleware
@@ -42,7 +42,8 @@ def run(args: argparse.Namespace) -> int:
                         *check_network(look_around(args.namespace, args.seconds))]
         rows = table('intradp doctor', 'check', '', 'found', 'fix', left=4)
         for finding in findings:
-            rows.add_row(finding.name, MARKS[finding.state], finding.found, finding.mend)
+            rows.add_row(plain(finding.name), MARKS[finding.state], plain(finding.found),
+                         plain(finding.mend))
         out.show(rows)
         out.result({'findings': [asdict(finding) for finding in findings]})
     return int(any(finding.state == 'error' for finding in findings))

@@ -9,7 +9,7 @@ import json
 import subprocess
 
 from intradp_ros.cli.command_errors import CommandError
-from intradp_ros.cli.output import add_json, output
+from intradp_ros.cli.output import add_json, output, plain
 from intradp_ros.lab.emulation.processes import Command, module_arguments
 
 DESCRIPTION = """\
@@ -64,6 +64,6 @@ def run(args: argparse.Namespace) -> int:
         answer = json.loads(last)
         if 'failed' in answer:
             raise CommandError(answer['failed'])
-        out.show(answer['text'])
+        out.show('\n'.join(map(plain, answer['text'].split('\n'))))
         out.result(answer)
     return 0 if answer['ok'] else 1

@@ -267,10 +267,17 @@ def _loads(costs: FleetCosts, plan: FleetPlan) -> Mapping[str, str]:
     """Return what the plan takes of devices and media, in words, by name."""
     lasts = plan.order.played.makespan or math.inf
     played = plan.order.played
-    found = {name: f'computes {busy / lasts:.0%}, holds {size(plan.memory[name])}'
+    work = sum(played.busy.values()) or math.inf
+    found = {name: f'does {_part(busy / work)} of the computing,\nbusy {_part(busy / lasts)} of '
+                   f'the time, holds {size(plan.memory[name])}'
              for name, busy in played.busy.items()}
-    return found | {medium: f'in use {seconds / lasts:.0%}'
+    return found | {medium: f'in use {_part(seconds / lasts)} of the time'
                     for medium, seconds in played.in_use.items()}
+
+
+def _part(share: float) -> str:
+    """Return a share as percent; what is little is not shown as nothing."""
+    return '<1%' if 0 < share < 0.01 else f'{share:.0%}'
 
 
 def _quality(text: str) -> Quality:

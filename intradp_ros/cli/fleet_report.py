@@ -10,7 +10,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from intradp_ros.cli.output import milliseconds, Output, table
+from intradp_ros.cli.output import milliseconds, Output, plain, table
 from intradp_ros.lab.fleet.fleet_scene import FleetScene, TARGET
 from intradp_ros.lab.fleet.killed_device import KilledDevice
 from intradp_ros.lab.fleet.streamed_plan import PlayedPlan
@@ -113,8 +113,8 @@ def show_report(report: Mapping[str, Any], out: Output) -> None:
     target = report['target']
     title = f'target: {target["latency_ms"]:g} ms at {target["fps"]:g} frames a second'
     out.show(_table(f'Plans, {title}', report['systems']),
-             _table('With half the air', report['burst']), verdict(report),
-             killed_text(report['killed']))
+             _table('With half the air', report['burst']), plain(verdict(report)),
+             plain(killed_text(report['killed'])))
 
 
 def killed_text(killed: Mapping[str, Any] | None) -> str:
@@ -141,7 +141,8 @@ def _table(title: str, systems: Mapping[str, Any]) -> Any:
                   'ms at the rate', 'frames/s', 'predicted', 'joules', 'missed, s', left=2)
     for name, row in systems.items():
         shown.add_row(
-            name, stages_text(row), f'{row["latency_ms"]:.0f}', f'{row["predicted_ms"]:.0f}',
+            plain(name), plain(stages_text(row)),
+            f'{row["latency_ms"]:.0f}', f'{row["predicted_ms"]:.0f}',
             '-' if row['stream_ms'] is None else milliseconds(row['stream_ms'] / 1e3),
             f'{row["fps"]:.1f}', f'{row["predicted_fps"]:.1f}', f'{row["joules"]:.2f}',
             f'{row["qoe_missed_s"]:.2f}')

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from intradp_ros.cli.output import add_json, amount, Output, output, percent, size, table
+from intradp_ros.cli.output import add_json, amount, Output, output, percent, plain, size, table
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.graph.operator_graph import Operator, ValueRef
 from intradp_ros.graph.trees import rebuild_outputs
@@ -148,7 +148,7 @@ def _show(data: Mapping[str, Any], out: Output) -> None:
 
 
 def _summary(data: Mapping[str, Any]) -> str:
-    lines = [f'[bold]{data["model"]}[/bold]  (digest {data["digest"][:12]}, captured by '
+    lines = [f'[bold]{plain(data["model"])}[/bold]  (digest {data["digest"][:12]}, captured by '
              f'{data["capture"]})']
     for end in ('inputs', 'outputs'):
         for v in data[end]:
@@ -179,7 +179,7 @@ def _barrier(rows: list[dict[str, Any]]) -> Any:
     barrier = table('rows meet: global operators that read split rows', 'operator', 'target',
                     'FLOPs', 'bytes that meet', left=2)
     for row in rows:
-        barrier.add_row(row['name'], row['target'], amount(row['flops']),
+        barrier.add_row(plain(row['name']), plain(row['target']), amount(row['flops']),
                         size(row['barrier_bytes']) + (' a part' if row['records'] else ''))
     return barrier
 
@@ -189,7 +189,8 @@ def _listing(rows: list[dict[str, Any]]) -> Any:
                     'operator', 'target', 'kind', 'output', 'rows', 'reads', 'bytes', 'FLOPs',
                     left=4)
     for row in rows:
-        listing.add_row(row['name'], row['target'], row['kind'], _shape(row['shape']),
+        listing.add_row(plain(row['name']), plain(row['target']), row['kind'],
+                        _shape(row['shape']),
                         str(row['rows']), str(row['reads']), size(row['bytes']),
                         amount(row['flops']))
     return listing

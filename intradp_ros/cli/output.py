@@ -38,7 +38,8 @@ class Output:
         """Print tables and text, unless JSON is wanted."""
         if self.stream is None:
             for item in items:
-                self.console.print(item, highlight=False)
+                self.console.print(_printable(item) if isinstance(item, str) else item,
+                                   highlight=False)
 
     def warn(self, text: str) -> None:
         """Print a warning on stderr, JSON or not."""
@@ -54,21 +55,22 @@ class Output:
     @contextmanager
     def status(self, text: str) -> Iterator[None]:
         """Say what is going on while it lasts."""
-        with self.progress_console.status(text):
+        with self.progress_console.status(plain(text)):
             yield
 
     @contextmanager
     def steps(self) -> Iterator[Callable[[str], None]]:
         """
-        Say what is going on; what is yielded takes the text of each step.
+        Say what is going on; what is yielded takes the text of each step, shown as it is.
 
         Where nobody looks (a file, say), each step is a line.
         """
         if not self.progress_console.is_terminal:
-            yield lambda text: self.progress_console.print(text, highlight=False, soft_wrap=True)
+            yield lambda text: self.progress_console.print(plain(text), highlight=False,
+                                                           soft_wrap=True)
             return
         with self.progress_console.status('') as status:
-            yield lambda text: status.update(text)
+            yield lambda text: status.update(plain(text))
 
     @contextmanager
     def progress(self, text: str) -> Iterator[Advance]:
@@ -83,7 +85,7 @@ class Output:
         bar = Progress(TextColumn('{task.description}'), BarColumn(), MofNCompleteColumn(),
                        TimeElapsedColumn(), console=self.progress_console, transient=True)
         with bar:
-            task = bar.add_task(text, total=None)
+            task = bar.add_task(plain(text), total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
 
     def _lines(self, text: str) -> Advance:
@@ -93,7 +95,7 @@ class Output:
             nonlocal last
             if time.monotonic() - last >= LINE_EVERY:
                 last = time.monotonic()
-                self.progress_console.print(f'{text}: {done} of {total}', highlight=False)
+                self.progress_console.print(f'{plain(text)}: {done} of {total}', highlight=False)
 
         return advance
 
@@ -119,18 +121,31 @@ def output(as_json: bool) -> Iterator[Output]:
 
 def table(title: str, *columns: str, left: int = 1) -> Table:
     """Return an empty table; its first `left` columns hold text, the others numbers."""
-    result = Table(title=escape(title), title_justify='left', box=SIMPLE_HEAD, pad_edge=False,
-                   collapse_padding=True)
+    result = _Table(title=escape(_printable(title)), title_justify='left', box=SIMPLE_HEAD,
+                    pad_edge=False, collapse_padding=True)
     for index, column in enumerate(columns):
-        result.add_column(escape(column), justify='left' if index < left else 'right',
+        result.add_column(escape(_printable(column)), justify='left' if index < left else 'right',
                           overflow='fold' if index < left else 'ellipsis')
     return result
 
 
+class _Table(Table):
+    """A table whose cells hold no control characters, wherever their text comes from."""
+
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+        """Add a row, as `Table.add_row`."""
+        super().add_row(*(_printable(cell) if isinstance(cell, str) else cell
+                          for cell in cells), **options)
+
+
 def plain(text: object) -> str:
     """Return a text from a file or the network as rich shows it literally, on one line."""
-    shown = ''.join(c if c.isprintable() else ascii(c)[1:-1] for c in str(text))
-    return escape(shown)
+    return escape(_printable(str(text)).replace('\n', '\\n'))
+
+
+def _printable(text: str) -> str:
+    """Return a text with its control characters written out, lines as they are."""
+    return ''.join(c if c.isprintable() or c == '\n' else ascii(c)[1:-1] for c in text)
 
 
 def size(count: float) -> str:

@@ -22,7 +22,16 @@ from intradp_ros.cli.books import (
     SYSTEMS,
 )
 from intradp_ros.cli.command_errors import CommandError
-from intradp_ros.cli.output import add_json, milliseconds, Output, output, percent, size, table
+from intradp_ros.cli.output import (
+    add_json,
+    milliseconds,
+    Output,
+    output,
+    percent,
+    plain,
+    size,
+    table,
+)
 from intradp_ros.cli.output_paths import result_file, result_picture
 from intradp_ros.cli.profile_arguments import imagined, own_profile, read_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
@@ -239,7 +248,7 @@ def _show(data: dict[str, Any], out: Output) -> None:
         shown.add_row(f'{row["mbps"]:g}', *cells, milliseconds(row['bound_ms'] / 1e3), ratio,
                       percent(row['gain']), f'{row["shared_j"]:.2f}', str(row['stages']),
                       size(row['bytes_up']), size(row['bytes_down']))
-    lines = [f'{side:7} {data["whole_ms"][side]:.0f} ms alone: {device}'
+    lines = [f'{side:7} {data["whole_ms"][side]:.0f} ms alone: {plain(device)}'
              for side, device in data['devices'].items()]
     out.show(shown, 'bold: what an inference is run by; bound: no schedule is faster; gain: over '
              "the best of the others; J (the robot's energy, modelled), stages, up and down: of "
@@ -265,7 +274,7 @@ def _show_schedule(plan: Plan, mbps: float, timeline: Path | None, out: Output) 
                     'robot ms', 'server ms', 'bands', 'sent up', 'sent down')
     for stage in found:
         listing.add_row(
-            f'{stage["first"]} .. {stage["last"]}  ({stage["operators"]})',
+            plain(f'{stage["first"]} .. {stage["last"]}  ({stage["operators"]})'),
             percent(stage['share']), f'{stage["robot_ms"]:.1f}', f'{stage["server_ms"]:.1f}',
             f'{stage["robot_bands"]} / {stage["server_bands"]}', size(stage['bytes_up']),
             size(stage['bytes_down']))

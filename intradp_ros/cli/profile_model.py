@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from intradp_ros.cli.output import add_json, milliseconds, Output, output, percent, table
+from intradp_ros.cli.output import add_json, milliseconds, Output, output, percent, plain, table
 from intradp_ros.cli.output_paths import result_file
 from intradp_ros.cli.profile_arguments import own_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
@@ -77,7 +77,7 @@ def _show(subject: Subject, profile: Profile, top: int, out: Output) -> None:
     for local, timing in heaviest[:top]:
         seconds = timing.seconds[-1]
         rate = operator_flops(split.graph, local.operator) / seconds if seconds else 0.0
-        shown.add_row(local.operator.name, local.kind.value, str(local.rows),
+        shown.add_row(plain(local.operator.name), local.kind.value, str(local.rows),
                       milliseconds(seconds), _least(timing), percent(seconds / total),
                       _half(timing), str(len(timing.rows)), f'{rate / 1e9:.1f}')
     out.show(shown, (

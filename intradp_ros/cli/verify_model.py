@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from intradp_ros.cli.command_errors import CommandError
-from intradp_ros.cli.output import add_json, Advance, Output, output, percent, table
+from intradp_ros.cli.output import add_json, Advance, Output, output, percent, plain, table
 from intradp_ros.cli.subject import (
     add_model,
     captured,
@@ -187,7 +187,7 @@ def _show(trials: Sequence[Trial], data: dict[str, Any], out: Output) -> None:
                    'seed', 'largest', 'spread', 'relative', '', left=2)
     for trial in trials:
         for e in trial.outputs:
-            errors.add_row(e.name, str(e.dtype).removeprefix('torch.'), str(trial.parts),
+            errors.add_row(plain(e.name), str(e.dtype).removeprefix('torch.'), str(trial.parts),
                            str(trial.seed), f'{e.absolute:.1e}', f'{e.spread:.3g}',
                            f'{e.relative:.1e}', 'exact' if e.exact else '[red]NOT exact[/red]')
     out.show(errors)

@@ -19,7 +19,11 @@ LANES = {'robot': BLUE, 'uplink': ORANGE, 'server': GREEN, 'downlink': RED}
 STRATEGIES = {'local': BLUE, 'offload': GREEN, 'cut': ORANGE, 'dsccs': PURPLE,
               'spso-ga': SKY, 'intra-dp': BROWN, 'shared-de': WINE, 'shared': RED,
               'shared-energy': YELLOW, 'bound': DARK_GREY}
-_OTHERS = (DARK_GREY, BROWN, PURPLE, SKY)
+#: Of other lanes, of which a fleet has many: dark or bright, so that neighbours differ.
+_OTHERS = (DARK_GREY, BROWN, PURPLE, SKY, '#332288', '#44AA99', '#882255', '#117733', '#AA4466',
+           '#6699CC', '#661100', '#DDAA33', '#AA4499', '#225522', '#4477AA', '#BB5566', '#004488',
+           '#997700', '#EE99AA', '#6F4C9B', '#5289C7', '#4EB265', '#EE8026', '#A5170E', '#72190E',
+           '#521913', '#1965B0', '#90C987', '#CAACCB', '#882E72', '#437DBF', '#F1932D')
 #: What happens at once: colours that no lane has.
 OVERLAPS = (YELLOW, WINE)
 

@@ -4,20 +4,29 @@
 """`intradp fleet run`: a network in stages on devices in this process."""
 from __future__ import annotations
 
+import argparse
 from dataclasses import replace
 import json
 from pathlib import Path
 
 from node_processes import own_domain
 import pytest
+import small_models
+import torch
 
+from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.fleet_run import _local_fleet
 from intradp_ros.cli.main import main
 from intradp_ros.cluster.fleet_file import read_fleet
+from intradp_ros.graph.capture import capture
 from intradp_ros.lab.emulation.device_limits import available as cannot_limit
 from intradp_ros.lab.emulation.network import available
 from intradp_ros.lab.fleet.namespace_fleet import device_times
 from intradp_ros.profiling.profile import Profile
+from intradp_ros.runtime.model import SharedModel
+from intradp_ros.schedule.stage_cuts import parse_stages, plan_of_cuts
 from intradp_ros.schedule.stage_plan import PlanError
+from intradp_ros.split.split_graph import split_graph
 from intradp_ros.systems.fleet.pipeline_planner import read_plan
 
 FLEET = """\
@@ -74,6 +83,27 @@ def test_what_cannot_be_run_is_refused(fleet: str, words: tuple[str, ...], messa
                                        capsys: pytest.CaptureFixture[str]) -> None:
     assert main(['fleet', 'run', *MODEL, '--fleet', fleet, *words]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_result_without_dimensions_comes_from_emulated_devices_too(
+        fleet: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(['fleet', 'run', 'small_models:scalar', *MODEL[1:], '--fleet', fleet, '--stages',
+                 'robot,box', '--frames', '3', '--alone', '1', '--json']) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data['exact'] and data['measured_on_emulated_devices']['latency'] > 0
+
+
+def test_a_plan_that_a_device_refuses_ends_with_its_cause(fleet: str) -> None:
+    """The box has another model than the plan is for."""
+    topology = read_fleet(Path(fleet)).topology
+    split = split_graph(capture(small_models.scalar(), (torch.zeros(1, 3, 16, 16),)))
+    other = split_graph(capture(small_models.scalar(), (torch.zeros(1, 3, 24, 24),)))
+    model, unlike = SharedModel(split, 'a' * 64), SharedModel(other, 'b' * 64)
+    plan = plan_of_cuts(model.digest, 'robot', parse_stages('robot,box'),
+                        [1.0] * len(split.operators), dict.fromkeys(topology.names, 1.0))
+    args = argparse.Namespace(under_way=0, frames=2, alone=1)
+    with pytest.raises(CommandError, match='come together: .*box has no model aaaaaaaaaaaa'):
+        _local_fleet(args, topology, plan, {'robot': model, 'box': unlike, 'server': model})
 
 
 @pytest.mark.parametrize('content, cause', [

@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 from random_fleets import random_case
 
+from intradp_ros.cluster.device import Device
+from intradp_ros.cluster.topology import behind_access_point, Topology
 from intradp_ros.planning.estimate import estimate
 from intradp_ros.planning.estimate_plain import plain_figures
+from intradp_ros.planning.fleet_costs import FleetCosts
+from intradp_ros.planning.planning_model import Flow, Node, PlanningModel, SOURCE
 from intradp_ros.planning.training import Training, with_backward
+from intradp_ros.systems.fleet.planner import plan_fleet
 
 
 @pytest.mark.parametrize('training', [None, Training()])
@@ -42,3 +47,22 @@ def test_training_takes_more_of_everything():
     for name in ('latency', 'memory', 'busy'):
         more, less = (getattr(estimate(c, placements), name) for c in (trained, costs))
         assert (more >= less).all() and (more > less).any(), name
+
+
+@pytest.mark.parametrize('nbytes', [0.0, 1e5])
+@pytest.mark.parametrize('batches', [1, 3])
+def test_nothing_goes_where_no_way_is_not_even_0_bytes(nbytes, batches):
+    devices = [Device('a'), Device('b'), Device('alone')]
+    pair = behind_access_point(devices[:2], 1e7)
+    topology = Topology(tuple(devices), pair.media, pair.paths)
+    nodes = tuple(Node(f'n{k}', 0.1, 1e6, 10.0) for k in range(3))
+    flows = (Flow(SOURCE, (0,), nbytes), Flow(0, (1,), nbytes), Flow(1, (2,), nbytes),
+             Flow(2, (SOURCE,), nbytes))
+    costs = FleetCosts(PlanningModel('chain', nodes, flows), topology, 'a', batches=batches)
+    found = estimate(costs, [[0, 2, 0], [2, 2, 2], [0, 1, 1], [0, 0, 0]])
+    plain = plain_figures(costs, np.array([[0, 2, 0], [2, 2, 2], [0, 1, 1], [0, 0, 0]]))
+    for latency in (found.latency, plain[0]):
+        assert not np.isnan(latency).any()
+        assert np.isinf(latency).tolist() == [True, True, False, False]
+    plans = plan_fleet(costs, compare=True)
+    assert 'alone' not in {costs.topology.names[group] for group in plans.best.placement}

@@ -44,6 +44,20 @@ def beat(device: str, number: int, **said: object) -> Heartbeat:
     return Heartbeat(device, 1, number, **said)  # type: ignore[arg-type]
 
 
+def test_memory_that_a_device_declares_limits_what_plans_take_of_it(costs: FleetCosts) -> None:
+    live = LivePlanner(costs)
+    live.plan(ALL, 0.0)
+    taken = live.predicted.memory['box']
+    assert taken > 0
+    live.heard(beat('box', 1, free_memory=0.5 * taken), 0.1)
+    live.look(0.2)
+    assert live.predicted is not None and live.predicted.memory['box'] <= 0.5 * taken
+    live.heard(beat('box', 2, free_memory=0.0), 0.3)  # 0 sets no limit
+    live.look(0.4)
+    live.look(10.0)
+    assert live.predicted.memory['box'] > 0.5 * taken
+
+
 def test_a_device_that_leaves_is_planned_around_and_counted_on_when_it_is_back(
         costs: FleetCosts) -> None:
     live = LivePlanner(costs)
