@@ -18,6 +18,7 @@ from intradp_ros.runtime.admission import Fate
 from intradp_ros.runtime.text_requests import ChatTurn, Sampling, TextEnd, TextRequest
 from intradp_ros.systems.language.families import MissingPackageError
 from intradp_ros.systems.language.head import HeadPolicy
+from intradp_ros.systems.language.limits import DeviceRates, plan_limit
 from intradp_ros.systems.language.live_planner import LanguagePlanner
 from intradp_ros.systems.language.local_fleet import Answering, LocalLanguage
 from intradp_ros.systems.language.planner import NoPlanError, plan_language
@@ -62,15 +63,24 @@ def run(args: argparse.Namespace) -> int:
     with output(args.json) as out:
         if args.threads:
             prepare_process(args.threads)
-        with local_language(args, out) as local:
+        with local_language(args, out) as (local, rate):
             if args.prompt is not None:
-                return _one(args, local, out)
-            return _chat(args, local, out)
+                return _one(args, local, rate, out)
+            return _chat(args, local, rate, out)
 
 
 @contextmanager
-def local_language(args: argparse.Namespace, out: Output) -> Iterator[LocalLanguage]:
-    """Open the model on devices of this process; CommandError if it does not fit."""
+def local_language(args: argparse.Namespace, out: Output,
+                   ) -> Iterator[tuple[LocalLanguage, float]]:
+    """
+    Open the model on devices of this process; yield them, and the memory's rate (bytes/s).
+
+    Raises
+    ------
+    CommandError
+        If it does not fit.
+
+    """
     opened = open_model(args, out)
     costs = costs_of(args, opened)
     head = head_of(args, costs.topology)
@@ -83,13 +93,13 @@ def local_language(args: argparse.Namespace, out: Output) -> Iterator[LocalLangu
                        LanguageOptions(policy=HeadPolicy(chunk=costs.lane))) as local:
         with out.status(f'loading: {planned.answer}'):
             local.wait_ready(300.0)
-        yield local
+        yield local, opened.seconds.memory_rate
 
 
-def _one(args: argparse.Namespace, local: LocalLanguage, out: Output) -> int:
+def _one(args: argparse.Namespace, local: LocalLanguage, rate: float, out: Output) -> int:
     prompt: str | tuple[ChatTurn, ...] = args.prompt if args.raw else \
         (ChatTurn('user', args.prompt),)
-    text, end, figures = _ask(args, local, prompt, show=not args.json)
+    text, end, figures = _ask(args, local, rate, prompt, show=not args.json)
     out.result({'text': text, 'fate': end.fate.value, 'reason': end.reason,
                 'finish_reason': end.finish_reason, 'prompt_tokens': end.prompt_tokens,
                 'completion_tokens': end.completion_tokens, **figures})
@@ -98,7 +108,7 @@ def _one(args: argparse.Namespace, local: LocalLanguage, out: Output) -> int:
     return 0 if end.fate in (Fate.DONE, Fate.RESUMED) else 1
 
 
-def _chat(args: argparse.Namespace, local: LocalLanguage, out: Output) -> int:
+def _chat(args: argparse.Namespace, local: LocalLanguage, rate: float, out: Output) -> int:
     turns: tuple[ChatTurn, ...] = ()
     while True:
         try:
@@ -108,7 +118,7 @@ def _chat(args: argparse.Namespace, local: LocalLanguage, out: Output) -> int:
         if not line:
             continue
         turns += (ChatTurn('user', line),)
-        text, end, figures = _ask(args, local, turns, show=True)
+        text, end, figures = _ask(args, local, rate, turns, show=True)
         if end.fate in (Fate.DONE, Fate.RESUMED):
             turns += (ChatTurn('assistant', text),)
         else:
@@ -116,8 +126,8 @@ def _chat(args: argparse.Namespace, local: LocalLanguage, out: Output) -> int:
         _say_figures(out, end, figures)
 
 
-def _ask(args: argparse.Namespace, local: LocalLanguage, prompt: str | tuple[ChatTurn, ...],
-         show: bool) -> tuple[str, TextEnd, dict[str, Any]]:
+def _ask(args: argparse.Namespace, local: LocalLanguage, rate: float,
+         prompt: str | tuple[ChatTurn, ...], show: bool) -> tuple[str, TextEnd, dict[str, Any]]:
     before = {name: _meter(local, name) for name in local.devices}
     answering = Answering()
     try:
@@ -139,9 +149,21 @@ def _ask(args: argparse.Namespace, local: LocalLanguage, prompt: str | tuple[Cha
     tokens = max(1, item.completion_tokens)
     figures = {name: {key: (value - before[name][key]) / tokens for key, value in _meter(
         local, name).items()} for name in local.devices}
-    return answering.text, item, {
-        'ms_per_token': 1e3 * (item.seconds - item.first_token_seconds) / max(1, tokens - 1),
-        'per_token': figures}
+    each = (item.seconds - item.first_token_seconds) / max(1, tokens - 1)
+    return answering.text, item, {'ms_per_token': 1e3 * each, **_limit(
+        local, rate, each, item.prompt_tokens + tokens), 'per_token': figures}
+
+
+def _limit(local: LocalLanguage, rate: float, seconds: float, tokens: int) -> dict[str, Any]:
+    """Return what physics allows for the plan in use, and how far the answer was from it."""
+    engine, costs = local.roles[local.head_name].engine, local.costs
+    plan = engine.plan if engine else None
+    if plan is None:
+        return {}
+    rates = {d.name: DeviceRates(rate, costs.disk(d.name) or 1e-9, d.memory_bytes)
+             for d in costs.topology.devices}
+    limit = plan_limit(plan, costs.manifest, rates, 0.0, tokens)
+    return {'limit_ms': 1e3 * limit.seconds, 'x': seconds / limit.seconds, 'binds': limit.binds}
 
 
 def _meter(local: LocalLanguage, name: str) -> dict[str, float]:
@@ -158,7 +180,9 @@ def _say_figures(out: Output, end: TextEnd, figures: dict[str, Any]) -> None:
         out.warn(f'{end.fate.value}: {end.reason}')
         return
     out.show(f'[dim]{end.completion_tokens} tokens, first after {end.first_token_seconds:.2f} s, '
-             f'then {figures["ms_per_token"]:.0f} ms each[/dim]')
+             f'then {figures["ms_per_token"]:.0f} ms each'
+             + (f': {figures["x"]:.2f} times the limit of {figures["limit_ms"]:.0f} ms '
+                f'({figures["binds"]} binds)' if 'x' in figures else '') + '[/dim]')
     for name, row in figures['per_token'].items():
         out.show(f'[dim]  {name}: computing {row["computing_ms"]:.1f} ms, waiting for the disk '
                  f'{row["disk_ms"]:.1f} ms, for others {row["transfer_ms"]:.1f} ms, sent '

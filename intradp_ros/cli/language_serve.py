@@ -55,12 +55,12 @@ def run(args: argparse.Namespace) -> int:
             access.check_address(args.address, keys)
         except ValueError as error:
             raise CommandError(str(error)) from error
-        with local_language(args, out) as local:
+        with local_language(args, out) as (local, _):
             app = access.Guard(api.openai_app(local.head), keys,
                                ClientRates(args.rate, max(1, round(2 * args.rate))))
-            running = server.WebServer(app, args.address, args.port)
+            running = server.WebServer(app, args.address, args.port)  # OSError: the port is taken
             try:
-                out.show(f'{local.head.name} at http://{args.address}:{args.port}/v1; Ctrl-C ends')
+                out.show(f'{local.head.name} at {running.url}/v1; Ctrl-C ends')
                 threading.Event().wait()
             finally:
                 running.close()

@@ -87,6 +87,9 @@ class LanguageDevice:
                 'model': head.name, 'tokens': state.tokens, 'prompt_tokens': state.prompt_tokens,
                 'ms_per_token': f'{1e3 * state.token_seconds:.1f}', 'serving': state.serving,
                 'waiting': state.waiting, 'restarts': state.restarts,
+                'shared_prompt_tokens': state.shared_tokens, 'disk_that_brakes': state.brake,
+                **{f'waiting_for_disk_ms_of_{name}': f'{1e3 * seconds:.1f}'
+                   for name, seconds in state.uncovered.items()},
                 **{f'requests_{fate}': count for fate, count in state.fates.items()}}
         if self._given['answers'] and self._served.held:
             values['trouble'] = f'{self._served.held} requests are held: {NO_PLAN}'

@@ -71,6 +71,9 @@ class Asks(Protocol):
     def sample(self, lane: int, hidden: Tensor) -> None:
         """Take the hidden states of the wanted tokens of a lane (wanted x width)."""
 
+    def waited(self, seconds: Mapping[str, float]) -> None:
+        """Learn how long each device waited for its disk in the round of a lane."""
+
     def late(self, seconds: float) -> bool:
         """Return whether hidden states that were awaited for so long will not come any more."""
 
@@ -145,6 +148,8 @@ class StageEngine:
         self._round = self._ended = self._lanes = 0
         self._lane_runs: dict[int, LaneRun] = {}
         self._hidden: dict[int, Tensor] = {}
+        self._waits: dict[int, tuple[float, ...]] = {}
+        self._noted = 0.0  # of the seconds that this device waited for its disk
         self._changed = threading.Condition()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=f'engine-{channel.name}',
@@ -153,7 +158,8 @@ class StageEngine:
 
     def hold(self, id_: PlanId, plan: SegmentPlan) -> None:
         """Know a plan: what is sent for it is taken from now on."""
-        arriving = Arriving(self.manifest, len(plan.stages), plan.most_pages, MAX_LANE_TOKENS)
+        arriving = Arriving(self.manifest, len(plan.stages), len(plan.participants),
+                            plan.most_pages, MAX_LANE_TOKENS)
         with self._changed:
             self._held[id_] = _Held(plan, arriving)
 
@@ -370,7 +376,7 @@ class StageEngine:
             self._load(program, action)
         elif isinstance(action, Await):
             passing = self._await(program, action)
-            self._hidden[action.lane] = passing.hidden
+            self._hidden[action.lane], self._waits[action.lane] = passing.hidden, passing.waits
             if action.stage < len(program.plan.stages):
                 run = self._lane_runs.get(action.lane)
                 if run is None or run.lane is not passing.lane and run.lane != passing.lane \
@@ -383,12 +389,21 @@ class StageEngine:
             lane, hidden = self.asks.embed(action.lane)
             self._lane_runs[action.lane] = LaneRun(lane, program.kv)
             self._hidden[action.lane] = hidden
+            self._waits[action.lane] = (0.0,) * len(program.plan.participants)
         else:
             assert self.asks
             hidden = self._hidden.pop(action.lane)
             if program.plan.stages[-1].device == self.channel.name:
                 hidden = hidden[self._lane_runs[action.lane].lane.last_rows]
+            self.asks.waited(dict(zip(program.plan.participants,
+                                      self._note(program, action.lane))))
             self.asks.sample(action.lane, hidden)
+
+    def _note(self, program: _Program, lane: int) -> tuple[float, ...]:
+        """Return how long each device waited for its disk, this one's newest waits included."""
+        own = program.plan.participants.index(self.channel.name)
+        new, self._noted = self.meter.disk - self._noted, self.meter.disk
+        return tuple(seconds + new * (k == own) for k, seconds in enumerate(self._waits[lane]))
 
     def _load(self, program: _Program, load: Load) -> None:
         self.loader.load(program.slots[load.slot], load.block, self.manifest.blocks[load.block])
@@ -398,7 +413,7 @@ class StageEngine:
         if action.stage == len(program.plan.stages):
             hidden = hidden[run.lane.last_rows]
         passing = Passing(self._round, action.stage, action.lane, program.base, self._lanes,
-                          program.step, run.lane, hidden)
+                          program.step, run.lane, hidden, self._note(program, action.lane))
         for chunk in to_chunks(program.id, passing, self.channel.chunk_bytes(action.device)):
             self.channel.send(action.device, chunk)
         self.meter.sent += hidden.nbytes

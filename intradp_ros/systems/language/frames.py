@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from intradp_ros.cluster.plan_id import PlanId
+from intradp_ros.core.limits import MAX_SECONDS
 from intradp_ros.split.regions.region import Region
 from intradp_ros.systems.language.lanes import Lane, lane_bytes, PAGE, read_lane
 from intradp_ros.systems.language.manifest import Manifest, MAX_LAYERS
@@ -37,7 +38,11 @@ _HIDDEN, _CACHE = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Passing:
-    """A lane of a round on its way to a stage; `hidden` is tokens x width."""
+    """
+    A lane of a round on its way to a stage; `hidden` is tokens x width.
+
+    `waits` are the seconds that each participant has waited for its disk in this round.
+    """
 
     round: int  # noqa: A003
     stage: int
@@ -47,6 +52,7 @@ class Passing:
     step: int
     lane: Lane
     hidden: Tensor
+    waits: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,8 @@ class MovedCache:
 
 def to_chunks(id_: PlanId, passing: Passing, chunk_bytes: int) -> Iterator[Chunk]:
     """Yield the chunks of a lane's hidden states."""
-    head = _HEAD.pack(passing.base, passing.lanes, passing.step) + lane_bytes(passing.lane)
+    head = _HEAD.pack(passing.base, passing.lanes, passing.step) \
+        + struct.pack(f'<{len(passing.waits)}f', *passing.waits) + lane_bytes(passing.lane)
     hidden = passing.hidden.contiguous().view(-1).view(torch.uint8)
     data = torch.cat((torch.frombuffer(bytearray(head), dtype=torch.uint8), hidden))
     return split(data, session=id_.term, epoch=id_.epoch, inference=passing.round, schedule=0,
@@ -81,8 +88,10 @@ def cache_chunks(id_: PlanId, moved: MovedCache, chunk_bytes: int) -> Iterator[C
 class Arriving:
     """Puts together what comes for one plan; `most` are the tokens of a lane."""
 
-    def __init__(self, manifest: Manifest, stages: int, pages: int, most: int) -> None:
+    def __init__(self, manifest: Manifest, stages: int, participants: int, pages: int,
+                 most: int) -> None:
         self._stages, self._manifest = stages, manifest
+        self._waits = struct.Struct(f'<{participants}f')
         self._most = MAX_DESCRIPTION + most * manifest.hidden_bytes
         self._tokens = pages * PAGE
         self._parts = Reassembler(self._expected, _OPEN_ROUNDS)
@@ -100,16 +109,19 @@ class Arriving:
         try:
             base, lanes, step = _HEAD.unpack_from(
                 raw := bytes(data[:MAX_DESCRIPTION].numpy().data))
-            lane, used = read_lane(raw[_HEAD.size:])
+            waits = self._waits.unpack_from(raw, _HEAD.size)
+            begin = _HEAD.size + self._waits.size
+            lane, used = read_lane(raw[begin:])
         except (struct.error, ValueError) as error:
             raise MalformedFrameError(f'hidden states: {error}', 'lane') from None
         rows = lane.tokens if stage < self._stages else len(lane.last_rows)
-        hidden = data[_HEAD.size + used:]
+        hidden = data[begin + used:]
         if hidden.nbytes != rows * self._manifest.hidden_bytes \
-                or not number < lanes <= MAX_LANES or base > chunk.inference:
+                or not number < lanes <= MAX_LANES or base > chunk.inference \
+                or not all(0 <= seconds < MAX_SECONDS for seconds in waits):
             raise MalformedFrameError(f'{hidden.nbytes} bytes for {rows} tokens', 'size')
         return Passing(chunk.inference, stage, number, base, lanes, step, lane,
-                       hidden.clone().view(dtype).view(rows, width))
+                       hidden.clone().view(dtype).view(rows, width), waits)
 
     def _cache(self, chunk: Chunk) -> MovedCache | None:
         data = self._caches.add(chunk)

@@ -15,7 +15,7 @@ Threads: `submit`, cancelling and `state` from any; the engine's thread calls wh
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 import math
 import threading
@@ -38,6 +38,8 @@ from intradp_ros.systems.language.segment_plan import SegmentPlan
 Heard = Callable[[Piece | TextEnd], None]
 #: Tokens of an answer that are assumed for a prediction, where a request names no limit.
 ASSUMED_TOKENS = 64
+#: Part of a token's time from which on waiting for a disk is worth a word.
+BRAKE = 0.05
 #: Seconds that a token of the prompt, and one of the answer, take before any was measured.
 _GUESS_PROMPT, _GUESS_TOKEN = 0.0, 0.0
 _SMOOTHING = 0.2
@@ -51,7 +53,8 @@ class HeadPolicy:
 
     After `patience` seconds, and `slack` times the longest round of late, hidden states that
     do not come are given up.  `lanes` is the most lanes of a round; 0: one for each device.
-    After `rest` seconds without requests the plan's first step is used again.
+    After `rest` seconds without requests the plan's first step is used again.  Where no token
+    comes for `hold` seconds, requests are refused.
     """
 
     chunk: int = 128
@@ -60,6 +63,7 @@ class HeadPolicy:
     slack: float = 10.0
     lanes: int = 0
     rest: float = 5.0
+    hold: float = 60.0
 
 
 @dataclass(eq=False)
@@ -92,7 +96,11 @@ class _Request:
 
 @dataclass
 class HeadState:
-    """How a head does: counts since the beginning; seconds of late."""
+    """
+    How a head does: counts since the beginning; seconds of late.
+
+    `uncovered` are the seconds that each device waits for its disk in a round.
+    """
 
     tokens: int = 0
     prompt_tokens: int = 0
@@ -102,6 +110,13 @@ class HeadState:
     waiting: int = 0
     restarts: int = 0
     fates: dict[str, int] = field(default_factory=dict)
+    uncovered: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def brake(self) -> str:
+        """Return the device whose disk holds the others up most, '' if none does."""
+        name = max(self.uncovered, key=self.uncovered.__getitem__, default='')
+        return name if name and self.uncovered[name] > BRAKE * self.token_seconds else ''
 
 
 class Head:
@@ -125,6 +140,7 @@ class Head:
         self._table = PageTable(0)
         self._plan: SegmentPlan | None = None
         self._step = self._wanted_step = 0
+        self._progressed = time.monotonic()
         self._idle_since = math.inf
         self._devices = 1
         self._state = HeadState()
@@ -222,7 +238,8 @@ class Head:
                 found.tokens, found.prompt_tokens, found.shared_tokens,
                 self._token_seconds or math.nan,
                 self._admission.serving, self._admission.waiting, found.restarts,
-                {fate.value: count for fate, count in self._admission.counts().items()})
+                {fate.value: count for fate, count in self._admission.counts().items()},
+                dict(found.uncovered))
 
     def close(self, reason: str = 'the head stops') -> None:
         """End all requests with a reason, and stop."""
@@ -273,7 +290,7 @@ class Head:
     def sample(self, lane: int, hidden: Tensor) -> None:
         """Draw a token for each request of a lane whose tokens were all computed."""
         flight = self._flight.pop(lane)
-        now = time.monotonic()
+        now = self._progressed = time.monotonic()
         seconds = now - self._begun[lane]
         self._longest = max(seconds, self._longest * (1 - _SMOOTHING))
         wanted = [request for request, part in flight if part.wanted]
@@ -293,6 +310,14 @@ class Head:
             elif tokens:
                 self._prompt_seconds = _smooth(self._prompt_seconds, seconds / tokens)
             self._report_ends()
+
+    def waited(self, seconds: Mapping[str, float]) -> None:
+        """Learn how long each device waited for its disk in a round."""
+        with self._changed:
+            known = self._state.uncovered
+            self._state.uncovered = {
+                name: known.get(name, new) + _SMOOTHING * (new - known.get(name, new))
+                for name, new in seconds.items()}
 
     def late(self, seconds: float) -> bool:
         """Return whether hidden states were awaited for too long."""
@@ -436,7 +461,19 @@ class Head:
             with self._changed:
                 self._changed.wait(_LOOK)
                 self._admission.expire(time.monotonic())
+                self._give_up()
                 self._report_ends()
+
+    def _give_up(self) -> None:
+        """Refuse all requests where nothing was computed for long: the fleet is out of reach."""
+        now = time.monotonic()
+        if not self._requests:
+            self._progressed = now
+        elif now - self._progressed > self.policy.hold:
+            for number in list(self._requests):
+                self._admission.end(
+                    number, now, Fate.REFUSED, f'no token came for {self.policy.hold:g} s: '
+                    'devices of the plan are out of reach')
 
     def _report_ends(self) -> None:
         """Say to each request that has ended what became of it; once."""

@@ -166,3 +166,30 @@ def test_every_fate_is_heard_once_under_kills_and_cancels(model):
             if events[-1].fate in (Fate.DONE, Fate.RESUMED):
                 assert tokens == wanted
         assert torch.get_num_threads() >= 1
+
+
+def test_a_fleet_out_of_reach_ends_requests_with_a_reason(model):
+    with fleet(model, hold=1.0, patience=0.3) as local:
+        answering = local.ask(PROMPT, 400)
+        while len(answering.tokens) < 5:
+            time.sleep(0.001)
+        local.network.cut('a')  # the head itself: no plan and no hidden states reach it
+        end = answering.wait(TIMEOUT)
+        assert end.fate is Fate.REFUSED and 'out of reach' in end.reason
+
+
+def test_the_head_knows_which_disk_holds_the_others_up(model):
+    with fleet(model) as local:
+        loader = local.roles['c'].engine.loader  # the one that reads
+        read = loader.store.read_into
+
+        def slowly(digest, slot):
+            time.sleep(0.02)
+            return read(digest, slot)
+        loader.store.read_into = slowly
+        try:
+            local.ask(PROMPT, 30).wait(TIMEOUT)
+        finally:
+            del loader.store.read_into
+        state = local.head.state()
+        assert state.brake == 'c' and state.uncovered['c'] > 0.02
