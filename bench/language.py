@@ -65,7 +65,7 @@ from intradp_ros.systems.language.thin_blocks import ThinBlocks
 NAMES = ('rover', 'drone', 'dock')
 PROMPTS = ('What is the capital of France?', 'Name three colours.', 'How does a robot see?',
            'Write one line about the sea.', 'Count from one to ten.')
-RESIDENT = dict.fromkeys(NAMES, 400 * MB)
+RESIDENT = dict(zip(NAMES, (290 * MB, 175 * MB, 175 * MB)))
 
 
 def opened(scene: Scene) -> Prepared:

@@ -13,6 +13,7 @@ from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.language_model import add_fleet, add_model
 from intradp_ros.cli.language_run import local_language
 from intradp_ros.cli.output import output
+from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.runtime.admission import ClientRates
 
 DESCRIPTION = """\
@@ -25,8 +26,7 @@ EPILOG = """\
 examples:
   intradp language serve smollm2 --port 8000
   intradp language serve smollm2 --address 0.0.0.0 --keys keys.json
-  curl localhost:8000/v1/completions -d '{"model": "m", "prompt": "A robot", "max_tokens": 8}' \\
-      -H 'Content-Type: application/json'"""
+  curl localhost:8000/v1/models"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--address', default='127.0.0.1', help='default %(default)s')
     parser.add_argument('--port', type=int, default=8000, help='default %(default)s')
     parser.add_argument('--keys', type=Path, metavar='FILE', help='file of API keys')
+    parser.add_argument('--threads', type=int, default=0, metavar='N',
+                        help='processor threads (default: all)')
     parser.add_argument('--rate', type=float, default=5.0, metavar='N',
                         help='requests a second of each client (default %(default)s)')
 
@@ -55,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
             access.check_address(args.address, keys)
         except ValueError as error:
             raise CommandError(str(error)) from error
+        if args.threads:
+            prepare_process(args.threads)
         with local_language(args, out) as (local, _):
             app = access.Guard(api.openai_app(local.head), keys,
                                ClientRates(args.rate, max(1, round(2 * args.rate))))

@@ -1,0 +1,67 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""`intradp language` on a small model, and `intradp demo-language` as a whole."""
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from language_models import tiny_model
+import pytest
+
+from intradp_ros.cli.demo_language import LOSSLESS
+from intradp_ros.cli.main import main
+from intradp_ros.lab.emulation.network import available
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory) -> str:
+    path = tmp_path_factory.mktemp('model')
+    os.environ['XDG_CACHE_HOME'] = str(path / 'cache')
+    _, _, model = tiny_model(path / 'blobs', hidden_size=128, intermediate_size=320, head_dim=32)
+    model.save_pretrained(path / 'saved')
+    yield str(path / 'saved')
+    del os.environ['XDG_CACHE_HOME']
+
+
+def test_a_plan_says_who_holds_what_and_what_physics_allows(folder, capsys, tmp_path):
+    assert main(['language', 'plan', folder, '--devices', '2', '--memory', '2', '--tokens', '64',
+                 '--json', '-o', str(tmp_path / 'plan.json'),
+                 '--picture', str(tmp_path / 'p.png')]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found['ms_per_token'] >= found['limit_ms'] > 0 and found['binds']
+    assert sum(row['blocks'] for row in found['devices'].values()) == 8
+    for row in found['devices'].values():
+        assert row['memory']['total'] <= row['memory']['allowed'] == 2e6
+    assert json.loads((tmp_path / 'plan.json').read_text()) == found['plan']
+    assert (tmp_path / 'p.png').exists()
+
+
+@pytest.mark.parametrize('words, reason', [
+    (['plan', '{}', '--memory', '0.01'], 'MB short'),
+    (['plan', '{}', '--head', 'nobody'], 'no such device'),
+    (['plan', '{}', '--devices', '9'], '--devices must be'),
+    (['plan', '/nowhere'], 'does not exist'),
+    (['plan', '{}', '--tokens', '1'], '--tokens must be'),
+    (['plan', '{}', '--fleet', '/nowhere.yaml'], 'nowhere'),
+    (['run', '{}', 'hello'], 'no tokenizer')])
+def test_what_cannot_be_is_said_with_the_reason(folder, capsys, words, reason):
+    assert main(['language', *(word.format(folder) for word in words)]) == 2
+    assert reason in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_demo_answers_with_the_tokens_of_one_process(tmp_path: Path):
+    if why := available():
+        pytest.skip(why)
+    assert main(['demo-language', '--tokens', '16', '--out', str(tmp_path / 'out')]) == 0
+    report = json.loads((tmp_path / 'out' / 'report.json').read_text())
+    assert report['identical'] and report['max_logit_diff'] < LOSSLESS
+    assert report['killed']['lost'] == 0 and report['killed']['identical']
+    systems = report['systems']
+    assert systems['language']['ms_per_token'] < systems['plain pipeline']['ms_per_token']
+    for row in systems.values():
+        assert all(peak < row['limit_mb'][name] for name, peak in row['peak_mb'].items())
+    assert (tmp_path / 'out' / 'page.html').exists()
