@@ -41,8 +41,8 @@ def test_help_names_all_commands_and_does_not_wait_for_torch():
     assert all(f'\n    {name}' in done.stdout for name in COMMANDS)
 
 
-#: Commands that are about no network of the user's.
-NO_MODEL = ('demo', 'demo-pipeline', 'doctor', 'key', 'language', 'status')
+#: Commands that are about no model of the user's.
+NO_MODEL = ('demo', 'demo-pipeline', 'doctor', 'key', 'status')
 
 
 @pytest.mark.parametrize('command', [name for name in COMMANDS if not name.startswith('demo')])
