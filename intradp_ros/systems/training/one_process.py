@@ -1,0 +1,68 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+One process that trains everything in plain PyTorch: what every plan's result is compared with.
+
+Nothing of the stages is used here: each grain goes through the module as it is, gradients
+accumulate, and batch norm folds its statistics itself, grain after grain.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+import copy
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from intradp_ros.systems.training.task import samples_of, TrainingTask
+
+
+@dataclass
+class OneProcess:
+    """Losses and gradient norms by round, and the trained module."""
+
+    module: nn.Module
+    loss: list[float] = field(default_factory=list)
+    norm: list[float] = field(default_factory=list)
+
+
+def train_alone(task: TrainingTask, order: Callable[[list[int]], list[int]] = list,
+                ) -> OneProcess:
+    """
+    Train a task in this process; `order` may sum the grains in another order.
+
+    Dropout draws from the process' generator, so it is equal to a plan's only without dropout.
+    """
+    module = copy.deepcopy(task.module).train()
+    if task.freeze_norms:
+        for part in module.modules():
+            if isinstance(part, nn.modules.batchnorm._BatchNorm):
+                part.eval()
+    named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+    optimiser, found = task.optimiser(named), OneProcess(module)
+    rates = [group['lr'] for group in optimiser.param_groups]
+    for number in range(task.rounds):
+        samples = samples_of(task.seed, len(task.data), task.batch, number)
+        optimiser.zero_grad(set_to_none=False)
+        total = 0.0
+        for grain in order(list(range(task.grains))):
+            inputs, targets = task.data.take([samples[k] for k in task.grain_rows(grain)])
+            with torch.autocast('cpu', task.autocast or torch.bfloat16,
+                                enabled=task.autocast is not None):
+                outputs = module(*inputs)
+            losses = task.loss(outputs, targets).sum()
+            torch.autograd.backward(losses)
+            total += float(losses.detach().double())
+        gradients = [p.grad for _, p in named if p.grad is not None]
+        torch._foreach_div_(gradients, task.batch)
+        norm = sum(float(g.double().pow(2).sum()) for g in gradients) ** 0.5
+        if task.clip is not None and norm > task.clip:
+            torch._foreach_mul_(gradients, task.clip / norm)
+        for group, rate in zip(optimiser.param_groups, rates):
+            group['lr'] = rate * (task.schedule(number) if task.schedule else 1.0)
+        optimiser.step()
+        found.loss.append(total / task.batch)
+        found.norm.append(norm)
+    return found

@@ -1,0 +1,255 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The trainer's decisions, as a state machine over reports and time: no thread, no socket.
+
+A round counts when every device of the plan has stepped it.  When a device is lost, or one
+reports that its plan has ended, all are given the time that their waits take to end; then the
+newest tag of which those left hold every layer is where the next plan begins.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+import enum
+from typing import Any
+
+from intradp_ros.cluster.plan_id import PlanId
+from intradp_ros.systems.training.snapshots import Move, moves, rollback_tag
+from intradp_ros.systems.training.training_plan import TrainingPlan
+
+
+class Phase(enum.Enum):
+    """Where training stands."""
+
+    TRAINING = 'training'
+    ENDING = 'ending'  # of a plan: those of it that are there have not all left it
+    PAUSED = 'paused'
+    DONE = 'done'
+    FAILED = 'failed'
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a device is to do."""
+
+    device: str
+    body: Mapping[str, Any]
+
+
+Planner = Callable[[tuple[str, ...], TrainingPlan | None], TrainingPlan | None]
+
+
+@dataclass
+class Recovery:
+    """One loss: when it was noticed and when it was over (s), and what it cost."""
+
+    lost: tuple[str, ...]
+    noticed: float
+    tag: int = 0
+    reached: int = 0
+    planned: float = 0.0
+    ready: float = 0.0
+    caught_up: float = 0.0
+    moved: tuple[Move, ...] = ()
+
+
+@dataclass
+class RoundCommit:
+    """
+    Rounds, tags and plans of one training.
+
+    `plan` makes a plan for devices, from the plan before where there is one; None if there is
+    none.  `patience` is the longest that a device needs to leave a plan (s).
+    """
+
+    rounds: int
+    layers: int
+    sizes: tuple[float, ...]
+    make_plan: Planner
+    patience: float
+    term: int = 1
+    most_failures: int = 4
+    phase: Phase = Phase.PAUSED
+    why: str = ''
+    number: PlanId = PlanId(1, 0)
+    plan: TrainingPlan | None = None
+    alive: set[str] = field(default_factory=set)
+    idle: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    held: dict[str, dict[int, list[int]]] = field(default_factory=dict)
+    stepped: dict[str, int] = field(default_factory=dict)
+    replicated: dict[str, int] = field(default_factory=dict)
+    ready: set[str] = field(default_factory=set)
+    figures: dict[int, Mapping[str, float]] = field(default_factory=dict)
+    recoveries: list[Recovery] = field(default_factory=list)
+    committed: int = 0
+    safe: int = 0
+    paused: bool = False
+    fruitless: int = 0
+    since: float = 0.0
+
+    def joined(self, device: str, now: float) -> list[Order]:
+        """Take in a device that is there; it gets a part when all have left the plan."""
+        self.alive.add(device)
+        self.held.setdefault(device, {})
+        if self.phase is not Phase.TRAINING:
+            return []
+        self.phase, self.since = Phase.ENDING, now
+        return self._stop()
+
+    def pause(self, now: float) -> list[Order]:
+        """Let all leave the plan at a round that none has begun; nothing is lost."""
+        self.paused = True
+        if self.phase is not Phase.TRAINING:
+            return []
+        self.phase, self.since = Phase.ENDING, now
+        return self._stop()
+
+    def resume(self, now: float) -> list[Order]:
+        """Go on where it was paused, or begin."""
+        self.paused = False
+        return self._plan_anew(now) if self.phase is Phase.PAUSED else []
+
+    def lost(self, device: str, now: float) -> list[Order]:
+        """Take notice that a device is gone."""
+        if device not in self.alive:
+            return []
+        self.alive.discard(device)
+        for known in (self.idle, self.held):
+            known.pop(device, None)
+        if self.plan is None or device not in self.plan.participants or \
+                self.phase not in (Phase.TRAINING, Phase.ENDING):
+            return []
+        self.recoveries.append(Recovery((device,), now, reached=self.committed))
+        if self.phase is Phase.TRAINING:
+            self.phase, self.since = Phase.ENDING, now
+        return self._ended(now)
+
+    def reported(self, device: str, report: Mapping[str, Any], now: float) -> list[Order]:
+        """Take a device's report; those of plans before are no news but for what it holds."""
+        kind = report['report']
+        if kind == 'fault':
+            self.why = self.why or f'{device}: {report["error"]}'
+            return self.lost(device, now)
+        if kind == 'idle':
+            self.held[device] = {int(tag): layers for tag, layers in report['held'].items()}
+        if PlanId(*report['plan']) != self.number or device not in self.alive:
+            return []
+        if kind == 'ready':
+            self.ready.add(device)
+            self._mark_ready(now)
+        elif kind == 'round':
+            self.stepped[device] = int(report['round']) + 1
+            self.figures[int(report['round'])] = report
+            self._commit(now)
+        elif kind == 'replicated':
+            return self._replicated(device, int(report['tag']))
+        elif kind == 'idle':
+            return self._left(device, report, now)
+        return []
+
+    def tick(self, now: float) -> list[Order]:
+        """Let time pass: who does not leave its plan in time counts as lost."""
+        if self.phase is not Phase.ENDING or now - self.since < self.patience:
+            return []
+        assert self.plan is not None
+        orders = []
+        for device in self.plan.participants:
+            if device not in self.alive or device in self.idle:
+                continue
+            orders += self.lost(device, now)
+        return orders
+
+    def _commit(self, now: float) -> None:
+        assert self.plan is not None
+        done = min(self.stepped.get(device, 0) for device in self.plan.participants)
+        if done > self.committed:
+            self.committed, self.fruitless = done, 0
+        for recovery in self.recoveries:
+            if not recovery.caught_up and recovery.planned and done >= recovery.reached:
+                recovery.caught_up = now
+
+    def _mark_ready(self, now: float) -> None:
+        if self.plan and self.ready >= set(self.plan.participants):
+            for recovery in self.recoveries:
+                recovery.ready = recovery.ready or now
+
+    def _replicated(self, device: str, tag: int) -> list[Order]:
+        """Note a tag's copies; when all have them, older ones may go."""
+        assert self.plan is not None
+        self.replicated[device] = tag
+        safe = min(self.replicated.get(name, 0) for name in self.plan.participants)
+        if safe <= self.safe:
+            return []
+        self.safe = safe
+        return [Order(name, {'order': 'committed', 'tag': safe})
+                for name in self.plan.participants]
+
+    def _left(self, device: str, report: Mapping[str, Any], now: float) -> list[Order]:
+        self.idle[device] = report
+        if self.phase is Phase.TRAINING:
+            self.phase, self.since = Phase.ENDING, now
+        return self._ended(now)
+
+    def _stop(self) -> list[Order]:
+        """Order all to leave at a round that none can have begun: they are at most one apart."""
+        assert self.plan is not None
+        latest = max(self.stepped.values(), default=self.committed) + 3
+        return [Order(name, {'order': 'stop', 'round': latest})
+                for name in self.plan.participants if name in self.alive]
+
+    def _ended(self, now: float) -> list[Order]:
+        """Plan anew when all that are left have left the plan."""
+        assert self.plan is not None
+        if any(d in self.alive and d not in self.idle for d in self.plan.participants):
+            return []
+        ends = [report['round'] for device, report in self.idle.items()]
+        if ends and min(ends) >= self.rounds and not any(r['error'] for r in self.idle.values()) \
+                and self.alive >= set(self.plan.participants):
+            self.phase = Phase.DONE
+            return []
+        if self.paused:
+            self.phase = Phase.PAUSED
+            return []
+        return self._plan_anew(now)
+
+    def _plan_anew(self, now: float) -> list[Order]:
+        if self.plan is not None and any(report['error'] for report in self.idle.values()):
+            self.fruitless += 1
+            if self.fruitless >= 2:
+                self._suspect(now)
+        if self.fruitless > self.most_failures:
+            return self._fail(f'{self.fruitless} plans in a row came to nothing: ' + '; '.join(
+                f'{d}: {r["error"]}' for d, r in self.idle.items() if r['error']))
+        made = self.make_plan(tuple(sorted(self.alive)), self.plan) if self.alive else None
+        if made is None:
+            return self._fail(self.why or 'no device is left that the network fits on')
+        tag = rollback_tag({d: self.held.get(d, {}) for d in made.participants}, self.layers)
+        self.held = {d: {t: has for t, has in tags.items() if t <= tag}
+                     for d, tags in self.held.items()}
+        moved = moves(self.held, tag, made, self.sizes)
+        for recovery in self.recoveries:
+            if not recovery.planned:
+                recovery.planned, recovery.tag, recovery.moved = now, tag, moved
+        self.number = PlanId(self.term, self.number.epoch + 1)
+        self.plan, self.phase, self.committed = made, Phase.TRAINING, min(self.committed, tag)
+        self.idle, self.ready = {}, set()
+        self.stepped = dict.fromkeys(made.participants, tag)
+        self.replicated, self.safe = {}, min(self.safe, tag)
+        return [Order(name, {'order': 'plan', 'plan': self.number, 'tag': tag,
+                             'what': made.to_json(),
+                             'moves': [[m.source, m.target, m.layers] for m in moved]})
+                for name in made.participants]
+
+    def _suspect(self, now: float) -> None:
+        """Leave out the device that most waited for in vain: a link to it may be cut."""
+        named = [r['peer'] for r in self.idle.values() if r['error'] and r['peer'] in self.alive]
+        if named and len(self.alive) > 1:
+            out = max(sorted(set(named)), key=named.count)
+            self.alive.discard(out)
+            self.recoveries.append(Recovery((out,), now, reached=self.committed))
+
+    def _fail(self, why: str) -> list[Order]:
+        self.phase, self.why = Phase.FAILED, why
+        return []

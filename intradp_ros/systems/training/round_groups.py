@@ -1,0 +1,193 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The connections of one plan: gloo's process group on a store of its own, never repaired.
+
+A plan's group is made when the plan begins and dropped with it.  Every wait ends: with the
+bytes, with an error as soon as a peer's process ends, or at the time-out (a peer that is
+stopped, a link that is cut).  `abort()` of a group wakes nobody, so nothing relies on it.
+What gloo carries is neither authenticated nor sealed: bind to the site's own interface.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+import queue
+import threading
+import time
+from typing import Any
+
+import torch
+
+from intradp_ros.cluster.plan_id import PlanId
+
+
+class GroupError(RuntimeError):
+    """A plan's group is of no use any more; `peer` is whom this device waited for, if one."""
+
+    def __init__(self, text: str, peer: str = '') -> None:
+        super().__init__(text)
+        self.peer = peer
+
+
+def check_distributed() -> None:
+    """
+    See that this torch can talk to other processes.
+
+    Raises
+    ------
+    GroupError
+        If it was built without; some wheels for Jetson are.
+
+    """
+    if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+        raise GroupError(f'torch {torch.__version__} was built without torch.distributed and '
+                         'gloo, which training over devices needs (some wheels for Jetson are): '
+                         'install a wheel that has them, or build torch with USE_DISTRIBUTED=1')
+
+
+@dataclass
+class RoundGroup:
+    """
+    This device's connections to all of a plan, and to its own replica group.
+
+    `rate` paces what is sent (bytes a second), for emulated devices.
+    """
+
+    names: Sequence[str]
+    name: str
+    whole: Any
+    own: Any
+    own_names: Sequence[str]
+    timeout: float
+    rate: float | None = None
+    _queue: queue.SimpleQueue[Any] = field(default_factory=queue.SimpleQueue)
+    _sender: threading.Thread | None = None
+    _sent: list[Any] = field(default_factory=list)
+    carried: int = 0
+
+    def send(self, tensor: torch.Tensor, target: str, tag: int) -> None:
+        """Send a tensor when those before it are out; errors come with `settle`."""
+        rank, body = self.names.index(target), tensor.contiguous()
+        self.carried += body.nbytes
+        if not body.numel():
+            return
+        if self.rate is None:
+            self._sent.append((self._try(target, lambda: self.whole.send([body], rank, tag)),
+                               target, body))
+            return
+        if self._sender is None:
+            self._sender = threading.Thread(target=self._pace, daemon=True)
+            self._sender.start()
+        done = threading.Event()
+        entry: list[Any] = [None, target, body, done]
+        self._queue.put((entry, rank, tag))
+        self._sent.append(entry)
+
+    def _pace(self) -> None:
+        free = 0.0
+        while (item := self._queue.get()) is not None:
+            entry, rank, tag = item
+            free = max(free, time.monotonic()) + entry[2].nbytes / self.rate
+            time.sleep(max(0.0, free - time.monotonic()))
+            try:
+                entry[0] = self.whole.send([entry[2]], rank, tag)
+            except RuntimeError as error:
+                entry[0] = error
+            entry[3].set()
+
+    def receive(self, shape: Sequence[int], dtype: torch.dtype, source: str, tag: int,
+                ) -> tuple[torch.Tensor, Any]:
+        """Begin to receive; the tensor is there after `wait`."""
+        tensor = torch.empty(tuple(shape), dtype=dtype)
+        if not tensor.numel():
+            return tensor, None
+        rank = self.names.index(source)
+        return tensor, self._try(source, lambda: self.whole.recv([tensor], rank, tag))
+
+    def wait(self, work: Any, peer: str) -> None:
+        """
+        Wait for what was begun.
+
+        Raises
+        ------
+        GroupError
+            If the peer is gone, or the time is over.
+
+        """
+        if work is not None:
+            self._try(peer, lambda: work.wait(timedelta(seconds=self.timeout)))
+
+    def settle(self) -> None:
+        """Wait until all that was sent is out."""
+        sent, self._sent = self._sent, []
+        for _, target, *rest in sent:
+            if len(rest) == 2 and not rest[1].wait(self.timeout):
+                raise GroupError(f'nothing could be sent to {target}', target)
+        for entry in sent:
+            if isinstance(entry[0], RuntimeError):
+                raise GroupError(f'{entry[1]}: {entry[0]}', entry[1])
+            self.wait(entry[0], entry[1])
+
+    def total(self, tensor: torch.Tensor, replicas: bool = False) -> None:
+        """Sum a tensor over all devices, or over those of this stage, in place."""
+        group = self.own if replicas else self.whole
+        if len(self.own_names if replicas else self.names) > 1 and tensor.numel():
+            if self.rate and replicas:
+                time.sleep(2 * (len(self.own_names) - 1) / len(self.own_names) * tensor.nbytes
+                           / self.rate)
+            work = self._try('', lambda: group.allreduce([tensor]))
+            self.wait(work, '')
+
+    def _try(self, peer: str, begin: Any) -> Any:
+        try:
+            return begin()
+        except RuntimeError as error:
+            raise GroupError(f'{peer or "the group"}: {str(error).splitlines()[0]:.200}',
+                             peer) from None
+
+    def close(self) -> None:
+        """Drop the connections; who waits for this device learns it at once."""
+        self._queue.put(None)
+        if self._sender is not None:
+            self._sender.join(1.0)
+        self.own = self.whole = None
+        self._sent.clear()
+
+
+def join_group(store: Any, plan: PlanId, names: Sequence[str], name: str,
+               replicas: Sequence[str], timeout: float, rate: float | None = None,
+               address: str = '127.0.0.1', purpose: str = 'all') -> RoundGroup:
+    """
+    Meet the others of a plan; `address` is this device's, where it listens.
+
+    A plan may have several groups of different purposes, each for a thread of its own.
+
+    Raises
+    ------
+    GroupError
+        If some do not come in time.
+
+    """
+    check_distributed()
+    from torch.distributed import distributed_c10d as c10d
+    span = timedelta(seconds=timeout)
+
+    def make(label: str, members: Sequence[str]) -> Any:
+        prefix = c10d.PrefixStore(f'{plan.term}.{plan.epoch}/{label}', store)
+        prefix.set_timeout(span)
+        gloo: Any = c10d.ProcessGroupGloo
+        options = gloo._Options()
+        options._timeout = span
+        options._devices = [gloo.create_device(hostname=address)]
+        return gloo(prefix, members.index(name), len(members), options)
+
+    try:
+        whole = make(purpose, names)
+        own = make(f'{purpose} of {replicas[0]}', replicas) if len(replicas) > 1 else None
+    except RuntimeError as error:
+        raise GroupError(f'the group of plan {plan.term}.{plan.epoch} was not formed: '
+                         f'{str(error).splitlines()[0]:.200}') from None
+    return RoundGroup(names, name, whole, own, replicas, timeout, rate)

@@ -1,0 +1,169 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+One stage on one device: its layers, their optimiser, and passes over grains with autograd.
+
+State has names: `p:` parameters, `b:` statistics of batch norm, `o:` what the optimiser keeps.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from intradp_ros.systems.training.layer_graph import LayerGraph, Pass, run_pass
+from intradp_ros.systems.training.task import TaskError, Tensors, TrainingTask
+
+State = Mapping[str, torch.Tensor]
+
+
+@dataclass
+class _Kept:
+    inputs: Tensors
+    outputs: Tensors
+
+
+class StageRunner:
+    """
+    Layers first to last - 1 of a task.
+
+    `statistics` of batch norm are folded at the end of the round, in the order of grains.
+    """
+
+    def __init__(self, task: TrainingTask, graph: LayerGraph, first: int, last: int) -> None:
+        self.task, self.graph, self.first, self.last = task, graph, first, last
+        self.module = graph.stage(first, last)
+        layers = graph.layers[first:last]
+        names = [name for layer in layers for name in layer.parameters]
+        own = dict(self.module.named_parameters())
+        self.parameters = {name: own[name] for name in names if own[name].requires_grad}
+        self.buffers = {name: self._buffer(name) for layer in layers for name in layer.buffers}
+        self.optimiser = task.optimiser([*self.parameters.items()]) if self.parameters else None
+        self._rates = [group['lr'] for group in self.optimiser.param_groups] \
+            if self.optimiser else []
+        self._kept: dict[int, _Kept] = {}
+        self.statistics: dict[str, dict[int, torch.Tensor]] = {}
+
+    def _buffer(self, name: str) -> torch.Tensor:
+        return self.module.get_buffer(name)
+
+    def forward(self, round: int, micro_batch: int, grains: range,  # noqa: A002
+                inputs: Tensors) -> Tensors:
+        """Compute grains of a micro-batch, keep what the way back needs, return what leaves."""
+        values = self.graph.cuts[self.first]
+        entered = tuple(x.requires_grad_(value.gradient) for x, value in zip(inputs, values))
+        one = Pass(self.task.seed, round, grains,
+                   [len(self.task.grain_rows(grain)) for grain in grains], self.task.autocast,
+                   self.task.freeze_norms)
+        # What passes through is another tensor than what entered: a leaf keeps its own gradient.
+        outputs = run_pass(self.module, [x.view_as(x) for x in entered], one)
+        for name, found in one.statistics.items():
+            self.statistics.setdefault(name, {}).update(found)
+        self._kept[micro_batch] = _Kept(entered, outputs)
+        return tuple(output.detach() for output in outputs)
+
+    def lose(self, micro_batch: int, targets: torch.Tensor) -> torch.Tensor:
+        """Return the loss of each sample of a micro-batch; the way back begins with it."""
+        kept = self._kept[micro_batch]
+        losses = self.task.loss(kept.outputs[0], targets)
+        if losses.shape != targets.shape[:1]:
+            raise TaskError(f'the loss of {len(targets)} samples must have one value a sample, '
+                            f'not the shape {tuple(losses.shape)}: use reduction="none"')
+        kept.outputs = (losses.sum(),)
+        return losses.detach()
+
+    def backward(self, micro_batch: int, gradients: Sequence[torch.Tensor]) -> Tensors:
+        """Go back through a micro-batch; return the gradients of what entered and has one."""
+        kept = self._kept.pop(micro_batch)
+        if self.last == len(self.graph.layers):
+            roots, gradients = kept.outputs, [torch.ones_like(kept.outputs[0])]
+        else:
+            roots = tuple(output for output, value in zip(kept.outputs, self.graph.cuts[self.last])
+                          if value.gradient)
+        pairs = [(root, gradient) for root, gradient in zip(roots, gradients)
+                 if root.requires_grad]
+        if pairs:
+            torch.autograd.backward([root for root, _ in pairs], [g for _, g in pairs])
+        return tuple(torch.zeros_like(x) if x.grad is None else x.grad
+                     for x in kept.inputs if x.requires_grad)
+
+    def begin(self) -> None:
+        """Begin a round, or begin it again: nothing is summed yet."""
+        self._kept.clear()
+        self.statistics.clear()
+        for parameter in self.parameters.values():
+            parameter.grad = torch.zeros_like(parameter)
+
+    def gradients(self) -> list[torch.Tensor]:
+        """Return the sums of gradients over the samples so far."""
+        return [p.grad for p in self.parameters.values() if p.grad is not None]
+
+    def step(self, round: int, norm: float) -> None:  # noqa: A002
+        """Step the optimiser with gradients of that norm (of the whole network), fold norms."""
+        if self.task.clip is not None and norm > self.task.clip:
+            torch._foreach_mul_(self.gradients(), self.task.clip / norm)
+        if self.optimiser:
+            factor = self.task.schedule(round) if self.task.schedule else 1.0
+            for group, rate in zip(self.optimiser.param_groups, self._rates):
+                group['lr'] = rate * factor
+            self.optimiser.step()
+        for name in self.statistics:
+            variance, momentum = self.graph.norms[name]
+            for grain in sorted(self.statistics[name]):
+                mean, var = self.statistics[name][grain]
+                self.buffers[name].mul_(1 - momentum).add_(mean, alpha=momentum)
+                self.buffers[variance].mul_(1 - momentum).add_(var, alpha=momentum)
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Return copies of parameters, statistics and what the optimiser keeps, by name."""
+        found = {f'p:{name}': p.detach().clone() for name, p in self.parameters.items()}
+        found |= {f'b:{name}': b.clone() for name, b in self.buffers.items()}
+        for name, parameter in self.parameters.items():
+            kept = self.optimiser.state.get(parameter, {}) if self.optimiser else {}
+            for key, value in kept.items():
+                if isinstance(value, torch.Tensor):
+                    found[f'o:{name}:{key}'] = value.detach().clone()
+                elif value is not None:
+                    raise TaskError(f'{type(self.optimiser).__name__} keeps {key} as '
+                                    f'{type(value).__name__}: only tensors move between devices')
+        return found
+
+    def restore(self, state: State) -> None:
+        """
+        Take the state of these layers; more may be in it.
+
+        Raises
+        ------
+        KeyError
+            If some of it is missing.
+
+        """
+        with torch.no_grad():
+            for name, parameter in self.parameters.items():
+                parameter.copy_(state[f'p:{name}'])
+            for name, buffer in self.buffers.items():
+                buffer.copy_(state[f'b:{name}'])
+        for name, parameter in self.parameters.items():
+            kept: dict[str, Any] = {
+                key.rpartition(':')[2]: value.clone() for key, value in state.items()
+                if key.startswith(f'o:{name}:')}
+            if self.optimiser and kept:
+                self.optimiser.state[parameter] = kept
+
+
+def names_of(graph: LayerGraph, layer: int) -> tuple[str, ...]:
+    """Return the beginnings of the names of a layer's state."""
+    one = graph.layers[layer]
+    return (*(f'p:{n}' for n in one.parameters), *(f'b:{n}' for n in one.buffers),
+            *(f'o:{n}:' for n in one.parameters))
+
+
+def state_of(graph: LayerGraph, layers: Sequence[int], state: State) -> dict[str, torch.Tensor]:
+    """Return the part of a state that belongs to some layers."""
+    wanted = {name for layer in layers for name in names_of(graph, layer)}
+    return {key: value for key, value in state.items()
+            if key in wanted or key.startswith('o:') and key[:key.rfind(':') + 1] in wanted}
+

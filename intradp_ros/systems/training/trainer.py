@@ -1,0 +1,161 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Trains a task over workers: carries reports to the state machine and its orders to devices."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+import queue
+import time
+from typing import Any, Protocol
+
+import torch
+
+from intradp_ros.systems.training.round_commit import Order, Phase, RoundCommit
+from intradp_ros.systems.training.snapshots import unpack
+
+#: Seconds without a sign of life after which a device counts as lost.
+SILENCE = 2.5
+
+
+class TrainingError(RuntimeError):
+    """Training that could not be brought to its end; the text says why."""
+
+
+class Link(Protocol):
+    """The way to a device's worker."""
+
+    def send(self, order: Mapping[str, Any]) -> None:
+        """Send an order; one to a worker that is gone is dropped."""
+
+    def kill(self) -> None:
+        """End the worker, whatever it does."""
+
+
+@dataclass
+class Trainer:
+    """
+    Runs one training.
+
+    `events` takes (device, report) from any thread, (device, None) when its worker is gone.
+    `beats` says whether workers send signs of life; where they do, silence means loss.
+    """
+
+    commit: RoundCommit
+    store: Any
+    links: dict[str, Link] = field(default_factory=dict)
+    beats: bool = False
+    progress: Callable[[RoundCommit], None] = lambda commit: None
+    events: queue.Queue[tuple[str, Mapping[str, Any] | None]] = field(default_factory=queue.Queue)
+    _heard: dict[str, float] = field(default_factory=dict)
+
+    def add(self, device: str, link: Link) -> None:
+        """Let a device take part from the next plan on."""
+        self.links[device] = link
+        self.events.put((device, {'report': 'joined'}))
+
+    def run(self, deadline: float = float('inf')) -> None:
+        """
+        Train until all rounds are done, or it is paused.
+
+        Raises
+        ------
+        TrainingError
+            If no device is left, nothing goes on, or the deadline (s from now) is over.
+
+        """
+        end = time.monotonic() + deadline
+        while self.commit.phase not in (Phase.DONE, Phase.FAILED):
+            self._turn()
+            if time.monotonic() > end:
+                raise TrainingError(f'not done after {deadline:.0f} s: {self.commit.phase.value}, '
+                                    f'round {self.commit.committed}')
+            self.progress(self.commit)
+        if self.commit.phase is Phase.FAILED:
+            raise TrainingError(self.commit.why)
+
+    def _turn(self) -> None:
+        try:
+            device, report = self.events.get(timeout=0.1)
+        except queue.Empty:
+            device, report = '', {}
+        now = time.monotonic()
+        orders: list[Order] = []
+        if device:
+            orders = self._take(device, report, now)
+        orders += self.commit.tick(now)
+        if self.beats:
+            for name in [n for n in sorted(self.commit.alive)
+                         if now - self._heard.get(n, now) > SILENCE]:
+                orders += self.commit.lost(name, now)
+        self._give(orders)
+
+    def _take(self, device: str, report: Mapping[str, Any] | None, now: float) -> list[Order]:
+        if report is None:
+            return self.commit.lost(device, now)
+        self._heard[device] = now
+        if report['report'] == 'joined':
+            return self.commit.joined(device, now)
+        if report['report'] == 'beat':
+            # A device that was silent and speaks again takes part again.
+            return self.commit.joined(device, now) if device not in self.commit.alive and \
+                device in self.links and report.get('ready') else []
+        return self.commit.reported(device, report, now)
+
+    def _give(self, orders: list[Order]) -> None:
+        for order in orders:
+            self.links[order.device].send(order.body)
+
+    def begin(self, devices: int, wait: float = 120.0) -> None:
+        """
+        Wait for so many devices, then order the first plan.
+
+        Raises
+        ------
+        TrainingError
+            If they do not come.
+
+        """
+        end = time.monotonic() + wait
+        while len(self.commit.alive) < devices:
+            self._turn()
+            if time.monotonic() > end:
+                raise TrainingError(f'{len(self.commit.alive)} of {devices} devices came within '
+                                    f'{wait:.0f} s')
+        self._give(self.commit.resume(time.monotonic()))
+
+    def collect(self, wait: float = 60.0) -> dict[str, torch.Tensor]:
+        """
+        Return the whole state, from one device of each stage.
+
+        Raises
+        ------
+        TrainingError
+            If a device does not give its part.
+
+        """
+        from datetime import timedelta
+        found: dict[str, torch.Tensor] = {}
+        assert self.commit.plan is not None
+        for stage in self.commit.plan.stages:
+            key = f'collect/{self.commit.number.epoch}/{stage.first}'
+            self.links[stage.devices[0]].send({'order': 'collect', 'key': key})
+            try:
+                self.store.wait([key], timedelta(seconds=wait))
+                size = int(self.store.get(key))
+                body, chunk = b'', 0
+                while len(body) < size:
+                    body += self.store.get(f'{key}/{chunk}')
+                    self.store.delete_key(f'{key}/{chunk}')
+                    chunk += 1
+            except RuntimeError as error:
+                raise TrainingError(f'{stage.devices[0]} did not give its weights: '
+                                    f'{str(error).splitlines()[0]}') from error
+            found |= unpack(body, [0])[0]
+        return found
+
+    def close(self) -> None:
+        """End all workers."""
+        for link in self.links.values():
+            link.send({'order': 'end'})

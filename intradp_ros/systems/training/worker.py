@@ -1,0 +1,431 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What trains on a device: takes orders, runs rounds of a plan, and reports.
+
+It is a process of its own (or a thread, in tests), so that the device's heartbeats never stall
+and SIGKILL is a way to end it.  Orders and reports are JSON objects, one a line::
+
+    plan       {plan: [term, epoch], tag, what, moves}   begin at a tag; the plan before is dropped
+    committed  {tag}                                     no one rolls back behind this tag
+    stop       {round}                                   leave the plan before this round
+    collect    {key}                                     put the state of these layers in the store
+    end        {}
+
+    ready {plan} | round {plan, round, loss, norm, samples, seconds} | replicated {plan, tag}
+    idle  {plan, round, error, peer, held}               the plan has ended here, and why
+    fault {error}                                        nothing can be trained here
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+import queue
+import threading
+import time
+from typing import Any
+
+import torch
+
+from intradp_ros.cluster.plan_id import PlanId
+from intradp_ros.systems.training.layer_graph import LayerGraph, Value
+from intradp_ros.systems.training.round_groups import GroupError, join_group, RoundGroup
+from intradp_ros.systems.training.snapshots import (
+    backups,
+    Move,
+    pack,
+    Snapshots,
+    TornError,
+    unpack,
+)
+from intradp_ros.systems.training.stage_actions import Action, fan_out, Part, stage_actions
+from intradp_ros.systems.training.stage_runner import StageRunner, state_of
+from intradp_ros.systems.training.task import samples_of, Tensors, TrainingTask
+from intradp_ros.systems.training.training_plan import parse_plan, TrainingPlan
+
+Report = Callable[[dict[str, Any]], None]
+#: Receives that are begun ahead of the action that needs them.
+AHEAD = 2
+#: Bytes of a value in the store.
+CHUNK = 1 << 22
+
+
+@dataclass(frozen=True)
+class Emulation:
+    """Seconds of each layer for a sample, forward and back, and the rate of the network card."""
+
+    forward: tuple[float, ...]
+    backward: tuple[float, ...]
+    rate: float | None = None
+
+    def seconds(self, stage: StageRunner, kind: str, rows: int) -> float:
+        """Return what a pass of a stage takes."""
+        table = self.forward if kind == 'F' else self.backward
+        return rows * sum(table[stage.first:stage.last])
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a worker waits and copies: time-out of every wait (s), rounds between snapshots."""
+
+    timeout: float = 3.0
+    every: int = 5
+    address: str = '127.0.0.1'
+    emulation: Emulation | None = None
+
+
+class _LetGo(Exception):  # noqa: N818
+    """The plan is not to be run on: another one has come, or the round to stop at."""
+
+
+class Worker:
+    """
+    Trains on a device until it is told to end.
+
+    `before` is called before every action with round and action: tests let it fail there.
+    """
+
+    def __init__(self, name: str, task: TrainingTask, graph: LayerGraph, store: Callable[[], Any],
+                 report: Report, settings: Settings,
+                 before: Callable[[int, Action], None] = lambda number, action: None) -> None:
+        self.name, self.task, self.graph, self.settings = name, task, graph, settings
+        self.orders: queue.Queue[Mapping[str, Any]] = queue.Queue()
+        self._store, self._report, self._before = store, report, before
+        self._snapshots, self._later = Snapshots(), list[Mapping[str, Any]]()
+        self._stop_at = task.rounds
+        self._stage: StageRunner | None = None
+
+    def run(self) -> None:
+        """Carry out orders until told to end."""
+        while True:
+            order = self._later.pop(0) if self._later else self.orders.get()
+            if order['order'] == 'end':
+                return
+            if order['order'] == 'plan':
+                self._run_plan(order)
+            elif order['order'] == 'collect':
+                self._collect(str(order['key']))
+            else:
+                self._note(order)
+
+    def _note(self, order: Mapping[str, Any]) -> None:
+        if order['order'] == 'committed':
+            self._snapshots.forget(int(order['tag']))
+        elif order['order'] == 'stop':
+            self._stop_at = min(self.task.rounds, int(order['round']))
+
+    def _collect(self, key: str) -> None:
+        """Put this stage's state into the store, in chunks."""
+        assert self._stage is not None
+        body, store = pack({0: self._stage.state()}), self._store()
+        for begin in range(0, len(body), CHUNK):
+            store.set(f'{key}/{begin // CHUNK}', body[begin:begin + CHUNK])
+        store.set(key, str(len(body)))
+
+    def _run_plan(self, order: Mapping[str, Any]) -> None:
+        plan, number = parse_plan(order['what']), PlanId(*order['plan'])
+        tag, self._stop_at = int(order['tag']), self.task.rounds
+        run = _PlanRun(self, plan, number, tag)
+        error = peer = ''
+        try:
+            run.begin([Move(a, b, tuple(c)) for a, b, c in order['moves']])
+            self._report({'report': 'ready', 'plan': number})
+            while run.round < self._stop_at:
+                self._hear()
+                if run.round < self._stop_at:
+                    run.play()
+            run.finish()
+        except _LetGo:
+            pass
+        except (GroupError, TornError) as failure:
+            error, peer = str(failure), getattr(failure, 'peer', '')
+        finally:
+            run.close()
+        self._report({'report': 'idle', 'plan': number, 'round': run.round, 'error': error,
+                      'peer': peer, 'held': self._snapshots.held()})
+
+    def _hear(self) -> None:
+        """Take orders that came meanwhile; those that end the plan wait until it is left."""
+        while not self.orders.empty():
+            order = self.orders.get()
+            if order['order'] in ('plan', 'end'):
+                self._later.append(order)
+                raise _LetGo
+            self._note(order)
+
+
+class _PlanRun:
+    """One plan on one device, from its first round on."""
+
+    def __init__(self, worker: Worker, plan: TrainingPlan, number: PlanId, tag: int) -> None:
+        self.round, self._worker, self._plan, self._number = tag, worker, plan, number
+        self._place = plan.stage_of(worker.name)
+        self._part = plan.stages[self._place]
+        self._actions = stage_actions(self._place, len(plan.stages), plan.micro_batches)
+        self._groups: list[RoundGroup] = []
+        self._copy: threading.Thread | None = None
+        self._copied: list[BaseException | int] = []
+        self._samples: list[int] = []
+        self._loss = 0.0
+        self._rows = 0
+
+    def begin(self, moved: list[Move]) -> None:
+        """Meet the others, move layers, and take the state of the tag."""
+        worker, settings = self._worker, self._worker.settings
+        worker._snapshots.forget(after=self.round)
+        rate = settings.emulation.rate if settings.emulation else None
+        for purpose in ('rounds', 'copies'):
+            self._groups.append(join_group(
+                worker._store(), self._number, self._plan.participants, worker.name,
+                self._part.devices, settings.timeout, rate, settings.address, purpose))
+        held = worker._snapshots.kept.get(self.round, {})
+        received = [m for m in moved if m.target == worker.name]
+        for move in moved:
+            if move.source == worker.name:
+                self._send_bytes(pack({k: held[k] for k in move.layers}), move.target)
+        for move in received:
+            for layer, state in unpack(self._receive_bytes(move.source), move.layers).items():
+                worker._snapshots.put(self.round, layer, state)
+        self._groups[1].settle()
+        self._stage = worker._stage = StageRunner(worker.task, worker.graph, self._part.first,
+                                                  self._part.last)
+        if self.round:
+            held = worker._snapshots.kept[self.round]
+            self._stage.restore({name: tensor for layer in range(self._part.first, self._part.last)
+                                 for name, tensor in held[layer].items()})
+
+    def play(self) -> None:
+        """Train one round."""
+        begun = time.monotonic()
+        task = self._worker.task
+        self._samples = samples_of(task.seed, len(task.data), task.batch, self.round)
+        self._loss, self._rows = 0.0, 0
+        self._stage.begin()
+        coming: dict[Action, list[tuple[Part, list[tuple[torch.Tensor, Any]]]]] = {}
+        for k, action in enumerate(self._actions):
+            for one in self._actions[k:k + AHEAD + 1]:
+                if one not in coming and one.kind in 'FB':
+                    coming[one] = self._begin_receiving(one)
+            self._worker._before(self.round, action)
+            if action.kind == 'F':
+                self._forward(action.micro_batch, coming.pop(action))
+            elif action.kind == 'B':
+                self._backward(action.micro_batch, coming.pop(action))
+            elif action.kind == 'S':
+                figures = self._sum()
+            else:
+                self._stage.step(self.round, figures['norm'])
+        self.round += 1
+        self._worker._report({'report': 'round', 'plan': self._number, 'round': self.round - 1,
+                              **figures, 'seconds': time.monotonic() - begun})
+        if self.round % self._worker.settings.every == 0 and self.round < self._worker.task.rounds:
+            self._copied_before()
+            self._snapshot()
+
+    def _cut(self, action: Action) -> tuple[Value, ...]:
+        """Return what an action receives: values that enter, or gradients of what left."""
+        if action.kind == 'F':
+            return self._worker.graph.cuts[self._part.first]
+        return tuple(value for value in self._worker.graph.cuts[self._part.last] if value.gradient)
+
+    def _begin_receiving(self, action: Action,
+                         ) -> list[tuple[Part, list[tuple[torch.Tensor, Any]]]]:
+        back = action.kind == 'B'
+        border = self._place if back else self._place - 1
+        if not 0 <= border < len(self._plan.stages) - 1:
+            return []
+        return [(part, [self._groups[0].receive(
+                    (self._count(part.grains), *value.shape), value.dtype,
+                    part.target if back else part.source, self._tag(action, k))
+                    for k, value in enumerate(self._cut(action))])
+                for part in fan_out(self._plan, border, action.micro_batch)
+                if (part.source if back else part.target) == self._worker.name]
+
+    def _joined(self, begun: list[tuple[Part, list[tuple[torch.Tensor, Any]]]], back: bool,
+                ) -> Tensors:
+        """Wait for parts and join their rows."""
+        for part, values in begun:
+            for _, work in values:
+                self._groups[0].wait(work, part.target if back else part.source)
+        return tuple(torch.cat(rows) if len(rows) > 1 else rows[0]
+                     for rows in zip(*([tensor for tensor, _ in values] for _, values in begun)))
+
+    def _send(self, action: Action, values: Tensors) -> None:
+        """Send what an action made to whom it belongs."""
+        back = action.kind == 'B'
+        border = self._place - 1 if back else self._place
+        if not 0 <= border < len(self._plan.stages) - 1:
+            return
+        first = self._own(action.micro_batch).start
+        for part in fan_out(self._plan, border, action.micro_batch):
+            if (part.target if back else part.source) != self._worker.name:
+                continue
+            begin = self._count(range(first, part.grains.start))
+            rows = slice(begin, begin + self._count(part.grains))
+            for k, value in enumerate(values):
+                self._groups[0].send(value[rows], part.source if back else part.target,
+                                     self._tag(action, k))
+
+    def _own(self, micro_batch: int) -> range:
+        return self._plan.dealt(self._place, micro_batch)[self._worker.name]
+
+    def _count(self, grains: range) -> int:
+        return sum(len(self._worker.task.grain_rows(grain)) for grain in grains)
+
+    def _tag(self, action: Action, value: int) -> int:
+        return (self.round % 64) << 24 | action.micro_batch << 8 | value << 1 | \
+            (action.kind == 'B')
+
+    def _rows_of(self, grains: range) -> list[int]:
+        rows = [row for grain in grains for row in self._worker.task.grain_rows(grain)]
+        return self._samples[rows[0]:rows[-1] + 1]
+
+    def _forward(self, number: int, begun: list[Any]) -> None:
+        task, grains = self._worker.task, self._own(number)
+        if not grains:
+            return
+        first, last = not self._place, self._place == len(self._plan.stages) - 1
+        inputs, targets = task.data.take(self._rows_of(grains)) if first or last else \
+            ((), torch.empty(0))
+        if first:
+            named = dict(zip(self._worker.graph.inputs, inputs))
+            entering = tuple(named[value.name] for value in self._worker.graph.cuts[0])
+        else:
+            entering = self._joined(begun, back=False)
+        with self._taking('F', len(self._rows_of(grains))):
+            outputs = self._stage.forward(self.round, number, grains, entering)
+            if last:
+                self._loss += float(self._stage.lose(number, targets).double().sum())
+                self._rows += len(targets)
+        self._send(Action('F', number), outputs)
+
+    def _backward(self, number: int, begun: list[Any]) -> None:
+        grains = self._own(number)
+        if not grains:
+            return
+        gradients = self._joined(begun, back=True)
+        with self._taking('B', len(self._rows_of(grains))):
+            entered = self._stage.backward(number, gradients)
+        self._send(Action('B', number), entered)
+
+    def _taking(self, kind: str, rows: int) -> _Taking:
+        emulation = self._worker.settings.emulation
+        return _Taking(emulation.seconds(self._stage, kind, rows) if emulation else 0.0)
+
+    def _sum(self) -> dict[str, float]:
+        """Sum gradients and statistics over the group, loss and norm over all."""
+        group, task = self._groups[0], self._worker.task
+        group.settle()
+        gradients = self._stage.gradients()
+        for dtype in {g.dtype for g in gradients}:
+            some = [g for g in gradients if g.dtype == dtype]
+            flat = torch.cat([g.flatten() for g in some])
+            group.total(flat, replicas=True)
+            flat /= task.batch
+            for g, part in zip(some, torch.split(flat, [g.numel() for g in some])):
+                g.copy_(part.view_as(g))
+        self._fold_statistics(group)
+        speaks = self._worker.name == self._part.devices[0]
+        square = sum(float(g.double().pow(2).sum()) for g in gradients) if speaks else 0.0
+        total = torch.tensor([square, self._loss, self._rows], dtype=torch.float64)
+        group.total(total)
+        return {'norm': float(total[0]) ** 0.5, 'loss': float(total[1]) / task.batch,
+                'samples': int(total[2])}
+
+    def _fold_statistics(self, group: RoundGroup) -> None:
+        """Give all of the group every grain's statistics: each row is of one device, others 0."""
+        if len(self._part.devices) == 1 or self._worker.task.freeze_norms:
+            return
+        for name, found in self._stage.buffers.items():
+            if name not in self._worker.graph.norms:
+                continue
+            rows = torch.zeros(self._plan.grains, 2, *found.shape, dtype=found.dtype)
+            for grain, row in self._stage.statistics.get(name, {}).items():
+                rows[grain] = row
+            group.total(rows, replicas=True)
+            self._stage.statistics[name] = dict(enumerate(rows))
+
+    def _snapshot(self) -> None:
+        """Keep a copy of this stage, and exchange copies in the background."""
+        worker, tag = self._worker, self.round
+        self._keep()
+        targets = backups(self._plan)
+        own, sources = targets.get(worker.name), [a for a, b in targets.items()
+                                                  if b == worker.name]
+
+        def exchange() -> None:
+            try:
+                if own is not None:
+                    layers = range(self._part.first, self._part.last)
+                    self._send_bytes(pack({k: worker._snapshots.kept[tag][k] for k in layers}),
+                                     own)
+                for source in sources:
+                    stage = self._plan.stages[self._plan.stage_of(source)]
+                    data = self._receive_bytes(source)
+                    for layer, state in unpack(data, range(stage.first, stage.last)).items():
+                        worker._snapshots.put(tag, layer, state)
+                self._groups[1].settle()
+                self._copied.append(tag)
+                worker._report({'report': 'replicated', 'plan': self._number, 'tag': tag})
+            except (GroupError, TornError, KeyError) as error:
+                self._copied.append(error)
+
+        self._copy = threading.Thread(target=exchange, daemon=True)
+        self._copy.start()
+
+    def _keep(self) -> None:
+        state = self._stage.state()
+        for layer in range(self._part.first, self._part.last):
+            self._worker._snapshots.put(self.round, layer,
+                                        state_of(self._worker.graph, [layer], state))
+
+    def _copied_before(self) -> None:
+        """Wait for the copies of the tag before; as long as they take, the waits have ends."""
+        if self._copy is not None:
+            self._copy.join()
+            failed = [one for one in self._copied if isinstance(one, GroupError | TornError)]
+            if failed:
+                raise failed[0]
+
+    def _send_bytes(self, data: bytes, target: str) -> None:
+        group = self._groups[1]
+        group.send(torch.tensor([len(data)]), target, 1)
+        group.send(torch.frombuffer(bytearray(data), dtype=torch.uint8), target, 2)
+
+    def _receive_bytes(self, source: str) -> bytes:
+        group = self._groups[1]
+        size, work = group.receive((1,), torch.int64, source, 1)
+        group.wait(work, source)
+        sizes = sum(self._worker.graph.nbytes(k) for k in range(len(self._worker.graph.layers)))
+        if not 32 <= int(size) <= 8 * sizes + (1 << 24):
+            raise TornError(f'{source} offers a snapshot of {int(size)} bytes')
+        data, work = group.receive((int(size),), torch.uint8, source, 2)
+        group.wait(work, source)
+        return data.numpy().tobytes()
+
+    def finish(self) -> None:
+        """Keep the state where the plan ends, when all copies are there."""
+        self._copied_before()
+        self._keep()
+
+    def close(self) -> None:
+        """Drop the connections."""
+        for group in self._groups:
+            group.close()
+        if self._copy is not None:
+            self._copy.join()
+
+
+class _Taking:
+    """Lets what is computed take as long as on the emulated device."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, *error: object) -> None:
+        """Wait for the end."""
+        time.sleep(max(0.0, self._end - time.monotonic()))

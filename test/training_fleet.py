@@ -1,0 +1,214 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Trainings with devices as threads of this process; a device is killed by an error in it."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+import threading
+import time
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed import HashStore
+import torch.nn.functional as F  # noqa: N812
+
+from intradp_ros.systems.training.layer_graph import capture, LayerGraph
+from intradp_ros.systems.training.one_process import OneProcess
+from intradp_ros.systems.training.round_commit import Planner, RoundCommit
+from intradp_ros.systems.training.stage_actions import Action
+from intradp_ros.systems.training.task import TensorData, TrainingTask
+from intradp_ros.systems.training.trainer import Trainer
+from intradp_ros.systems.training.training_plan import TrainingPlan, TrainingStage
+from intradp_ros.systems.training.worker import Settings, Worker
+
+
+class Killed(BaseException):
+    """Ends a worker's thread, whatever it does."""
+
+
+@dataclass
+class ThreadLink:
+    """A worker in a thread."""
+
+    worker: Worker
+    thread: threading.Thread
+
+    def send(self, order: Mapping[str, Any]) -> None:
+        self.worker.orders.put(order)
+
+    def kill(self) -> None:
+        raise NotImplementedError
+
+
+@dataclass
+class Faults:
+    """Devices that die before an action of a round, each once."""
+
+    at: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    def __call__(self, device: str) -> Callable[[int, Action], None]:
+        def before(number: int, action: Action) -> None:
+            if self.at.get(device) == (number, str(action)):
+                del self.at[device]
+                raise Killed
+        return before
+
+
+def start(trainer: Trainer, name: str, task: TrainingTask, graph: LayerGraph, store: Any,
+          settings: Settings, faults: Faults) -> None:
+    worker = Worker(name, task, graph, lambda: store,
+                    lambda report: trainer.events.put((name, report)), settings, faults(name))
+
+    def run() -> None:
+        try:
+            worker.run()
+        except Killed:
+            pass
+        except BaseException as error:  # what a process would end with
+            trainer.commit.why = f'{type(error).__name__}: {error}'
+            raise
+        finally:
+            trainer.events.put((name, None))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    trainer.add(name, ThreadLink(worker, thread))
+
+
+def train(task: TrainingTask, devices: Sequence[str], planner: Planner,
+          faults: Mapping[str, tuple[int, str]] | None = None, every: int = 3,
+          timeout: float = 5.0, deadline: float = 120.0, late: Sequence[str] = (),
+          graph: LayerGraph | None = None) -> tuple[Trainer, dict[str, torch.Tensor]]:
+    """Train a task; return the trainer and the state of all layers at the end."""
+    graph, store = graph or capture(task), HashStore()
+    sizes = tuple(float(graph.nbytes(k)) for k in range(len(graph.layers)))
+    commit = RoundCommit(task.rounds, len(graph.layers), sizes, planner, 2 * timeout)
+    trainer, waiting = Trainer(commit, store), list(late)
+    settings, dying = Settings(timeout, every), Faults(dict(faults or {}))
+
+    def progress(state: RoundCommit) -> None:
+        if waiting and state.committed >= 4:
+            start(trainer, waiting.pop(), task, graph, store, settings, dying)
+
+    trainer.progress = progress
+    for name in devices:
+        start(trainer, name, task, graph, store, settings, dying)
+    trainer.begin(len(devices))
+    try:
+        trainer.run(deadline)
+        assert not dying.at, f'{dying.at} did not happen'
+        return trainer, trainer.collect()
+    finally:
+        trainer.close()
+
+
+def fixed(layers: int, task: TrainingTask, uneven: bool = True) -> Planner:
+    """Return a planner that gives pairs of devices a stage each, with uneven shares."""
+    def plan(devices: tuple[str, ...], before: TrainingPlan | None) -> TrainingPlan | None:
+        largest = -(-task.grains // task.micro_batches)
+        groups, rest = [], list(devices)
+        while rest:
+            take = 2 if len(rest) > 2 and largest >= 2 and len(groups) % 2 == 0 else 1
+            groups.append(rest[:take])
+            rest = rest[take:]
+        while len(groups) > layers:
+            groups.pop()
+        edges = [round(k * layers / len(groups)) for k in range(len(groups) + 1)]
+        stages = []
+        for group, a, b in zip(groups, edges, edges[1:]):
+            first = max(1, largest // 3) if uneven else largest // 2
+            shares = (largest,) if len(group) == 1 else (first, largest - first)
+            stages.append(TrainingStage(a, b, tuple(zip(group, shares))))
+        return TrainingPlan(tuple(stages), task.grains, task.micro_batches)
+    return plan
+
+
+def cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(outputs, targets, reduction='none')
+
+
+class Residual(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(channels)
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.relu(self.norm(self.conv(x)) + x)
+
+
+class Encoder(nn.Module):
+    """A transformer over 8 tokens of 8 numbers."""
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.embed = nn.Linear(8, 16)
+        self.blocks = nn.ModuleList([Block(dropout) for _ in range(2)])
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.embed(x.flatten(1, 2))
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x.mean(1))
+
+
+class Block(nn.Module):
+    def __init__(self, dropout: float) -> None:
+        super().__init__()
+        self.first, self.second = nn.LayerNorm(16), nn.LayerNorm(16)
+        self.attend = nn.MultiheadAttention(16, 2, dropout=dropout, batch_first=True)
+        self.up, self.down = nn.Linear(16, 32), nn.Linear(32, 16)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.first(x)
+        x = x + self.dropout(self.attend(y, y, y, need_weights=False)[0])
+        return x + self.dropout(self.down(F.gelu(self.up(self.second(x)))))
+
+
+def sgd(named: Sequence[tuple[str, nn.Parameter]]) -> torch.optim.Optimizer:
+    """SGD with momentum; weights decay, biases and norms do not."""
+    return torch.optim.SGD([
+        {'params': [p for _, p in named if p.dim() > 1], 'weight_decay': 1e-3},
+        {'params': [p for _, p in named if p.dim() <= 1]}], lr=0.05, momentum=0.9)
+
+
+def adam(named: Sequence[tuple[str, nn.Parameter]]) -> torch.optim.Optimizer:
+    return torch.optim.Adam([p for _, p in named], lr=1e-3)
+
+
+def make_task(model: str = 'cnn', optimiser: Any = sgd, dtype: torch.dtype = torch.float64,
+              **changes: Any) -> TrainingTask:
+    """Return a small task with data of its own."""
+    torch.manual_seed(1)
+    module = {
+        'cnn': lambda: nn.Sequential(
+            nn.Conv2d(1, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True),
+            Residual(8), Residual(8), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(32, 10)),
+        'transformer': Encoder,
+        'dropout': lambda: Encoder(0.2),
+    }[model]().to(dtype)
+    data = TensorData((torch.randn(90, 1, 8, 8).to(dtype),), torch.randint(0, 10, (90,)))
+    figures = {'batch': 22, 'grain': 3, 'micro_batches': 3, 'rounds': 20} | changes
+    return TrainingTask(module, cross_entropy, optimiser, data, **figures)
+
+
+def difference(state: Mapping[str, torch.Tensor], alone: OneProcess) -> float:
+    """Return the largest difference of weights and statistics, relative to the largest value."""
+    wanted = {f'p:{name}': p.detach() for name, p in alone.module.named_parameters()}
+    wanted |= {f'b:{name}': b for name, b in alone.module.named_buffers() if 'running' in name}
+    assert set(wanted) == {name for name in state if not name.startswith('o:')}
+    return max(float((state[name] - value).abs().max() / value.abs().max().clamp(min=1e-3))
+               for name, value in wanted.items())
+
+
+def wait_until(what: Callable[[], bool], seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, 'it did not come in time'
+        time.sleep(0.02)
