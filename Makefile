@@ -13,6 +13,7 @@ DEMO ?=
 PIPELINE ?=
 FLEET ?=
 LANGUAGE ?=
+TRAINING ?=
 TESTS ?=
 # Those that need DDS or the machine's network stay in one of the processes (test/conftest.py).
 WORKERS ?= -n 2
@@ -41,14 +42,14 @@ FLOOR_TESTS := test/core test/blobs test/wire test/link test/graph test/split te
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help build docs demo demo-pipeline demo-fleet demo-language test test-all test-jazzy test-floors check lint bench zoo clean distclean
+.PHONY: help build docs demo demo-pipeline demo-fleet demo-language demo-training test test-all test-jazzy test-floors check lint bench zoo clean distclean
 
 help: ## show the targets and the variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo 'Variables: PYTHON=$(PYTHON) VENV=$(VENV) TORCH=$(TORCH)'
 	@echo '           DEMO=options of intradp demo, PIPELINE=of intradp demo-pipeline,'
 	@echo '           FLEET=of intradp demo-fleet,'
-	@echo '           LANGUAGE=of intradp demo-language,'
+	@echo '           LANGUAGE=of intradp demo-language, TRAINING=of intradp demo-training,'
 	@echo '           TESTS=options and files for pytest,'
 	@echo '           WORKERS=processes of pytest ($(WORKERS)),'
 	@echo '           TRACES=recorded link rates (CSV) for the benchmark of the predictors,'
@@ -67,6 +68,9 @@ demo-fleet: $(STAMPS)/package $(STAMPS)/weights ## compute a network with four d
 
 demo-language: $(STAMPS)/package $(STAMPS)/weights $(STAMPS)/tools ## ask a language model on three small emulated boards, write out/demo-language/
 	$(BIN)/intradp demo-language $(LANGUAGE)
+
+demo-training: $(STAMPS)/package ## train a network on three devices, one of which is killed, write out/demo-training/
+	$(BIN)/intradp demo-training $(TRAINING)
 
 test: lint check ## set up, check style, types and imports, and run all tests
 

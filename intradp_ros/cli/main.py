@@ -46,6 +46,8 @@ COMMANDS = {
                                  'several planners, each run'),
     'demo-language': ('demo_language', 'a language model on three small boards, in several '
                                        'ways; one of them is killed'),
+    'demo-training': ('demo_training', 'a network learns digits on three devices, of which one '
+                                       'is killed; the result of one process'),
 }
 
 DESCRIPTION = """\
@@ -55,6 +57,7 @@ sharing:    one inference on a robot and a server, row by row (inspect to run, b
 perception: camera in, typed ROS messages out (model, demo-pipeline)
 fleet:      one network in stages over several machines (fleet, demo-fleet)
 language:   one language model over several small machines (language, demo-language)
+training:   one network learns on several machines, any of which may leave (demo-training)
 
 These commands need no ROS, except for bench, status, doctor and the demos."""
 

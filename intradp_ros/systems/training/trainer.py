@@ -55,9 +55,9 @@ class Trainer:
         self.links[device] = link
         self.events.put((device, {'report': 'joined'}))
 
-    def run(self, deadline: float = float('inf')) -> None:
+    def run(self, deadline: float = float('inf'), rounds: float = float('inf')) -> None:
         """
-        Train until all rounds are done, or it is paused.
+        Train until all rounds are done, or so many are.
 
         Raises
         ------
@@ -66,7 +66,8 @@ class Trainer:
 
         """
         end = time.monotonic() + deadline
-        while self.commit.phase not in (Phase.DONE, Phase.FAILED):
+        while self.commit.phase not in (Phase.DONE, Phase.FAILED) and \
+                self.commit.committed < rounds:
             self._turn()
             if time.monotonic() > end:
                 raise TrainingError(f'not done after {deadline:.0f} s: {self.commit.phase.value}, '

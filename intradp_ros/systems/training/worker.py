@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 import queue
 import threading
 import time
@@ -29,6 +30,7 @@ from typing import Any
 import torch
 
 from intradp_ros.cluster.plan_id import PlanId
+from intradp_ros.systems.training.checkpoint import read_checkpoint
 from intradp_ros.systems.training.layer_graph import LayerGraph, Value
 from intradp_ros.systems.training.round_groups import GroupError, join_group, RoundGroup
 from intradp_ros.systems.training.snapshots import (
@@ -41,7 +43,7 @@ from intradp_ros.systems.training.snapshots import (
 )
 from intradp_ros.systems.training.stage_actions import Action, fan_out, Part, stage_actions
 from intradp_ros.systems.training.stage_runner import StageRunner, state_of
-from intradp_ros.systems.training.task import samples_of, Tensors, TrainingTask
+from intradp_ros.systems.training.task import samples_of, TaskError, Tensors, TrainingTask
 from intradp_ros.systems.training.training_plan import parse_plan, TrainingPlan
 
 Report = Callable[[dict[str, Any]], None]
@@ -67,11 +69,16 @@ class Emulation:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a worker waits and copies: time-out of every wait (s), rounds between snapshots."""
+    """
+    How a worker waits and copies: time-out of every wait (s), rounds between snapshots.
+
+    `resume` is the file of a checkpoint that this device has.
+    """
 
     timeout: float = 3.0
     every: int = 5
     address: str = '127.0.0.1'
+    resume: str = ''
     emulation: Emulation | None = None
 
 
@@ -95,6 +102,8 @@ class Worker:
         self._snapshots, self._later = Snapshots(), list[Mapping[str, Any]]()
         self._stop_at = task.rounds
         self._stage: StageRunner | None = None
+        if settings.resume:
+            self._resume(Path(settings.resume))
 
     def run(self) -> None:
         """Carry out orders until told to end."""
@@ -114,6 +123,18 @@ class Worker:
             self._snapshots.forget(int(order['tag']))
         elif order['order'] == 'stop':
             self._stop_at = min(self.task.rounds, int(order['round']))
+
+    def _resume(self, path: Path) -> None:
+        """Hold all layers of a checkpoint, and report so."""
+        found = read_checkpoint(path)
+        if (found.seed, found.batch) != (self.task.seed, self.task.batch):
+            raise TaskError(f'{path} was trained with seed {found.seed} and {found.batch} samples '
+                            f'a round, the task has {self.task.seed} and {self.task.batch}: '
+                            'samples would be left out or seen twice')
+        for layer in range(len(self.graph.layers)):
+            self._snapshots.put(found.round, layer, state_of(self.graph, [layer], found.state))
+        self._report({'report': 'idle', 'plan': PlanId(0, 0), 'round': found.round, 'error': '',
+                      'peer': '', 'held': self._snapshots.held()})
 
     def _collect(self, key: str) -> None:
         """Put this stage's state into the store, in chunks."""

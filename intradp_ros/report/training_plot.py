@@ -1,0 +1,57 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Loss by round beside that of one process, and which device trained which layers when."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from intradp_ros.report.palette import BLUE, GREEN, GREY, INK, ink_on, ORANGE, PURPLE, RED
+
+_STAGES = (BLUE, ORANGE, GREEN, PURPLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A device's part from a round to another: its stage's number and what it does there."""
+
+    device: str
+    stage: int
+    first: int
+    last: int
+    text: str
+
+
+def draw_training(loss: Sequence[float], alone: Sequence[float], parts: Sequence[Part],
+                  devices: Sequence[str], killed: tuple[str, int] | None, path: Path) -> None:
+    """Write a picture; `killed` is a device and the round in which it was."""
+    figure = Figure(figsize=(9, 3.4 + 0.6 * len(devices)), layout='constrained')
+    above, below = figure.subplots(2, 1, sharex=True,
+                                   height_ratios=[3, 0.4 + 0.6 * len(devices)])
+    above.plot(alone, color=GREY, linewidth=5, label='one process')
+    above.plot(loss, color=BLUE, linewidth=1.3, label='over the devices')
+    above.set_yscale('log')
+    above.set_ylabel('loss')
+    for part in parts:
+        row, colour = list(devices).index(part.device), _STAGES[part.stage % len(_STAGES)]
+        below.broken_barh([(part.first, part.last - part.first)], (row - 0.38, 0.76),
+                          facecolors=colour, edgecolor='white')
+        below.text((part.first + part.last) / 2, row, part.text, ha='center', va='center',
+                   fontsize=8, color=ink_on(colour))
+    if killed:
+        row = list(devices).index(killed[0])
+        below.plot([killed[1]], [row], 'X', color=RED, markersize=11)
+        for axes in (above, below):
+            axes.axvline(killed[1], color=RED, linewidth=0.8, linestyle='--')
+        above.annotate(f'{killed[0]} is killed', (killed[1], 0.92), color=INK, fontsize=9,
+                       xycoords=('data', 'axes fraction'), xytext=(5, 0),
+                       textcoords='offset points')
+    above.legend(frameon=False)
+    below.set_yticks(range(len(devices)), devices)
+    below.invert_yaxis()
+    below.set_xlabel('round')
+    figure.savefig(path, dpi=120)

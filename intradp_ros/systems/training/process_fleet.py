@@ -1,0 +1,86 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""A training on processes of this machine, one for each device of a topology."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+import signal
+from typing import Any
+
+from intradp_ros.cluster.topology import Topology
+from intradp_ros.systems.training.layer_graph import LayerGraph
+from intradp_ros.systems.training.layer_table import LayerTable
+from intradp_ros.systems.training.round_commit import Planner, RoundCommit
+from intradp_ros.systems.training.round_groups import check_distributed
+from intradp_ros.systems.training.task import TrainingTask
+from intradp_ros.systems.training.trainer import Trainer
+from intradp_ros.systems.training.worker import Emulation, Settings
+from intradp_ros.systems.training.worker_process import ProcessLink
+
+
+class ProcessFleet:
+    """
+    Worker processes and their trainer; a context, at whose end all of them have ended.
+
+    With `emulate` each takes the seconds of the table and sends at its path's rate.
+    """
+
+    def __init__(self, name: str, task: TrainingTask, graph: LayerGraph, topology: Topology,
+                 planner: Planner, table: LayerTable, settings: Settings, emulate: bool = False,
+                 progress: Callable[[RoundCommit], None] = lambda commit: None,
+                 logs: Path | None = None) -> None:
+        check_distributed()
+        from torch._C._distributed_c10d import TCPStore
+        self._name, self._settings, self._table = name, settings, table
+        self._topology, self._emulate, self._logs = topology, emulate, logs
+        self.store = TCPStore(settings.address, 0, is_master=True, wait_for_workers=False,
+                              timeout=timedelta(seconds=10 * settings.timeout))
+        sizes = tuple(float(graph.nbytes(k)) for k in range(len(graph.layers)))
+        commit = RoundCommit(task.rounds, len(graph.layers), sizes, planner,
+                             2 * settings.timeout + 1)
+        self.trainer = Trainer(commit, self.store, beats=True, progress=progress)
+        self.links: dict[str, ProcessLink] = {}
+
+    def start(self, device: str) -> None:
+        """Start a device's process; it takes part as soon as it is ready."""
+        settings = self._settings
+        if self._emulate:
+            times = self._table.times[device]
+            others = [name for name in self._topology.names if name != device]
+            rate = min((self._topology.rate(device, name) for name in others), default=None)
+            settings = replace(settings, emulation=Emulation(
+                tuple(s / times.batches[-1] for s in times.forward[-1]),
+                tuple(s / times.batches[-1] for s in times.backward[-1]), rate))
+        events = self.trainer.events
+
+        def take(name: str, report: Mapping[str, Any] | None) -> None:
+            events.put((name, report))
+        log = self._logs / f'{device}.log' if self._logs else None
+        link = ProcessLink(device, self._name, (self._settings.address, self.store.port),
+                           settings, take, log=log)
+        self.links[device] = self.trainer.links[device] = link
+
+    def __enter__(self) -> ProcessFleet:
+        """Start all devices and begin the first plan."""
+        for device in self._topology.names:
+            self.start(device)
+        try:
+            self.trainer.begin(len(self._topology.names))
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End all processes."""
+        self.trainer.close()
+        for link in self.links.values():
+            try:
+                link.process.send_signal(signal.SIGCONT)
+                link.process.wait(1.0 if error and error[0] is None else 0.2)
+            except Exception:
+                link.kill()

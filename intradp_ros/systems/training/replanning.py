@@ -1,0 +1,143 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Plans that workers run, from the planner's; and light plans after a loss (Asteroid, section 3.4).
+
+A light plan keeps the stages of those that are left: borders move until the work of each stage
+is in proportion to its group's speed, and samples are dealt anew.  A heavy plan is searched for
+from scratch.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from intradp_ros.cluster.plan_id import PlanError
+from intradp_ros.cluster.topology import Topology
+from intradp_ros.systems.training.allocation import allocate
+from intradp_ros.systems.training.hybrid_plan import HybridStage
+from intradp_ros.systems.training.hybrid_planner import plan_round
+from intradp_ros.systems.training.layer_graph import LayerGraph, Pass, run_pass
+from intradp_ros.systems.training.layer_profiler import LayerCall, Tensors
+from intradp_ros.systems.training.layer_table import LayerTable
+from intradp_ros.systems.training.round_commit import Planner
+from intradp_ros.systems.training.round_costs import RoundCosts
+from intradp_ros.systems.training.task import TrainingTask
+from intradp_ros.systems.training.training_plan import TrainingPlan, TrainingStage
+
+
+def costs_of(task: TrainingTask, table: LayerTable, topology: Topology) -> RoundCosts:
+    """Return what a round of a task costs; samples are dealt in the task's grains."""
+    largest = -(-task.grains // task.micro_batches)
+    return RoundCosts(table, topology, min(task.batch, largest * task.grain), task.micro_batches,
+                      task.grain)
+
+
+def runnable(costs: RoundCosts, stages: Sequence[HybridStage], task: TrainingTask) -> TrainingPlan:
+    """
+    Return the plan that workers run for stages of the planner.
+
+    Raises
+    ------
+    PlanError
+        If shares are no whole grains.
+
+    """
+    largest = -(-task.grains // task.micro_batches)
+    found = []
+    for stage in stages:
+        shares = [(name, -(-samples // task.grain)) for name, samples in stage.shares if samples]
+        if sum(count for _, count in shares) != largest:
+            raise PlanError(f'the shares {stage.shares} are no whole grains of {task.grain}')
+        found.append(TrainingStage(stage.first, stage.last, tuple(shares)))
+    return TrainingPlan(tuple(found), task.grains, task.micro_batches)
+
+
+def light_plan(costs: RoundCosts, before: TrainingPlan, task: TrainingTask) -> TrainingPlan | None:
+    """Return the stages of those that are left, borders moved; None where that fits nowhere."""
+    left = set(costs.topology.names)
+    groups = [tuple(name for name in stage.devices if name in left) for stage in before.stages]
+    groups = [group for group in groups if group]
+    if not groups or set().union(*groups) != left:
+        return None  # someone came: there is no place for it in the stages as they are
+    speed = {name: 1 / sum(costs.seconds(name, 0, costs.layers, costs.micro_batch))
+             for name in left}
+    fastest = max(left, key=lambda name: speed[name])
+    work = np.array([sum(costs.seconds(fastest, 0, k, costs.micro_batch))
+                     for k in range(costs.layers + 1)])
+    part = np.cumsum([sum(speed[name] for name in group) for group in groups])
+    ends = [0]
+    for k, share in enumerate(part[:-1] / part[-1]):
+        low, high = ends[-1] + 1, costs.layers - (len(groups) - 1 - k)
+        if low > high:
+            return None
+        ends.append(low + int(np.argmin(abs(work[low:high + 1] - share * work[-1]))))
+    ends.append(costs.layers)
+    stages = []
+    for k, (group, first, last) in enumerate(zip(groups, ends, ends[1:])):
+        kept = costs.kept(len(groups) - 1 - k)
+        shares = allocate(costs, group, first, last, kept)
+        if shares is None:
+            return None
+        stages.append(HybridStage(first, last, shares, kept))
+    return runnable(costs, stages, task)
+
+
+def replanner(task: TrainingTask, table: LayerTable, topology: Topology,
+              heavy: bool = False) -> Planner:
+    """
+    Return what plans for whoever is there: lightly where that can be, else from scratch.
+
+    With `heavy` it is always from scratch.
+    """
+    def plan(devices: tuple[str, ...], before: TrainingPlan | None) -> TrainingPlan | None:
+        names = [name for name in topology.names if name in devices]
+        if not names:
+            return None
+        costs = costs_of(task, table, topology.without(set(topology.names) - set(names)))
+        try:
+            if before is not None and not heavy and (found := light_plan(costs, before, task)):
+                return found
+            return runnable(costs, plan_round(costs).stages, task)
+        except PlanError:
+            return None
+    return plan
+
+
+def layer_calls(graph: LayerGraph, task: TrainingTask) -> list[LayerCall]:
+    """Return each layer of a network as what the profiler runs."""
+    def call(k: int) -> LayerCall:
+        module = graph.stage(k, k + 1)
+
+        def forward(values: Tensors) -> Tensors:
+            one = Pass(task.seed, 0, (0,), (len(values[0]),), task.autocast, task.freeze_norms)
+            made: Tensors = run_pass(module, values, one)
+            return made
+        own = dict(module.named_parameters())
+        return LayerCall(graph.layers[k].name, forward,
+                         [(name, own[name]) for name in graph.layers[k].parameters])
+    return [call(k) for k in range(len(graph.layers))]
+
+
+def entering(graph: LayerGraph, task: TrainingTask) -> Callable[[int], Tensors]:
+    """Return what makes inputs of so many samples for the profiler."""
+    def inputs(count: int) -> Tensors:
+        found, _ = task.data.take([k % len(task.data) for k in range(count)])
+        named = dict(zip(graph.inputs, found))
+        return tuple(named[value.name] for value in graph.cuts[0])
+    return inputs
+
+
+def on_devices(table: LayerTable, speeds: dict[str, float]) -> LayerTable:
+    """Return a table of one device for several, each so many times as fast."""
+    only = next(iter(table.times.values()))
+    return replace(table, times={name: replace(
+        only, forward=_divided(only.forward, speed), backward=_divided(only.backward, speed))
+        for name, speed in speeds.items()})
+
+
+def _divided(rows: tuple[tuple[float, ...], ...], speed: float) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(seconds / speed for seconds in row) for row in rows)

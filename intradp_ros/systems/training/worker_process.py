@@ -1,0 +1,139 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A worker as a process: ``python -m intradp_ros.systems.training.worker_process``.
+
+The first line of its standard input says what it is to be; each further line is an order, each
+line of its standard output a report (see `worker.py`).  What the task prints goes to standard
+error.  A thread sends signs of life, whatever the training does.  The end of its input ends it.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from datetime import timedelta
+import json
+import os
+from pathlib import Path
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import torch
+
+from intradp_ros.systems.training.layer_graph import capture
+from intradp_ros.systems.training.round_groups import check_distributed, GroupError
+from intradp_ros.systems.training.task import load_task, TaskError
+from intradp_ros.systems.training.worker import Emulation, Settings, Worker
+
+BEAT = 0.5
+MOST_LINE = 1 << 22
+
+
+def main() -> int:
+    """Serve until the input ends."""
+    reports = os.fdopen(os.dup(1), 'w', buffering=1)
+    os.dup2(2, 1)
+    lock = threading.Lock()
+
+    def report(body: dict[str, Any]) -> None:
+        with lock:
+            reports.write(json.dumps(body) + '\n')
+
+    what = json.loads(sys.stdin.readline(MOST_LINE))
+    ready = threading.Event()
+    threading.Thread(target=_beat, args=(report, ready), daemon=True).start()
+    try:
+        worker = _worker(what, report)
+    except (TaskError, GroupError, RuntimeError) as error:
+        report({'report': 'fault', 'plan': [0, 0], 'error': str(error)})
+        return 1
+    ready.set()
+    threading.Thread(target=_listen, args=(worker,), daemon=True).start()
+    try:
+        worker.run()
+    except (TaskError, RuntimeError, MemoryError) as error:
+        report({'report': 'fault', 'plan': [0, 0], 'error': f'{type(error).__name__}: {error}'})
+        return 1
+    return 0
+
+
+def _worker(what: Mapping[str, Any], report: Callable[[dict[str, Any]], None]) -> Worker:
+    check_distributed()
+    from torch._C._distributed_c10d import TCPStore
+    torch.set_num_threads(int(what['threads']))
+    task = load_task(what['task'])
+    graph = capture(task)
+    given = dict(what['settings'])
+    if given['emulation']:
+        given['emulation'] = Emulation(**given['emulation'])
+    settings = Settings(**given)
+    store = TCPStore(what['host'], what['port'], is_master=False,
+                     timeout=timedelta(seconds=10 * settings.timeout))
+    return Worker(what['name'], task, graph, lambda: store, report, settings)
+
+
+def _beat(report: Callable[[dict[str, Any]], None], ready: threading.Event) -> None:
+    while True:
+        report({'report': 'beat', 'ready': ready.is_set()})
+        time.sleep(BEAT)
+
+
+def _listen(worker: Worker) -> None:
+    while line := sys.stdin.readline(MOST_LINE):
+        worker.orders.put(json.loads(line))
+    os._exit(0)  # who gives orders is gone
+
+
+class ProcessLink:
+    """A worker in a process of this machine; `take` gets its reports, None when it ends."""
+
+    def __init__(self, name: str, task: str, store: tuple[str, int], settings: Settings,
+                 take: Callable[[str, Mapping[str, Any] | None], None], threads: int = 1,
+                 prefix: tuple[str, ...] = (), log: Path | None = None) -> None:
+        self._name, self._take = name, take
+        with open(log or os.devnull, 'ab') as errors:
+            self.process = subprocess.Popen(
+                [*prefix, sys.executable, '-m', 'intradp_ros.systems.training.worker_process'],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
+        self._lock = threading.Lock()
+        self.send({'task': task, 'name': name, 'host': store[0], 'port': store[1],
+                   'settings': asdict(settings), 'threads': threads})
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        seen = False
+        for line in self.process.stdout:
+            try:
+                report = json.loads(line)
+            except ValueError:
+                continue
+            if report['report'] == 'beat' and report['ready'] and not seen:
+                seen = True
+                self._take(self._name, {'report': 'joined'})
+            self._take(self._name, report)
+        self._take(self._name, None)
+
+    def send(self, order: Mapping[str, Any]) -> None:
+        """Send an order; one to a worker that is gone is dropped."""
+        assert self.process.stdin is not None
+        try:
+            with self._lock:
+                self.process.stdin.write(json.dumps(order) + '\n')
+                self.process.stdin.flush()
+        except (OSError, ValueError):
+            pass
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+if __name__ == '__main__':
+    sys.exit(main())
