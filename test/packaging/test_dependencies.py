@@ -20,15 +20,15 @@ ROOT = PYPROJECT.parent
 DECLARED = tomllib.loads(PYPROJECT.read_text())
 #: Modules that their package on PyPI, or rosdep, calls otherwise.
 PIP = {'cv2': 'opencv-python-headless', 'PIL': 'pillow', 'yaml': 'pyyaml', 'markupsafe': 'jinja2',
-       'pydantic': 'fastapi', 'starlette': 'fastapi'}
+       'pydantic': 'fastapi', 'sklearn': 'scikit-learn', 'starlette': 'fastapi'}
 ROSDEP = {'cv2': 'opencv', 'PIL': 'pil', 'markupsafe': 'jinja2'}
 #: Comes with an installation of ROS, and from no wheel.
 ROS_ONLY = {'launch', 'launch_ros', 'sensor_msgs_py'}
 #: Where rqt is installed they are there; no robot needs them.
 OF_RQT = {'python_qt_binding', 'qtpy', 'rqt_gui_py'}
 #: Of a part that not all install: the extra that brings it.
-EXTRAS = {'accelerate': 'demo', 'h5py': 'demo', 'rosbags': 'demo', 'fastapi': 'web',
-          'pydantic': 'web', 'starlette': 'web', 'uvicorn': 'web'}
+EXTRAS = {'accelerate': 'demo', 'fastapi': 'web', 'h5py': 'demo', 'pydantic': 'web',
+          'rosbags': 'demo', 'sklearn': 'demo', 'starlette': 'web', 'uvicorn': 'web'}
 
 
 def name_of(requirement: str) -> str:
