@@ -175,6 +175,7 @@ _PLAIN = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), ran
 _UNSEEN = (ModuleType, logging.Logger, logging.Handler, logging.LoggerAdapter, io.IOBase,
            threading.Thread, weakref.ref, CodeType, FrameType, BuiltinFunctionType,
            type(threading.Lock()), type(threading.RLock()), torch.jit.ScriptFunction)
+_CACHED = type(functools.lru_cache(int))
 _ITERATORS: Any = (GeneratorType, itertools.count, itertools.cycle, itertools.chain, map, filter,
                    zip, enumerate, type(iter([])), type(iter(())), type(iter({})))
 
@@ -240,7 +241,10 @@ class _Walk:
         elif isinstance(item, _ITERATORS) and outside:
             self.state.once.append(path)
         else:
-            self._object(path, item, outside)
+            try:
+                self._object(path, item, outside)
+            except Exception:  # its class answers for attributes that it does not have, say
+                self.state.items[path] = id(item)
 
     def _object(self, path: str, item: Any, outside: bool) -> None:
         self.state.containers.append(item)
@@ -267,7 +271,7 @@ class _Walk:
         elif isinstance(item, bytearray):
             self.state.items[path] = bytes(item)
             self._restore(outside, functools.partial(item.__setitem__, slice(None)), bytes(item))
-        elif hasattr(item, 'cache_info') and hasattr(item, '__wrapped__'):
+        elif isinstance(item, _CACHED):
             self.state.items[f'the cache of {path}'] = tuple(item.cache_info())[1:]
         elif not hasattr(item, '__dict__') and not _slots(item):
             self._reduced(path, item, own)
@@ -475,7 +479,8 @@ def is_users(module: str | None) -> bool:
 
 _PYTHON = sysconfig.get_path('stdlib')
 _LIBRARIES = frozenset(('torch', 'numpy', 'scipy', 'intradp_ros', 'typing_extensions', 'cv2',
-                        'rclpy', 'transformers', 'triton', 'sympy'))
+                        'rclpy', 'transformers', 'triton', 'sympy', 'pytest', '_pytest',
+                        'pluggy', 'xdist', 'hypothesis'))
 
 
 def _put(space: Any, kept: Mapping[Any, Any]) -> None:

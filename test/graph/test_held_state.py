@@ -223,6 +223,26 @@ def test_what_no_later_call_reads_and_what_is_filled_once_is_no_memory(
     assert capture(Net(step, past=None), X).method == 'export'
 
 
+class Recorder:
+    """Answers for every attribute, as recorders and proxies do."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args: None
+
+
+class Refusing:
+    """Refuses to be looked into."""
+
+    @property
+    def __dict__(self) -> Any:  # type: ignore[override]
+        raise RuntimeError('closed')
+
+
+@pytest.mark.parametrize('kind', [Recorder, Refusing])
+def test_an_object_that_cannot_be_looked_into_stops_no_capture(kind: type) -> None:
+    assert capture(Net(scratch, past=None, log=kind()), X).method == 'export'
+
+
 def test_a_number_that_depends_on_the_input_is_no_constant() -> None:
     def step(net: Any, y: torch.Tensor) -> Any:
         return y, int((y[0] > 0).sum())
