@@ -109,19 +109,21 @@ def _card(head: HeadCard, fit: str = 'stretch') -> ModelCard:
 
 MODELS: Mapping[str, HeadModel] = {
     'yolo': HeadModel(small_models.detector, _card(
-        HeadCard('detections', score=0.3, form='xywh'), 'letterbox'), 'detections'),
+        HeadCard('detections', score_threshold=0.3, form='xywh'), 'letterbox'), 'detections'),
     'detr': HeadModel(lambda: _pixels(Detr), _card(
-        HeadCard('detections', score=0.2, overlap=1.0, form='xywh', relative=True)),
+        HeadCard('detections', score_threshold=0.2, iou_threshold=1.0, form='xywh',
+                 relative=True)),
         'detections'),
     'bodies': HeadModel(lambda: BestBoxes(_pixels(Bodies), 1, 10), _card(
-        HeadCard('detections', score=0.1, form='xywh'), 'letterbox'), 'key_points'),
+        HeadCard('detections', score_threshold=0.1, form='xywh'), 'letterbox'), 'key_points'),
     'segmentation': HeadModel(lambda: LikeliestClasses(_pixels(lambda: Maps(3))), _card(
         HeadCard('segmentation'), 'crop'), 'labels'),
     'depth': HeadModel(lambda: _pixels(Metres), _card(HeadCard('depth'), 'letterbox'),
                        'depth/image'),
     'heat': HeadModel(lambda: _pixels(lambda: Maps(POINTS)), _card(
-        HeadCard('key_points', score=0.0)), 'key_points'),
+        HeadCard('key_points', score_threshold=0.0)), 'key_points'),
     'classification': HeadModel(small_models.classes, ModelCard(
-        'small', head=HeadCard('classification', score=0.0, most=5, softmax=True)),
+        'small', head=HeadCard('classification', score_threshold=0.0, max_detections=5,
+                               softmax=True)),
         'classification'),
 }

@@ -232,4 +232,4 @@ def detector() -> nn.Module:
 
 DETECTOR_CARD = ModelCard(
     'small', input=InputCard('letterbox', 114),
-    head=HeadCard('detections', score=0.3, form='xywh'), labels=('a', 'b', 'c'))
+    head=HeadCard('detections', score_threshold=0.3, form='xywh'), labels=('a', 'b', 'c'))

@@ -53,12 +53,12 @@ class Measured:
     size: tuple[int, int] | None
 
 
-def measured(process: Process, mean: Sequence[float] = (), deviation: Sequence[float] = (),
+def measured(process: Process, mean: Sequence[float] = (), std: Sequence[float] = (),
              interpolation: str = 'bilinear') -> Measured:
     """
     Return what a library does to pictures.
 
-    :param mean: with `deviation` what the library says, taken where it is what it does (that
+    :param mean: with `std` what the library says, taken where it is what it does (that
         has fewer digits).
     :param interpolation: what the library says; taken where the size depends on the picture.
 
@@ -69,7 +69,7 @@ def measured(process: Process, mean: Sequence[float] = (), deviation: Sequence[f
 
     """
     sizes = [_run(process, np.zeros((*form, 3), np.uint8)).shape[2:] for form in _FORMS]
-    scaling = scaling_of(process, mean, deviation)
+    scaling = scaling_of(process, mean, std)
     if sizes[0] != sizes[1]:
         return Measured(replace(scaling, interpolation=interpolation), None)
     size = (int(sizes[0][0]), int(sizes[0][1]))
@@ -91,8 +91,8 @@ def _levels(process: Process, colour: Sequence[int]) -> torch.Tensor:
     return made[0, :, made.shape[2] // 2, made.shape[3] // 2]
 
 
-def scaling_of(process: Process, mean: Sequence[float], deviation: Sequence[float]) -> InputCard:
-    """Return colours, mean and deviation, by what becomes of plain colours."""
+def scaling_of(process: Process, mean: Sequence[float], std: Sequence[float]) -> InputCard:
+    """Return colours, mean and std, by what becomes of plain colours."""
     black = _levels(process, (0, 0, 0))
     steps = torch.stack([_levels(process, colour) - black
                          for colour in ((255, 0, 0), (0, 255, 0), (0, 0, 255))], 1)
@@ -110,7 +110,7 @@ def scaling_of(process: Process, mean: Sequence[float], deviation: Sequence[floa
                                  'a difference (gamma, equalisation, steps), which a card does '
                                  'not say')
     made = [tuple((0.0 - black / scale).tolist()), tuple((1 / scale).tolist())]
-    for said in ((mean, deviation), ((0.0,) * 3, (1.0,) * 3)):
+    for said in ((mean, std), ((0.0,) * 3, (1.0,) * 3)):
         known = [[float(x) for x in part] for part in said]
         if all(len(part) == 3 for part in known) and np.allclose(
                 known, made, rtol=_ROUNDING, atol=_ROUNDING):
@@ -118,7 +118,7 @@ def scaling_of(process: Process, mean: Sequence[float], deviation: Sequence[floa
     if made == [(0.0,) * 3, (1.0,) * 3]:
         return InputCard(colours=colours)
     try:
-        return InputCard(colours=colours, mean=made[0], deviation=made[1])
+        return InputCard(colours=colours, mean=made[0], std=made[1])
     except CardError as error:
         raise PreprocessingError(f'the library makes numbers of pixels that no card says: {error}'
                                  ) from error
@@ -136,12 +136,12 @@ def _fit(process: Process, scaling: InputCard, size: tuple[int, int]) -> InputCa
                  for picture, levels in zip(pictures, wanted)]
         return max(float(x.mean()) for x in apart), max(float(x.max()) for x in apart)
 
-    boxed = replace(scaling, fit='letterbox', pad=0, interpolation='bilinear')
-    cut = [replace(scaling, fit=fit, share=share, crop_offset=offset, interpolation='bilinear')
+    boxed = replace(scaling, resize='letterbox', pad=0, interpolation='bilinear')
+    cut = [replace(scaling, resize=fit, share=share, crop_offset=offset, interpolation='bilinear')
            for fit, share, offset in product(
                ('stretch', 'crop'), _shares(process, scaling, size), CROP_OFFSETS)]
     placed = min((boxed, *cut), key=off)
-    if placed.fit == 'crop':  # a picture of which half a pixel is cut tells ways to round apart
+    if placed.resize == 'crop':  # a picture of which half a pixel is cut tells ways to round apart
         form = next(((short, long + k) for k in range(8) if _odd((short, long + k), size, placed)),
                     (short, long))
         pictures.append(_picture(form))
@@ -152,14 +152,14 @@ def _fit(process: Process, scaling: InputCard, size: tuple[int, int]) -> InputCa
     if mean > _MEAN_LEVELS or most > _MOST_LEVELS:
         raise PreprocessingError(
             f'no card brings pictures into the size {size[1]} x {size[0]} as the library does: '
-            f'the nearest ({best.fit}, {best.interpolation}, share {best.share:.3g}) differs by '
-            f'{mean:.1f} of 255 levels on average')
+            f'the nearest ({best.resize}, {best.interpolation}, share {best.share:.3g}) differs '
+            f'by {mean:.1f} of 255 levels on average')
     return best
 
 
 def _odd(form: tuple[int, int], size: tuple[int, int], card: InputCard) -> bool:
     """Whether the halves of what is cut from a picture's width are rounded in different ways."""
-    view = place(form, size, card.fit, None, card.share)
+    view = place(form, size, card.resize, None, card.share)
     return (round(form[1] * view.scale[0]) - size[1]) % 4 == 3
 
 
@@ -180,9 +180,9 @@ def _shares(process: Process, scaling: InputCard, size: tuple[int, int]) -> list
 
 def _as_levels(made: torch.Tensor, scaling: InputCard) -> Array:
     """Return what a library made of a picture in levels of 0 to 255 (height, width, RGB)."""
-    mean, deviation = (torch.tensor(x, dtype=torch.float64).reshape(3, 1, 1) for x in (
-        scaling.mean or (0.0,) * 3, scaling.deviation or (1.0,) * 3))
-    levels: Array = (255 * (made[0] * deviation + mean)).permute(1, 2, 0).numpy()
+    mean, std = (torch.tensor(x, dtype=torch.float64).reshape(3, 1, 1) for x in (
+        scaling.mean or (0.0,) * 3, scaling.std or (1.0,) * 3))
+    levels: Array = (255 * (made[0] * std + mean)).permute(1, 2, 0).numpy()
     return levels if scaling.colours == 'rgb' else levels[..., ::-1]
 
 

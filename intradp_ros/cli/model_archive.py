@@ -32,9 +32,9 @@ from intradp_ros.perception.card import (
     card_to_json,
     CardError,
     COLOURS,
-    FITS,
     KINDS,
     ModelCard,
+    RESIZES,
 )
 from intradp_ros.perception.decode import decode
 from intradp_ros.perception.heads.named_outputs import HeadError, named
@@ -64,7 +64,7 @@ examples:
   intradp model add timm:resnet18 --weights resnet18.safetensors --out resnet18.graph
   intradp model add ultralytics:yolo11n.pt --input 1x3x384x640 --out yolo.graph
   intradp model add streets.pt2 --input 1x3x256x512 --mean 0.485,0.456,0.406 \\
-      --deviation 0.229,0.224,0.225 --likeliest --head segmentation --labels streets.txt
+      --std 0.229,0.224,0.225 --likeliest --head segmentation --labels streets.txt
   intradp model show yolo.graph"""
 PRECISIONS = {'float16': torch.float16, 'bfloat16': torch.bfloat16}
 
@@ -97,8 +97,8 @@ def _add_add(parser: argparse.ArgumentParser) -> None:
                        help='the model takes uint8 pixels itself')
     takes.add_argument('--floats', action='store_true',
                        help='leave the input floating-point; the robot normalises')
-    for name in ('mean', 'deviation'):
-        parser.add_argument(f'--{name}', type=_three, metavar='R,G,B',
+    for names in (('--mean',), ('--std', '--deviation')):
+        parser.add_argument(*names, type=_three, metavar='R,G,B',
                             help='of pixels in 0 to 1 (default: as the source says)')
     parser.add_argument('--precision', choices=tuple(PRECISIONS),
                         help='compute in half precision, which halves what crosses; what it does '
@@ -111,11 +111,13 @@ def _add_add(parser: argparse.ArgumentParser) -> None:
                         'first output is (1, 4 + N + rest, answers), as that of YOLOv8: choose '
                         'the best inside')
     parser.add_argument('--head', choices=KINDS, help='what the outputs say')
-    parser.add_argument('--fit', choices=FITS, help='how a picture gets the form of the input')
+    parser.add_argument('--resize', '--fit', choices=RESIZES,
+                        help='how a picture gets the form of the input')
     parser.add_argument('--colours', choices=COLOURS, help='their order')
     parser.add_argument('--labels', default='', metavar='A,B,...|FILE',
                         help='names of the classes')
-    parser.add_argument('--score', type=float, metavar='X', help='least score')
+    parser.add_argument('--score-threshold', '--score', type=float, metavar='X',
+                        help='least score')
     parser.add_argument('--name', default='', help='of the model')
     add_json(parser)
 
@@ -147,9 +149,9 @@ def _add(args: argparse.Namespace, out: Output) -> int:
         check_inputs(args.source, found.model)
         for note in found.notes:
             out.warn(note)
-        if found.problem and not (args.mean and args.deviation and args.fit):
+        if found.problem and not (args.mean and args.std and args.resize):
             raise CommandError(f'{found.problem}; say yourself what becomes of pixels, with '
-                               '--mean, --deviation and --fit')
+                               '--mean, --std and --resize')
         shape = picture_shape(args.source, found.shape, given)
         model, card = _finished(found, args)
         example = _example(args, shape, card)
@@ -211,22 +213,22 @@ def _finished(found: Found, args: argparse.Namespace) -> tuple[nn.Module, ModelC
     if args.floats and found.dtype is torch.uint8:
         raise CommandError('the model takes uint8 pixels: leave out --floats')
     if args.floats or pixels:
-        if pixels and (card.input.mean or card.input.deviation):
-            raise CommandError('a model of pixels normalises inside: leave out mean and deviation')
+        if pixels and (card.input.mean or card.input.std):
+            raise CommandError('a model of pixels normalises inside: leave out mean and std')
         return model, card
-    inside = Normalised(model, card.input.mean, card.input.deviation)
-    return inside, replace(card, input=replace(card.input, mean=(), deviation=()))
+    inside = Normalised(model, card.input.mean, card.input.std)
+    return inside, replace(card, input=replace(card.input, mean=(), std=()))
 
 
 def _card(found: Found, args: argparse.Namespace) -> ModelCard:
     card = found.card
-    given = {name: getattr(args, name) for name in ('fit', 'colours', 'mean', 'deviation')
+    given = {name: getattr(args, name) for name in ('resize', 'colours', 'mean', 'std')
              if getattr(args, name) is not None}
     head: dict[str, Any] = {'kind': args.head} if args.head else {}
     if args.classes and not found.classes:
         head = {'kind': 'detections', 'form': 'xywh', **head}
-    if args.score is not None:
-        head['score'] = args.score
+    if args.score_threshold is not None:
+        head['score_threshold'] = args.score_threshold
     return replace(card, name=args.name or card.name or Path(args.source).name,
                    input=replace(card.input, **given), head=replace(card.head, **head),
                    labels=parse_labels(args.labels) or card.labels)
@@ -292,7 +294,7 @@ def _describe(path: Path, out: Output, difference: float | None,
         'local_share': facts['local_share'], 'rows_meet': len(facts['rows_meet']),
         'difference': difference, 'precision_difference': changed}
     out.show(f'{path}: {card.name or "no card"}, digest {data["digest"][:12]}',
-             f'  takes {data["input"]} ({card.input.fit}), {data["operators"]} operators, '
+             f'  takes {data["input"]} ({card.input.resize}), {data["operators"]} operators, '
              f'{size(data["parameter_bytes"])} of parameters',
              f'  says {data["head"]}, {data["labels"]} names of classes',
              f'  {percent(data["local_share"])} of its work can be split by rows, which meet '

@@ -35,7 +35,7 @@ from intradp_ros.runtime.catalogue import load_factory, ModelSpec, ModelSpecErro
 SOURCES = """\
 MODEL is one of
   package.module:factory   called without arguments, returns a torch.nn.Module
-  timm:NAME                an architecture of timm, with its mean, deviation and size
+  timm:NAME                an architecture of timm, with its mean, std and size
   torchvision:NAME         one of torchvision, with the same and names of classes
   FOLDER                   what save_pretrained of transformers wrote: classification,
                            segmentation, DETR-like detection, depth, or a backbone; what
@@ -229,16 +229,16 @@ def _from_timm(name: str) -> Found:
     card, size, problem = _as_library(transform, known['mean'], known['std'])
     return Found(model, ModelCard(
         f'timm {name}', str(model.pretrained_cfg.get('license') or ''), card,
-        HeadCard('classification', score=0.0, most=5, softmax=True)),
+        HeadCard('classification', score_threshold=0.0, max_detections=5, softmax=True)),
         shape=(1, 3, *size) if size else (1, *known['input_size']), problem=problem)
 
 
 def _as_library(transform: Callable[[Any], torch.Tensor], mean: Sequence[float],
-                deviation: Sequence[float]) -> tuple[InputCard, tuple[int, int] | None, str]:
+                std: Sequence[float]) -> tuple[InputCard, tuple[int, int] | None, str]:
     """Return card and size of what a library's transform does to pictures, and what it lacks."""
     try:
         found = measured(lambda picture: transform(PIL.Image.fromarray(picture))[None], mean,
-                         deviation)
+                         std)
     except PreprocessingError as error:
         return InputCard(), None, f'the preprocessing that belongs to it: {error}'
     return found.card, found.size, ''
@@ -265,7 +265,7 @@ def _from_torchvision(name: str) -> Found:
     card = ModelCard(
         f'torchvision {name}', input=seen,
         head=HeadCard('segmentation') if dense else HeadCard(
-            'classification', score=0.0, most=5, softmax=True), labels=names)
+            'classification', score_threshold=0.0, max_detections=5, softmax=True), labels=names)
     return Found(FirstOutput(model) if dense else model, card,
                  shape=(1, 3, int(size[0]), int(size[-1])), holder=model, problem=problem)
 
@@ -311,7 +311,7 @@ def _from_ultralytics(path: str) -> Found:
     model.load_state_dict(weights_of(held))
     model.eval()
     if kind == 'Classify':
-        head = HeadCard('classification', score=0.0, most=5)
+        head = HeadCard('classification', score_threshold=0.0, max_detections=5)
         return Found(FirstOutput(model), ModelCard(
             Path(path).stem, 'AGPL-3.0', InputCard('crop', interpolation='bilinear'),
             head, labels=names), shape=(1, 3, 224, 224))

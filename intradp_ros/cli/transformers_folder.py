@@ -127,7 +127,7 @@ def _preprocessing(folder: Path, library: Any) -> _Seen:
     if not files:
         return _Seen(InputCard(), notes=(
             f'{folder} has no {PREPROCESSING}: the model is taken to want pixels in 0 to 1, '
-            'stretched to its form; if that is wrong say --mean, --deviation and --fit',))
+            'stretched to its form; if that is wrong say --mean, --std and --resize',))
     said = _read(files[0])
     if 'auto_map' in said:
         return _Seen(InputCard(), problem=f'{files[0]} brings code of its own (auto_map), which '
@@ -153,7 +153,7 @@ def _measured(processor: Any, said: Mapping[str, Any], file: str) -> _Seen:
                                        **extra)['pixel_values']
         return made
 
-    mean, deviation = (_three(getattr(processor, name, None))
+    mean, std = (_three(getattr(processor, name, None))
                        for name in ('image_mean', 'image_std'))
     kind, notes = type(processor).__name__, []
     known = {*getattr(getattr(processor, 'valid_kwargs', None), '__annotations__', ())} | _KNOWN
@@ -161,11 +161,11 @@ def _measured(processor: Any, said: Mapping[str, Any], file: str) -> _Seen:
             key for key, value in said.items() if value is not None and key not in known)):
         notes.append(f'{file} says {", ".join(unknown)}, which {kind} does not use')
     if boxed:
-        card, size = scaling_of(process, mean, deviation), _run_size(process)
+        card, size = scaling_of(process, mean, std), _run_size(process)
         return _Seen(card, size, (*notes, f'{kind} cuts a box out of the picture first, which the '
                                   'archive does not: give it what lies in the box'))
     way = str(getattr(processor, 'resample', '') or '')
-    found = measured(process, mean, deviation, _RESAMPLING.get(way.rpartition('.')[2], 'bilinear'))
+    found = measured(process, mean, std, _RESAMPLING.get(way.rpartition('.')[2], 'bilinear'))
     if found.size is None:
         sizes = ', '.join(f'{key} {said[key]}' for key in _SIZES if said.get(key))
         notes.append(f'{kind} keeps the form of pictures ({sizes}): give --input the form of the '
@@ -220,7 +220,8 @@ def _library() -> Any:
 def _head(name: str, config: Mapping[str, Any]) -> tuple[HeadCard, str]:
     """Return the head of a class of models, and which outputs it reads."""
     if name.endswith('ForImageClassification'):
-        return HeadCard('classification', score=0.0, most=5, softmax=True), 'logits'
+        return HeadCard('classification', score_threshold=0.0, max_detections=5,
+                        softmax=True), 'logits'
     if name.endswith('ForSemanticSegmentation'):
         return HeadCard('segmentation'), 'logits'
     if name.endswith('ForObjectDetection'):

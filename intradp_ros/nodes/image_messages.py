@@ -222,7 +222,7 @@ def as_tensor(rgb: Array, dtype: torch.dtype, card: InputCard) -> torch.Tensor:
     if not dtype.is_floating_point:
         return tensor.to(dtype)
     scaled = tensor.to(dtype) / 255
-    for numbers, apply in ((card.mean, scaled.sub_), (card.deviation, scaled.div_)):
+    for numbers, apply in ((card.mean, scaled.sub_), (card.std, scaled.div_)):
         if numbers:
             apply(torch.tensor(numbers, dtype=dtype).reshape(1, 3, 1, 1))
     return scaled

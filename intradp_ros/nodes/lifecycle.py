@@ -195,7 +195,8 @@ def _made(make: Callable[[], ManagedNode], args: list[str] | None) -> ManagedNod
         tell_profile(node, listening)
     for text in unused_overrides(sys.argv if args is None else args,
                                  node.get_fully_qualified_name(),
-                                 [*node.get_parameters_by_prefix('')]):
+                                 [*node.get_parameters_by_prefix(''),
+                                  *(p.formerly for p in node.PARAMETERS if p.formerly)]):
         node.get_logger().warning(text)
     return node
 

@@ -19,6 +19,7 @@ class Parameter:
     One parameter: its default fixes the type; `low` and `high` its range.
 
     `choices` are named in the description; `check_choice` holds a value to them.
+    `formerly` is the name of before, under which files of users may still set it.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Parameter:
     high: float | None = None
     choices: tuple[str, ...] = ()
     read_only: bool = True
+    formerly: str = ''
 
     def descriptor(self) -> ParameterDescriptor:
         """Return the ROS descriptor."""
@@ -52,9 +54,17 @@ class Parameter:
 
 
 def declare(node: Node, parameters: Sequence[Parameter]) -> None:
-    """Declare all parameters of a node."""
+    """Declare all parameters of a node; a value set by a former name counts, with a warning."""
     for parameter in parameters:
-        node.declare_parameter(parameter.name, parameter.default, parameter.descriptor())
+        default = parameter.default
+        if parameter.formerly:
+            default = node.declare_parameter(parameter.formerly, default).value
+            node.undeclare_parameter(parameter.formerly)
+            if default != parameter.default:
+                node.get_logger().warning(
+                    f'parameter {parameter.formerly} is now called {parameter.name}; the old '
+                    'name is still read')
+        node.declare_parameter(parameter.name, default, parameter.descriptor())
 
 
 def _value(node: Node, parameter: Parameter) -> Any:

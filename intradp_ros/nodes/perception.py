@@ -16,7 +16,7 @@ from intradp_ros.nodes.intake import Intake
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.sensor_inputs import Camera
 from intradp_ros.perception.answers import Answer
-from intradp_ros.perception.card import CardError, FITS, ModelCard
+from intradp_ros.perception.card import CardError, ModelCard, RESIZES
 from intradp_ros.perception.card_sources import find_card
 from intradp_ros.perception.decode import decode
 from intradp_ros.perception.heads.named_outputs import named
@@ -31,10 +31,10 @@ PERCEPTION = (
     Parameter('card', '', "The model's card, a JSON file; empty for what comes with the model."),
     Parameter('labels', '', 'Names of the classes: with commas between them, or a file of lines '
               '(.txt, .names); empty for those of the card.'),
-    Parameter('score', -1.0, 'Detections and classes less sure than this are left out; below 0 '
-              'as the card says.', -1.0, 1.0),
-    Parameter('fit', AS_THE_CARD_SAYS, "How images are brought into the input's form.",
-              choices=(AS_THE_CARD_SAYS, *FITS)),
+    Parameter('score_threshold', -1.0, 'Detections and classes less sure than this are left out; '
+              'below 0 as the card says.', -1.0, 1.0, formerly='score'),
+    Parameter('resize', AS_THE_CARD_SAYS, "How images are brought into the input's form.",
+              choices=(AS_THE_CARD_SAYS, *RESIZES), formerly='fit'),
     Parameter('roi', [0, 0, 0, 0], 'Region of the image that the model sees: left, top, width, '
               'height in pixels; all of it if the width is 0.'),
     Parameter('image_transport', 'raw', 'How images come: as sensor_msgs/Image, or compressed '
@@ -58,10 +58,10 @@ def card_of(parameters: Mapping[str, Any]) -> ModelCard | None:
     card = found or ModelCard()
     if labels := parse_labels(parameters['labels']):
         card = replace(card, labels=labels)
-    if parameters['score'] >= 0:
-        card = replace(card, head=replace(card.head, score=parameters['score']))
-    if parameters['fit'] != AS_THE_CARD_SAYS:
-        card = replace(card, input=replace(card.input, fit=parameters['fit']))
+    if (least := parameters['score_threshold']) >= 0:
+        card = replace(card, head=replace(card.head, score_threshold=least))
+    if parameters['resize'] != AS_THE_CARD_SAYS:
+        card = replace(card, input=replace(card.input, resize=parameters['resize']))
     return card if found or card != ModelCard() else None
 
 
@@ -81,7 +81,7 @@ def warn_of_input(camera: Camera, card: ModelCard | None, warn: Callable[[str], 
     """Say what the model's numbers are taken to mean, where nothing tells it."""
     if card is None and camera.dtype.is_floating_point:
         warn('the model takes floating-point numbers and has no card: it gets pixels in 0 to 1, '
-             'stretched to its form. If it was trained with mean and deviation (as on ImageNet), '
+             'stretched to its form. If it was trained with mean and std (as on ImageNet), '
              'results are wrong: say so in a card (parameter card), or make an archive of it that '
              'normalises inside (intradp model add)')
 

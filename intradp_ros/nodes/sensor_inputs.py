@@ -177,9 +177,9 @@ def camera_for(model: SharedModel, card: InputCard, region: Region | None = None
 
     """
     shape, dtype = _image_input(model, count)
-    if (card.mean or card.deviation) and not dtype.is_floating_point:
+    if (card.mean or card.std) and not dtype.is_floating_point:
         raise CardError(f'the card normalises, the model takes {dtype}: a model of whole numbers '
-                        'normalises inside; leave mean and deviation out of the card')
+                        'normalises inside; leave mean and std out of the card')
     return Camera((1, *shape[1:]), dtype, card, region, compressed, bits or BitsInUse())
 
 

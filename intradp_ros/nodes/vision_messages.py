@@ -47,7 +47,7 @@ def label_info_message(messages: Any, header: Header, card: ModelCard, first: in
 
     :param first: the number that stands for the first class.
     """
-    info = messages.LabelInfo(header=header, threshold=card.head.score)
+    info = messages.LabelInfo(header=header, threshold=card.head.score_threshold)
     info.class_map = [messages.VisionClass(class_id=number + first, class_name=name)
                       for number, name in enumerate(card.labels)]
     return info

@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass, field, fields
 import json
 import math
 from typing import Any
+import warnings
 
-FITS = ('stretch', 'letterbox', 'crop')
+RESIZES = ('stretch', 'letterbox', 'crop')
 COLOURS = ('rgb', 'bgr')
 CROP_OFFSETS = ('rounded', 'floored')
 INTERPOLATIONS = ('area', 'linear', 'nearest_exact', 'nearest', 'bilinear', 'bicubic', 'lanczos',
@@ -22,11 +23,14 @@ LARGEST_CARD = 2**20
 MOST_LABELS = 65_535
 LONGEST_LABEL = 256
 #: Of pixels in 0 to 1: what is above is of pixels in 0 to 255.
-_MOST_MEAN, _MOST_DEVIATION = 2.0, 4.0
+_MOST_MEAN, _MOST_STD = 2.0, 4.0
+#: Names of before 0.2, which cards of users may still have, each with today's.
+_RENAMED = {'fit': 'resize', 'deviation': 'std', 'score': 'score_threshold',
+            'overlap': 'iou_threshold', 'most': 'max_detections'}
 
 
 class CardError(ValueError):
-    """A card that says what cannot be; the text says what, and how to mend it."""
+    """A card that says what cannot be; the text says what, and how to fix it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,54 +38,54 @@ class InputCard:
     """
     How a picture becomes the input.
 
-    `fit` is what becomes of its form, `pad` the grey of a letterbox's borders
+    `resize` is what becomes of its form, `pad` the grey of a letterbox's borders
     (0 to 255), `interpolation` how sizes are changed: ``area`` and ``linear``
     as OpenCV does it, ``nearest_exact`` as PyTorch's, the others as
     Pillow (and torchvision with antialias).
     With a `share` below 1 the picture is made larger than the input, which
     shows this share of it, the middle; where what is cut off is odd, half of it
     is `crop_offset` (torchvision rounds to even, transformers floors).  A
-    floating-point input is ``(pixel / 255 - mean) / deviation`` by colour;
+    floating-point input is ``(pixel / 255 - mean) / std`` by colour;
     empty: 0 and 1.  A model of uint8 pixels does that itself.
     """
 
-    fit: str = 'stretch'
+    resize: str = 'stretch'
     pad: int = 114
     colours: str = 'rgb'
     mean: tuple[float, ...] = ()
-    deviation: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
     interpolation: str = 'area'
     share: float = 1.0
     crop_offset: str = 'rounded'
 
     def __post_init__(self) -> None:
-        _one_of('fit', self.fit, FITS)
+        _one_of('resize', self.resize, RESIZES)
         _one_of('interpolation', self.interpolation, INTERPOLATIONS)
         _one_of('crop_offset', self.crop_offset, CROP_OFFSETS)
-        if not 0.01 <= self.share <= 1 or (self.share < 1 and self.fit == 'letterbox'):
+        if not 0.01 <= self.share <= 1 or (self.share < 1 and self.resize == 'letterbox'):
             raise CardError(f'share lies in 0.01 to 1, and is 1 in a letterbox, got {self.share}')
         _one_of('colours', self.colours, COLOURS)
         if not 0 <= self.pad <= 255:
             raise CardError(f'pad is a grey of 0 to 255, got {self.pad}')
-        for name, values in (('mean', self.mean), ('deviation', self.deviation)):
+        for name, values in (('mean', self.mean), ('std', self.std)):
             if len(values) not in (0, 3) or not all(map(math.isfinite, values)):
                 raise CardError(f'{name} has three finite numbers or none, got {list(values)}')
-        if not all(value > 0 for value in self.deviation):
-            raise CardError(f'deviation is above 0, got {list(self.deviation)}')
+        if not all(value > 0 for value in self.std):
+            raise CardError(f'std is above 0, got {list(self.std)}')
         self._check_scale()
 
     def _check_scale(self) -> None:
         """Refuse numbers of pixels in 0 to 255: a picture would become one grey."""
         if any(abs(value) > _MOST_MEAN for value in self.mean) or any(
-                value > _MOST_DEVIATION for value in self.deviation):
-            small = self.deviation and max(self.deviation) < 1  # of 0 to 1 already
+                value > _MOST_STD for value in self.std):
+            small = self.std and max(self.std) < 1  # of 0 to 1 already
             said = [f'{name} {",".join(f"{value / by:.6g}" for value in values)}'
                     for name, values, by in (
                         ('mean', self.mean, 255),
-                        ('deviation', self.deviation or (1.0,) * 3, 1 if small else 255))
+                        ('std', self.std or (1.0,) * 3, 1 if small else 255))
                     if values]
             raise CardError(
-                f'mean {_numbers(self.mean)} and deviation {_numbers(self.deviation)} are of '
+                f'mean {_numbers(self.mean)} and std {_numbers(self.std)} are of '
                 'pixels in 0 to 255, they are taken of pixels in 0 to 1: give '
                 f'{" and ".join(said)}')
 
@@ -95,12 +99,12 @@ class HeadCard:
     ----------
     kind
         One of `KINDS`; ``tensors`` if nothing but that.
-    score
+    score_threshold
         Detections, classes and key points less sure than this are left out.
-    overlap
+    iou_threshold
         Of detections of one class that overlap by more (intersection over
         union), the surest stays; 1: all do.
-    most
+    max_detections
         Detections or classes at most.
     form
         Boxes as two corners (``xyxy``) or as middle and size (``xywh``).
@@ -112,9 +116,9 @@ class HeadCard:
     """
 
     kind: str = 'tensors'
-    score: float = 0.25
-    overlap: float = 0.45
-    most: int = 100
+    score_threshold: float = 0.25
+    iou_threshold: float = 0.45
+    max_detections: int = 100
     form: str = 'xyxy'
     relative: bool = False
     softmax: bool = False
@@ -122,11 +126,12 @@ class HeadCard:
     def __post_init__(self) -> None:
         _one_of('kind', self.kind, KINDS)
         _one_of('form', self.form, FORMS)
-        for name, value in (('score', self.score), ('overlap', self.overlap)):
+        for name, value in (('score_threshold', self.score_threshold),
+                            ('iou_threshold', self.iou_threshold)):
             if not 0 <= value <= 1:
                 raise CardError(f'{name} lies in 0 to 1, got {value}')
-        if not 1 <= self.most <= 10_000:
-            raise CardError(f'most lies in 1 to 10000, got {self.most}')
+        if not 1 <= self.max_detections <= 10_000:
+            raise CardError(f'max_detections lies in 1 to 10000, got {self.max_detections}')
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +202,11 @@ def _part(kind: type, given: Any, where: str) -> Any:
     if not isinstance(given, Mapping):
         raise CardError(f'{where} is no JSON object')
     known = {f.name: getattr(kind(), f.name) for f in fields(kind)}
+    if old := [name for name in given
+               if _RENAMED.get(name) in known and _RENAMED[name] not in given]:
+        warnings.warn(f'{where}: {", ".join(f"{name} is now {_RENAMED[name]}" for name in old)}; '
+                      'the old names are still read', FutureWarning, stacklevel=3)
+        given = {_RENAMED[name] if name in old else name: value for name, value in given.items()}
     if unknown := set(given) - set(known):
         raise CardError(f'{where} knows no {sorted(unknown)[0]!r:.80}; it has {", ".join(known)}')
     return kind(**{name: _value(f'{where}: {name}', value, known[name])
@@ -205,7 +215,7 @@ def _part(kind: type, given: Any, where: str) -> Any:
 
 def _value(name: str, value: Any, like: Any) -> Any:
     if isinstance(like, tuple) and isinstance(value, list):
-        wanted = (int, float) if name.endswith(('mean', 'deviation')) else (str,)
+        wanted = (int, float) if name.endswith(('mean', 'std')) else (str,)
         if all(isinstance(item, wanted) and not isinstance(item, bool) for item in value):
             return tuple(value)
     elif isinstance(like, float) and type(value) in (int, float):

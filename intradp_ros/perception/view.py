@@ -126,12 +126,12 @@ class View:
         return found
 
 
-def place(source: Size, target: Size, fit: str, region: Region | None = None,
+def place(source: Size, target: Size, resize: str, region: Region | None = None,
           share: float = 1.0, crop_offset: str = 'rounded') -> View:
     """
     Return how a picture, or a region of it, lies in an input.
 
-    :param fit: ``stretch`` to the input's form, ``letterbox`` to show all of
+    :param resize: ``stretch`` to the input's form, ``letterbox`` to show all of
         it between borders, or ``crop`` to fill the input with its middle.
     :param share: of the picture (of its shorter side where it is cropped) that
         the input shows, from the middle.
@@ -142,10 +142,10 @@ def place(source: Size, target: Size, fit: str, region: Region | None = None,
     part = region or Region(0, 0, source[1], source[0])
     height, width = target
     tall, wide = round(height / share), round(width / share)
-    if fit == 'letterbox':
+    if resize == 'letterbox':
         scale = min(width / part.width, height / part.height)
         wide, tall = max(1, round(part.width * scale)), max(1, round(part.height * scale))
-    elif fit == 'crop':
+    elif resize == 'crop':
         # Whole numbers: a quotient times a size may fall below the size itself.
         if wide * part.height >= tall * part.width:
             tall = wide * part.height // part.width
@@ -185,16 +185,16 @@ def cut(size: Size, region: Region) -> Region:
 def as_carded(rgb: Array, target: Size, card: InputCard, region: Region | None = None,
               ) -> tuple[Array, View]:
     """Return a picture as an input of that size in the way of a card, and how it lies in it."""
-    return fitted(rgb, target, card.fit, card.pad, region, card.interpolation, card.share,
+    return fitted(rgb, target, card.resize, card.pad, region, card.interpolation, card.share,
                   card.crop_offset)
 
 
-def fitted(rgb: Array, target: Size, fit: str, pad: int, region: Region | None = None,
+def fitted(rgb: Array, target: Size, resize: str, pad: int, region: Region | None = None,
            interpolation: str = 'area', share: float = 1.0, crop_offset: str = 'rounded',
            ) -> tuple[Array, View]:
     """Return a picture (h, w, 3) as an input of that size, and how it lies in it."""
     part = cut(rgb.shape[:2], region) if region else None
-    view = place(rgb.shape[:2], target, fit, part, share, crop_offset)
+    view = place(rgb.shape[:2], target, resize, part, share, crop_offset)
     if part:
         rgb = rgb[part.y:part.y + part.height, part.x:part.x + part.width]
     height, width = target
@@ -204,7 +204,7 @@ def fitted(rgb: Array, target: Size, fit: str, pad: int, region: Region | None =
     if (tall, wide) == target:
         return rgb, view
     left, top = (_middle(room, crop_offset) for room in (width - wide, height - tall))
-    if fit != 'letterbox':
+    if resize != 'letterbox':
         return rgb[-top:height - top, -left:width - left], view
     framed = np.full((height, width, 3), pad, np.uint8)
     framed[top:top + tall, left:left + wide] = rgb

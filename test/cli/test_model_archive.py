@@ -22,7 +22,7 @@ from intradp_ros.lab.zoo.wheel_files import MissingWheelError, wheel_file
 from intradp_ros.perception.card import card_from_json, ModelCard
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-NORMALISED = ['--mean', '0.485,0.456,0.406', '--deviation', '0.229,0.224,0.225']
+NORMALISED = ['--mean', '0.485,0.456,0.406', '--std', '0.229,0.224,0.225']
 
 
 def network(seed: int = 0) -> nn.Module:
@@ -33,8 +33,8 @@ def network(seed: int = 0) -> nn.Module:
 
 
 def normalised(pixels: torch.Tensor) -> torch.Tensor:
-    mean, deviation = (torch.tensor(x).view(1, 3, 1, 1) for x in (MEAN, DEVIATION))
-    return (pixels / 255 - mean) / deviation
+    mean, std = (torch.tensor(x).view(1, 3, 1, 1) for x in (MEAN, DEVIATION))
+    return (pixels / 255 - mean) / std
 
 
 def transformers() -> Any:
@@ -80,7 +80,7 @@ def test_a_model_that_converts_by_itself_is_told(intradp, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize('kind', ['traced.ts', 'scripted.torchscript', 'exported.pt2'])
 def test_files_become_archives_of_pixels(intradp, tmp_path: Path, kind: str) -> None:
-    """Mean and deviation stand inside: uint8 in, the model's own answer out."""
+    """Mean and std stand inside: uint8 in, the model's own answer out."""
     model, source, out = network(), tmp_path / kind, tmp_path / 'a.graph'
     example = torch.randn(1, 3, 24, 32)
     if kind == 'traced.ts':
@@ -120,11 +120,11 @@ def test_floats_are_normalised_by_the_robot(intradp, tmp_path: Path) -> None:
     torch.jit.trace(network(), torch.randn(1, 3, 24, 32)).save(source)
     assert intradp('model', 'add', str(source), '--input', '1x3x24x32', '--floats', *NORMALISED,
                    '--out', str(out)).status == 0
-    assert card_of(out).input.mean == MEAN and card_of(out).input.deviation == DEVIATION
+    assert card_of(out).input.mean == MEAN and card_of(out).input.std == DEVIATION
 
 
 def test_an_architecture_of_timm_with_weights(intradp, tmp_path: Path) -> None:
-    """Mean, deviation and size are those that timm knows; weights are of safetensors."""
+    """Mean, std and size are those that timm knows; weights are of safetensors."""
     torchvision()
     timm = pytest.importorskip('timm')
     torch.manual_seed(5)
@@ -136,9 +136,9 @@ def test_an_architecture_of_timm_with_weights(intradp, tmp_path: Path) -> None:
     assert result.status == 0, result.err
     pixels = torch.randint(0, 256, (1, 3, 160, 160), dtype=torch.uint8)
     known = model.pretrained_cfg
-    mean, deviation = (torch.tensor(known[x]).view(1, 3, 1, 1) for x in ('mean', 'std'))
+    mean, std = (torch.tensor(known[x]).view(1, 3, 1, 1) for x in ('mean', 'std'))
     with torch.inference_mode():
-        wanted = model((pixels / 255 - mean) / deviation)
+        wanted = model((pixels / 255 - mean) / std)
     (got,) = run_graph(load_graph(out), (pixels,))
     torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-4)
     assert card_of(out).head.kind == 'classification' and card_of(out).head.softmax
@@ -158,7 +158,8 @@ def test_a_checkpoint_of_ultralytics(intradp, tmp_path: Path) -> None:
     assert result.status == 0, result.err
     card = card_of(out)
     assert card.labels[:3] == ('person', 'bicycle', 'car') and card.licence == 'AGPL-3.0'
-    assert (card.head.kind, card.head.form, card.input.fit) == ('detections', 'xywh', 'letterbox')
+    assert (card.head.kind, card.head.form) == ('detections', 'xywh')
+    assert card.input.resize == 'letterbox'
 
 
 @pytest.mark.parametrize(('kind', 'settings', 'head'), [
@@ -173,7 +174,7 @@ def test_a_checkpoint_of_ultralytics(intradp, tmp_path: Path) -> None:
      'detections')])
 def test_a_folder_of_transformers(intradp, tmp_path: Path, kind: str, settings: dict[str, Any],
                                   head: str) -> None:
-    """Mean, deviation, size and names come with it; only what the head reads is computed."""
+    """Mean, std, size and names come with it; only what the head reads is computed."""
     library = transformers()
     model_class = getattr(library, kind)
     torch.manual_seed(3)

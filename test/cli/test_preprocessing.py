@@ -41,13 +41,13 @@ def ours(picture: np.ndarray, size: tuple[int, int], card: InputCard) -> np.ndar
     """Return what the robot makes of a picture, in floats, 3 x height x width."""
     pixels, _ = as_carded(np.ascontiguousarray(picture), size, card)
     floats = pixels[..., ::-1 if card.colours == 'bgr' else 1].astype(np.float64) / 255
-    return ((floats - (card.mean or 0.0)) / (card.deviation or 1.0)).transpose(2, 0, 1)
+    return ((floats - (card.mean or 0.0)) / (card.std or 1.0)).transpose(2, 0, 1)
 
 
 def check(got: np.ndarray, wanted: np.ndarray, card: InputCard) -> None:
     """Compare in levels of 0 to 255: two ways of rounding to whole ones, and no more."""
     assert got.shape == wanted.shape
-    scale = 255 * np.array(card.deviation or (1.0,) * 3)[:, None, None]
+    scale = 255 * np.array(card.std or (1.0,) * 3)[:, None, None]
     levels = np.abs(got - wanted) * scale
     assert levels.max() <= 1.51 and levels.mean() < 0.3, (levels.max(), levels.mean(), card)
 
@@ -124,8 +124,8 @@ def test_what_no_card_says_is_refused(intradp, folder: Path, tmp_path: Path,
                                       config: dict[str, Any], says: str) -> None:
     (folder / 'preprocessor_config.json').write_text(json.dumps(config))
     result = intradp('model', 'add', folder, '--out', tmp_path / 'a.graph')
-    assert result.status == 2 and says in result.err and '--mean, --dev' in result.err
-    given = ['--mean', '0.5,0.5,0.5', '--deviation', '0.5,0.5,0.5', '--fit', 'stretch']
+    assert result.status == 2 and says in result.err and '--mean, --std' in result.err
+    given = ['--mean', '0.5,0.5,0.5', '--std', '0.5,0.5,0.5', '--resize', 'stretch']
     assert intradp('model', 'add', folder, *given, '--input', '1x3x64x64', '--out',
                    tmp_path / 'a.graph').status == 0
 

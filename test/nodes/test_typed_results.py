@@ -117,7 +117,7 @@ def test_objects_with_masks(pair: Pair) -> None:
 
 
 def test_bodies_with_key_points(pair: Pair) -> None:
-    heard = pair.publish(ModelCard(head=HeadCard('detections', overlap=1.0)), POSES,
+    heard = pair.publish(ModelCard(head=HeadCard('detections', iou_threshold=1.0)), POSES,
                          key_points=PointCloud2)
     cloud = heard['key_points']
     assert [field.name for field in cloud.fields] == [

@@ -47,10 +47,12 @@ def test_there_and_back() -> None:
 @pytest.mark.parametrize(('text', 'says'), [
     ('[1]', 'no JSON object'), ('{', 'no JSON'), ('{"format": 2}', 'format 1'),
     ('{"head": {"kind": "boxes"}}', 'kind is one of tensors'), ('{"colour": "rgb"}', 'colour'),
-    ('{"input": {"fit": 3}}', 'fit cannot be 3'), ('{"input": {"mean": [1]}}', 'three finite'),
+    ('{"input": {"resize": 3}}', 'resize cannot be 3'),
+    ('{"input": {"mean": [1]}}', 'three finite'),
     ('{"input": {"mean": [1, 2, NaN]}}', 'three finite'), ('{"labels": [7]}', 'labels cannot'),
-    ('{"input": {"deviation": [1, 0, 1]}}', 'above 0'), ('{"head": {"score": 2}}', '0 to 1'),
-    ('{"input": {"pad": true}}', 'pad cannot'), ('{"head": {"most": 0}}', 'most lies'),
+    ('{"input": {"std": [1, 0, 1]}}', 'above 0'), ('{"head": {"score_threshold": 2}}', '0 to 1'),
+    ('{"input": {"pad": true}}', 'pad cannot'),
+    ('{"head": {"max_detections": 0}}', 'max_detections lies'),
     ('{"outputs": ["a", "a"]}', 'two outputs'), ('{"head": 1}', 'no JSON object'),
     (json.dumps({'labels': ['x' * 300]}), '256 characters'),
     (json.dumps({'labels': ['x'] * 70_000}), '65535 at most'), ('[' * 100_000, 'no JSON'),
@@ -60,9 +62,22 @@ def test_what_cannot_be_is_refused(text: str, says: str) -> None:
         card_from_json(text)
 
 
+def test_names_of_before_are_read_with_one_warning() -> None:
+    old = ('{"input": {"fit": "crop", "deviation": [1, 2, 3]}, '
+           '"head": {"score": 0.5, "overlap": 0.7, "most": 3}}')
+    with pytest.warns(FutureWarning, match='is now') as warned:
+        card = card_from_json(old)
+    assert len(warned) == 2  # one for each part
+    assert card.input == InputCard('crop', std=(1, 2, 3))
+    assert card.head == HeadCard(score_threshold=0.5, iou_threshold=0.7, max_detections=3)
+    with pytest.raises(CardError, match='knows no'):  # both names: which counts?
+        card_from_json('{"head": {"score": 0.5, "score_threshold": 0.6}}')
+
+
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
                     lambda part: st.lists(part, max_size=4) | st.dictionaries(
-                        st.sampled_from(['input', 'head', 'labels', 'fit', 'kind', 'mean', 'x']),
+                        st.sampled_from(['input', 'head', 'labels', 'resize', 'fit', 'kind',
+                                         'mean', 'x']),
                         part, max_size=4)))
 def test_any_json_is_a_card_or_refused(document: object) -> None:
     try:
@@ -163,10 +178,10 @@ def test_files_that_are_no_names_are_refused(tmp_path: Path, name: str, data: by
 
 def test_numbers_of_0_to_255_are_recognised() -> None:
     """Mean and deviation of Caffe or OpenCV: the error gives those to write."""
-    with pytest.raises(CardError, match='give mean 0.485,0.456,0.406 and deviation 0.229,0.224,'):
-        InputCard(mean=(123.675, 116.28, 103.53), deviation=(58.395, 57.12, 57.375))
-    with pytest.raises(CardError, match='deviation 0.00392157'):
+    with pytest.raises(CardError, match='give mean 0.485,0.456,0.406 and std 0.229,0.224,'):
+        InputCard(mean=(123.675, 116.28, 103.53), std=(58.395, 57.12, 57.375))
+    with pytest.raises(CardError, match='std 0.00392157'):
         InputCard(mean=(123.68, 116.78, 103.94))
-    with pytest.raises(CardError, match='give deviation 1,1,1'):
-        InputCard(deviation=(255.0, 255.0, 255.0))
-    InputCard(mean=(-1.0, 0.0, 1.0), deviation=(1.0, 0.5, 2.0))
+    with pytest.raises(CardError, match='give std 1,1,1'):
+        InputCard(std=(255.0, 255.0, 255.0))
+    InputCard(mean=(-1.0, 0.0, 1.0), std=(1.0, 0.5, 2.0))

@@ -52,7 +52,8 @@ def test_objects_lie_in_the_pictures_pixels_and_stand_alone() -> None:
     assert found.boxes == pytest.approx(np.array([[10, 10, 30, 30]] * 2))
     assert found.classes.tolist() == [1, 0]
     assert found.scores == pytest.approx(np.array([0.9, 0.7]))
-    every = decode(outputs, HeadCard('detections', score=0.0, overlap=1.0, most=3), TWICE)
+    every = decode(outputs, HeadCard('detections', score_threshold=0.0, iou_threshold=1.0,
+                                     max_detections=3), TWICE)
     assert isinstance(every, Detections) and len(every.boxes) == 3
 
 
@@ -66,7 +67,7 @@ def test_other_forms_of_boxes_say_the_same() -> None:
     for outputs, card in (
             ({'boxes': middle, 'scores': scores}, HeadCard('detections', form='xywh')),
             ({'pred_boxes': shares, 'logits': logits},
-             HeadCard('detections', form='xywh', relative=True, overlap=1.0))):
+             HeadCard('detections', form='xywh', relative=True, iou_threshold=1.0))):
         found = decode(outputs, card, TWICE)
         assert isinstance(found, Detections)
         assert found.boxes == pytest.approx(wanted) and found.classes.tolist() == [1]
@@ -81,7 +82,7 @@ def test_masks_cover_their_box_the_surest_on_top() -> None:
     outputs = {'boxes': boxes_of((0, 0, 80, 80), (40, 0, 160, 80)),
                'scores': torch.tensor([[0.5, 0.9]]), 'classes': torch.tensor([[3, 4]]),
                'weights': torch.ones(1, 2, 1), 'masks': masks}
-    found = decode(outputs, HeadCard('detections', overlap=1.0), TWICE)
+    found = decode(outputs, HeadCard('detections', iou_threshold=1.0), TWICE)
     assert isinstance(found, Detections)
     assert found.instances is not None and found.labels is not None
     assert found.instances.shape == (40, 80)
@@ -106,7 +107,7 @@ def test_more_objects_than_a_byte_counts() -> None:
     outputs = {'boxes': boxes, 'scores': torch.linspace(1, 0.6, count)[None],
                'classes': torch.arange(count)[None], 'weights': torch.ones(1, count, 1),
                'masks': torch.ones(1, 1, 20, 40)}
-    found = decode(outputs, HeadCard('detections', most=count), TWICE)
+    found = decode(outputs, HeadCard('detections', max_detections=count), TWICE)
     assert isinstance(found, Detections) and found.instances is not None
     assert len(found.boxes) == count and found.instances.max() > 255
     labels = found.labels
@@ -124,8 +125,8 @@ def test_key_points_of_objects() -> None:
 
 def test_classes_of_a_picture() -> None:
     logits = torch.tensor([[0.0, 3.0, 2.0, -1.0]])
-    found = decode({'output_0': logits}, HeadCard('classification', softmax=True, most=2,
-                                                  score=0.0), TWICE)
+    found = decode({'output_0': logits}, HeadCard('classification', softmax=True, max_detections=2,
+                                                  score_threshold=0.0), TWICE)
     assert isinstance(found, Classes) and found.classes.tolist() == [1, 2]
     assert found.scores == pytest.approx(logits.softmax(1)[0, [1, 2]].numpy())
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from intradp_ros.perception.card import FITS
+from intradp_ros.perception.card import RESIZES
 from intradp_ros.perception.view import fitted, place, Region
 
 sizes = st.tuples(st.integers(8, 90), st.integers(8, 90))
@@ -21,12 +21,12 @@ def marked(height: int, width: int) -> np.ndarray:
     return np.stack((255 * columns / width, 255 * rows / height, 0 * rows), -1).astype(np.uint8)
 
 
-@given(sizes, sizes, st.sampled_from(FITS))
+@given(sizes, sizes, st.sampled_from(RESIZES))
 def test_every_pixel_comes_back_to_its_place(source: tuple[int, int], target: tuple[int, int],
-                                             fit: str) -> None:
+                                             resize: str) -> None:
     """What a pixel of the input shows is what stands where the view says."""
     rgb = marked(*source)
-    shown, view = fitted(rgb, target, fit, 0)
+    shown, view = fitted(rgb, target, resize, 0)
     assert shown.shape == (*target, 3)
     rows, columns = np.mgrid[:target[0], :target[1]]
     places = view.points_back(np.stack((columns, rows), -1) + 0.5)
@@ -54,17 +54,17 @@ def test_boxes_come_back_and_are_cut_to_the_picture() -> None:
     assert boxes == pytest.approx(np.array([[0, 0, 80, 40], [0, 0, 40, 40]]))
 
 
-@pytest.mark.parametrize('fit', FITS)
+@pytest.mark.parametrize('resize', RESIZES)
 @pytest.mark.parametrize('shrink', [1, 4])
-def test_maps_come_back(fit: str, shrink: int) -> None:
+def test_maps_come_back(resize: str, shrink: int) -> None:
     """A map as coarse as may be, made of what the input shows; nothing where it shows nothing."""
     rgb = marked(48, 96)
-    shown, view = fitted(rgb, (64, 64), fit, 0)
+    shown, view = fitted(rgb, (64, 64), resize, 0)
     coarse = shown[shrink // 2::shrink, shrink // 2::shrink, 0].astype(np.float32)
     back = view.map_back(coarse, np.nan, smooth=True)
     assert back.shape == (48, 96)
     seen = np.isfinite(back)
-    assert seen.mean() == pytest.approx(0.5 if fit == 'crop' else 1.0, abs=0.02)
+    assert seen.mean() == pytest.approx(0.5 if resize == 'crop' else 1.0, abs=0.02)
     assert np.abs(back - rgb[..., 0])[seen].max() < 8 * shrink
     assert (view.map_back(coarse.astype(np.uint16), 7, smooth=False)[~seen] == 7).all()
 

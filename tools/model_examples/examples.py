@@ -30,8 +30,8 @@ INPUT = ('--input', '1x3x128x160')
 Raw = Callable[[torch.Tensor], Any]
 
 
-def _mean(mean: Sequence[float], deviation: Sequence[float]) -> tuple[str, ...]:
-    return ('--mean', ','.join(map(str, mean)), '--deviation', ','.join(map(str, deviation)))
+def _mean(mean: Sequence[float], std: Sequence[float]) -> tuple[str, ...]:
+    return ('--mean', ','.join(map(str, mean)), '--std', ','.join(map(str, std)))
 
 
 def _raw_yolo(held: Any, kind: str) -> nn.Module:
@@ -161,9 +161,9 @@ def _efficientnet() -> nn.Module:
 def _trained_script(folder: Path) -> Prepared:
     model, path = _efficientnet(), folder / 'lite0.ts'
     torch.jit.trace(model, torch.zeros(SHAPE)).save(path)  # type: ignore[no-untyped-call]
-    mean, deviation = (127 / 255,) * 3, (128 / 255,) * 3
-    return Prepared(str(path), (*INPUT, *_mean(mean, deviation), '--head', 'classification'),
-                    lambda pixels: model(normalised(pixels, mean, deviation)))
+    mean, std = (127 / 255,) * 3, (128 / 255,) * 3
+    return Prepared(str(path), (*INPUT, *_mean(mean, std), '--head', 'classification'),
+                    lambda pixels: model(normalised(pixels, mean, std)))
 
 
 def _scripted(folder: Path) -> Prepared:

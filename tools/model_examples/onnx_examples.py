@@ -37,7 +37,7 @@ def _trained(file: str, head: str, folder: Path) -> Prepared:
     path = wheel_file(PADDLE[0], f'{PADDLE[1]}/{file}')
     own = reference(path)
     half = ','.join(map(str, HALF))
-    return Prepared(str(path), (*INPUT, '--mean', half, '--deviation', half, '--colours', 'bgr',
+    return Prepared(str(path), (*INPUT, '--mean', half, '--std', half, '--colours', 'bgr',
                                 *(('--head', head) if head != 'tensors' else ())),
                     lambda pixels: own(normalised(pixels, HALF, HALF)))
 
@@ -51,8 +51,8 @@ def _exported(name: str, head: str, folder: Path) -> Prepared:
         warnings.simplefilter('ignore')  # the exporter that needs no further package is old
         torch.onnx.export(model, (torch.zeros(SHAPE),), str(path), dynamo=False)
     own = reference(path)
-    mean, deviation = (','.join(map(str, part)) for part in IMAGENET)
-    return Prepared(str(path), (*INPUT, '--mean', mean, '--deviation', deviation, '--head', head),
+    mean, std = (','.join(map(str, part)) for part in IMAGENET)
+    return Prepared(str(path), (*INPUT, '--mean', mean, '--std', std, '--head', head),
                     lambda pixels: own(normalised(pixels, *IMAGENET)))
 
 

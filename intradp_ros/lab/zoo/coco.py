@@ -26,7 +26,7 @@ from intradp_ros.perception.inside import BestBoxes, Normalised
 
 CARD = ModelCard(
     'YOLO11n-seg, COCO', 'AGPL-3.0', InputCard('letterbox', 114),
-    HeadCard('detections', score=0.3, overlap=0.5, form='xywh'), labels=COCO_NAMES)
+    HeadCard('detections', score_threshold=0.3, iou_threshold=0.5, form='xywh'), labels=COCO_NAMES)
 #: Boxes that leave the graph, before those that overlap are left out.
 BEST = 100
 

@@ -28,6 +28,6 @@ def classification(outputs: Outputs, card: HeadCard, view: View) -> Classes:
     scores = read(outputs, only(outputs, 'scores'), 2).astype(np.float64)
     if card.softmax:
         scores = softmax(scores)
-    best = np.argsort(-scores, kind='stable')[:card.most]
-    best = best[scores[best] >= card.score]
+    best = np.argsort(-scores, kind='stable')[:card.max_detections]
+    best = best[scores[best] >= card.score_threshold]
     return Classes(best, scores[best])

@@ -43,8 +43,9 @@ def detections(outputs: Outputs, card: HeadCard, view: View) -> Detections:
     if boxes.shape != (len(scores), 4):
         raise HeadError(f'{len(scores)} scores do not fit boxes of shape {boxes.shape}')
     corners = _corners(boxes.astype(np.float64), card, view)
-    sure = np.flatnonzero((scores >= card.score) & np.isfinite(corners).all(1))
-    kept = sure[distinct(corners[sure], scores[sure], classes[sure], card.overlap, card.most)]
+    sure = np.flatnonzero((scores >= card.score_threshold) & np.isfinite(corners).all(1))
+    kept = sure[distinct(corners[sure], scores[sure], classes[sure], card.iou_threshold,
+                         card.max_detections)]
     return Detections(view.boxes_back(corners[kept]), scores[kept], classes[kept],
                       _points(outputs, kept, view), _instances(outputs, kept, corners, view))
 

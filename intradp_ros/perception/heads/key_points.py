@@ -30,5 +30,5 @@ def key_points(outputs: Outputs, card: HeadCard, view: View) -> KeyPoints:
     scores = heat.reshape(count, -1)[np.arange(count), places]
     cells = np.stack((places % columns, places // columns), 1) + 0.5
     points = view.points_back(cells * np.array(view.target[::-1]) / (columns, rows))
-    sure = np.flatnonzero(scores >= card.score)
+    sure = np.flatnonzero(scores >= card.score_threshold)
     return KeyPoints(np.column_stack((points, scores))[sure], sure)
