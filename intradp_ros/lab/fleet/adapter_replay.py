@@ -24,6 +24,7 @@ from intradp_ros.link.rate_outlook import MOVED, RateOutlook
 from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.placement_tasks import placement_tasks
 from intradp_ros.planning.quality import Quality
+from intradp_ros.planning.transfer_order import CHUNK_BYTES
 from intradp_ros.schedule.event_simulator import Chunks, simulate, Simulation
 from intradp_ros.schedule.task_graph import ComputeTask, Task, TaskGraph, TransferTask
 from intradp_ros.systems.fleet.adapter import (
@@ -37,7 +38,6 @@ from intradp_ros.systems.fleet.adapter import (
     Observed,
 )
 from intradp_ros.systems.fleet.planner import plan_fleet
-from intradp_ros.systems.fleet.transfer_order import CHUNK_BYTES
 
 Numbers = npt.NDArray[np.float64]
 

@@ -25,6 +25,12 @@ from intradp_ros.planning.packing import packings
 from intradp_ros.planning.placement_tasks import flow_name, placement_tasks
 from intradp_ros.planning.quality import Scale, score
 from intradp_ros.planning.training_tasks import training_tasks
+from intradp_ros.planning.transfer_order import (
+    fair_sharing,
+    order_transfers,
+    TransferOrder,
+    TRIES,
+)
 from intradp_ros.schedule.event_simulator import FAIR
 from intradp_ros.schedule.stage_plan import Member, PlanError, Stage, StagePlan, Turn
 from intradp_ros.systems.fleet.contention_free import slow_baselines
@@ -33,12 +39,6 @@ from intradp_ros.systems.fleet.partitioner import (
     NothingFits,
     partition,
     reference_scale,
-)
-from intradp_ros.systems.fleet.transfer_order import (
-    fair_sharing,
-    order_transfers,
-    TransferOrder,
-    TRIES,
 )
 
 #: What our plan is called beside those of other planners.

@@ -7,11 +7,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from intradp_ros.cluster.topology import Topology
+from intradp_ros.planning.transfer_order import order_transfers
 from intradp_ros.schedule.event_simulator import FAIR
 from intradp_ros.schedule.stage_plan import StagePlan, Turn
 from intradp_ros.schedule.stage_tasks import DeviceSeconds, stage_tasks
 from intradp_ros.split.local_operator import SplitGraph
-from intradp_ros.systems.fleet.transfer_order import order_transfers
 
 
 def with_order(split: SplitGraph, plan: StagePlan, seconds: DeviceSeconds, topology: Topology,

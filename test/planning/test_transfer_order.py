@@ -10,14 +10,14 @@ from random_fleets import random_case, random_model, random_topology
 
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Medium, Topology
+from intradp_ros.planning import transfer_order
 from intradp_ros.planning.estimate import estimate
 from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.placement_tasks import placement_tasks
 from intradp_ros.planning.planning_model import Flow, Node, PlanningModel, SOURCE
+from intradp_ros.planning.transfer_order import chunks_of, fair_sharing, order_transfers
 from intradp_ros.schedule.event_simulator import simulate
 from intradp_ros.schedule.task_graph import ComputeTask, TransferTask
-from intradp_ros.systems.fleet import transfer_order
-from intradp_ros.systems.fleet.transfer_order import chunks_of, fair_sharing, order_transfers
 
 
 def quiet(topology):
