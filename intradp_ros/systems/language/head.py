@@ -54,7 +54,7 @@ class HeadPolicy:
     After `patience` seconds, and `slack` times the longest round of late, hidden states that
     do not come are given up.  `lanes` is the most lanes of a round; 0: one for each device.
     After `rest` seconds without requests the plan's first step is used again.  Where no token
-    comes for `hold` seconds, requests are refused.
+    comes for `hold` seconds, requests are refused.  Pages are had for `reserve` tokens ahead.
     """
 
     chunk: int = 128
@@ -64,6 +64,7 @@ class HeadPolicy:
     lanes: int = 0
     rest: float = 5.0
     hold: float = 60.0
+    reserve: int = 128
 
 
 @dataclass(eq=False)
@@ -136,6 +137,7 @@ class Head:
         self._requests: dict[int, _Request] = {}
         self._withdrawn: deque[tuple[int, Fate]] = deque()  # filled without a lock
         self._lanes: list[list[_Request]] = []
+        self._paused: list[_Request] = []  # those that wait for pages in the middle
         self._flight: dict[int, list[tuple[_Request, Part]]] = {}
         self._table = PageTable(0)
         self._plan: SegmentPlan | None = None
@@ -271,10 +273,10 @@ class Head:
         with self._changed:
             self._lanes[lane] = [r for r in self._lanes[lane] if not r.over]
             budget = self.policy.chunk
-            for request in self._lanes[lane]:
+            for request in tuple(self._lanes[lane]):
                 left = len(request.tokens) - request.computed
                 count = left if left == 1 else min(left, budget)
-                if not count:
+                if not count or not self._has_room(request, request.computed + count):
                     continue
                 budget -= count if left > 1 else 0
                 stop = request.computed + count
@@ -327,23 +329,27 @@ class Head:
         """Let all requests in service be computed again from their first token."""
         with self._changed:
             self._flight.clear()
-            serving = [r for lane in self._lanes for r in lane if not r.over]
+            serving = [r for lane in (*self._lanes, self._paused) for r in lane if not r.over]
             serving.sort(key=lambda r: r.ticket.order)
-            needed = sum(-(-(r.prompt + r.most) // PAGE) for r in serving)
+            needed = sum(-(-self._reserved(r) // PAGE) for r in serving)
+            self._paused = []
             self._go_to(plan, plan.step_for(max(needed, 1)))
             self._table = PageTable(self._table.pages)
             self._lanes = [[] for _ in range(self._devices)]
             self._longest = 0.0
+            capacity = plan.most_pages * PAGE
             for number, request in enumerate(serving):
                 self._state.restarts += 1
-                request.pages = ()
-                if not self._placed(request):
+                request.pages, request.computed, request.resumed = (), 0, True
+                request.most = min(request.most, capacity - request.prompt)
+                if len(request.tokens) >= capacity or request.answer >= request.most:
                     self._admission.end(
                         request.ticket.number, time.monotonic(), Fate.REFUSED,
                         'the new plan has no room for it')
-                    continue
-                request.resumed = True
-                self._lanes[number % len(self._lanes)].append(request)
+                elif self._placed(request):
+                    self._lanes[number % len(self._lanes)].append(request)
+                else:
+                    self._paused.append(request)
             self._report_ends()
             return self._step
 
@@ -374,7 +380,7 @@ class Head:
         """Go back to the plan's first step after some time without requests."""
         now = time.monotonic()
         self._idle_since = min(self._idle_since, now)
-        if self._admission.serving or self._admission.waiting:
+        if self._admission.serving or self._admission.waiting or self._paused:
             self._idle_since = math.inf
         elif self._step and now - self._idle_since > self.policy.rest:
             self._wanted_step = 0
@@ -383,34 +389,71 @@ class Head:
         """Take those that wait into lanes, as far as there is room."""
         if not self._lanes or self._plan is None:
             return
+        self._paused = [request for request in self._paused if not request.over]
+        while self._paused:  # they were taken before
+            if not self._placed(self._paused[0]):
+                return
+            min(self._lanes, key=len).append(self._paused.pop(0))
         while True:
             ticket = self._admission.begin(time.monotonic())
             if ticket is None:
                 break
             request = self._requests[ticket.number]
-            tokens = request.prompt + request.most
-            if -(-tokens // PAGE) > self._plan.most_pages:
-                request.most = self._plan.most_pages * PAGE - request.prompt
-                tokens = request.prompt + request.most
-            found = self._placed(request) if request.most > 0 else False
-            if not found and request.most > 0:
-                self._wanted_step = max(self._wanted_step, self._plan.step_for(
-                    self._table.pages - self._table.free + -(-tokens // PAGE)))
-                self._admission.put_back(ticket)
-                break
-            if not found:
+            request.most = min(request.most, self._plan.most_pages * PAGE - request.prompt)
+            if request.most < 1:
                 self._admission.end(
                     ticket.number, time.monotonic(), Fate.REFUSED,
                     f'{request.prompt} tokens of prompt: the plan has room for '
                     f'{self._plan.most_pages * PAGE} tokens, prompts and answers together')
-                continue
-            min(self._lanes, key=len).append(request)
+            elif self._placed(request):
+                min(self._lanes, key=len).append(request)
+            else:
+                self._want_pages(-(-self._reserved(request) // PAGE))
+                self._admission.put_back(ticket)
+                break
+
+    def _reserved(self, request: _Request) -> int:
+        """Return the tokens for which a request gets pages: those that it has, and some more."""
+        return min(request.prompt + request.most, len(request.tokens) + self.policy.reserve)
+
+    def _want_pages(self, more: int) -> bool:
+        """Ask for a step of the plan with so many pages more; return whether there is one."""
+        assert self._plan
+        step = self._plan.step_for(self._table.pages - self._table.free + more)
+        if self._plan.at(step).pages <= self._table.pages:
+            return False
+        self._wanted_step = max(self._wanted_step, step)
+        return True
+
+    def _has_room(self, request: _Request, stop: int) -> bool:
+        """
+        Get the pages for tokens up to `stop`; False if a request has to wait for them.
+
+        It waits for a step with more pages; where there is none it lets go of its own, so that
+        the others can end, and is computed again after them.
+        """
+        if stop <= len(request.pages) * PAGE:
+            return True
+        for tokens in (self._reserved(request), stop):
+            more = -(-tokens // PAGE) - len(request.pages)
+            if found := self._table.take(more * PAGE):
+                request.pages += found[0]
+                return True
+        if not self._want_pages(-(-stop // PAGE) - len(request.pages)):
+            self._table.give_back(request.pages)
+            request.pages, request.computed = (), 0
+            for lane in self._lanes:
+                if request in lane:
+                    lane.remove(request)
+            self._paused.append(request)
+            self._paused.sort(key=lambda r: r.ticket.order)
+        return False
 
     def _placed(self, request: _Request) -> bool:
         """Give a request its pages; what an earlier one computed of them is not computed again."""
         request.names = page_names(request.tokens, request.names)
         # The last token is computed in any case: its logits are wanted.
-        found = self._table.take(request.prompt + request.most,
+        found = self._table.take(self._reserved(request),
                                  request.names[:(len(request.tokens) - 1) // PAGE])
         if found is None:
             return False

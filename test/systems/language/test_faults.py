@@ -114,6 +114,21 @@ def test_deadlines_cancelling_and_limits(model):
             local.ask([97], 1)
 
 
+def test_requests_without_a_limit_share_the_room_and_all_end(model):
+    manifest, store, whole = model
+    given = costs(manifest, 2, tokens=320)
+    with LocalLanguage(given, 'a', Scripted(given, 2, True), {'a': store},
+                       LanguageOptions(policy=HeadPolicy(reserve=16)), times=QUICK) as local:
+        local.wait_ready()
+        asked = [local.ask(PROMPT[k:], 150) for k in range(4)]  # together twice the room
+        for k, answering in enumerate(asked):
+            assert answering.wait(TIMEOUT).fate is Fate.DONE
+            assert answering.tokens == whole_answer(whole, PROMPT[k:], 150, frozenset())[0]
+        unlimited = local.ask(PROMPT, None)  # to the end of what there is room for
+        assert unlimited.wait(TIMEOUT).finish_reason == 'length'
+        assert len(unlimited.tokens) == 320 - len(PROMPT)
+
+
 def test_seeds_repeat_whatever_else_is_asked(model):
     sampling = Sampling(temperature=1.0, top_k=20, top_p=0.9, seed=7)
     with fleet(model) as local:
