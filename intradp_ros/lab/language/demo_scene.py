@@ -209,7 +209,7 @@ def kill_one(prepared: Prepared, scene: Scene, folder: Path, after: int = 0, whi
 def _costs(planning: Mapping[str, Any], scene: Scene, names: Sequence[str],
            prepared: Prepared) -> LanguageCosts:
     return costs_of({**planning, 'store': str(prepared.store.folder), 'mbit': scene.mbit,
-                     'devices': [{'name': name, 'memory': scene.memory[name], 'disk': scene.disk}
+                     'devices': [{'name': name, 'memory': scene.memory[name], 'disk': scene.disk or 1e9}
                                  for name in names]})
 
 
@@ -273,4 +273,4 @@ def run_scene(folder: Path, cache: Path, scene: Scene, say: Any) -> dict[str, An
                              for s in systems.values()),
             'max_logit_diff': max(s['difference'] or 0.0 for s in systems.values()),
             'trace': ours.pop('trace'), 'began': ours.pop('began'), 'systems': systems,
-            'killed': killed, 'mbit': scene.mbit, 'disk': scene.disk}
+            'killed': killed, 'mbit': scene.mbit, 'disk': scene.disk or 1e9}
