@@ -209,8 +209,8 @@ def kill_one(prepared: Prepared, scene: Scene, folder: Path, after: int = 0, whi
 def _costs(planning: Mapping[str, Any], scene: Scene, names: Sequence[str],
            prepared: Prepared) -> LanguageCosts:
     return costs_of({**planning, 'store': str(prepared.store.folder), 'mbit': scene.mbit,
-                     'devices': [{'name': name, 'memory': scene.memory[name], 'disk': scene.disk or 1e9}
-                                 for name in names]})
+                     'devices': [{'name': name, 'memory': scene.memory[name],
+                                  'disk': scene.disk or 1e9} for name in names]})
 
 
 def _measured(costs: LanguageCosts, states: Mapping[str, Mapping[str, Any]],
