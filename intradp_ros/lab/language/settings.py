@@ -64,7 +64,7 @@ def maker(kind: str) -> MakePlan:
 
 
 class PeakMemory:
-    """The most memory that this process had to itself (RssAnon), looked at ten times a second."""
+    """The most memory that this process had to itself (no files), looked at ten times a second."""
 
     def __init__(self) -> None:
         self.nbytes = 0
@@ -72,7 +72,8 @@ class PeakMemory:
 
     def _look(self) -> None:
         while True:
-            for line in Path('/proc/self/status').read_text().splitlines():
-                if line.startswith('RssAnon'):
-                    self.nbytes = max(self.nbytes, 1024 * int(line.split()[1]))
+            found = sum(1024 * int(line.split()[1])
+                        for line in Path('/proc/self/status').read_text().splitlines()
+                        if line.startswith(('RssAnon', 'RssShmem')))
+            self.nbytes = max(self.nbytes, found)
             time.sleep(0.1)
