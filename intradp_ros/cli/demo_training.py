@@ -51,6 +51,7 @@ from intradp_ros.systems.training.replanning import (
 )
 from intradp_ros.systems.training.round_commit import Recovery, RoundCommit
 from intradp_ros.systems.training.round_costs import RoundCosts
+from intradp_ros.systems.training.round_groups import measured_hop
 from intradp_ros.systems.training.task import TaskError, TrainingTask
 from intradp_ros.systems.training.trainer import TrainingError
 from intradp_ros.systems.training.training_plan import TrainingPlan
@@ -154,9 +155,12 @@ class _Demo:
         scale = whole / times.batches[-1] / SAMPLE
         self._table: LayerTable = on_devices(_linear(measured), {
             name: speed * scale for name, speed in SPEEDS.items()})
-        self._topology: Topology = behind_access_point(
+        ports = behind_access_point(
             [Device(name, speed=speed) for name, speed in SPEEDS.items()], 125e6,
             wired=list(SPEEDS), port=args.rate * 125e3)
+        hop = measured_hop() / 2  # on the way up and on the way down
+        self._topology: Topology = replace(
+            ports, media=tuple(replace(port, delay=hop) for port in ports.media))
         self._costs: RoundCosts = costs_of(task, self._table, self._topology)
 
     def run(self) -> dict[str, Any]:
@@ -201,16 +205,16 @@ class _Demo:
                 plan = runnable(costs, stages, self._task)
             except ValueError:
                 continue  # shares that are no whole grains: such a plan cannot be run exactly
-            same = next((row for row in systems.values() if row['plan'] == str(plan)), None)
+            same = next((one for one in systems if systems[one]['plan'] == str(plan)), None)
             if same is None:
                 timed = self._train(f'timing the plan of {name}',
                                     partial(_always, plan), None, TIMED)
                 round_ms = 1e3 * median(timed.commit.figures[k]['seconds']
                                         for k in range(2, TIMED))
             else:
-                round_ms = same['round_ms']
+                round_ms = systems[same]['round_ms']
             systems[name] = {'round_ms': round_ms, 'predicted_ms': 1e3 * seconds,
-                             'plan': str(plan)}
+                             'plan': str(plan)} | ({'same_plan_as': same} if same else {})
         return systems
 
     def _report(self, ours: _Run, heavy: _Run, alone: OneProcess,
@@ -223,7 +227,7 @@ class _Demo:
             'max_rel_diff': _difference(ours.state, alone),
             'loss': [figures[k]['loss'] for k in sorted(figures)],
             'loss_one_process': alone.loss, 'accuracy': self._accuracy(ours.state),
-            'systems': {name: {key: row[key] for key in ('round_ms', 'predicted_ms')}
+            'systems': {name: {key: row[key] for key in row if key != 'plan'}
                         for name, row in systems.items()},
             'killed': {
                 'rounds_replayed': recovery.reached - recovery.tag,
@@ -267,7 +271,8 @@ class _Demo:
                 f'time would take {number_text(1e3 * least)} ms: '
                 f'{best["round_ms"] / 1e3 / least:.2f} x the limit.', after],
             measured=[
-                ('ms a round', f'median of {TIMED - 2} rounds'),
+                ('ms a round', f'median of {TIMED - 2} rounds; a plan that several planners '
+                               'found was run once'),
                 ('devices', 'processes of this machine that compute really, and take the seconds '
                             'of devices of speed 1, 0.6 and 0.4; each sends '
                             f'{self._args.rate:g} Mbit/s at most (emulated)'),
@@ -337,10 +342,16 @@ def _parts(plans: Sequence[tuple[int, TrainingPlan]], rounds: int) -> list[Part]
             for k, stage in enumerate(plan.stages) for name, share in stage.shares]
 
 
+def _named(name: str, row: Mapping[str, Any]) -> str:
+    """Return a planner's name, and whose plan it has where that was timed before."""
+    return f'{name} (the plan of {row["same_plan_as"]})' if 'same_plan_as' in row else name
+
+
 def _show(report: Mapping[str, Any], out: Output) -> None:
     shown = table('Rounds of three devices', 'planner', 'ms a round', 'predicted')
     for name, row in report['systems'].items():
-        shown.add_row(name, number_text(row['round_ms']), number_text(row['predicted_ms']))
+        shown.add_row(_named(name, row), number_text(row['round_ms']),
+                      number_text(row['predicted_ms']))
     killed = report['killed']
     out.show(shown, f'largest difference from one process {report["max_rel_diff"]:.1e}, accuracy '
              f'{report["accuracy"]:.1%}; after the kill {killed["rounds_replayed"]} rounds '

@@ -25,6 +25,7 @@ from intradp_ros.systems.training.hybrid_plan import HybridPlan, HybridStage
 from intradp_ros.systems.training.round_costs import RoundCosts
 from intradp_ros.systems.training.round_estimate import (
     communication_step,
+    ending_seconds,
     execution_step,
     image_step,
     round_seconds,
@@ -213,8 +214,9 @@ class _Planner:
             step, communication_step(costs, stage, tail.stages[0]), *tail.steps)
         if stage.first == 0 and (images := image_step(costs, stage)):
             steps = (images, *steps)
-        return _Tail(round_seconds(steps, costs.micro_batches),
-                     (stage, *(tail.stages if tail else ())), steps)
+        stages = (stage, *(tail.stages if tail else ()))
+        ending = ending_seconds(costs, stages) if stage.first == 0 else 0.0
+        return _Tail(round_seconds(steps, costs.micro_batches) + ending, stages, steps)
 
     def _program(self, names: tuple[str, ...], bound: float) -> list[_Tail]:
         """Return the best whole plans by their number of stages (Alg. 2, from the tail)."""
@@ -313,8 +315,8 @@ class _Planner:
 
 def estimate_plan(costs: RoundCosts, plan: HybridPlan) -> HybridPlan:
     """Return a plan with the seconds of the closed form instead of the simulator's."""
-    return replace(plan, seconds=round_seconds(steps_of(costs, plan.stages),
-                                               costs.micro_batches))
+    seconds = round_seconds(steps_of(costs, plan.stages), costs.micro_batches)
+    return replace(plan, seconds=seconds + ending_seconds(costs, plan.stages))
 
 
 def _set(shape: Shape, k: int, names: tuple[str, ...]) -> Shape:

@@ -27,7 +27,13 @@ _ATEN = torch.ops.aten
 MOST_ROWS = 1 << 20
 _NORM = _ATEN.batch_norm.default
 _DROPOUT = _ATEN.dropout.default
+_FEATURES = _ATEN.feature_dropout.default
+_BERNOULLI = _ATEN.bernoulli.p
 _ATTENTION = _ATEN.scaled_dot_product_attention.default
+#: What `node.meta` has of a node that draws: which of the network's draws it is.
+_PLACE = 'intradp_draw'
+#: Seed of the draws when an export is compared with its module.
+_TRIED = 11
 #: The generator of the process is shared by its threads.
 _DRAWS = threading.Lock()
 
@@ -139,7 +145,8 @@ class StageInterpreter(fx.Interpreter):
     def run_node(self, n: fx.Node) -> Any:
         """Run a node."""
         by_grain: dict[Any, Callable[..., Any]] = {
-            _NORM: self._norm, _DROPOUT: self._dropout, _ATTENTION: self._attention}
+            _NORM: self._norm, _DROPOUT: self._dropout, _FEATURES: self._features,
+            _BERNOULLI: self._bernoulli, _ATTENTION: self._attention}
         special = by_grain.get(n.target)
         if n.op != 'call_function' or special is None:
             return super().run_node(n)
@@ -163,13 +170,23 @@ class StageInterpreter(fx.Interpreter):
         return torch.cat(parts)
 
     def _dropout(self, node: fx.Node, x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
-        if not train or p == 0:
-            return x
-        parts = []
-        for generator, part in zip(self._generators(node), torch.split(x, self._share(x))):
-            noise = torch.empty_like(part).bernoulli_(1 - p, generator=generator)
-            parts.append(part * noise.div_(1 - p) if p < 1 else part * 0)
-        return torch.cat(parts)
+        return self._scaled(node, x, x, p) if train and p else x
+
+    def _features(self, node: fx.Node, x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
+        channels = x.new_empty(*x.shape[:2], *[1] * (x.dim() - 2))
+        return self._scaled(node, x, channels, p) if train and p else x
+
+    def _scaled(self, node: fx.Node, x: torch.Tensor, like: torch.Tensor, p: float,
+                ) -> torch.Tensor:
+        """Let a part p of x go, by draws of the shape of `like`; scale up what stays."""
+        if p == 1:
+            return x * 0
+        return x * self._bernoulli(node, like, 1 - p).div_(1 - p)
+
+    def _bernoulli(self, node: fx.Node, x: torch.Tensor, p: float = 0.5) -> torch.Tensor:
+        return torch.cat([
+            torch.empty_like(part).bernoulli_(p, generator=generator)
+            for generator, part in zip(self._generators(node), torch.split(x, self._share(x)))])
 
     def _attention(self, node: fx.Node, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
                    mask: torch.Tensor | None = None, p: float = 0.0, *args: Any,
@@ -190,9 +207,9 @@ class StageInterpreter(fx.Interpreter):
         return torch.cat(parts)
 
     def _generators(self, node: fx.Node) -> list[torch.Generator]:
-        place = sum(ord(letter) * 31 ** k % 1_000_003 for k, letter in enumerate(node.name))
+        one = self._pass
         return [torch.Generator().manual_seed(draw_seed(
-            self._pass.seed, 2, self._pass.round, grain, place)) for grain in self._pass.grains]
+            one.seed, 2, one.round, grain, node.meta[_PLACE])) for grain in one.grains]
 
     def _share(self, x: torch.Tensor) -> list[int]:
         """Return the rows of each grain in a tensor that may have several for a sample."""
@@ -258,16 +275,32 @@ def _functional(root: fx.GraphModule) -> dict[str, tuple[str, float]]:
         if into.op == 'get_attr' and into.target in buffers:
             raise TaskError(f'the module changes its buffer {into.target} in the forward pass, '
                             'which only batch norm may')
-        packet = getattr(_ATEN, schema.name.removeprefix('aten::').rstrip('_'), None)
-        if packet is None:
+        node.target = _BERNOULLI if node.target is _ATEN.bernoulli_.float else getattr(
+            getattr(_ATEN, schema.name.removeprefix('aten::').rstrip('_'), None),
+            schema.overload_name or 'default', None)
+        if node.target is None:
             raise TaskError(f'{schema.name} works in place, and has no other form')
-        node.target = getattr(packet, schema.overload_name or 'default')
         order = list(root.graph.nodes)
         later = set(order[order.index(node) + 1:])
         into.replace_all_uses_with(node, later.__contains__)
+    _number_draws(root)
     root.graph.lint()
     root.recompile()
     return norms
+
+
+def _number_draws(root: fx.GraphModule) -> None:
+    """Give each node that draws its place; refuse those that cannot draw by grain."""
+    place = 0
+    for node in root.graph.nodes:
+        if node.op != 'call_function':
+            continue
+        if node.target in (_DROPOUT, _FEATURES, _BERNOULLI, _ATTENTION):
+            node.meta[_PLACE] = place
+            place += 1
+        elif torch.Tag.nondeterministic_seeded in getattr(node.target, 'tags', ()):
+            raise TaskError(f'{node.target} draws at random in a way that cannot go by round and '
+                            'grain: use nn.Dropout, nn.Dropout1d to 3d or stochastic depth')
 
 
 class _Recorder(StageInterpreter):
@@ -302,27 +335,66 @@ def _dtypes(root: fx.GraphModule, inputs: Tensors, task: TrainingTask) -> dict[s
     return dict(found)
 
 
+class _AsModule(StageInterpreter):
+    """Draws as the module does, from the generator of the process."""
+
+    def run_node(self, n: fx.Node) -> Any:
+        """Run a node."""
+        return super().run_node(n) if n.target is _NORM else fx.Interpreter.run_node(self, n)
+
+
 def _check_equal(root: fx.GraphModule, module: nn.Module, inputs: Tensors,
                  task: TrainingTask) -> None:
-    """Compare outputs and gradients with the module's, to the last bit; dropout stands still."""
-    for part in module.modules():
-        if 'Dropout' in type(part).__name__:
-            part.p = 0.0  # type: ignore[assignment]
-        if task.freeze_norms and isinstance(part, nn.modules.batchnorm._BatchNorm):
-            part.eval()
-    if any(node.target in (_DROPOUT, _ATTENTION) for node in root.graph.nodes):
-        return  # draws differ by design; test_layer_graph compares networks of which none is left
+    """
+    Compare outputs with the module's to the last bit, and gradients but for rounding.
+
+    Both draw alike: from equal seeds, in the same order.
+    """
+    if task.freeze_norms:
+        for part in module.modules():
+            if isinstance(part, nn.modules.batchnorm._BatchNorm):
+                part.eval()
+    export = copy.deepcopy(root)
     one = Pass(task.seed, 0, (0,), (len(inputs[0]),), task.autocast, task.freeze_norms)
-    ours = run_pass(root, inputs, one)
-    with torch.autocast(inputs[0].device.type, task.autocast or torch.bfloat16,
-                        enabled=task.autocast is not None):
-        theirs = module(*inputs)
-    ours = ours[0] if isinstance(ours, tuple) else ours
-    theirs = theirs[0] if isinstance(theirs, tuple) else theirs
-    if not isinstance(theirs, torch.Tensor) or not torch.equal(ours, theirs):
-        raise TaskError(f'the export of {type(module).__name__} does not return the one tensor '
-                        'that the module returns: let forward return one tensor, and use no '
-                        'views that are written to')
+
+    def ours() -> Any:
+        return run_pass(export, inputs, one, _AsModule)
+
+    def theirs() -> Any:
+        with torch.autocast('cpu', task.autocast or torch.bfloat16,
+                            enabled=task.autocast is not None):
+            return module(*inputs)
+    made, found = [], []
+    for run, parameters in ((ours, export), (theirs, module)):
+        with _DRAWS, torch.random.fork_rng(devices=[]):
+            torch.manual_seed(_TRIED)
+            output = run()
+        output = output[0] if isinstance(output, tuple) and len(output) == 1 else output
+        if not isinstance(output, torch.Tensor):
+            raise TaskError(f'{type(module).__name__} must return one tensor, not '
+                            f'{type(output).__name__}')
+        if output.requires_grad:
+            weights = torch.linspace(0.5, 1.5, output.numel(), dtype=output.dtype)
+            torch.autograd.backward((output * weights.view_as(output)).sum())
+        made.append(output.detach())
+        found.append({name: torch.zeros_like(p) if p.grad is None else p.grad
+                      for name, p in parameters.named_parameters()})
+    same = torch.equal(*made) or bool((made[0].isnan() == made[1].isnan()).all()) and torch.equal(
+        *(value.nan_to_num() for value in made))
+    wrong = [name for name in found[0].keys() & found[1].keys()
+             if not _near(found[0][name], found[1][name], task.autocast)]
+    if not same or wrong:
+        what = f'has other gradients of {", ".join(sorted(wrong)[:3])}' if same else \
+            'does not return what the module returns'
+        raise TaskError(f'the export of {type(module).__name__} {what}: use no views that are '
+                        'written to, and nothing that changes with each call')
+
+
+def _near(one: torch.Tensor, other: torch.Tensor, autocast: torch.dtype | None) -> bool:
+    """Whether two gradients differ by no more than rounding of sums."""
+    bound = math.sqrt(torch.finfo(autocast or one.dtype).eps)
+    return bool(((one - other).abs().max() <= bound * other.abs().max()) | other.isnan().any()) \
+        if one.numel() else True
 
 
 def _in_layers(root: fx.GraphModule, norms: Mapping[str, tuple[str, float]],

@@ -29,11 +29,16 @@ REPEATS = 3
 
 @dataclass(frozen=True)
 class LayerCall:
-    """A layer that can be run: from the values at its first border to those at its last."""
+    """
+    A layer that can be run: from the values at its first border to those at its last.
+
+    `statistics_bytes` are those of a grain's means and variances.
+    """
 
     name: str
     call: Callable[[Tensors], Tensors]
     parameters: Parameters = ()
+    statistics_bytes: float = 0.0
 
 
 def measure_layers(device: str, layers: Sequence[LayerCall], inputs: Callable[[int], Tensors],
@@ -59,6 +64,7 @@ def measure_layers(device: str, layers: Sequence[LayerCall], inputs: Callable[[i
     rows: list[_Row] = []
     batches: list[int] = []
     states: list[float] = []
+    step: list[float] = []
     batch = 1
     while batch <= most:
         held = 2 * sum(weights) + sum(states)
@@ -66,7 +72,8 @@ def measure_layers(device: str, layers: Sequence[LayerCall], inputs: Callable[[i
             break
         try:
             row = _measure(layers, inputs(batch), repeats)
-            states = states or [_state_bytes(layer, optimiser) for layer in layers]
+            if not states:
+                states, step = _measure_steps(layers, optimiser, repeats)
         except (MemoryError, RuntimeError) as error:
             if not _out_of_memory(error):
                 raise
@@ -80,11 +87,12 @@ def measure_layers(device: str, layers: Sequence[LayerCall], inputs: Callable[[i
         raise TableError('not even one sample can be trained here: memory does not suffice')
     last, largest = rows[-1], batches[-1]
     times = LayerTimes(tuple(batches), tuple(tuple(row.forward) for row in rows),
-                       tuple(tuple(row.backward) for row in rows))
+                       tuple(tuple(row.backward) for row in rows), tuple(step))
     return LayerTable(tuple(layer.name for layer in layers),
                       tuple(nbytes / largest for nbytes in last.kept), tuple(weights),
                       tuple(states), tuple(nbytes / largest for nbytes in last.borders),
-                      tuple(nbytes / largest for nbytes in last.gradients), {device: times})
+                      tuple(nbytes / largest for nbytes in last.gradients), {device: times},
+                      tuple(layer.statistics_bytes for layer in layers))
 
 
 def joined(tables: Sequence[LayerTable]) -> LayerTable:
@@ -181,19 +189,37 @@ def _bytes(values: Sequence[torch.Tensor]) -> int:
     return sum(value.numel() * value.element_size() for value in values)
 
 
-def _state_bytes(layer: LayerCall, optimiser: Callable[[Parameters], torch.optim.Optimizer],
-                 ) -> float:
-    """Return what an optimiser keeps after a step, found with copies of the parameters."""
+def _measure_steps(layers: Sequence[LayerCall],
+                   optimiser: Callable[[Parameters], torch.optim.Optimizer], repeats: int,
+                   ) -> tuple[list[float], list[float]]:
+    """
+    Return the bytes that an optimiser keeps of each layer, and the seconds of its step.
+
+    All layers are stepped at once, and the seconds divided as layers one by one would take.
+    """
+    found = [_step(layer.parameters, optimiser, repeats) for layer in layers]
+    whole = _step([one for layer in layers for one in layer.parameters], optimiser, repeats)[1]
+    part = whole / max(sum(seconds for _, seconds in found), 1e-12)
+    return [nbytes for nbytes, _ in found], [seconds * part for _, seconds in found]
+
+
+def _step(parameters: Parameters, optimiser: Callable[[Parameters], torch.optim.Optimizer],
+          repeats: int) -> tuple[float, float]:
+    """Step copies of parameters; return the bytes that the optimiser keeps, and the seconds."""
     copies = [(name, torch.nn.Parameter(p.detach().clone(), p.requires_grad))
-              for name, p in layer.parameters]
+              for name, p in parameters]
     if not copies:
-        return 0.0
-    stepped = optimiser(copies)
+        return 0.0, 0.0
+    stepped, seconds = optimiser(copies), []
     for _, parameter in copies:
         parameter.grad = torch.zeros_like(parameter)
-    stepped.step()
-    return float(sum(_bytes([v for v in state.values() if isinstance(v, torch.Tensor)])
-                     for state in stepped.state.values()))
+    for _ in range(1 + repeats):
+        begun = _now([p for _, p in copies])
+        stepped.step()
+        seconds.append(_now([p for _, p in copies]) - begun)
+    nbytes = float(sum(_bytes([v for v in state.values() if isinstance(v, torch.Tensor)])
+                       for state in stepped.state.values()))
+    return nbytes, min(seconds[1:])
 
 
 def _out_of_memory(error: Exception) -> bool:

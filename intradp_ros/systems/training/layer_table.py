@@ -35,11 +35,16 @@ class TableError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class LayerTimes:
-    """Seconds on one device: `forward[i][k]` of layer k with `batches[i]` samples at once."""
+    """
+    Seconds on one device: `forward[i][k]` of layer k with `batches[i]` samples at once.
+
+    `step[k]` are those of the optimiser's step; empty where nobody measured it.
+    """
 
     batches: tuple[int, ...]
     forward: tuple[Row, ...]
     backward: tuple[Row, ...]
+    step: Row = ()
 
     def __post_init__(self) -> None:
         """Check the figures."""
@@ -52,6 +57,7 @@ class LayerTimes:
                 raise TableError(f'{len(self.batches)} batches have {len(rows)} rows of seconds')
             for row in rows:
                 _check('seconds', row)
+        _check('seconds of the step', self.step)
 
     def seconds(self, samples: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """
@@ -80,6 +86,9 @@ class LayerTable:
         Bytes of one sample that cross each border, one more than layers: forward, and backward.
     times
         By the name of the device.
+    statistics_bytes
+        Bytes of the statistics of a grain that a group of devices sums in addition to gradients
+        (mean and variance of batch norm); empty where no layer has any.
 
     Raises
     ------
@@ -95,6 +104,7 @@ class LayerTable:
     border_bytes: Row
     gradient_bytes: Row
     times: Mapping[str, LayerTimes]
+    statistics_bytes: Row = ()
 
     def __post_init__(self) -> None:
         """Check lengths and figures."""
@@ -110,8 +120,14 @@ class LayerTable:
                 raise TableError(f'{name} has {len(row)} entries for {count} layers, '
                                  f'{count + more} are needed')
             _check(name, row)
+        if self.statistics_bytes:
+            if len(self.statistics_bytes) != count:
+                raise TableError(f'statistics_bytes has {len(self.statistics_bytes)} entries for '
+                                 f'{count} layers')
+            _check('statistics_bytes', self.statistics_bytes)
         for device, times in self.times.items():
-            if any(len(row) != count for row in (*times.forward, *times.backward)):
+            if any(len(row) != count for row in (*times.forward, *times.backward,
+                                          times.step or times.forward[0])):
                 raise TableError(f'a row of seconds of {device} has not one entry a layer')
 
     def to_json(self) -> str:
@@ -127,14 +143,16 @@ class LayerTable:
             found = json.loads(text)
             if found['format'] != FORMAT:
                 raise TableError(f"the format is {found['format']!r}, not {FORMAT!r}")
-            times = {str(name): LayerTimes(tuple(_whole(b) for b in one['batches']),
-                                           *(tuple(_row(row) for row in one[way])
-                                             for way in ('forward', 'backward')))
-                     for name, one in found['times'].items()}
+            times = {str(name): LayerTimes(
+                tuple(_whole(b) for b in one['batches']),
+                tuple(_row(row) for row in one['forward']),
+                tuple(_row(row) for row in one['backward']), _row(one.get('step', ())))
+                for name, one in found['times'].items()}
             return LayerTable(
                 tuple(str(name) for name in found['layers']), _row(found['activation_bytes']),
                 _row(found['weight_bytes']), _row(found['optimiser_bytes']),
-                _row(found['border_bytes']), _row(found['gradient_bytes']), times)
+                _row(found['border_bytes']), _row(found['gradient_bytes']), times,
+                _row(found.get('statistics_bytes', ())))
         except TableError:
             raise
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

@@ -54,7 +54,7 @@ class ProcessFleet:
             rate = min((self._topology.rate(device, name) for name in others), default=None)
             settings = replace(settings, emulation=Emulation(
                 tuple(s / times.batches[-1] for s in times.forward[-1]),
-                tuple(s / times.batches[-1] for s in times.backward[-1]), rate))
+                tuple(s / times.batches[-1] for s in times.backward[-1]), rate, times.step))
         events = self.trainer.events
 
         def take(name: str, report: Mapping[str, Any] | None) -> None:

@@ -117,8 +117,10 @@ def layer_calls(graph: LayerGraph, task: TrainingTask) -> list[LayerCall]:
             made: Tensors = run_pass(module, values, one)
             return made
         own = dict(module.named_parameters())
+        folded = 0 if task.freeze_norms else sum(
+            module.get_buffer(name).nbytes for name in graph.layers[k].buffers)
         return LayerCall(graph.layers[k].name, forward,
-                         [(name, own[name]) for name in graph.layers[k].parameters])
+                         [(name, own[name]) for name in graph.layers[k].parameters], folded)
     return [call(k) for k in range(len(graph.layers))]
 
 
@@ -135,7 +137,8 @@ def on_devices(table: LayerTable, speeds: dict[str, float]) -> LayerTable:
     """Return a table of one device for several, each so many times as fast."""
     only = next(iter(table.times.values()))
     return replace(table, times={name: replace(
-        only, forward=_divided(only.forward, speed), backward=_divided(only.backward, speed))
+        only, forward=_divided(only.forward, speed), backward=_divided(only.backward, speed),
+        step=tuple(seconds / speed for seconds in only.step))
         for name, speed in speeds.items()})
 
 

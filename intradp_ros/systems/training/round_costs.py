@@ -89,8 +89,9 @@ class RoundCosts:
     @cached_property
     def _bytes(self) -> npt.NDArray[np.float64]:
         rows = (np.array(self.table.weight_bytes) * 2 + np.array(self.table.optimiser_bytes),
-                self.table.activation_bytes, self.table.weight_bytes)
-        return np.concatenate([np.zeros((3, 1)), np.cumsum(np.array(rows), axis=1)], axis=1)
+                self.table.activation_bytes, self.table.weight_bytes,
+                self.table.statistics_bytes or np.zeros(self.layers))
+        return np.concatenate([np.zeros((4, 1)), np.cumsum(np.array(rows), axis=1)], axis=1)
 
     def blocks(self, samples: int) -> int:
         """Return the index of so many samples in `sizes`."""
@@ -102,6 +103,10 @@ class RoundCosts:
         both = rows[:, last] - rows[:, first]
         return float(both[0]), float(both[1])
 
+    def step_seconds(self, name: str, first: int, last: int) -> float:
+        """Return the seconds of the optimiser's step of a range of layers."""
+        return sum(self.table.times[name].step[first:last])
+
     def range_seconds(self, name: str, first: int, last: int) -> npt.NDArray[np.float64]:
         """Return seconds of both directions together by `sizes`."""
         rows = self._summed[name]
@@ -111,6 +116,12 @@ class RoundCosts:
     def weights(self, first: int, last: int) -> float:
         """Return the bytes of the parameters of a range."""
         return float(self._bytes[2, last] - self._bytes[2, first])
+
+    def summed_bytes(self, first: int, last: int) -> float:
+        """Return what a group sums after a round: gradients, and statistics of every grain."""
+        grains = self.micro_batches * (len(self.sizes) - 1)
+        return self.weights(first, last) + grains * float(
+            self._bytes[3, last] - self._bytes[3, first])
 
     def fixed_bytes(self, first: int, last: int) -> float:
         """Return the bytes of parameters, gradients and optimiser of a range (MOD + OPT)."""
@@ -191,6 +202,16 @@ def ring_moves(names: Sequence[str]) -> Moves:
     if count < 2:
         return {}
     return {(a, names[(k + 1) % count]): 2 * (count - 1) / count for k, a in enumerate(names)}
+
+
+def ring_delays(names: Sequence[str], topology: Topology) -> tuple[tuple[str, str], int]:
+    """
+    Return the slowest hop of a ring, and how many of its delays a sum takes.
+
+    Parts go around twice, once to be summed and once to all: 2 (n - 1) hops one after another.
+    """
+    pairs = [(a, names[(k + 1) % len(names)]) for k, a in enumerate(names)]
+    return max(pairs, key=lambda pair: topology.delay(*pair)), 2 * (len(names) - 1)
 
 
 def _spans(shares: Shares) -> list[tuple[str, int, int]]:

@@ -7,7 +7,8 @@ How long a round takes, in closed form (Asteroid, Eq. 4 to 6, split by direction
 Execution and communication steps alternate.  What is busiest for a micro-batch decides: a device,
 or a medium with all that any step sends over it in either direction; so half duplex adds both
 directions where full duplex does not.  A stage that may keep K micro-batches also waits for the
-way there and back of every K-th.  After that each group sums its gradients.
+way there and back of every K-th.  After that each group sums its gradients and statistics, and
+all devices the norm of the gradients; then they step.
 """
 from __future__ import annotations
 
@@ -15,7 +16,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from intradp_ros.systems.training.hybrid_plan import HybridStage
-from intradp_ros.systems.training.round_costs import crossings, ring_moves, RoundCosts
+from intradp_ros.systems.training.round_costs import (
+    crossings,
+    ring_delays,
+    ring_moves,
+    RoundCosts,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +49,8 @@ def execution_step(costs: RoundCosts, stage: HybridStage) -> Step:
     ring = ring_moves(stage.devices)
     return Step(max(f for f, _ in both), max(b for _, b in both), max(f + b for f, b in both),
                 stage.warm_up, {},
-                costs.media_seconds(ring, costs.weights(stage.first, stage.last)),
-                costs.delay(ring))
+                costs.media_seconds(ring, costs.summed_bytes(stage.first, stage.last)),
+                _sum_delay(costs, stage.devices))
 
 
 def communication_step(costs: RoundCosts, before: HybridStage, behind: HybridStage) -> Step:
@@ -97,6 +103,20 @@ def round_seconds(steps: Sequence[Step], micro_batches: int) -> float:
             free.update({medium: begun + seconds for medium, seconds in step.sums.items()})
             end = max(end, ended + step.delay)
     return end
+
+
+def ending_seconds(costs: RoundCosts, stages: Sequence[HybridStage]) -> float:
+    """Return how long all devices take to sum the norm (a few bytes, all hops), and to step."""
+    parts = [(name, stage) for stage in stages for name in stage.devices]
+    return _sum_delay(costs, [name for name, _ in parts]) + max(
+        costs.step_seconds(name, stage.first, stage.last) for name, stage in parts)
+
+
+def _sum_delay(costs: RoundCosts, names: Sequence[str]) -> float:
+    if len(names) < 2:
+        return 0.0
+    hop, count = ring_delays(names, costs.topology)
+    return count * costs.topology.delay(*hop)
 
 
 def steps_of(costs: RoundCosts, stages: Sequence[HybridStage]) -> list[Step]:

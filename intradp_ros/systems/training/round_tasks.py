@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The tasks of a round for the event simulator: strict 1F1B, then sums of gradients.
+The tasks of a round for the event simulator: strict 1F1B, then sums of gradients and the norm.
 
-Each stage goes K_p micro-batches forward, then one back and one forward in turn.  Several
-pipelines side by side (HetPipe's virtual workers) sum over all owners of a layer.
+Each stage does what `stage_actions` says, as the run-time does.  Several pipelines side by side
+(HetPipe's virtual workers) sum over all owners of a layer.
 """
 from __future__ import annotations
 
@@ -16,20 +16,16 @@ from itertools import pairwise
 
 from intradp_ros.schedule.task_graph import ComputeTask, Task, TaskGraph, TransferTask
 from intradp_ros.systems.training.hybrid_plan import HybridStage
-from intradp_ros.systems.training.round_costs import crossings, ring_moves, RoundCosts
+from intradp_ros.systems.training.round_costs import (
+    crossings,
+    ring_delays,
+    ring_moves,
+    RoundCosts,
+)
+from intradp_ros.systems.training.stage_actions import passes
 
 Pipeline = tuple[Sequence[HybridStage], int]
 """Stages, and the micro-batches that go through them."""
-
-
-def order(kept: int, micro_batches: int) -> list[tuple[bool, int]]:
-    """Return what a stage does in turn: (whether backward, micro-batch)."""
-    steps = [(False, batch) for batch in range(min(kept, micro_batches))]
-    for batch in range(micro_batches):
-        steps.append((True, batch))
-        if batch + kept < micro_batches:
-            steps.append((False, batch + kept))
-    return steps
 
 
 def round_tasks(costs: RoundCosts, pipelines: Sequence[Pipeline]) -> TaskGraph:
@@ -49,10 +45,30 @@ def round_tasks(costs: RoundCosts, pipelines: Sequence[Pipeline]) -> TaskGraph:
         last |= _pipeline(costs, stages, micro_batches, tasks)
         resident |= {name: costs.fixed_bytes(stage.first, stage.last)
                      for stage in stages for name in stage.devices}
+    summed: list[int] = []
     for names, nbytes in _owners(costs, pipelines).items():
+        ring = []
         for (a, b), part in ring_moves(names).items():
+            ring.append(len(tasks))
             tasks.append(TransferTask(a, b, part * nbytes, (last[a], last[b]), 'gradients'))
+        if ring:
+            summed += _hops(names, costs, ring, 1, tasks)
+    norm = _hops(tuple(last), costs, sorted({*last.values(), *summed}), 0, tasks)
+    tasks += [ComputeTask(name, seconds, norm, f'U {name}') for stages, _ in pipelines
+              for stage in stages for name in stage.devices
+              if (seconds := costs.step_seconds(name, stage.first, stage.last))]
     return TaskGraph(tuple(tasks), {}, resident)
+
+
+def _hops(names: Sequence[str], costs: RoundCosts, after: Sequence[int], gone: int,
+          tasks: list[Task]) -> tuple[int, ...]:
+    """Add the delays of a sum over devices, of which so many have gone; return what ends it."""
+    if len(names) > 1:
+        (a, b), count = ring_delays(names, costs.topology)
+        for _ in range(count - gone if costs.topology.delay(a, b) else 0):
+            tasks.append(TransferTask(a, b, 0.0, tuple(after), 'hop of a sum'))
+            after = (len(tasks) - 1,)
+    return tuple(after)
 
 
 def _owners(costs: RoundCosts, pipelines: Sequence[Pipeline]) -> dict[tuple[str, ...], float]:
@@ -63,7 +79,7 @@ def _owners(costs: RoundCosts, pipelines: Sequence[Pipeline]) -> dict[tuple[str,
     for first, after in pairwise(borders):
         names = tuple(name for stages, _ in pipelines for stage in stages
                       if stage.first <= first < stage.last for name in stage.devices)
-        found[names] += costs.weights(first, after)
+        found[names] += costs.summed_bytes(first, after)
     return found
 
 
@@ -76,7 +92,7 @@ def _pipeline(costs: RoundCosts, stages: Sequence[HybridStage], micro_batches: i
         moves = (crossings(stages[k - 1].shares, stage.shares) if k
                  else costs.image_moves(stage.shares))
         into.append([(a, b, samples) for (a, b), samples in moves.items()])
-    todo = [order(stage.warm_up, micro_batches) for stage in stages]
+    todo = [passes(stage.warm_up, micro_batches) for stage in stages]
     at = [0] * len(stages)
     done: dict[tuple[int, bool, int], dict[str, int]] = {}
     last: dict[str, int] = {}
@@ -85,7 +101,7 @@ def _pipeline(costs: RoundCosts, stages: Sequence[HybridStage], micro_batches: i
         before = list(at)
         for k, stage in enumerate(stages):
             while at[k] < len(todo[k]):
-                back, batch = todo[k][at[k]]
+                back, batch = todo[k][at[k]].kind == 'B', todo[k][at[k]].micro_batch
                 needs = (k + 1, True, batch) if back else (k - 1, False, batch)
                 if 0 <= needs[0] < len(stages) and needs not in done:
                     break

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from intradp_ros.planning.training import warm_up
 from intradp_ros.systems.training.training_plan import TrainingPlan
 
 
@@ -27,20 +28,20 @@ class Action:
         return self.kind if self.micro_batch < 0 else f'{self.kind}{self.micro_batch}'
 
 
-def warm_up(stage: int, stages: int, micro_batches: int) -> int:
-    """Return K, the micro-batches whose activations a stage holds at most."""
-    return min(micro_batches, 2 * (stages - stage) - 1)
+def passes(ahead: int, micro_batches: int) -> tuple[Action, ...]:
+    """Return the passes of a round of which so many forward ones go ahead: F0 F1 B0 F2 B1 ..."""
+    found = [Action('F', m) for m in range(min(ahead, micro_batches))]
+    for m in range(micro_batches):
+        found.append(Action('B', m))
+        if ahead + m < micro_batches:
+            found.append(Action('F', ahead + m))
+    return tuple(found)
 
 
 def stage_actions(stage: int, stages: int, micro_batches: int) -> tuple[Action, ...]:
     """Return what each device of a stage does in a round."""
     ahead = warm_up(stage, stages, micro_batches)
-    found = [Action('F', m) for m in range(ahead)]
-    for m in range(micro_batches):
-        found.append(Action('B', m))
-        if ahead + m < micro_batches:
-            found.append(Action('F', ahead + m))
-    return (*found, Action('S'), Action('U'))
+    return (*passes(ahead, micro_batches), Action('S'), Action('U'))
 
 
 @dataclass(frozen=True, slots=True)

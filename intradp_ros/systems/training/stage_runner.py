@@ -110,12 +110,23 @@ class StageRunner:
             for group, rate in zip(self.optimiser.param_groups, self._rates):
                 group['lr'] = rate * factor
             self.optimiser.step()
+        self._fold()
+
+    def _fold(self) -> None:
+        """Fold the statistics of all norms, grain after grain; those of one momentum at once."""
+        alike: dict[tuple[float, torch.dtype], list[str]] = {}
         for name in self.statistics:
-            variance, momentum = self.graph.norms[name]
-            for grain in sorted(self.statistics[name]):
-                mean, var = self.statistics[name][grain]
-                self.buffers[name].mul_(1 - momentum).add_(mean, alpha=momentum)
-                self.buffers[variance].mul_(1 - momentum).add_(var, alpha=momentum)
+            alike.setdefault((self.graph.norms[name][1], self.buffers[name].dtype),
+                             []).append(name)
+        for (momentum, _), names in alike.items():
+            held = [self.buffers[one] for name in names for one in (name,
+                                                                    self.graph.norms[name][0])]
+            folded = torch.cat([buffer.flatten() for buffer in held])
+            for grain in sorted(self.statistics[names[0]]):
+                found = torch.cat([self.statistics[name][grain].flatten() for name in names])
+                folded.mul_(1 - momentum).add_(found, alpha=momentum)
+            for buffer, part in zip(held, torch.split(folded, [b.numel() for b in held])):
+                buffer.copy_(part.view_as(buffer))
 
     def state(self) -> dict[str, torch.Tensor]:
         """Return copies of parameters, statistics and what the optimiser keeps, by name."""

@@ -55,14 +55,21 @@ CHUNK = 1 << 22
 
 @dataclass(frozen=True)
 class Emulation:
-    """Seconds of each layer for a sample, forward and back, and the rate of the network card."""
+    """
+    Seconds of each layer for a sample, forward and back, and the rate of the network card.
+
+    `step` are the seconds of each layer in the optimiser's step.
+    """
 
     forward: tuple[float, ...]
     backward: tuple[float, ...]
     rate: float | None = None
+    step: tuple[float, ...] = ()
 
     def seconds(self, stage: StageRunner, kind: str, rows: int) -> float:
-        """Return what a pass of a stage takes."""
+        """Return what a pass of a stage takes, or its step."""
+        if kind == 'U':
+            return sum(self.step[stage.first:stage.last])
         table = self.forward if kind == 'F' else self.backward
         return rows * sum(table[stage.first:stage.last])
 
@@ -190,6 +197,7 @@ class _PlanRun:
         self._samples: list[int] = []
         self._loss = 0.0
         self._rows = 0
+        self._clock = _Clock()
 
     def begin(self, moved: list[Move]) -> None:
         """Meet the others, move layers, and take the state of the tag."""
@@ -222,6 +230,7 @@ class _PlanRun:
         task = self._worker.task
         self._samples = samples_of(task.seed, len(task.data), task.batch, self.round)
         self._loss, self._rows = 0.0, 0
+        self._clock = _Clock()
         self._stage.begin()
         coming: dict[Action, list[tuple[Part, list[tuple[torch.Tensor, Any]]]]] = {}
         for k, action in enumerate(self._actions):
@@ -236,7 +245,8 @@ class _PlanRun:
             elif action.kind == 'S':
                 figures = self._sum()
             else:
-                self._stage.step(self.round, figures['norm'])
+                with self._taking('U'):
+                    self._stage.step(self.round, figures['norm'])
         self.round += 1
         self._worker._report({'report': 'round', 'plan': self._number, 'round': self.round - 1,
                               **figures, 'seconds': time.monotonic() - begun})
@@ -266,9 +276,13 @@ class _PlanRun:
     def _joined(self, begun: list[tuple[Part, list[tuple[torch.Tensor, Any]]]], back: bool,
                 ) -> Tensors:
         """Wait for parts and join their rows."""
+        waited = False
         for part, values in begun:
             for _, work in values:
+                waited |= work is not None and not work.is_completed()
                 self._groups[0].wait(work, part.target if back else part.source)
+        if waited:
+            self._clock.idle()
         return tuple(torch.cat(rows) if len(rows) > 1 else rows[0]
                      for rows in zip(*([tensor for tensor, _ in values] for _, values in begun)))
 
@@ -330,42 +344,45 @@ class _PlanRun:
             entered = self._stage.backward(number, gradients)
         self._send(Action('B', number), entered)
 
-    def _taking(self, kind: str, rows: int) -> _Taking:
+    def _taking(self, kind: str, rows: int = 0) -> _Taking:
         emulation = self._worker.settings.emulation
-        return _Taking(emulation.seconds(self._stage, kind, rows) if emulation else 0.0)
+        return _Taking(self._clock,
+                       emulation.seconds(self._stage, kind, rows) if emulation else 0.0)
 
     def _sum(self) -> dict[str, float]:
-        """Sum gradients and statistics over the group, loss and norm over all."""
+        """Sum gradients and statistics over the group at once, then loss and norm over all."""
         group, task = self._groups[0], self._worker.task
         group.settle()
-        gradients = self._stage.gradients()
-        for dtype in {g.dtype for g in gradients}:
-            some = [g for g in gradients if g.dtype == dtype]
+        gradients, statistics = self._stage.gradients(), self._all_statistics()
+        summed = [*gradients, *statistics.values()] if len(self._part.devices) > 1 else []
+        for dtype in dict.fromkeys(g.dtype for g in summed):
+            some = [g for g in summed if g.dtype == dtype]
             flat = torch.cat([g.flatten() for g in some])
             group.total(flat, replicas=True)
-            flat /= task.batch
             for g, part in zip(some, torch.split(flat, [g.numel() for g in some])):
                 g.copy_(part.view_as(g))
-        self._fold_statistics(group)
+        if gradients:
+            torch._foreach_div_(gradients, task.batch)
+        self._stage.statistics |= {name: dict(enumerate(rows))
+                                   for name, rows in statistics.items()}
         speaks = self._worker.name == self._part.devices[0]
         square = sum(float(g.double().pow(2).sum()) for g in gradients) if speaks else 0.0
         total = torch.tensor([square, self._loss, self._rows], dtype=torch.float64)
         group.total(total)
+        self._clock.idle()
         return {'norm': float(total[0]) ** 0.5, 'loss': float(total[1]) / task.batch,
                 'samples': int(total[2])}
 
-    def _fold_statistics(self, group: RoundGroup) -> None:
-        """Give all of the group every grain's statistics: each row is of one device, others 0."""
+    def _all_statistics(self) -> dict[str, torch.Tensor]:
+        """Return a row for every grain's statistics: own ones, 0 where others of the group add."""
         if len(self._part.devices) == 1 or self._worker.task.freeze_norms:
-            return
-        for name, found in self._stage.buffers.items():
-            if name not in self._worker.graph.norms:
-                continue
-            rows = torch.zeros(self._plan.grains, 2, *found.shape, dtype=found.dtype)
+            return {}
+        rows = {name: torch.zeros(self._plan.grains, 2, *found.shape, dtype=found.dtype)
+                for name, found in self._stage.buffers.items() if name in self._worker.graph.norms}
+        for name, table in rows.items():
             for grain, row in self._stage.statistics.get(name, {}).items():
-                rows[grain] = row
-            group.total(rows, replicas=True)
-            self._stage.statistics[name] = dict(enumerate(rows))
+                table[grain] = row
+        return rows
 
     def _snapshot(self) -> None:
         """Keep a copy of this stage, and exchange copies in the background."""
@@ -438,15 +455,32 @@ class _PlanRun:
             self._copy.join()
 
 
+class _Clock:
+    """
+    The time up to which an emulated device is busy.
+
+    A sleep ends late, and between two passes something is to be done: the next pass makes up for
+    it.  Only time in which the device waited for others is not made up for.
+    """
+
+    def __init__(self) -> None:
+        self.due = time.monotonic()
+
+    def idle(self) -> None:
+        """Note that there was nothing to compute until now."""
+        self.due = max(self.due, time.monotonic())
+
+
 class _Taking:
     """Lets what is computed take as long as on the emulated device."""
 
-    def __init__(self, seconds: float) -> None:
-        self._end = time.monotonic() + seconds
+    def __init__(self, clock: _Clock, seconds: float) -> None:
+        self._clock = clock
+        clock.due += seconds
 
     def __enter__(self) -> None:
         """Begin."""
 
     def __exit__(self, *error: object) -> None:
         """Wait for the end."""
-        time.sleep(max(0.0, self._end - time.monotonic()))
+        time.sleep(max(0.0, self._clock.due - time.monotonic()))

@@ -26,7 +26,8 @@ from intradp_ros.systems.training.layer_table import (
 )
 from intradp_ros.systems.training.round_costs import crossings, RoundCosts
 from intradp_ros.systems.training.round_estimate import round_seconds, steps_of
-from intradp_ros.systems.training.round_tasks import order, round_tasks
+from intradp_ros.systems.training.round_tasks import round_tasks
+from intradp_ros.systems.training.stage_actions import passes, stage_actions
 
 
 def small(seed):
@@ -107,10 +108,9 @@ def test_stages_cover_all_layers_and_each_has_the_whole_micro_batch():
 
 
 def test_each_stage_goes_forward_k_times_then_back_and_forward_in_turn():
-    assert ''.join('FB'[back] for back, _ in order(3, 5)) == 'FFFBFBFBBB'
-    steps = order(9, 2)
-    assert Counter(steps) == Counter([(back, batch) for back in (False, True)
-                                      for batch in range(2)])
+    assert ' '.join(map(str, passes(3, 5))) == 'F0 F1 F2 B0 F3 B1 F4 B2 B3 B4'
+    assert ' '.join(map(str, stage_actions(1, 3, 4))) == 'F0 F1 F2 B0 F3 B1 B2 B3 S U'
+    assert Counter(map(str, passes(9, 2))) == Counter(['F0', 'F1', 'B0', 'B1'])
 
 
 def chain(devices, layers=6, batch=10, block=3, **more):

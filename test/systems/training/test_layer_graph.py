@@ -1,0 +1,98 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Networks in layers: the export is the module, and each grain is computed as if it were alone."""
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+import torch.nn.functional as F  # noqa: N812
+from training_fleet import make_task
+
+from intradp_ros.systems.training.layer_graph import capture, Pass, run_pass
+from intradp_ros.systems.training.task import TaskError
+
+
+class Tail(nn.Module):
+    """A convolution, something, and a layer that learns behind it."""
+
+    def __init__(self, middle):
+        super().__init__()
+        self.conv, self.middle, self.last = nn.Conv2d(1, 4, 3), middle, nn.Linear(144, 10)
+
+    def forward(self, x):
+        return self.last(self.middle(self.conv(x)).flatten(1))
+
+
+class Function(nn.Module):
+    def __init__(self, call):
+        super().__init__()
+        self.call = call
+
+    def forward(self, x):
+        return self.call(x)
+
+
+def stochastic_depth(x):
+    noise = torch.empty(x.shape[0], 1, 1, 1, dtype=x.dtype).bernoulli_(0.7)
+    return x * noise.div_(0.7)
+
+
+def written_view(x):
+    y = F.dropout(x, 0.2)
+    y[:, 0] += 1
+    return y
+
+
+def captured(middle):
+    return capture(replace(make_task(), module=Tail(middle).double()))
+
+
+def passed(graph, grains, rows, x, number=3):
+    one = Pass(5, number, grains, rows)
+    return run_pass(graph.stage(0, len(graph.layers)), (x,), one)[0]
+
+
+@pytest.mark.parametrize('middle', [
+    nn.Dropout(0.3), nn.Dropout2d(0.3), Function(stochastic_depth), nn.BatchNorm2d(4)])
+def test_grains_do_not_depend_on_what_else_is_computed(middle):
+    graph, x = captured(middle), torch.randn(7, 1, 8, 8).double()
+    whole = passed(graph, (2, 3, 4), (3, 3, 1), x)
+    parts = [passed(graph, (grain,), (len(part),), part)
+             for grain, part in zip((2, 3, 4), torch.split(x, [3, 3, 1]))]
+    assert torch.allclose(whole, torch.cat(parts), rtol=0, atol=1e-12)
+    if not isinstance(middle, nn.BatchNorm2d):
+        assert not torch.equal(whole, passed(graph, (2, 3, 4), (3, 3, 1), x, number=4))
+        assert not torch.equal(whole, passed(graph, (3, 4, 5), (3, 3, 1), x))
+
+
+def test_attention_drops_by_grain():
+    graph, x = capture(make_task('dropout')), torch.randn(6, 1, 8, 8).double()
+    whole = passed(graph, (0, 1), (3, 3), x)
+    parts = [passed(graph, (k,), (3,), x[3 * k:3 * k + 3]) for k in range(2)]
+    assert torch.allclose(whole, torch.cat(parts), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize('middle', [nn.AlphaDropout(0.2), nn.RReLU()])
+def test_what_cannot_draw_by_grain_is_refused(middle):
+    with pytest.raises(TaskError, match='cannot go by round and grain: use nn.Dropout'):
+        captured(middle)
+
+
+def test_exports_that_are_not_the_module_are_refused_with_dropout_too():
+    with pytest.raises(TaskError, match='does not return what the module returns: use no views'):
+        captured(Function(written_view))
+
+
+def test_gradients_of_the_export_are_compared():
+    class Once(nn.Module):
+        """Lets gradients through where it is exported only: the export cannot know."""
+
+        def forward(self, x):
+            return x * 1.0 if torch.compiler.is_exporting() else x.detach() * 1.0
+
+    with pytest.raises(TaskError, match='other gradients of conv'):
+        captured(Once())
