@@ -159,8 +159,8 @@ class RoundGroup:
 
 def measured_hop(trips: int = 30) -> float:
     """Return the seconds that a few bytes take from one group member to another here (median)."""
-    from torch.distributed import distributed_c10d as c10d
-    store, seconds = c10d.HashStore(), list[float]()  # type: ignore[attr-defined]
+    from torch._C._distributed_c10d import HashStore
+    store, seconds = HashStore(), list[float]()
 
     def member(name: str) -> None:
         group = join_group(store, PlanId(0, 0), 'ab', name, name, 10.0)

@@ -9,6 +9,7 @@ from training_fleet import adam, difference, fixed, make_task, sgd, train
 
 from intradp_ros.systems.training.layer_graph import capture
 from intradp_ros.systems.training.one_process import train_alone
+from intradp_ros.systems.training.round_groups import measured_hop
 
 DEVICES = ('a', 'b', 'c', 'd')
 
@@ -40,3 +41,7 @@ def test_losses_of_devices_change_nothing():
     assert [recovery.lost for recovery in commit.recoveries] == [('b',), ('d',), ('a',)]
     assert all(recovery.tag % 3 == 0 and recovery.reached - recovery.tag <= 2 * 3
                for recovery in commit.recoveries)
+
+
+def test_a_hop_takes_time():
+    assert 0 < measured_hop(3) < 5
