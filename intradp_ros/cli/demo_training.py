@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -45,6 +45,7 @@ from intradp_ros.systems.training.replanning import (
     entering,
     layer_calls,
     light_plan,
+    linear,
     on_devices,
     replanner,
     runnable,
@@ -153,7 +154,7 @@ class _Demo:
         times = measured.times['here']
         whole = sum(times.forward[-1]) + sum(times.backward[-1])
         scale = whole / times.batches[-1] / SAMPLE
-        self._table: LayerTable = on_devices(_linear(measured), {
+        self._table: LayerTable = on_devices(linear(measured), {
             name: speed * scale for name, speed in SPEEDS.items()})
         ports = behind_access_point(
             [Device(name, speed=speed) for name, speed in SPEEDS.items()], 125e6,
@@ -308,15 +309,6 @@ class _Demo:
 def _always(plan: TrainingPlan, devices: tuple[str, ...], before: TrainingPlan | None,
             ) -> TrainingPlan:
     return plan
-
-
-def _linear(measured: LayerTable) -> LayerTable:
-    """Return a table whose seconds are in proportion to samples, as emulated devices take them."""
-    times = measured.times['here']
-    count = times.batches[-1]
-    return replace(measured, times={'here': replace(
-        times, batches=(1,), forward=(tuple(s / count for s in times.forward[-1]),),
-        backward=(tuple(s / count for s in times.backward[-1]),))})
 
 
 def _split(recovery: Recovery, killed: float) -> dict[str, float]:

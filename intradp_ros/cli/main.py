@@ -36,6 +36,7 @@ COMMANDS = {
                        "paper's evaluation"),
     'fleet': ('fleet', 'networks computed by several machines together'),
     'language': ('language', 'a language model on several small machines, without loss'),
+    'train': ('train', 'a network that learns on several machines, any of which may leave'),
     'key': ('key', 'make the key by which nodes know each other'),
     'status': ('status', 'report which robots, servers and fleets run, and how they do'),
     'doctor': ('doctor', 'check this machine, its network and the nodes on it, and name the fix'),
@@ -57,7 +58,7 @@ sharing:    one inference on a robot and a server, row by row (inspect to run, b
 perception: camera in, typed ROS messages out (model, demo-pipeline)
 fleet:      one network in stages over several machines (fleet, demo-fleet)
 language:   one language model over several small machines (language, demo-language)
-training:   one network learns on several machines, any of which may leave (demo-training)
+training:   one network learns on several machines, any of which may leave (train, demo-training)
 
 These commands need no ROS, except for bench, status, doctor and the demos."""
 

@@ -27,13 +27,20 @@ class Part:
 
 
 def draw_training(loss: Sequence[float], alone: Sequence[float], parts: Sequence[Part],
-                  devices: Sequence[str], killed: tuple[str, int] | None, path: Path) -> None:
-    """Write a picture; `killed` is a device and the round in which it was."""
+                  devices: Sequence[str], killed: tuple[str, int] | None, path: Path,
+                  first: int = 0) -> None:
+    """
+    Write a picture; `killed` is a device and the round in which it was.
+
+    Losses begin with round `first`; those of one process may be empty.
+    """
     figure = Figure(figsize=(9, 3.4 + 0.6 * len(devices)), layout='constrained')
     above, below = figure.subplots(2, 1, sharex=True,
                                    height_ratios=[3, 0.4 + 0.6 * len(devices)])
-    above.plot(alone, color=GREY, linewidth=5, label='one process')
-    above.plot(loss, color=BLUE, linewidth=1.3, label='over the devices')
+    if alone:
+        above.plot(alone, color=GREY, linewidth=5, label='one process')
+    above.plot(range(first, first + len(loss)), loss, color=BLUE, linewidth=1.3,
+               label='over the devices')
     above.set_yscale('log')
     above.set_ylabel('loss')
     for part in parts:

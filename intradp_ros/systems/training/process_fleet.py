@@ -16,7 +16,7 @@ from intradp_ros.systems.training.layer_graph import LayerGraph
 from intradp_ros.systems.training.layer_table import LayerTable
 from intradp_ros.systems.training.round_commit import Planner, RoundCommit
 from intradp_ros.systems.training.round_groups import check_distributed
-from intradp_ros.systems.training.task import TrainingTask
+from intradp_ros.systems.training.task import TrainingTask, weights_digest
 from intradp_ros.systems.training.trainer import Trainer
 from intradp_ros.systems.training.worker import Emulation, Settings
 from intradp_ros.systems.training.worker_process import ProcessLink
@@ -37,6 +37,7 @@ class ProcessFleet:
         from torch._C._distributed_c10d import TCPStore
         self._name, self._settings, self._table = name, settings, table
         self._topology, self._emulate, self._logs = topology, emulate, logs
+        self._weights = weights_digest(task)
         self.store = TCPStore(settings.address, 0, is_master=True, wait_for_workers=False,
                               timeout=timedelta(seconds=10 * settings.timeout))
         sizes = tuple(float(graph.nbytes(k)) for k in range(len(graph.layers)))
@@ -61,7 +62,7 @@ class ProcessFleet:
             events.put((name, report))
         log = self._logs / f'{device}.log' if self._logs else None
         link = ProcessLink(device, self._name, (self._settings.address, self.store.port),
-                           settings, take, log=log)
+                           settings, take, log=log, weights=self._weights)
         self.links[device] = self.trainer.links[device] = link
 
     def __enter__(self) -> ProcessFleet:

@@ -22,7 +22,7 @@ from intradp_ros.systems.training.hybrid_plan import HybridStage
 from intradp_ros.systems.training.hybrid_planner import plan_round
 from intradp_ros.systems.training.layer_graph import LayerGraph, Pass, run_pass
 from intradp_ros.systems.training.layer_profiler import LayerCall, Tensors
-from intradp_ros.systems.training.layer_table import LayerTable
+from intradp_ros.systems.training.layer_table import LayerTable, LayerTimes
 from intradp_ros.systems.training.round_commit import Planner
 from intradp_ros.systems.training.round_costs import RoundCosts
 from intradp_ros.systems.training.task import TrainingTask
@@ -140,6 +140,19 @@ def on_devices(table: LayerTable, speeds: dict[str, float]) -> LayerTable:
         only, forward=_divided(only.forward, speed), backward=_divided(only.backward, speed),
         step=tuple(seconds / speed for seconds in only.step))
         for name, speed in speeds.items()})
+
+
+def linear(table: LayerTable, times: float = 1.0) -> LayerTable:
+    """
+    Return a table whose seconds are in proportion to samples, as emulated devices take them.
+
+    All of them are so many times as long.
+    """
+    def scaled(found: LayerTimes) -> LayerTimes:
+        per_sample = found.batches[-1] / times
+        return LayerTimes((1,), _divided(found.forward[-1:], per_sample),
+                          _divided(found.backward[-1:], per_sample))
+    return replace(table, times={name: scaled(found) for name, found in table.times.items()})
 
 
 def _divided(rows: tuple[tuple[float, ...], ...], speed: float) -> tuple[tuple[float, ...], ...]:

@@ -233,7 +233,8 @@ class RoundCommit:
             if not recovery.planned:
                 recovery.planned, recovery.tag, recovery.moved = now, tag, moved
         self.number = PlanId(self.term, self.number.epoch + 1)
-        self.plan, self.phase, self.committed = made, Phase.TRAINING, min(self.committed, tag)
+        self.committed = tag if self.plan is None else min(self.committed, tag)
+        self.plan, self.phase = made, Phase.TRAINING
         self.idle, self.ready = {}, set()
         self.stepped = dict.fromkeys(made.participants, tag)
         self.replicated, self.safe = {}, min(self.safe, tag)

@@ -12,12 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+import hashlib
 import importlib
+import importlib.util
 import math
 import os
+from pathlib import Path
+import random
 import sys
+import traceback
+from types import ModuleType
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -80,6 +87,8 @@ class TrainingTask:
         Type of the forward pass under autocast; None: as the parameters are.
     freeze_norms
         Batch norm uses its running statistics and leaves them alone, as fine-tuning wants.
+    check
+        Samples that are never trained with, by which the result is judged.
 
     Raises
     ------
@@ -105,6 +114,23 @@ class TrainingTask:
 
     def __post_init__(self) -> None:
         """Check the figures."""
+        if not isinstance(self.module, nn.Module):
+            raise TaskError(f'module is a {type(self.module).__name__}, not a torch.nn.Module')
+        for what in ('data', 'check'):
+            data = getattr(self, what)
+            if not (hasattr(data, 'take') and hasattr(data, '__len__') or
+                    what == 'check' and data is None):
+                raise TaskError(f'{what} is a {type(data).__name__}, which does not give samples '
+                                'by number: wrap a torch Dataset as items.Items(dataset), tensors '
+                                'as task.TensorData((inputs,), targets)')
+        for what in ('loss', 'optimiser'):
+            if not callable(getattr(self, what)):
+                raise TaskError(f'{what} is a {type(getattr(self, what)).__name__}, not a '
+                                'function: ' + (
+                                    'write one from (outputs, targets) to the loss of each sample'
+                                    if what == 'loss' else 'write one from named parameters to '
+                                    'their optimiser, such as lambda named: '
+                                    'torch.optim.SGD([p for _, p in named], lr=0.01)'))
         if not 1 <= self.grain <= self.batch <= min(len(self.data), MOST_SAMPLES):
             raise TaskError(f'a round takes {self.batch} samples of {len(self.data)} in grains of '
                             f'{self.grain}: choose 1 <= grain <= batch <= samples')
@@ -155,26 +181,79 @@ def draw_seed(*numbers: int) -> int:
 
 def load_task(name: str) -> TrainingTask:
     """
-    Return the task that the function `package.module:function` makes.
+    Return the task that a function makes: `package.module:function` or `path/file.py:function`.
 
-    Code of the working directory may be named: the name comes from who starts the process,
-    never from the network.
+    Code of the working directory may be named: the name comes from the user who starts the
+    process, never from the network.  Generators are seeded before the call, so that every
+    process makes the same initial weights.
 
     Raises
     ------
     TaskError
-        If there is no such function, or it makes no task.
+        If there is no such function, it fails, or it makes no task.
 
     """
-    module, _, function = name.partition(':')
-    if not function:
-        raise TaskError(f'{name!r} names no task: write package.module:function')
+    where, _, function = name.rpartition(':')
+    if not where or not function:
+        raise TaskError(f'{name!r} names no task: write file.py:function or '
+                        'package.module:function, of a function that returns a TrainingTask')
+    try:
+        module = _of_file(Path(where)) if where.endswith('.py') else _of_path(where)
+    except Exception as error:  # whatever code of the user raises
+        raise TaskError(f'{where} cannot be imported: {_described(error)}') from error
+    make = getattr(module, function, None)
+    if not callable(make):
+        found = [key for key, value in vars(module).items() if callable(value) and
+                 getattr(value, '__module__', '') == module.__name__ and key[0] != '_']
+        raise TaskError(f'{where} has no function {function}; it has '
+                        f'{", ".join(found) or "none"}')
+    torch.manual_seed(0)
+    random.seed(0)
+    np.random.seed(0)
+    try:
+        made = make()
+    except TaskError:
+        raise
+    except Exception as error:
+        raise TaskError(f'{name} raised {_described(error)}') from error
+    if not isinstance(made, TrainingTask):
+        raise TaskError(f'{name} returned {type(made).__name__}, not a TrainingTask: return '
+                        'TrainingTask(module, loss, optimiser, data, batch=..., grain=..., '
+                        'micro_batches=..., rounds=...)')
+    return made
+
+
+def weights_digest(task: TrainingTask) -> str:
+    """Return 16 hex digits that stand for the initial weights and statistics of a task."""
+    content = hashlib.sha256()
+    for name, tensor in sorted(task.module.state_dict().items()):
+        body = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
+        content.update(f'{name} {tuple(tensor.shape)} {tensor.dtype}\0'.encode())
+        content.update(memoryview(body.numpy()))
+    return content.hexdigest()[:16]
+
+
+def _of_path(name: str) -> ModuleType:
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
-    try:
-        made = getattr(importlib.import_module(module), function)()
-    except (ImportError, AttributeError) as error:
-        raise TaskError(f'{name}: {error}') from error
-    if not isinstance(made, TrainingTask):
-        raise TaskError(f'{name} returned {type(made).__name__}, not a TrainingTask')
-    return made
+    return importlib.import_module(name)
+
+
+def _of_file(path: Path) -> ModuleType:
+    """Import a file by its path; what lies beside it may be imported by it."""
+    path = path.resolve(strict=True)
+    found = importlib.util.spec_from_file_location(path.stem, path)
+    assert found is not None and found.loader is not None
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    module = importlib.util.module_from_spec(found)
+    sys.modules.setdefault(path.stem, module)  # dataclasses of the file look their module up
+    found.loader.exec_module(module)
+    return module
+
+
+def _described(error: Exception) -> str:
+    """Return what an error says, and the line of the user's code that it came from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f' ({Path(frames[-1].filename).name}, line {frames[-1].lineno})' if frames else ''
+    return f'{type(error).__name__}: {" ".join(str(error).split())}{where}'

@@ -49,15 +49,25 @@ class Trainer:
     progress: Callable[[RoundCommit], None] = lambda commit: None
     events: queue.Queue[tuple[str, Mapping[str, Any] | None]] = field(default_factory=queue.Queue)
     _heard: dict[str, float] = field(default_factory=dict)
+    _ended: list[str] = field(default_factory=list)
 
     def add(self, device: str, link: Link) -> None:
         """Let a device take part from the next plan on."""
         self.links[device] = link
         self.events.put((device, {'report': 'joined'}))
 
-    def run(self, deadline: float = float('inf'), rounds: float = float('inf')) -> None:
+    def pause(self) -> None:
+        """Let all leave their plan between two rounds; from any thread."""
+        self.events.put(('', {'report': 'pause'}))
+
+    def resume(self) -> None:
+        """Go on after a pause; from any thread."""
+        self.events.put(('', {'report': 'resume'}))
+
+    def run(self, deadline: float = float('inf'), rounds: float = float('inf'),
+            until: Callable[[RoundCommit], bool] = lambda commit: False) -> None:
         """
-        Train until all rounds are done, or so many are.
+        Train until all rounds are done, or so many are, or `until` says so.
 
         Raises
         ------
@@ -67,7 +77,7 @@ class Trainer:
         """
         end = time.monotonic() + deadline
         while self.commit.phase not in (Phase.DONE, Phase.FAILED) and \
-                self.commit.committed < rounds:
+                self.commit.committed < rounds and not until(self.commit):
             self._turn()
             if time.monotonic() > end:
                 raise TrainingError(f'not done after {deadline:.0f} s: {self.commit.phase.value}, '
@@ -85,6 +95,9 @@ class Trainer:
         orders: list[Order] = []
         if device:
             orders = self._take(device, report, now)
+        elif report:
+            orders = self.commit.pause(now) if report['report'] == 'pause' else \
+                self.commit.resume(now)
         orders += self.commit.tick(now)
         if self.beats:
             for name in [n for n in sorted(self.commit.alive)
@@ -94,6 +107,7 @@ class Trainer:
 
     def _take(self, device: str, report: Mapping[str, Any] | None, now: float) -> list[Order]:
         if report is None:
+            self._ended.append(device)
             return self.commit.lost(device, now)
         self._heard[device] = now
         if report['report'] == 'joined':
@@ -115,12 +129,16 @@ class Trainer:
         Raises
         ------
         TrainingError
-            If they do not come.
+            If they do not come, or one of them ends before.
 
         """
         end = time.monotonic() + wait
         while len(self.commit.alive) < devices:
             self._turn()
+            self.progress(self.commit)
+            if self._ended:
+                raise TrainingError(self.commit.why or f'the process of {self._ended[0]} ended '
+                                    'before it was ready')
             if time.monotonic() > end:
                 raise TrainingError(f'{len(self.commit.alive)} of {devices} devices came within '
                                     f'{wait:.0f} s')
@@ -141,7 +159,11 @@ class Trainer:
         assert self.commit.plan is not None
         for stage in self.commit.plan.stages:
             key = f'collect/{self.commit.number.epoch}/{stage.first}'
-            self.links[stage.devices[0]].send({'order': 'collect', 'key': key})
+            there = [name for name in stage.devices if name in self.commit.alive]
+            if not there:
+                raise TrainingError(f'{", ".join(stage.devices)} left with weights of which '
+                                    'nobody else has the newest')
+            self.links[there[0]].send({'order': 'collect', 'key': key})
             try:
                 self.store.wait([key], timedelta(seconds=wait))
                 size = int(self.store.get(key))
@@ -151,7 +173,7 @@ class Trainer:
                     self.store.delete_key(f'{key}/{chunk}')
                     chunk += 1
             except RuntimeError as error:
-                raise TrainingError(f'{stage.devices[0]} did not give its weights: '
+                raise TrainingError(f'{there[0]} did not give its weights: '
                                     f'{str(error).splitlines()[0]}') from error
             found |= unpack(body, [0])[0]
         return found

@@ -27,7 +27,7 @@ import torch
 
 from intradp_ros.systems.training.layer_graph import capture
 from intradp_ros.systems.training.round_groups import check_distributed, GroupError
-from intradp_ros.systems.training.task import load_task, TaskError
+from intradp_ros.systems.training.task import load_task, TaskError, weights_digest
 from intradp_ros.systems.training.worker import Emulation, Settings, Worker
 
 BEAT = 0.5
@@ -35,7 +35,9 @@ MOST_LINE = 1 << 22
 
 
 def main() -> int:
-    """Serve until the input ends."""
+    """Serve until the input ends; what ends the trainer by a signal lets it end its workers."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     reports = os.fdopen(os.dup(1), 'w', buffering=1)
     os.dup2(2, 1)
     lock = threading.Lock()
@@ -67,6 +69,9 @@ def _worker(what: Mapping[str, Any], report: Callable[[dict[str, Any]], None]) -
     from torch._C._distributed_c10d import TCPStore
     torch.set_num_threads(int(what['threads']))
     task = load_task(what['task'])
+    if what['weights'] and weights_digest(task) != what['weights']:
+        raise TaskError(f'{what["task"]} makes other initial weights in every process: let it '
+                        'seed its own generators, or load the same file')
     graph = capture(task)
     given = dict(what['settings'])
     if given['emulation']:
@@ -94,15 +99,17 @@ class ProcessLink:
 
     def __init__(self, name: str, task: str, store: tuple[str, int], settings: Settings,
                  take: Callable[[str, Mapping[str, Any] | None], None], threads: int = 1,
-                 prefix: tuple[str, ...] = (), log: Path | None = None) -> None:
+                 prefix: tuple[str, ...] = (), log: Path | None = None, weights: str = '',
+                 ) -> None:
         self._name, self._take = name, take
         with open(log or os.devnull, 'ab') as errors:
             self.process = subprocess.Popen(
                 [*prefix, sys.executable, '-m', 'intradp_ros.systems.training.worker_process'],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
+                start_new_session=True)  # Ctrl-C is for the trainer
         self._lock = threading.Lock()
         self.send({'task': task, 'name': name, 'host': store[0], 'port': store[1],
-                   'settings': asdict(settings), 'threads': threads})
+                   'settings': asdict(settings), 'threads': threads, 'weights': weights})
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:

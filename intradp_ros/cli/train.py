@@ -1,0 +1,59 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""``intradp train``: a network that learns on several machines; a module for each verb."""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+import importlib
+
+DESCRIPTION = """\
+Train a network on several machines together: robots on their docks and a box, say, with the day's
+pictures, which stay on site. The result is that of one process; a device may leave at any time.
+
+TASK is file.py:function or package.module:function; the function returns the task:
+
+  import torch
+  from intradp_ros.systems.training.items import Items
+  from intradp_ros.systems.training.task import TrainingTask
+
+  def task():
+      return TrainingTask(
+          module=make_network(),                   # tensors in, one tensor out, a row a sample
+          loss=lambda outputs, targets: torch.nn.functional.cross_entropy(
+              outputs, targets, reduction='none'),                     # one number a sample
+          optimiser=lambda named: torch.optim.SGD([p for _, p in named], lr=0.01, momentum=0.9),
+          data=Items(dataset),                     # what has __len__ and __getitem__
+          batch=96, grain=8, micro_batches=4, rounds=500,
+          freeze_norms=True)                       # as fine-tuning wants; there are more options
+
+A round is one step of the optimiser on `batch` samples. Devices get whole grains of `grain`
+samples, so that batch norm does not depend on who computes what. An example that runs:
+intradp_ros.lab.training.digits:digits"""
+
+#: Verb: its module in this folder, and a summary.
+VERBS: Mapping[str, tuple[str, str]] = {
+    'plan': ('train_plan', 'who does what, predicted seconds a round, memory, the physical limit'),
+    'run': ('train_run', 'train; Ctrl-C saves a checkpoint, --resume goes on from it'),
+    'show': ('train_show', 'what a checkpoint holds'),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of the subcommand."""
+    parser.description = DESCRIPTION
+    parser.epilog = '\n'.join(['examples:', *(f'  intradp train {verb} --help' for verb in VERBS)])
+    verbs = parser.add_subparsers(metavar='VERB', required=True)
+    for name, (module, summary) in VERBS.items():
+        verb = verbs.add_parser(name, help=summary,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+        implementation = importlib.import_module(f'intradp_ros.cli.{module}')
+        implementation.add_arguments(verb)
+        verb.set_defaults(run_verb=implementation.run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the verb that is asked for."""
+    status: int = args.run_verb(args)
+    return status

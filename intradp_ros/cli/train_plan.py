@@ -1,0 +1,140 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""``intradp train plan``: who trains what, how long a round takes, and what physics allows."""
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import Any
+
+from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.output import add_json, milliseconds, Output, output, table
+from intradp_ros.cli.output_paths import result_file, result_picture
+from intradp_ros.cli.train_task import add_task, devices_of, prepared_of, show_devices
+from intradp_ros.core.whole_file import write_whole
+from intradp_ros.report.round_plot import (
+    BACKWARD,
+    draw_round,
+    FORWARD,
+    RoundSpan,
+    SUMS,
+    VALUES,
+)
+from intradp_ros.schedule.task_graph import ComputeTask, TransferTask
+from intradp_ros.systems.training.baselines import baseline_seconds, BASELINES
+from intradp_ros.systems.training.hybrid_plan import HybridPlan
+from intradp_ros.systems.training.hybrid_planner import judged, stages_of
+from intradp_ros.systems.training.prepared import Prepared
+from intradp_ros.systems.training.round_limits import fleet_limit, plan_limit
+from intradp_ros.systems.training.round_tasks import round_tasks
+
+DESCRIPTION = """\
+Plan the training of a network over the devices of a fleet: which device computes which layers, and
+how many samples of every micro-batch. Groups of devices share a stage and sum their gradients.
+
+Seconds of layers, forward and backward by batch, are measured on this machine, once; a device of
+speed 2 takes half of them. Rounds and joules are modelled by the event simulator. The limit is
+what no schedule of the plan can beat with these rates; it is printed with what needs that long."""
+
+EPILOG = """\
+examples:
+  intradp train plan mytask.py:task --fleet config/fleet.yaml
+  intradp train plan intradp_ros.lab.training.digits:digits --fleet fleet.yaml --picture round.png
+  intradp train plan mytask.py:task --fleet fleet.yaml --images robot1=0.6 --images robot2=0.4"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of the verb."""
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    add_task(parser)
+    parser.add_argument('-o', '--output', type=result_file, metavar='FILE',
+                        help='write the plan as JSON')
+    parser.add_argument('--picture', type=result_picture, metavar='FILE',
+                        help='draw who computes and sends when, in one round')
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Plan, and show it."""
+    with output(args.json) as out:
+        try:
+            prepared = prepared_of(args, out)
+            begun = time.perf_counter()
+            with out.status('planning'):
+                best = prepared.best()
+                plan = prepared.runnable(best)
+            took = time.perf_counter() - begun
+            data = _described(prepared, best)
+        except ValueError as error:
+            raise CommandError(str(error)) from error
+        data |= {'planning_seconds': took, 'devices': devices_of(prepared, plan),
+                 'plan': plan.to_json()}
+        if args.output:
+            write_whole(args.output, json.dumps(plan.to_json()))
+        if args.picture:
+            _draw(prepared, best, args)
+        _show(data, out)
+        out.result(data)
+    return 0
+
+
+def _described(prepared: Prepared, best: HybridPlan) -> dict[str, Any]:
+    """Return the figures of a plan, its limits, and the plans of others."""
+    costs, task = prepared.costs, prepared.task
+    limit, any_plan = plan_limit(costs, best.stages), fleet_limit(costs)
+    others: dict[str, float | None] = {}
+    for name in prepared.topology.names:
+        if alone := stages_of(costs, ((0, (name,)),)):
+            others[f'{name} alone'] = judged(costs, alone).seconds
+    for name, planner in BASELINES.items():
+        found = planner(costs)
+        others[name] = baseline_seconds(costs, found) if found else None
+    return {
+        'task': prepared.name, 'layers': costs.layers, 'batch': task.batch,
+        'micro_batches': task.micro_batches, 'grain': task.grain, 'shape': best.shape,
+        'round_ms': 1e3 * best.seconds, 'samples_per_second': task.batch / best.seconds,
+        'rounds_seconds': task.rounds * best.seconds,
+        'limit_ms': 1e3 * limit.seconds, 'binds': limit.binds, 'x': best.seconds / limit.seconds,
+        'any_plan_ms': 1e3 * any_plan.seconds, 'any_plan_binds': any_plan.binds,
+        'x_any_plan': best.seconds / any_plan.seconds, 'carried': dict(best.carried),
+        'others_ms': {name: seconds and 1e3 * seconds for name, seconds in others.items()}}
+
+
+def _show(data: dict[str, Any], out: Output) -> None:
+    show_devices(data['devices'], f'{data["layers"]} layers, {data["batch"]} samples a round in '
+                 f'{data["micro_batches"]} micro-batches, planned in '
+                 f'{data["planning_seconds"]:.2f} s (modelled)', out)
+    others = table('A round by other plans', 'plan', 'ms', 'x ours')
+    for name, value in sorted(data['others_ms'].items(), key=lambda row: row[1] or float('inf')):
+        if value is None:
+            others.add_row(name, 'fits nowhere', '')
+        else:
+            others.add_row(name, milliseconds(value / 1e3), f'{value / data["round_ms"]:.2f}')
+    out.show(
+        others,
+        f'a round takes {milliseconds(data["round_ms"] / 1e3)} ms: '
+        f'{data["samples_per_second"]:.3g} samples/s, all rounds {data["rounds_seconds"]:.3g} s',
+        f'limit of this plan: {milliseconds(data["limit_ms"] / 1e3)} ms, by {data["binds"]} '
+        f'({data["x"]:.2f} x)',
+        f'limit of any plan: {milliseconds(data["any_plan_ms"] / 1e3)} ms, by '
+        f'{data["any_plan_binds"]}, bytes free ({data["x_any_plan"]:.2f} x)')
+
+
+def _draw(prepared: Prepared, best: HybridPlan, args: argparse.Namespace) -> None:
+    topology = prepared.topology
+    tasks = round_tasks(prepared.costs, [(best.stages, prepared.task.micro_batches)])
+    played, spans = prepared.played(best.stages), []
+    for task, start, stop in zip(tasks.tasks, played.start.tolist(), played.finish.tolist()):
+        if isinstance(task, ComputeTask):
+            text = task.name.partition(' ')[0]
+            spans.append(RoundSpan(task.device, FORWARD if text.startswith('F') else BACKWARD,
+                                   text, start, stop))
+        elif isinstance(task, TransferTask) and task.nbytes:
+            spans += [RoundSpan(medium, SUMS if task.name == 'gradients' else VALUES, '', start,
+                                stop)
+                      for medium in dict.fromkeys(topology.path(task.source, task.target))]
+    media = [m.name for m in topology.media if any(span.row == m.name for span in spans)]
+    draw_round(spans, topology.names, media, args.picture,
+               f'One round: {milliseconds(best.seconds)} ms (modelled)')

@@ -1,0 +1,252 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""``intradp train run``: train, in processes of this machine, one for each device of a fleet."""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import asdict
+import math
+from pathlib import Path
+import queue
+import threading
+import time
+from typing import Any
+
+from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.output import add_json, Output, output, size
+from intradp_ros.cli.output_paths import result_file, result_picture
+from intradp_ros.cli.train_task import add_task, devices_of, prepared_of, show_devices
+from intradp_ros.profiling.machine import available_cores
+from intradp_ros.report.training_plot import draw_training, Part
+from intradp_ros.systems.training.judgement import judge
+from intradp_ros.systems.training.prepared import Prepared
+from intradp_ros.systems.training.trainer import TrainingError
+from intradp_ros.systems.training.training_job import (
+    JobOptions,
+    Outcome,
+    Progress,
+    Stopped,
+    TrainingJob,
+)
+from intradp_ros.systems.training.worker import Settings
+
+DESCRIPTION = """\
+Train a network over the devices of a fleet. Weights, losses and gradient norms are those of one
+process, whatever the plan, and though a device is lost on the way: those that are left go on from
+the newest copies that they hold.
+
+Each device is a process of this machine, which computes really. With --fleet they are emulated:
+each takes the seconds of its device and sends at its rate, all slowed down by one factor, so that
+this machine keeps up with the fastest of them; with --real they are as fast as this machine goes.
+
+Ctrl-C saves the checkpoint and ends; --resume goes on from there, with the same samples, as if
+nothing had been."""
+
+EPILOG = """\
+examples:
+  intradp train run mytask.py:task --fleet config/fleet.yaml
+  intradp train run mytask.py:task --fleet config/fleet.yaml --resume
+  intradp train run intradp_ros.lab.training.digits:digits -o digits.safetensors --picture run.png
+
+exit status: 0 trained, 1 training came to nothing, 130 ended by Ctrl-C with a checkpoint"""
+
+#: Seconds between two lines of progress where nobody looks.
+LINE_EVERY = 5.0
+INTERRUPTED = 130
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of the verb."""
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    add_task(parser)
+    parser.add_argument('-o', '--output', type=result_file, metavar='FILE',
+                        help='the checkpoint (default: out/train/FUNCTION.safetensors)')
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument('--resume', action='store_true', help='go on from the checkpoint')
+    which.add_argument('--overwrite', action='store_true',
+                       help='begin anew, and replace a checkpoint that is there')
+    parser.add_argument('--save-every', type=int, default=200, metavar='ROUNDS',
+                        help='save the checkpoint meanwhile, too (default %(default)s; 0: only at '
+                             'the end)')
+    parser.add_argument('--real', action='store_true',
+                        help='with --fleet: processes as fast as this machine goes')
+    parser.add_argument('--slow-down', type=float, metavar='FACTOR',
+                        help='how many times as slow as the devices of the file emulated ones are '
+                             '(default: so that this machine keeps up)')
+    parser.add_argument('--timeout', type=float, default=3.0, metavar='S',
+                        help='the longest that a device waits for another one before it counts as '
+                             'lost (default %(default)s)')
+    parser.add_argument('--picture', type=result_picture, metavar='FILE',
+                        help='draw the loss, and who did what')
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train, and say what came of it."""
+    checkpoint = _checkpoint(args)
+    with output(args.json) as out:
+        try:
+            prepared = prepared_of(args, out)
+            factor = _slow_down(args, prepared)
+            if factor is not None:
+                prepared = prepared.emulated(1.0)
+            show_devices(devices_of(prepared, prepared.runnable(prepared.best())),
+                         'What a round takes of each device (modelled)', out)
+            if factor is not None:
+                prepared = prepared.emulated(factor)
+                out.show(f'emulated, and links, at 1/{factor:g} of these speeds')
+            checkpoint.parent.mkdir(parents=True, exist_ok=True)
+            job = TrainingJob(prepared, JobOptions(
+                checkpoint, args.save_every, args.resume, factor,
+                Settings(timeout=args.timeout), called=args.task), lambda now: heard(now))
+        except ValueError as error:
+            raise CommandError(str(error)) from error
+        with out.steps() as step:
+            heard = _lines(step, out)
+            try:
+                outcome, interrupted = _run(job, step)
+            except Stopped:
+                raise KeyboardInterrupt from None
+            except TrainingError as error:
+                out.show(f'[red]training came to nothing:[/red] {error}')
+                return 1
+        data = _summary(prepared, outcome, factor, args)
+        if args.picture:
+            _draw(prepared, outcome, args.picture)
+        _show(data, out)
+        out.result(data)
+    return INTERRUPTED if interrupted else 0
+
+
+def _checkpoint(args: argparse.Namespace) -> Path:
+    """Return where the checkpoint is or will be; refuse to write over another one."""
+    name = args.task.rpartition(':')[2] or 'task'
+    path = args.output or Path('out/train') / f'{name}.safetensors'
+    if args.resume and not path.is_file():
+        raise CommandError(f'--resume: there is no checkpoint {path}; -o names another one')
+    if path.exists() and not (args.resume or args.overwrite):
+        raise CommandError(f'{path} is there already: --resume goes on from it, --overwrite '
+                           'begins anew, -o names another file')
+    if args.save_every < 0 or not 0.2 <= args.timeout <= 600:
+        raise CommandError('--save-every must be 0 or more, --timeout 0.2 to 600')
+    if args.slow_down is not None and not 0 < args.slow_down <= 1e6:
+        raise CommandError('--slow-down must be above 0, at most 1000000')
+    return Path(path)
+
+
+def _slow_down(args: argparse.Namespace, prepared: Prepared) -> float | None:
+    """
+    Return how many times as slow as the fleet it is emulated; None where it is not.
+
+    All processes compute as much as the devices do, on the cores of this machine.
+    """
+    if not args.fleet or args.real:
+        return None
+    speeds = [device.speed for device in prepared.topology.devices]
+    return args.slow_down or float(math.ceil(
+        1.5 * max(*speeds, sum(speeds) / available_cores())))
+
+
+def _run(job: TrainingJob, step: Callable[[str], None]) -> tuple[Outcome, bool]:
+    """Run a job in a thread of its own; at Ctrl-C it saves and ends, at the second one at once."""
+    ended: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            ended.put(job.run())
+        except BaseException as error:
+            ended.put(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    interrupted = False
+    while True:
+        try:
+            found = ended.get(timeout=0.2)  # not join(): interrupted, it takes the thread for done
+        except queue.Empty:
+            continue
+        except KeyboardInterrupt:
+            if interrupted:
+                raise
+            interrupted = True
+            step('saving the checkpoint after the round at hand (Ctrl-C again: end at once)')
+            job.stop()
+            continue
+        if isinstance(found, BaseException):
+            raise found
+        return found, interrupted and not found.done
+
+
+def _lines(step: Callable[[str], None], out: Output) -> Callable[[Progress], None]:
+    """Return what shows progress: all of it on a terminal, else a line now and then."""
+    last: dict[str, Any] = {'time': -math.inf, 'what': None}
+
+    def heard(now: Progress) -> None:
+        what = now.state, now.plan, now.lost
+        waits = time.monotonic() - last['time'] < LINE_EVERY and what == last['what']
+        if waits and not out.progress_console.is_terminal:
+            return
+        last.update(time=time.monotonic(), what=what)
+        step(progress_text(now))
+    return heard
+
+
+def progress_text(now: Progress) -> str:
+    """Return a line of progress."""
+    parts = [f'{now.state}: round {now.round} of {now.rounds}']
+    if not math.isnan(now.loss):
+        parts.append(f'loss {now.loss:.4g}')
+    if now.samples_per_second:
+        parts.append(f'{now.samples_per_second:.3g} samples/s')
+    if now.joules is not None:
+        parts.append(f'{now.joules:.3g} J (modelled)')
+    if now.plan:
+        parts.append(f'layers: devices(grains) {now.plan}')
+    if now.lost:
+        parts.append(f'lost: {", ".join(now.lost)}')
+    return ', '.join(parts)
+
+
+def _summary(prepared: Prepared, outcome: Outcome, factor: float | None,
+             args: argparse.Namespace) -> dict[str, Any]:
+    figures = outcome.figures
+    taken = [float(figures[k]['seconds']) for k in sorted(figures)]
+    samples = sum(int(figure['samples']) for figure in figures.values())
+    return {
+        'task': args.task, 'done': outcome.done, 'round': outcome.round,
+        'rounds': prepared.task.rounds, 'resumed_from': outcome.resumed_from,
+        'checkpoint': str(outcome.checkpoint), 'digest': outcome.digest,
+        'loss': [figures[k]['loss'] for k in sorted(figures)],
+        'gradient_norm': [figures[k]['norm'] for k in sorted(figures)], 'samples': samples,
+        'seconds': outcome.seconds,
+        'samples_per_second': samples / sum(taken) if taken else 0.0,
+        'slow_down': factor, 'joules_modelled': outcome.joules,
+        'plans': [{'from_round': first, 'plan': str(plan)} for first, plan in outcome.plans],
+        'lost': [name for recovery in outcome.recoveries for name in recovery.lost],
+        'check': asdict(found) if (found := judge(prepared.task, outcome.state)) else None}
+
+
+def _show(data: dict[str, Any], out: Output) -> None:
+    what = 'Trained' if data['done'] else 'Saved'
+    if data['loss']:
+        out.show(f'{data["samples"]} samples in {len(data["loss"])} rounds: loss '
+                 f'{data["loss"][0]:.4g} to {data["loss"][-1]:.4g}, '
+                 f'{data["samples_per_second"]:.3g} samples/s')
+    if check := data['check']:
+        out.show(f'on {check["samples"]} samples that it never saw: loss {check["loss"]:.4g}'
+                 + ('' if check['accuracy'] is None else f', accuracy {check["accuracy"]:.1%}'))
+    out.show(f'{what}: {data["checkpoint"]} ({size(Path(data["checkpoint"]).stat().st_size)}, '
+             f'round {data["round"]} of {data["rounds"]}, SHA-256 {data["digest"][:12]})'
+             + ('' if data['done'] else '; --resume goes on from it'))
+
+
+def _draw(prepared: Prepared, outcome: Outcome, path: Path) -> None:
+    plans = outcome.plans
+    ends = [*(first for first, _ in plans[1:]), outcome.round]
+    parts = [Part(name, k, first, last, f'layers {stage.first} to {stage.last - 1}, '
+                  f'{share} of {plan.largest} grains')
+             for (first, plan), last in zip(plans, ends) if last > first
+             for k, stage in enumerate(plan.stages) for name, share in stage.shares]
+    draw_training([outcome.figures[k]['loss'] for k in sorted(outcome.figures)], (), parts,
+                  prepared.topology.names, None, path, first=outcome.resumed_from)

@@ -1,0 +1,69 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""``intradp train show``: what a checkpoint holds."""
+from __future__ import annotations
+
+import argparse
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.output import add_json, amount, output, plain, size, table
+from intradp_ros.systems.training.checkpoint import read_checkpoint
+from intradp_ros.systems.training.task import TaskError
+
+DESCRIPTION = """\
+Show what a checkpoint holds: task, round, loss, and every tensor with what the optimiser keeps of
+it. It is a safetensors file; in plain PyTorch, without this package:
+
+  found = safetensors.torch.load_file('checkpoint.safetensors')
+  state = {name[2:]: t for name, t in found.items() if name[:2] in ('p:', 'b:')}
+  module.load_state_dict(state, strict=False)   # all but num_batches_tracked are there"""
+
+EPILOG = """\
+examples:
+  intradp train show out/train/digits.safetensors
+  intradp train show checkpoint.safetensors --json"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of the verb."""
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    parser.add_argument('checkpoint', type=Path, metavar='CHECKPOINT')
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show it."""
+    with output(args.json) as out:
+        try:
+            found = read_checkpoint(args.checkpoint)
+        except TaskError as error:
+            raise CommandError(str(error)) from error
+        digest = hashlib.sha256(args.checkpoint.read_bytes()).hexdigest()
+        kept: dict[str, list[str]] = {}
+        for name in found.state:
+            if name.startswith('o:'):
+                kept.setdefault(name[2:name.rfind(':')], []).append(name.rpartition(':')[2])
+        rows: list[dict[str, Any]] = [
+            {'name': name, 'shape': list(t.shape), 'dtype': str(t.dtype).removeprefix('torch.'),
+             'bytes': t.nbytes, 'optimiser': sorted(kept.get(name, []))}
+            for name, t in found.weights.items()]
+        parameters = sum(t.numel() for name, t in found.state.items() if name[:2] == 'p:')
+        nbytes = sum(t.nbytes for t in found.state.values())
+        shown = table('Tensors', 'name', 'shape', 'type', 'bytes', 'optimiser keeps', left=1)
+        for row in rows:
+            shown.add_row(plain(row['name']), 'x'.join(map(str, row['shape'])), row['dtype'],
+                          size(row['bytes']), plain(', '.join(row['optimiser'])))
+        out.show(shown, f'task {plain(found.task)}, round {found.round}, {found.batch} samples a '
+                 f'round of {found.samples or "unknown"} in all, seed {found.seed}, loss '
+                 f'{found.loss:.6g}',
+                 f'{amount(parameters)} parameters, {size(nbytes)} with statistics and optimiser, '
+                 f'SHA-256 {digest}')
+        out.result({'task': found.task, 'round': found.round, 'seed': found.seed,
+                    'batch': found.batch, 'samples': found.samples, 'loss': found.loss,
+                    'parameters': parameters, 'bytes': nbytes, 'digest': digest,
+                    'tensors': rows})
+    return 0

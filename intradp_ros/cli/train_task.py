@@ -1,0 +1,98 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the verbs of ``intradp train`` have in common: the task, and the devices it is for."""
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.output import Output, percent, plain, size, table
+from intradp_ros.cluster.device import Device
+from intradp_ros.cluster.fleet_file import read_fleet
+from intradp_ros.cluster.topology import Topology
+from intradp_ros.profiling.machine import prepare_process
+from intradp_ros.systems.training.prepared import prepare, Prepared
+from intradp_ros.systems.training.training_plan import TrainingPlan
+
+
+def add_task(parser: argparse.ArgumentParser) -> None:
+    """Declare the task and the devices."""
+    parser.add_argument('task', metavar='TASK',
+                        help='file.py:function or package.module:function, of a function that '
+                             'returns a TrainingTask (see intradp train --help)')
+    parser.add_argument('--fleet', type=Path, metavar='FLEET.yaml',
+                        help='which machines there are (see intradp fleet show); their speed is '
+                             'relative to this machine (default: this machine alone)')
+    parser.add_argument('--images', action='append', default=[], metavar='DEVICE=SHARE',
+                        help='the share of the data that lies on a device; without it they are '
+                             'where they are needed')
+
+
+def prepared_of(args: argparse.Namespace, out: Output) -> Prepared:
+    """
+    Return the task of the arguments, made ready to be planned.
+
+    Raises
+    ------
+    ValueError
+        If the task, the fleet or a share makes no sense.
+
+    """
+    prepare_process(1)
+    topology = read_fleet(args.fleet).topology if args.fleet else \
+        Topology((Device('here'),), (), {})
+    images: dict[str, float] = {}
+    for text in args.images:
+        name, _, share = text.rpartition('=')
+        try:
+            images[name] = float(share)
+        except ValueError:
+            raise CommandError(f'--images {text}: write DEVICE=SHARE, such as robot1=0.5') \
+                from None
+    with out.steps() as step:
+        return prepare(located(args.task), topology, images, step)
+
+
+def located(task: str) -> str:
+    """Return the name of a task with the whole path of its file."""
+    where, _, function = task.rpartition(':')
+    return f'{Path(where).resolve()}:{function}' if where.endswith('.py') else task
+
+
+def devices_of(prepared: Prepared, plan: TrainingPlan) -> list[dict[str, Any]]:
+    """Return what each device does by a plan: layers, samples, seconds, joules, memory."""
+    stages = prepared.stages(plan)
+    played, costs = prepared.played(stages), prepared.costs
+    rows = []
+    for device in prepared.topology.devices:
+        row: dict[str, Any] = {'device': device.name, 'layers': None, 'samples': 0,
+                               'computing_ms': 1e3 * played.busy[device.name],
+                               'busy': played.busy[device.name] / played.makespan,
+                               'joules': played.joules.get(device.name), 'memory': 0.0,
+                               'memory_of': device.memory_bytes}
+        for stage in stages:
+            if (samples := dict(stage.shares).get(device.name)) is not None:
+                row |= {'layers': [stage.first, stage.last - 1], 'samples': samples,
+                        'first': prepared.graph.layers[stage.first].name,
+                        'last': prepared.graph.layers[stage.last - 1].name,
+                        'memory': costs.memory(stage.first, stage.last, samples, stage.warm_up)}
+        rows.append(row)
+    return rows
+
+
+def show_devices(rows: list[dict[str, Any]], title: str, out: Output) -> None:
+    """Print who does what."""
+    shown = table(title, 'device', 'layers', 'samples of a micro-batch', 'ms computing', 'busy',
+                  'joules', 'memory', 'of', left=2)
+    for row in rows:
+        layers = '-' if row['layers'] is None else \
+            f'{row["layers"][0]} to {row["layers"][1]} ({row["first"]:.24} to {row["last"]:.24})'
+        shown.add_row(plain(row['device']), plain(layers), str(row['samples']),
+                      f'{row["computing_ms"]:.3g}', percent(row['busy']),
+                      'unknown' if row['joules'] is None else f'{row["joules"]:.3g}',
+                      size(row['memory']),
+                      'no limit' if row['memory_of'] == float('inf') else size(row['memory_of']))
+    out.show(shown)

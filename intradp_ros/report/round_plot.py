@@ -1,0 +1,58 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""One round of training: who computes forward and backward, and who sends, when."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from intradp_ros.report.palette import BLUE, GREEN, GREY, ink_on, ORANGE
+
+FORWARD, BACKWARD, VALUES, SUMS = 'forward', 'backward', 'values and gradients', 'sum of gradients'
+_COLOURS = {FORWARD: BLUE, BACKWARD: ORANGE, VALUES: GREY, SUMS: GREEN}
+
+
+@dataclass(frozen=True, slots=True)
+class RoundSpan:
+    """Something of one of the four kinds that keeps a device or a medium busy, in seconds."""
+
+    row: str
+    kind: str
+    text: str
+    start: float
+    stop: float
+
+
+def draw_round(spans: Sequence[RoundSpan], devices: Sequence[str], media: Sequence[str],
+               path: Path, title: str) -> None:
+    """Write a picture with a row for each device, and below a lower one for each medium."""
+    heights = [0.8] * len(devices) + [0.35] * len(media)
+    figure = Figure(figsize=(9, 1.6 + 0.7 * sum(heights)), layout='constrained')
+    axes = figure.subplots()
+    end, top, middles = 1e3 * max(span.stop for span in spans), 0.0, []
+    for name, height in zip((*devices, *media), heights):
+        for span in (one for one in spans if one.row == name):
+            start, width = 1e3 * span.start, 1e3 * (span.stop - span.start)
+            axes.broken_barh([(start, width)], (top, height), facecolors=_COLOURS[span.kind],
+                             edgecolor='white', linewidth=0.5)
+            if span.text and width > 0.02 * end:
+                axes.text(start + width / 2, top + height / 2, span.text, ha='center',
+                          va='center', fontsize=7, color=ink_on(_COLOURS[span.kind]))
+        middles.append(top + height / 2)
+        top += height + 0.15
+    axes.set_yticks(middles, [*devices, *media])
+    axes.set_ylim(top, -0.15)
+    axes.set_xlim(0, end)
+    axes.set_xlabel('time (ms)')
+    axes.set_title(title)
+    axes.grid(axis='x', alpha=0.3)
+    axes.set_axisbelow(True)
+    kinds = [kind for kind in _COLOURS if any(span.kind == kind for span in spans)]
+    figure.legend(handles=[Patch(color=_COLOURS[kind], label=kind) for kind in kinds],
+                  loc='outside lower center', ncols=4, frameon=False)
+    figure.savefig(path, dpi=130)

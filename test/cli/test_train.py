@@ -1,0 +1,166 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""`intradp train` on a small network in a file: plan, run, Ctrl-C and resume, show, errors."""
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from safetensors.torch import load_file
+from training_fleet import difference
+
+from intradp_ros.cli.main import main
+from intradp_ros.systems.training.one_process import train_alone
+from intradp_ros.systems.training.task import load_task
+
+#: Nobody seeds here: workers must make the same weights all the same.
+TASK = """
+import torch
+from torch import nn
+import torch.nn.functional as F
+from intradp_ros.systems.training.items import Items
+from intradp_ros.systems.training.task import TrainingTask
+
+
+class Pictures(torch.utils.data.Dataset):
+    def __len__(self):
+        return 60
+
+    def __getitem__(self, k):
+        generator = torch.Generator().manual_seed(k)
+        return torch.randn(1, 8, 8, generator=generator, dtype=torch.float64), k % 10
+
+
+def task(**changes):
+    module = nn.Sequential(
+        nn.Conv2d(1, 6, 3, padding=1, bias=False), nn.BatchNorm2d(6), nn.ReLU(),
+        nn.Conv2d(6, 6, 3), nn.ReLU(), nn.Flatten(), nn.Linear(216, 10)).double()
+    given = dict(
+        module=module, loss=lambda o, t: F.cross_entropy(o, t, reduction='none'),
+        optimiser=lambda named: torch.optim.Adam([p for _, p in named], lr=1e-3),
+        data=Items(Pictures()), check=Items(Pictures()), batch=12, grain=2, micro_batches=2,
+        rounds=ROUNDS)
+    return TrainingTask(**{**given, **changes})
+
+
+def mean(): return task(loss=F.cross_entropy)
+def dataset(): return task(data=Pictures())
+def learner(): return task(optimiser=lambda named: None)
+def two(): return 1, 2
+def fails(): return 1 / 0
+def tuples(): return task(module=nn.Sequential(nn.Flatten(2), nn.LSTM(64, 8)).double())
+def noise(): return task(data=Items(Noise()))
+
+
+class Noise(Pictures):
+    def __getitem__(self, k):
+        return torch.randn(1, 8, 8, dtype=torch.float64), k % 10
+"""
+
+FLEET = """
+devices:
+  dock: {memory: 4 GB, power: {compute: 13, send: 4.2, idle: 4}}
+  rover: {memory: 4 GB, speed: 0.8}
+networks:
+  wire: {access point: 1 Gbit/s, devices: [dock, rover], wired: [dock, rover], port: 100 Gbit/s}
+"""
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp('train')
+    (path / 'mytask.py').write_text(TASK.replace('ROUNDS', '4000'))
+    (path / 'fleet.yaml').write_text(FLEET)
+    os.environ['XDG_CACHE_HOME'] = str(path / 'cache')
+    yield path
+    del os.environ['XDG_CACHE_HOME']
+
+
+def test_a_plan_says_who_does_what_and_what_binds(folder, capsys):
+    assert main(['train', 'plan', f'{folder}/mytask.py:task', '--fleet', f'{folder}/fleet.yaml',
+                 '--json', '-o', f'{folder}/plan.json', '--picture', f'{folder}/round.png']) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found['round_ms'] >= found['limit_ms'] >= found['any_plan_ms'] > 0 and found['binds']
+    assert {row['device'] for row in found['devices']} == {'dock', 'rover'}
+    assert found['others_ms']['dock alone'] > found['round_ms']
+    assert json.loads((folder / 'plan.json').read_text()) == found['plan']
+    assert (folder / 'round.png').stat().st_size > 1000
+    joules = {row['device']: row['joules'] for row in found['devices']}
+    assert joules['dock'] > 0 and joules['rover'] is None
+
+
+def test_ctrl_c_saves_and_resume_ends_as_one_process_does(folder, capsys):
+    """The round at which it is interrupted does not show in the result."""
+    words = ['train', 'run', f'{folder}/mytask.py:task', '--fleet', f'{folder}/fleet.yaml',
+             '--real', '-o', f'{folder}/found.safetensors']
+    with subprocess.Popen([sys.executable, '-m', 'intradp_ros.cli.main', *words], text=True,
+                          stderr=subprocess.PIPE, start_new_session=True) as running:
+        assert running.stderr is not None
+        seen = []
+        for line in running.stderr:
+            seen.append(line)
+            if 'training: round' in line:
+                break
+        time.sleep(0.5)
+        os.killpg(running.pid, signal.SIGINT)  # as a terminal does
+        seen += running.stderr.readlines()
+        assert running.wait(60) == 130, ''.join(seen)
+    assert main(['train', 'show', f'{folder}/found.safetensors', '--json']) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert 0 < shown['round'] < 4000 and shown['parameters'] == 2566
+    assert main(words) == 2
+    assert '--resume goes on from it' in capsys.readouterr().err
+    rounds = shown['round'] + 20
+    (folder / 'mytask.py').write_text(TASK.replace('ROUNDS', str(rounds)))
+    assert main([*words, '--resume', '--json', '--picture', f'{folder}/run.png']) == 0
+    found = json.loads(capsys.readouterr().out)
+    alone = train_alone(load_task(f'{folder}/mytask.py:task'))
+    assert 'dock(' in found['plans'][0]['plan'] and 'rover(' in found['plans'][0]['plan']
+    assert found['resumed_from'] == shown['round'] and found['round'] == rounds
+    assert found['loss'] == pytest.approx(alone.loss[-20:], rel=1e-9)
+    assert found['gradient_norm'] == pytest.approx(alone.norm[-20:], rel=1e-9)
+    state = load_file(f'{folder}/found.safetensors')
+    assert difference(state, alone) < 1e-10
+    assert found['check']['samples'] == 60 and 0 <= found['check']['accuracy'] <= 1
+    assert (folder / 'run.png').exists()
+    assert main([*words, '--resume']) == 2
+    assert 'give the task more rounds' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('task, reason', [
+    ('mytask.py:mean', "reduction='none'"),
+    ('mytask.py:dataset', 'wrap a torch Dataset as items.Items'),
+    ('mytask.py:learner', 'not a torch.optim.Optimizer'),
+    ('mytask.py:two', 'not a TrainingTask'),
+    ('mytask.py:fails', 'division by zero (mytask.py, line'),
+    ('mytask.py:tuples', 'must return one tensor'),
+    ('mytask.py:noise', 'returns other values each time'),
+    ('mytask.py:nothing', 'has no function nothing; it has'),
+    ('nowhere.py:task', 'cannot be imported'),
+    ('mytask', 'write file.py:function')])
+def test_what_cannot_be_trained_is_said_with_the_reason(folder, capsys, task, reason):
+    assert main(['train', 'plan', f'{folder}/{task}']) == 2
+    assert reason in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('words, reason', [
+    (['run', '--resume', '-o', '/tmp/none.safetensors'], 'there is no checkpoint'),
+    (['plan', '--images', 'dock'], 'write DEVICE=SHARE'),
+    (['plan', '--images', 'nobody=1'], 'nobody'),
+    (['plan', '--fleet', '/nowhere.yaml'], 'nowhere')])
+def test_options_that_make_no_sense_are_refused(folder, capsys, words, reason):
+    assert main(['train', words[0], f'{folder}/mytask.py:task', *words[1:]]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_what_is_no_checkpoint_is_refused(folder, capsys):
+    (folder / 'odd.safetensors').write_bytes(b'nothing')
+    assert main(['train', 'show', f'{folder}/odd.safetensors']) == 2
+    assert 'no safetensors file' in capsys.readouterr().err
