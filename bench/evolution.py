@@ -28,7 +28,7 @@ import torch
 from intradp_ros.core.workers import worker_pool
 from intradp_ros.lab.testbed.evaluation_results import FLOAT32, SENSOR
 from intradp_ros.schedule.cost import LinkModel
-from intradp_ros.systems.sharing.baselines import LOSS
+from intradp_ros.systems.sharing.baselines import SHARED
 from intradp_ros.systems.sharing.judge.judge import make_ready
 from intradp_ros.systems.sharing.search.pool import Aim, candidates
 
@@ -76,7 +76,7 @@ def duel(task: Task) -> Duel:
     case = next(recorded_cases(task.profiles, [task.net], inputs=[task.inputs]))
     link = LinkModel.symmetric(task.mbps, DELAY, OVERHEAD)
     make_ready(case.cost)
-    ours, ours_seconds = timed(lambda: candidates(case.cost, link, Aim())[LOSS])
+    ours, ours_seconds = timed(lambda: candidates(case.cost, link, Aim())[SHARED])
     latency, seconds = timed(lambda: evolved(case, link, task.seconds))
     return Duel(task.net, task.inputs, len(case.cost.split.operators), task.mbps,
                 1e3 * ours.played.latency, ours_seconds, 1e3 * latency, seconds)

@@ -67,7 +67,6 @@ MODELS = {'hed': 'intradp_ros.lab.zoo.hed:hed 1x3x144x336 uint8',
 SLOWER = 4.0  # the emulated robot against this machine
 PICTURES = 8
 START_TIMEOUT, ENTRY_TIMEOUT = 300.0, 120.0
-NAMES = {strategy: name for name, strategy in SYSTEMS.items()}
 
 
 @dataclass(frozen=True)
@@ -172,7 +171,7 @@ def _rows(args: argparse.Namespace, name: str, out: Output) -> list[Row]:
         plan = make_plan(subject, profiles, Grid(args.low, args.high, args.points), out,
                          delay=OWN_DELAY, overhead=ASSUMED_OVERHEAD, seed=0)
         plan.book.save(folder / 'book.json')
-        chosen = _distinct(plan, {SYSTEMS[system] for system in args.strategies})
+        chosen = _distinct(plan, set(args.strategies))
         found = _run(args, where, plan, sorted(set(chosen.values())), folder, pictures, out)
     return [row_of(plan, index, plan.book.entries[index], found[chosen[index]])
             for index in chosen if found[chosen[index]].latency]
@@ -272,7 +271,7 @@ def row_of(plan: Plan, index: int, entry: Entry, frames: Frames) -> Row:
     expected = {lane: 1e3 * sum(s.stop - s.start for s in played.spans
                                 if (s.lane, s.kind) == (lane, kind)) for lane, kind in LANES}
     busy = {lane: 1e3 * median(each[lane] for each in frames.busy) for lane, _ in LANES}
-    row = Row(index, NAMES[entry.strategy], entry.mbps, 1e3 * entry.predicted,
+    row = Row(index, entry.strategy, entry.mbps, 1e3 * entry.predicted,
               1e3 * median(frames.latency), median(frames.rate), frames.failed, expected, busy)
     if not any(frames.whole):
         return row

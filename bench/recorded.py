@@ -35,7 +35,7 @@ from intradp_ros.lab.testbed.evaluation_results import FLOAT32, SENSOR
 from intradp_ros.profiling.profile import XAVIER_NX
 from intradp_ros.report.palette import DARK_GREY, RED
 from intradp_ros.schedule.cost import LinkModel
-from intradp_ros.systems.sharing.baselines import BASELINES, DSCCS, LOCAL, LOSS, OFFLOAD, SPSO_GA
+from intradp_ros.systems.sharing.baselines import BASELINES, DSCCS, LOCAL, OFFLOAD, SHARED, SPSO_GA
 from intradp_ros.systems.sharing.baselines.tensor_parallel import tensor_parallel
 from intradp_ros.systems.sharing.book.make_book import bandwidth_grid
 from intradp_ros.systems.sharing.judge.energy import EnergyUnderDeadline
@@ -135,13 +135,13 @@ def planned(case: Case, relaxation: Relaxation, mbps: float, effort: Effort) -> 
     """Plan for one bandwidth."""
     link = LinkModel.symmetric(mbps, DELAY, OVERHEAD)
     found, planning = timed(lambda: candidates(case.cost, link, Aim()))
-    bound, bounding = timed(lambda: relaxation.bound(link, found[LOSS].played.latency))
+    bound, bounding = timed(lambda: relaxation.bound(link, found[SHARED].played.latency))
     milliseconds = {name: 1e3 * found[name].played.latency for name in BASELINES}
     milliseconds[TENSOR] = 1e3 * simulate(tensor_parallel(case.cost), case.cost, link).latency
     if effort.de_seconds and mbps in effort.de_mbps:
         milliseconds[DE] = 1e3 * evolved(case, link, effort.de_seconds)
-    milliseconds[OURS] = 1e3 * found[LOSS].played.latency
-    joules = {name: found[name].joules for name in BASELINES} | {OURS: found[LOSS].joules}
+    milliseconds[OURS] = 1e3 * found[SHARED].played.latency
+    joules = {name: found[name].joules for name in BASELINES} | {OURS: found[SHARED].joules}
     wanted = mbps in effort.energy_mbps
     return Point(case.title, case.dense, len(case.cost.split.operators), mbps, milliseconds,
                  joules, 1e3 * bound, planning, bounding,
@@ -166,7 +166,7 @@ def evolved(case: Case, link: LinkModel, seconds: float) -> float:
 
 def frugal(case: Case, link: LinkModel, deadline: float) -> Candidate:
     """Return our schedule of least energy within a deadline (s)."""
-    return candidates(case.cost, link, Aim(EnergyUnderDeadline(XAVIER_NX, deadline)))[LOSS]
+    return candidates(case.cost, link, Aim(EnergyUnderDeadline(XAVIER_NX, deadline)))[SHARED]
 
 
 def frugal_joules(case: Case, link: LinkModel, found: Mapping[str, Candidate]) -> dict[str, float]:

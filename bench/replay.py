@@ -36,7 +36,7 @@ from intradp_ros.lab.testbed.trace_replay import (
 )
 from intradp_ros.link.predictor import make_predictor, PREDICTORS
 from intradp_ros.link.trace import LinkTrace, read_trace
-from intradp_ros.systems.sharing.baselines import LOSS, STRATEGIES
+from intradp_ros.systems.sharing.baselines import SHARED, STRATEGIES
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import bandwidth_grid, book_of, Setting
 from intradp_ros.systems.sharing.book.uneven_speeds import RATIOS
@@ -75,21 +75,21 @@ def results_of(case: Case, traces: dict[str, LinkTrace], seconds: float | None,
     players = Players(setting, {k: e.partition for k, e in enumerate(book.entries)})
     for name, trace in traces.items():
         air = Air(trace)
-        choosers = {(LOSS, ORACLE): Oracle(curves, air, book)} | {
+        choosers = {(SHARED, ORACLE): Oracle(curves, air, book)} | {
             (strategy, predictor): Predicting(
                 curves, air, book, make_predictor(predictor), strategy, patience,
                 foresight=foresight)
             for strategy in STRATEGIES for predictor in PREDICTORS}
         for (system, predictor), chooser in choosers.items():
             runs = replay(curves, air, chooser, until=seconds, period=period,
-                          players=players if patience and system == LOSS and predictor != ORACLE
+                          players=players if patience and system == SHARED and predictor != ORACLE
                           else None)
             yield Result(case.title, name, system, predictor, *mean_and_p95(runs), len(runs))
 
 
 def regrets(results: Sequence[Result]) -> dict[tuple[str, str, str], float]:
     """Return by network, trace and predictor what our mean exceeds the oracle's by."""
-    ours = {(r.case, r.trace, r.predictor): r.mean for r in results if r.system == LOSS}
+    ours = {(r.case, r.trace, r.predictor): r.mean for r in results if r.system == SHARED}
     return {key: seconds / ours[(*key[:2], ORACLE)] - 1
             for key, seconds in ours.items() if key[2] != ORACLE}
 

@@ -41,7 +41,7 @@ from intradp_ros.report.result_tables import write_json
 from intradp_ros.runtime.catalogue import example_inputs
 from intradp_ros.runtime.memory_channel import memory_pair
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.baselines import LOSS
+from intradp_ros.systems.sharing.baselines import SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 from intradp_ros.systems.sharing.session.robot import RobotClient
@@ -183,7 +183,7 @@ def main() -> None:
     parser.add_argument('--rates', type=float, nargs='+', default=RATES, metavar='MBPS')
     parser.add_argument('--server', type=float, default=0.25, metavar='S',
                         help='seconds of the network on the server; 1 on a robot')
-    parser.add_argument('--strategy', default=LOSS)
+    parser.add_argument('--strategy', default=SHARED)
     parser.add_argument('--json', type=Path)
     args = parser.parse_args()
     prepare_process()

@@ -33,7 +33,7 @@ from intradp_ros.runtime.channel import Channel
 from intradp_ros.runtime.memory_channel import memory_pair
 from intradp_ros.runtime.outcome import Outcome
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.baselines import CUT, LOSS, OFFLOAD
+from intradp_ros.systems.sharing.baselines import CUT, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 from intradp_ros.systems.sharing.session.robot import RobotClient
@@ -41,7 +41,7 @@ from intradp_ros.systems.sharing.session.server import OffloadServer
 from intradp_ros.systems.sharing.session.stream import InferenceStream
 
 DELAY = 0.001
-NAMES = {LOSS: 'shared', OFFLOAD: 'offload', CUT: 'cut'}
+STRATEGIES = (SHARED, OFFLOAD, CUT)
 
 
 @dataclass
@@ -116,7 +116,7 @@ def main() -> None:
     parser.add_argument('--servers', type=float, nargs='+', default=[0.33, 0.1], metavar='S',
                         help='seconds of the network on the server; 1 on the robot')
     parser.add_argument('--inflight', type=int, nargs='+', default=[1, 2, 3])
-    parser.add_argument('--strategies', nargs='+', choices=list(NAMES), default=[LOSS, OFFLOAD])
+    parser.add_argument('--strategies', nargs='+', choices=STRATEGIES, default=[SHARED, OFFLOAD])
     parser.add_argument('--json', type=Path)
     args = parser.parse_args()
     prepare_process()
@@ -126,7 +126,7 @@ def main() -> None:
         book = pair.book(2.0, 200.0, 8, delay=DELAY)
         found += [run(pair, book, args, Seen(server, strategy, inflight))
                   for strategy in args.strategies for inflight in args.inflight]
-    broken = run(pair, book, args, Seen(server, LOSS, max(args.inflight)), cut=True)
+    broken = run(pair, book, args, Seen(server, SHARED, max(args.inflight)), cut=True)
     console = Console(width=110)
     console.print(table(found, args.mbps))
     console.print(f'link cut with {broken.inflight} under way: asked {broken.asked}, answered '
@@ -152,7 +152,7 @@ def table(found: list[Seen], mbps: float) -> Table:
         one = next((s for s in found if (s.server, s.strategy, s.inflight) ==
                     (seen.server, seen.strategy, 1)), seen)
         shown.add_row(
-            f'{seen.server:g}', NAMES[seen.strategy], str(seen.inflight),
+            f'{seen.server:g}', seen.strategy, str(seen.inflight),
             f'{seen.per_second:.2f}', f'{seen.per_second / one.per_second:.2f}',
             f'{1e3 * median(seen.latency):.0f}', f'{seen.shared} of {seen.asked}',
             str(seen.recovered), 'yes' if in_order(seen) and not seen.failed else 'NO',

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.outcome import Outcome
 from intradp_ros.split.local_operator import SplitGraph
-from intradp_ros.systems.sharing.baselines import CUT, LOCAL, LOSS, OFFLOAD
+from intradp_ros.systems.sharing.baselines import CUT, LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.partition.partition import cut, local, offload, Partition, Stage
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
@@ -59,7 +59,7 @@ def hand_made_book(model: SharedModel, shared: Partition | None = None, mbps: fl
     halves = Partition((Stage(count // 3, 0.5, 2, 3), Stage(2 * count // 3, 0.6, 3, 2),
                         Stage(count, 0.4, 2, 2)))
     entries = {LOCAL: local(count), OFFLOAD: offload(count), CUT: cut(count, count // 2),
-               LOSS: shared or halves}
+               SHARED: shared or halves}
     return ScheduleBook(model.digest, model.split.axis, 0.0, 0.0, tuple(
         Entry(mbps, name, predicted * (2 if name == LOCAL else 1), partition)
         for name, partition in entries.items()))
@@ -109,7 +109,7 @@ def assert_equal(got: object, wanted: object, tolerance: float = 1e-4) -> None:
 
 
 def infer_until_shared(robot: RobotClient, inputs: Sequence[torch.Tensor], wanted: object,
-                       strategy: str = LOSS) -> Outcome:
+                       strategy: str = SHARED) -> Outcome:
     """Infer, comparing every result, until the server takes part again."""
     end = time.monotonic() + TIMEOUT
     while time.monotonic() < end:

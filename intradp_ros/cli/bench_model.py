@@ -20,7 +20,7 @@ from intradp_ros.dds.transport_profile import AUTO, CHOICES
 from intradp_ros.graph.serialise import save_graph
 from intradp_ros.lab.emulation.network import NetworkError
 from intradp_ros.lab.emulation.processes import ChildError
-from intradp_ros.lab.emulation.settings import LinkSettings, SHARED
+from intradp_ros.lab.emulation.settings import LinkSettings, SHARED_MEDIUM
 from intradp_ros.lab.testbed.case import CaseRun, SEEN
 from intradp_ros.lab.testbed.devices import as_emulated
 from intradp_ros.lab.testbed.exactness import BUDGET
@@ -178,7 +178,7 @@ def _plan(args: argparse.Namespace, settings: LinkSettings, subject: Subject, ou
     points = 16 if high >= 1.4 * min(rates) else 8 if settings.uneven else 4
     return make_plan(subject, profiles, Grid(low, high, points), out,
                      delay=planned_delay(args), overhead=args.overhead / 1e3,
-                     seed=args.seed, shared_air=args.medium == SHARED)
+                     seed=args.seed, shared_air=args.medium == SHARED_MEDIUM)
 
 
 def _profile(args: argparse.Namespace, side: str, subject: Subject) -> Any:
@@ -202,7 +202,7 @@ def _trial(args: argparse.Namespace, plan: Plan) -> Trial:
     archive, book = args.out / 'model.graph', args.out / BOOK
     save_graph(plan.subject.graph, archive)
     plan.book.save(book)
-    phases = tuple(Phase(name, str(book.resolve()), SYSTEMS[name], args.seconds)
+    phases = tuple(Phase(name, str(book.resolve()), name, args.seconds)
                    for name in args.systems)
     return Trial(str(archive.resolve()), plan.cost.split.axis,
                  {side: str((args.out / f'{side}.json').resolve()) for side in (ROBOT, SERVER)},

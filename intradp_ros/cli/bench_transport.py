@@ -14,7 +14,7 @@ from intradp_ros.cli.output_paths import result_folder
 from intradp_ros.dds.transport_profile import TRANSPORTS
 from intradp_ros.lab.emulation.network import available, LinkSettings, NetworkError
 from intradp_ros.lab.emulation.processes import ChildError
-from intradp_ros.lab.emulation.settings import ACCESS_POINT, DUPLEX, SENDER, SHARED
+from intradp_ros.lab.emulation.settings import ACCESS_POINT, DUPLEX, SENDER, SHARED_MEDIUM
 from intradp_ros.lab.testbed.transport_bench import (
     congestion_control,
     Job,
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='probabilities that a packet is lost (default: 0 and 0.01)')
     parser.add_argument('--delay', type=float, default=0.0, help='ms one way (default 0)')
     parser.add_argument('--jitter', type=float, default=0.0, help='ms at most (default 0)')
-    parser.add_argument('--medium', choices=[DUPLEX, SHARED], default=DUPLEX)
+    parser.add_argument('--medium', choices=[DUPLEX, SHARED_MEDIUM], default=DUPLEX)
     parser.add_argument('--bottleneck', choices=[SENDER, ACCESS_POINT], default=SENDER)
     parser.add_argument('--carriers', nargs='+', choices=CARRIERS,
                         default=['udp', 'large_data', 'tcp'], help='DDS transports, and tcp')

@@ -19,7 +19,7 @@ from intradp_ros.profiling.profile import JoinCost, PowerStates, Profile
 from intradp_ros.schedule.cost import CostModel, LinkModel, WireCost
 from intradp_ros.schedule.joins import joins_of
 from intradp_ros.schedule.schedule import Compute, ROBOT, Schedule, SERVER, Transfer
-from intradp_ros.systems.sharing.baselines import CUT, DSCCS, LOCAL, LOSS, OFFLOAD, SPSO_GA
+from intradp_ros.systems.sharing.baselines import CUT, DSCCS, LOCAL, OFFLOAD, SHARED, SPSO_GA
 from intradp_ros.systems.sharing.baselines.spso_ga import DEADLINE
 from intradp_ros.systems.sharing.baselines.tensor_parallel import tensor_parallel
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
@@ -33,10 +33,9 @@ from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.search.pool import Aim, Candidate, front, Prices
 from intradp_ros.systems.sharing.session.rehearsal import lossy_difference
 
-SHARED = 'shared'
-MODES = {LOCAL: LOCAL, OFFLOAD: OFFLOAD, CUT: CUT, SHARED: LOSS}
-"""Strategies that are run, by the names that users see."""
-SYSTEMS = {LOCAL: LOCAL, OFFLOAD: OFFLOAD, CUT: CUT, DSCCS: DSCCS, SPSO_GA: SPSO_GA, SHARED: LOSS}
+MODES = (LOCAL, OFFLOAD, CUT, SHARED)
+"""Strategies that are run."""
+SYSTEMS = (LOCAL, OFFLOAD, CUT, DSCCS, SPSO_GA, SHARED)
 """All strategies of a book."""
 
 
@@ -71,7 +70,7 @@ class Plan:
         """Return the entries of the grid's nearest bandwidth by the names that users see."""
         nearest = min(self.book.grid, key=lambda point: abs(math.log(point / mbps)))
         found = {e.strategy: e for e in self.book.entries if e.mbps == nearest}
-        return {name: found[strategy] for name, strategy in SYSTEMS.items()}
+        return {name: found[name] for name in SYSTEMS}
 
     def link(self, mbps: float) -> LinkModel:
         """Return the link that the book assumes for a bandwidth."""

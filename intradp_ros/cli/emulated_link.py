@@ -13,7 +13,7 @@ from intradp_ros.lab.emulation.settings import (
     DUPLEX,
     LinkSettings,
     SENDER,
-    SHARED,
+    SHARED_MEDIUM,
 )
 from intradp_ros.link.delay import ASSUMED_OVERHEAD, OWN_DELAY
 
@@ -28,7 +28,7 @@ def add_emulated_link(parser: argparse.ArgumentParser) -> None:
                         help='a packet takes up to so much longer (default 0)')
     parser.add_argument('--loss', type=float, default=0.0, metavar='SHARE',
                         help='probability that a packet is lost (default 0)')
-    parser.add_argument('--medium', choices=[DUPLEX, SHARED], default=DUPLEX,
+    parser.add_argument('--medium', choices=[DUPLEX, SHARED_MEDIUM], default=DUPLEX,
                         help='whether each way has the rate for itself, or both share it as on '
                              'Wi-Fi, which plans know of (default %(default)s)')
     parser.add_argument('--bottleneck', choices=[SENDER, ACCESS_POINT],
@@ -51,7 +51,7 @@ def link_settings(args: argparse.Namespace) -> LinkSettings:
     """
     if not 0 <= args.overhead < math.inf:
         raise CommandError(f'--overhead must not be below 0, got {args.overhead:g}')
-    bottleneck = args.bottleneck or (ACCESS_POINT if args.medium == SHARED else SENDER)
+    bottleneck = args.bottleneck or (ACCESS_POINT if args.medium == SHARED_MEDIUM else SENDER)
     try:
         return LinkSettings(max(args.link.mbps), args.delay or 0.0, args.jitter, args.loss,
                             args.medium, bottleneck)

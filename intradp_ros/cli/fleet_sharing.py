@@ -7,13 +7,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from intradp_ros.cli.books import Grid, make_plan, SHARED
+from intradp_ros.cli.books import Grid, make_plan
 from intradp_ros.cli.output import Output
 from intradp_ros.cli.subject import Subject
 from intradp_ros.cluster.topology import Topology
 from intradp_ros.profiling.drift import slowed
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.schedule.schedule import ROBOT, SERVER
+from intradp_ros.systems.sharing.baselines import SHARED
 
 _MBIT = 125e3
 

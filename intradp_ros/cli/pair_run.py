@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from intradp_ros.cli.books import MODES
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import Advance
 from intradp_ros.cli.subject import Subject, tensors_of
@@ -74,7 +73,7 @@ def run_frames(session: Session, frames: int, advance: Advance) -> None:
         if frame:
             session.eager.append(time.perf_counter() - start)
         for mode in session.modes:
-            outcome = session.pair.robot.infer(inputs, strategy=MODES[mode])
+            outcome = session.pair.robot.infer(inputs, strategy=mode)
             if frame:
                 _note(session, mode, outcome, expected)
         advance(frame + 1, frames + 1)

@@ -17,7 +17,6 @@ from intradp_ros.cli.books import (
     Grid,
     make_plan,
     Plan,
-    SHARED,
     stages,
     SYSTEMS,
 )
@@ -41,6 +40,7 @@ from intradp_ros.report.book_plot import draw_book
 from intradp_ros.report.front_plot import draw_front
 from intradp_ros.report.timeline_plot import draw_timeline
 from intradp_ros.schedule.schedule import ROBOT, SERVER
+from intradp_ros.systems.sharing.baselines import SHARED
 from intradp_ros.systems.sharing.baselines.spso_ga import DEADLINE
 from intradp_ros.systems.sharing.book.plan_from_profiles import LATENCY, OBJECTIVES
 from intradp_ros.wire.codecs.names import LOSSY

@@ -27,7 +27,7 @@ from intradp_ros.nodes.answer_publisher import AnswerPublisher
 from intradp_ros.nodes.book_intake import BookIntake
 from intradp_ros.nodes.device_parameter import DEVICE
 from intradp_ros.nodes.diagnostics import added, crossed, Diagnostics
-from intradp_ros.nodes.inference_parameters import DEADLINE, INFERENCE_PARAMETERS, MODE, MODES
+from intradp_ros.nodes.inference_parameters import DEADLINE, INFERENCE_PARAMETERS, MODE
 from intradp_ros.nodes.intake import intake_for
 from intradp_ros.nodes.key_parameter import key_of
 from intradp_ros.nodes.lifecycle import CHANGEABLE, LATCHED, ManagedNode, RELIABLE, run_node
@@ -174,11 +174,11 @@ class InferenceNode(ManagedNode):
         silence = RobotSilence(self, given['model'], given['server'], sources[silent])
         self._missing = []
         self._report_findings()
-        if MODES[self._mode] != LOCAL and self.client.connection.book is None:
+        if self._mode != LOCAL and self.client.connection.book is None:
             self._ask_for_book(now)
         for awaited in silence.awaited(
                 self.client.connection, self._channel.peers,
-                sharing=MODES[self._mode] != LOCAL, seen=now - seen[silent] < 1.0):
+                sharing=self._mode != LOCAL, seen=now - seen[silent] < 1.0):
             overdue, text = self._silence.look(awaited, now)
             if overdue:
                 self._missing.append(awaited.absent)
@@ -287,7 +287,7 @@ class InferenceNode(ManagedNode):
         inputs, scenes = self._intake.inputs(messages)
         headers = [message.header for message in messages]
         self._stream.submit(inputs, partial(self._deliver, headers, began, scenes),
-                            strategy=MODES[self._mode], stamp=_stamp(headers[0]))
+                            strategy=self._mode, stamp=_stamp(headers[0]))
         self._stream.wait_for_room()
 
     def _deliver(self, headers: Sequence[Header], began: float, scenes: Sequence[Scene],

@@ -14,12 +14,12 @@ from intradp_ros.nodes.lossy_parameter import LOSSY_PARAMETER
 from intradp_ros.nodes.monitoring import MONITORING
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.perception import PERCEPTION
-from intradp_ros.systems.sharing.baselines import CUT, LOCAL, LOSS, OFFLOAD
+from intradp_ros.systems.sharing.baselines import CUT, LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.session.stream import MAX_INFLIGHT
 
-MODES = {'shared': LOSS, 'local': LOCAL, 'offload': OFFLOAD, 'cut': CUT}
+MODES = (SHARED, LOCAL, OFFLOAD, CUT)
 MODE = Parameter('mode', 'shared', 'How inferences run; may be changed at any time.',
-                 choices=tuple(MODES), read_only=False)
+                 choices=MODES, read_only=False)
 DEADLINE = Parameter('deadline_ms', 0.0, 'Finish alone after this time; 0 for no deadline. May be '
                      'changed at any time.', 0.0, 60000.0, read_only=False)
 INFERENCE_PARAMETERS = (

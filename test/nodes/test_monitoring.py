@@ -18,7 +18,7 @@ from intradp_ros.nodes.lifecycle import ManagedNode
 from intradp_ros.nodes.monitoring import Monitor
 from intradp_ros.runtime.outcome import InferenceStats
 
-STATS = InferenceStats(1, 'loss', 2, True, False, '', 0.03, 0.03, 0.01, 0.0, 700, 90, 0.0,
+STATS = InferenceStats(1, 'shared', 2, True, False, '', 0.03, 0.03, 0.01, 0.0, 700, 90, 0.0,
                        by_rows=True, alone=0.05)
 
 

@@ -8,7 +8,7 @@ from intradp_ros.nodes.sharing_changes import Change, COUNTED, SharingChanges
 from intradp_ros.runtime.outcome import InferenceStats
 
 
-def stats(number: int, strategy: str = 'loss', schedule: int = 3, *, shared: bool = True,
+def stats(number: int, strategy: str = 'shared', schedule: int = 3, *, shared: bool = True,
           by_rows: bool = False, reason: str = '') -> InferenceStats:
     return InferenceStats(number, strategy, schedule, shared, bool(reason), reason, 0.1, 0.1, 0.1,
                           0.0, 0, 0, 0.0, by_rows=by_rows)
@@ -41,9 +41,9 @@ def test_a_robot_that_stays_alone_has_no_outage() -> None:
 def test_switches_name_both_schedules() -> None:
     changes = SharingChanges()
     changes.inferred(stats(1, 'local', 0, shared=False), 1.0)
-    (switch,) = changes.inferred(stats(2, 'loss', 4, by_rows=True), 2.0)
-    assert switch == Change('schedule', 2, 'loss 4, by rows; before: local 0')
-    assert changes.inferred(stats(3, 'loss', 4, by_rows=True), 3.0) == []
+    (switch,) = changes.inferred(stats(2, 'shared', 4, by_rows=True), 2.0)
+    assert switch == Change('schedule', 2, 'shared 4, by rows; before: local 0')
+    assert changes.inferred(stats(3, 'shared', 4, by_rows=True), 3.0) == []
     assert changes.counts['inferences_by_rows'] == 2
 
 

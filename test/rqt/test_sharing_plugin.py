@@ -46,7 +46,7 @@ class Robot:
             return
         self._next = now + PERIOD
         self.stats.publish(InferenceStats(
-            strategy='loss', schedule=2, shared=True, by_rows=True, latency_ms=40.0,
+            strategy='shared', schedule=2, shared=True, by_rows=True, latency_ms=40.0,
             alone_ms=80.0))
         self.timelines.publish(InferenceTimeline(
             lane=['robot', 'server'], kind=['compute'] * 2, name=['conv', 'conv'],

@@ -13,7 +13,7 @@ from intradp_ros.rqt.watched_robot import EVENTS, HISTORY, LATELY, NOTHING, Watc
 
 
 def stats(**given: object) -> InferenceStats:
-    return InferenceStats(**{'strategy': 'loss', 'schedule': 4, 'shared': True, 'by_rows': True,
+    return InferenceStats(**{'strategy': 'shared', 'schedule': 4, 'shared': True, 'by_rows': True,
                              'latency_ms': 50.0, 'alone_ms': 100.0, **given})
 
 
@@ -36,7 +36,7 @@ def test_the_gain_is_that_of_the_last_inferences() -> None:
     rows = dict(robot.rows(3.0))
     assert rows['gain over local'] == '3.00 times as fast'
     assert rows['latency'] == '50.0 ms at the median; alone 150.0 ms expected'
-    assert rows['schedule'] == 'loss 4, both by rows'
+    assert rows['schedule'] == 'shared 4, both by rows'
 
 
 def test_it_is_said_who_computed() -> None:

@@ -27,7 +27,7 @@ import torch
 from intradp_ros.msg import ScheduleBook
 from intradp_ros.runtime.model import share_module
 from intradp_ros.schedule.schedule import SIDES
-from intradp_ros.systems.sharing.baselines import LOSS, OFFLOAD
+from intradp_ros.systems.sharing.baselines import OFFLOAD, SHARED
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.wire.texts import packed
 
@@ -44,7 +44,7 @@ def test_rows_of_every_stage_cross_both_ways(tmp_path: Path) -> None:
     module = small_models.dense()
     model = share_module(module, (torch.from_numpy(picture(0)).permute(2, 0, 1)[None],))
     book = hand_made_book(model, predicted=0.002)
-    rows = next(e.partition for e in book.entries if e.strategy == LOSS)
+    rows = next(e.partition for e in book.entries if e.strategy == SHARED)
     book = replace(book, entries=tuple(
         replace(e, partition=rows) if e.strategy == OFFLOAD else e for e in book.entries))
     schedule = lower(model.split, rows)

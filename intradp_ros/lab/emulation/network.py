@@ -31,7 +31,7 @@ from intradp_ros.lab.emulation.namespaces import (
     remove_stale,
     run,
 )
-from intradp_ros.lab.emulation.settings import check_rate, LinkSettings, SENDER, SHARED
+from intradp_ros.lab.emulation.settings import check_rate, LinkSettings, SENDER, SHARED_MEDIUM
 
 __all__ = ['ADDRESSES', 'available', 'burst_bytes', 'DEVICE', 'LinkSettings', 'namespaces',
            'NetworkError', 'remove_stale', 'shaped_link', 'ShapedLink', 'SIDES']
@@ -87,7 +87,7 @@ class ShapedLink:
         if self.settings.bottleneck == SENDER:
             return namespace, DEVICE
         ap = self.namespaces[ACCESS_POINT]
-        if self.settings.medium == SHARED:
+        if self.settings.medium == SHARED_MEDIUM:
             return ap, AIR
         return ap, next(other for other in SIDES if other != side)
 
@@ -186,10 +186,10 @@ def _set_up_access_point(link: ShapedLink) -> None:
         lines += ['link add bridge type bridge stp_state 0 forward_delay 0 mcast_snooping 0',
                   'link set bridge addrgenmode none up',
                   *(f'link set {side} master bridge' for side in SIDES)]
-    if link.settings.medium == SHARED:
+    if link.settings.medium == SHARED_MEDIUM:
         lines += [f'link add {AIR} type ifb', f'link set {AIR} up']
     run('ip', '-n', ap, '-batch', '-', given='\n'.join(lines) + '\n')
-    if link.settings.medium == SHARED:
+    if link.settings.medium == SHARED_MEDIUM:
         run('tc', '-n', ap, '-batch', '-', given=''.join(
             f'qdisc add dev {side} clsact\n'
             f'filter add dev {side} egress protocol all u32 match u32 0 0 '

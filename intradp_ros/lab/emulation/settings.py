@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import math
 
 #: Each way has the rate for itself, or both share one air time.
-DUPLEX, SHARED = 'duplex', 'shared'
+DUPLEX, SHARED_MEDIUM = 'duplex', 'shared'
 #: Where packets queue: on the device that sends them, which holds its sender up as its own radio
 #: would, or in a box between the sides, which drops what does not fit.
 SENDER, ACCESS_POINT = 'sender', 'access_point'
@@ -56,12 +56,12 @@ class LinkSettings:
                                  f'{getattr(self, name)}')
         if not 0 <= self.loss < 1:
             raise ValueError(f'loss is a probability from 0 to below 1, not {self.loss}')
-        if self.medium not in (DUPLEX, SHARED):
-            raise ValueError(f"no medium '{self.medium}'; choose {DUPLEX} or {SHARED}")
+        if self.medium not in (DUPLEX, SHARED_MEDIUM):
+            raise ValueError(f"no medium '{self.medium}'; choose {DUPLEX} or {SHARED_MEDIUM}")
         if self.bottleneck not in (SENDER, ACCESS_POINT):
             raise ValueError(f"no bottleneck '{self.bottleneck}'; choose {SENDER} or "
                              f'{ACCESS_POINT}')
-        if self.medium == SHARED and self.bottleneck == SENDER:
+        if self.medium == SHARED_MEDIUM and self.bottleneck == SENDER:
             raise ValueError('what both ways share lies between the sides: a shared medium needs '
                              f"bottleneck='{ACCESS_POINT}'")
         if self.queue_bytes < 2000:
@@ -79,7 +79,7 @@ class LinkSettings:
 
     def warning(self) -> str:
         """Return what this machine may not be able to carry, and the mend; '' if nothing."""
-        ways = 1 if self.medium == SHARED else 2
+        ways = 1 if self.medium == SHARED_MEDIUM else 2
         packets = ways * self.mbit * 1e6 / _PACKET_BITS
         if not self.uneven or packets <= MOST_PACKETS:
             return ''

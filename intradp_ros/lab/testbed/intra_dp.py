@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 import math
 
-from intradp_ros.systems.sharing.baselines import LOCAL, LOSS
+from intradp_ros.systems.sharing.baselines import LOCAL, SHARED
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import Setting
 from intradp_ros.systems.sharing.partition.encoding_choice import assuming, best_encodings, encoded
 from intradp_ros.systems.sharing.partition.partition import local, offload, Partition
-from intradp_ros.systems.sharing.search.loss import de
+from intradp_ros.systems.sharing.search.differential_evolution import de
 
 BUDGET = 3000
 
@@ -39,7 +39,7 @@ def intra_dp_book(setting: Setting, digest: str, grid: Sequence[float], seed: in
     for mbps, low, high in zip(grid, (grid[0] / 2, *middles), (*middles, math.inf)):
         price = setting.prices(mbps)
         solved = _solve(setting, mbps, seed, budget, bands)
-        for strategy, partition in ((LOCAL, alone), (LOSS, solved)):
+        for strategy, partition in ((LOCAL, alone), (SHARED, solved)):
             found = price(partition)
             entries.append(Entry(mbps, strategy, found.played.latency, partition, found.joules,
                                  min(low, mbps), max(high, mbps)))

@@ -18,7 +18,7 @@ from intradp_ros.lab.testbed.trial import Phase
 from intradp_ros.report.result_tables import write_json
 from intradp_ros.report.statements import OURS
 from intradp_ros.schedule.schedule import ROBOT
-from intradp_ros.systems.sharing.baselines import LOSS
+from intradp_ros.systems.sharing.baselines import SHARED
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 
 #: Seconds of link before, between and after outages; more for a robot that takes long.
@@ -59,7 +59,7 @@ def run_outages(case: CaseRun, report: dict[str, Any], book: Path, seconds: Sequ
     trace = with_outages(spread(case.trace)[0], [round(s, 1) for s in seconds],
                          max(BETWEEN, float(round(FRAMES_BETWEEN * alone))))
     write_trace(trace, folder / TRACE)
-    phase = Phase(OURS, str(book.resolve()), LOSS, trace.times[-1])
+    phase = Phase(OURS, str(book.resolve()), SHARED, trace.times[-1])
     trial = replace(case.trial, phases=(phase,), output=str((folder / SEEN).resolve()),
                     patience={})
     (seen,), name = run_on(transport, case.link, folder, trial, trace, notify)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from intradp_ros.dds.transport_profile import find_transport
-from intradp_ros.lab.emulation.settings import ACCESS_POINT, LinkSettings, SHARED
+from intradp_ros.lab.emulation.settings import ACCESS_POINT, LinkSettings, SHARED_MEDIUM
 from intradp_ros.lab.testbed.devices import COPIES
 from intradp_ros.lab.testbed.in_process import MARK
 from intradp_ros.lab.testbed.traces import mean_over
@@ -151,7 +151,7 @@ def _carried_by(report: Mapping[str, Any]) -> str:
 
 
 def _ways(link: LinkSettings) -> str:
-    return 'both ways together' if link.medium == SHARED else 'each way'
+    return 'both ways together' if link.medium == SHARED_MEDIUM else 'each way'
 
 
 def _packets(link: LinkSettings) -> str:

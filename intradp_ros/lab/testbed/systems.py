@@ -11,7 +11,7 @@ from pathlib import Path
 from intradp_ros.lab.testbed.evaluation_results import INPUTS, INTRA_DP, SENSOR
 from intradp_ros.lab.testbed.trial import Phase
 from intradp_ros.report.statements import EVOLVED, FRUGAL, OURS
-from intradp_ros.systems.sharing.baselines import DSCCS, LOCAL, LOSS, OFFLOAD, SPSO_GA
+from intradp_ros.systems.sharing.baselines import DSCCS, LOCAL, OFFLOAD, SHARED, SPSO_GA
 
 BOOK, ENERGY_BOOK = 'book.json', 'energy.json'
 INTRA_DP_BOOK, EVOLVED_BOOK = 'intra-dp.json', 'shared-de.json'
@@ -38,8 +38,8 @@ class System:
 SYSTEMS = {
     LOCAL: System(BOOK, LOCAL, linked=False), OFFLOAD: System(BOOK, OFFLOAD),
     DSCCS: System(BOOK, DSCCS), SPSO_GA: System(BOOK, SPSO_GA),
-    INTRA_DP: System(INTRA_DP_BOOK, LOSS), EVOLVED: System(EVOLVED_BOOK, LOSS),
-    OURS: System(BOOK, LOSS), FRUGAL: System(ENERGY_BOOK, LOSS, inputs=(SENSOR,))}
+    INTRA_DP: System(INTRA_DP_BOOK, SHARED), EVOLVED: System(EVOLVED_BOOK, SHARED),
+    OURS: System(BOOK, SHARED), FRUGAL: System(ENERGY_BOOK, SHARED, inputs=(SENSOR,))}
 
 
 def phases(names: Sequence[str], inputs: str, books: Path, seconds: float) -> tuple[Phase, ...]:

@@ -28,7 +28,7 @@ from intradp_ros.link.outlook import LinkPast
 from intradp_ros.link.predictor import RatePredictor
 from intradp_ros.link.rate import TELLING_BYTES
 from intradp_ros.link.trace import LinkTrace
-from intradp_ros.systems.sharing.baselines import LOCAL, LOSS
+from intradp_ros.systems.sharing.baselines import LOCAL, SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.choice import Ahead, ScheduleChoice
 from intradp_ros.systems.sharing.book.make_book import Setting
@@ -190,7 +190,8 @@ def replay(curves: Curves, air: Air, chooser: Chooser, *, until: float | None = 
 class Oracle:
     """Knows the rate to come, and takes the schedule of the strategy that is fastest at it."""
 
-    def __init__(self, curves: Curves, air: Air, book: ScheduleBook, strategy: str = LOSS) -> None:
+    def __init__(self, curves: Curves, air: Air, book: ScheduleBook,
+                 strategy: str = SHARED) -> None:
         self._curves, self._air = curves, air
         own: dict[object, int] = {}
         for index, entry in enumerate(book.entries):
@@ -224,7 +225,7 @@ class Predicting:
     """
 
     def __init__(self, curves: Curves, air: Air, book: ScheduleBook, predictor: RatePredictor,
-                 strategy: str = LOSS, patience: PatiencePolicy | None = PatiencePolicy(), *,
+                 strategy: str = SHARED, patience: PatiencePolicy | None = PatiencePolicy(), *,
                  foresight: bool = True) -> None:
         self._curves, self._air, self._book = curves, air, book
         self._patience, self._mbps = patience, 0.0

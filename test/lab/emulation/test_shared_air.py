@@ -12,7 +12,7 @@ import pytest
 from synthetic import random_split_graph
 
 from intradp_ros.lab.emulation.network import available, LinkSettings, shaped_link, ShapedLink
-from intradp_ros.lab.emulation.settings import ACCESS_POINT, DUPLEX, SHARED
+from intradp_ros.lab.emulation.settings import ACCESS_POINT, DUPLEX, SHARED_MEDIUM
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.schedule import (
     Receive,
@@ -99,7 +99,7 @@ def simulated(medium: str) -> tuple[float, float]:
     free = CostModel(split, {side: (np.zeros(split.operators[0].rows + 1),) for side in SIDES})
     rows = split.whole(0)
     rate = MBIT * 125e3 * split.nbytes(0, rows.rows) / (COUNT * NBYTES)
-    link = LinkModel(rate, rate, shared=medium == SHARED)
+    link = LinkModel(rate, rate, shared=medium == SHARED_MEDIUM)
     up, down = Transfer(0, 0, rows, ROBOT, SERVER), Transfer(1, 0, rows, SERVER, ROBOT)
     alone = Schedule((Transfer(0, 0, rows, SERVER, ROBOT),),
                      {ROBOT: (Receive(0),), SERVER: (Send(0),)})
@@ -108,7 +108,7 @@ def simulated(medium: str) -> tuple[float, float]:
 
 
 @pytest.mark.skipif(REASON is not None, reason=str(REASON))
-@pytest.mark.parametrize('medium', [DUPLEX, SHARED])
+@pytest.mark.parametrize('medium', [DUPLEX, SHARED_MEDIUM])
 def test_both_ways_at_once_take_what_plans_assume(medium: str) -> None:
     """The bytes need no less than their share of the rate; and times grow as plans say."""
     (alone, at_once), (planned, planned_at_once) = emulated(medium), simulated(medium)
@@ -119,4 +119,4 @@ def test_both_ways_at_once_take_what_plans_assume(medium: str) -> None:
 def test_plans_assume_twice_the_time_on_a_shared_medium() -> None:
     seconds = COUNT * NBYTES / (MBIT * 125e3)
     assert simulated(DUPLEX) == pytest.approx((seconds, seconds))
-    assert simulated(SHARED) == pytest.approx((seconds, 2 * seconds))
+    assert simulated(SHARED_MEDIUM) == pytest.approx((seconds, 2 * seconds))

@@ -27,7 +27,7 @@ from intradp_ros.lab.testbed.lively import LEAST_REACTION, lively, reaction
 from intradp_ros.lab.testbed.trial import Phase, Seen, Trial
 from intradp_ros.report.statements import OURS
 from intradp_ros.runtime.model import share_module, SharedModel
-from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, OFFLOAD
+from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.partition.partition import local
 
 PICTURE = torch.randn(1, 3, 48, 64, generator=torch.Generator().manual_seed(2))
@@ -49,17 +49,17 @@ def test_a_trial_is_checked_from_its_files(model: SharedModel, tmp_path: Path) -
     book.save(tmp_path / 'book.json')
     save_graph(model.split.captured, tmp_path / 'model.graph')
     phases = tuple(Phase(name, str(tmp_path / 'book.json'), name, 1.0)
-                   for name in (LOCAL, LOSS))
+                   for name in (LOCAL, SHARED))
     trial = Trial(str(tmp_path / 'model.graph'), model.split.axis, {}, phases,
                   str(tmp_path / 'seen.json'))
     for side in ('robot', 'server'):
         Arrived(5, 700, 0).save(arrived_path(tmp_path / 'seen.json', side))
-    halves = book.choose(100.0, LOSS)
+    halves = book.choose(100.0, SHARED)
     ran = [seen(LOCAL, [0] * 3, [False] * 3, [False] * 3),
-           seen(LOSS, [halves, halves, 0, halves], [True, True, False, False],
+           seen(SHARED, [halves, halves, 0, halves], [True, True, False, False],
                 [False, False, False, True])]
     found = exactness(trial, ran)
-    alone, shared = found['systems'][LOCAL], found['systems'][LOSS]
+    alone, shared = found['systems'][LOCAL], found['systems'][SHARED]
     assert (alone['frames'], alone['schedules'], alone['frames_checked']) == (3, 1, 3)
     assert (shared['frames'], shared['recovered'], shared['schedules'], shared['checked'],
             shared['frames_checked']) == (4, 1, 2, 2, 3)
@@ -79,14 +79,14 @@ def test_a_model_that_computes_something_else_is_found_out(model: SharedModel) -
 
 def test_the_schedule_that_ran_most_is_checked_whatever_the_budget(model: SharedModel) -> None:
     book = hand_made_book(model)
-    halves, offloaded = (book.choose(100.0, name) for name in (LOSS, OFFLOAD))
-    ran = schedules_run(seen(LOSS, [offloaded, halves, halves], [True] * 3, [False] * 3), book,
+    halves, offloaded = (book.choose(100.0, name) for name in (SHARED, OFFLOAD))
+    ran = schedules_run(seen(SHARED, [offloaded, halves, halves], [True] * 3, [False] * 3), book,
                         len(model.split.operators))
     asked = []
     clock = iter(range(100))
     found = compare(in_order({OURS: ran}), lambda p: asked.append(p), 0.0, lambda: next(clock))
     assert asked == list(found) == [book.entries[halves].partition]
-    row = summary(seen(LOSS, [0] * 3, [True] * 3, [False] * 3), ran, found)
+    row = summary(seen(SHARED, [0] * 3, [True] * 3, [False] * 3), ran, found)
     assert (row.schedules, row.checked, row.frames_checked) == (2, 1, 2)
 
 
@@ -98,14 +98,14 @@ def test_what_was_not_checked_is_not_called_exact(model: SharedModel) -> None:
 
 def test_each_system_is_checked_before_any_is_checked_twice(model: SharedModel) -> None:
     book = hand_made_book(model)
-    halves, offloaded = (book.choose(100.0, name) for name in (LOSS, OFFLOAD))
-    several = schedules_run(seen(LOSS, [halves] * 9 + [0] * 8, [True] * 9 + [False] * 8,
+    halves, offloaded = (book.choose(100.0, name) for name in (SHARED, OFFLOAD))
+    several = schedules_run(seen(SHARED, [halves] * 9 + [0] * 8, [True] * 9 + [False] * 8,
                                  [False] * 17), book, len(model.split.operators))
     one = schedules_run(seen(OFFLOAD, [offloaded], [True], [False]), book,
                         len(model.split.operators))
     wanted = [book.entries[halves].partition, book.entries[offloaded].partition]
     assert in_order({OURS: several, OFFLOAD: one})[:2] == wanted
-    assert in_order({LOSS: several, OURS: one})[:2] == wanted[::-1]
+    assert in_order({SHARED: several, OURS: one})[:2] == wanted[::-1]
 
 
 class Dead(torch.nn.Module):

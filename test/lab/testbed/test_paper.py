@@ -29,7 +29,7 @@ from intradp_ros.lab.testbed.systems import BOOK
 from intradp_ros.runtime.model import share_module
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import SIDES
-from intradp_ros.systems.sharing.baselines import LOCAL, LOSS
+from intradp_ros.systems.sharing.baselines import LOCAL, SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import Setting
 
@@ -123,10 +123,10 @@ def test_intra_dp_as_published_has_a_schedule_for_every_bandwidth() -> None:
     assert set(profiles) == set(SIDES)
     setting = Setting(CostModel.from_profiles(model.split, profiles), 1e-3)
     book = intra_dp_book(setting, model.digest, (5.0, 20.0, 80.0), budget=200)
-    assert book.strategies == (LOCAL, LOSS) and book.grid == (5.0, 20.0, 80.0)
+    assert book.strategies == (LOCAL, SHARED) and book.grid == (5.0, 20.0, 80.0)
     for mbps in (3.0, 9.0, 11.0, 500.0):
         entry = book.entries[book.choose(mbps)]
-        assert entry.strategy == LOSS and entry.low <= mbps <= entry.high
+        assert entry.strategy == SHARED and entry.low <= mbps <= entry.high
     assert book.entries[book.choose(2.0)].strategy == LOCAL
     assert all(e.predicted <= 0.1 + 1e-9 for e in book.entries)
     assert {bands for bands, _ in finest(book)} == {1}
@@ -138,7 +138,7 @@ def test_intra_dp_as_published_has_a_schedule_for_every_bandwidth() -> None:
 def finest(book: ScheduleBook) -> list[tuple[int, float]]:
     """Return the most bands of a stage, and the seconds, of each shared schedule."""
     return [(max(max(s.robot_bands, s.server_bands) for s in e.partition.stages), e.predicted)
-            for e in book.entries if e.strategy == LOSS]
+            for e in book.entries if e.strategy == SHARED]
 
 
 def test_bench_with_a_model_is_short_for_bench_model() -> None:

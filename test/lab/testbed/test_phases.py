@@ -15,7 +15,7 @@ import torch
 from intradp_ros.lab.testbed.phases import play_phase, prepare_phase
 from intradp_ros.lab.testbed.trial import Phase
 from intradp_ros.runtime.model import share_module
-from intradp_ros.systems.sharing.baselines import LOSS
+from intradp_ros.systems.sharing.baselines import SHARED
 from intradp_ros.wire.frames import Control, ControlKind, Frame
 
 
@@ -23,7 +23,7 @@ def test_a_system_never_runs_by_the_book_of_the_one_before(tmp_path: Path) -> No
     """Even if the server takes its time to compile it; the session goes on meanwhile."""
     model = share_module(seeded(UNet, 32, 48), (torch.randn(1, 3, 32, 48),))
     first = hand_made_book(model)
-    second = replace(first, entries=tuple(e for e in first.entries if e.strategy == LOSS))
+    second = replace(first, entries=tuple(e for e in first.entries if e.strategy == SHARED))
     second.save(tmp_path / 'second.json')
     late = list[threading.Timer]()
 
@@ -36,7 +36,7 @@ def test_a_system_never_runs_by_the_book_of_the_one_before(tmp_path: Path) -> No
                 pair.server.handle(frame)
 
         pair.server_channel.listen(delay_books)
-        phase = Phase('shared', str(tmp_path / 'second.json'), LOSS, seconds=0.0)
+        phase = Phase('shared', str(tmp_path / 'second.json'), SHARED, seconds=0.0)
         inputs = prepare_phase(pair.robot, phase)
         assert pair.robot.connection.book == second
         seen = play_phase(pair.robot, phase, inputs)

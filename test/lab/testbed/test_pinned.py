@@ -28,7 +28,7 @@ from intradp_ros.runtime.model import share_module, SharedModel
 from intradp_ros.runtime.timeline import Event
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, OFFLOAD
+from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import make_book
 from intradp_ros.systems.sharing.partition.partition import local, offload, Partition, Stage
@@ -47,7 +47,7 @@ def book_of(model: SharedModel) -> ScheduleBook:
     return ScheduleBook(model.digest, model.split.axis, 0.0, 0.0, (
         Entry(10.0, LOCAL, 0.1, local(count), 0.0, 5.0, 20.0),
         Entry(10.0, OFFLOAD, 0.1, offload(count), 0.0, 5.0, 20.0),
-        Entry(40.0, LOSS, 0.05, half, 0.0, 20.0)))
+        Entry(40.0, SHARED, 0.05, half, 0.0, 20.0)))
 
 
 def profile(model: SharedModel, seconds: float) -> Profile:

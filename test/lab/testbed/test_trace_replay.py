@@ -15,7 +15,7 @@ from intradp_ros.link.predictor import LastValue, make_predictor, PREDICTORS
 from intradp_ros.link.trace import constant, LinkTrace
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, OFFLOAD
+from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import Setting
 from intradp_ros.systems.sharing.judge.simulator import simulate
@@ -49,8 +49,8 @@ def book() -> ScheduleBook:
     alone, away = local(OPERATORS), offload(OPERATORS)
     return ScheduleBook('d' * 64, 2, 1e-3, 1e-4, (
         Entry(1.0, LOCAL, 0.1, alone), Entry(1.0, OFFLOAD, 0.1, away),
-        Entry(1.0, LOSS, 0.1, alone, low=0.5, high=10.0),
-        Entry(100.0, LOSS, 0.01, away, low=10.0)))
+        Entry(1.0, SHARED, 0.1, alone, low=0.5, high=10.0),
+        Entry(100.0, SHARED, 0.01, away, low=10.0)))
 
 
 @pytest.fixture(scope='module')

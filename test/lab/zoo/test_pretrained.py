@@ -22,7 +22,7 @@ from intradp_ros.lab.zoo.mobilenet_v2 import mobilenet_v2
 from intradp_ros.lab.zoo.wheel_files import MissingWheelError
 from intradp_ros.runtime.model import share_module, SharedModel
 from intradp_ros.split.checks.verify import run_in_parts
-from intradp_ros.systems.sharing.baselines import LOSS
+from intradp_ros.systems.sharing.baselines import SHARED
 
 Answer = dict[str, torch.Tensor]
 """What a user would read from the outputs; integers must be the same, floats close."""
@@ -148,6 +148,6 @@ def test_sees_the_same_on_two_sides(
         prepared: tuple[SharedModel, torch.Tensor, Case, Answer]) -> None:
     shared, picture, case, wanted = prepared
     with sharing_pair(shared) as pair:
-        outcome = pair.robot.infer((picture,), strategy=LOSS)
+        outcome = pair.robot.infer((picture,), strategy=SHARED)
     assert outcome.stats.shared
     assert_same(case.read(outcome.outputs), wanted)

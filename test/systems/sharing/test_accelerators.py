@@ -29,7 +29,7 @@ def test_inferences_are_exact(model: SharedModel, wanted: torch.Tensor, device: 
     there = model.on(open_device(device))
     assert there.digest == model.digest
     with sharing_pair(there if robot_too else model, server=there, patience=ENDLESS) as pair:
-        for strategy in ('loss', 'offload', 'cut', LOCAL):
+        for strategy in ('shared', 'offload', 'cut', LOCAL):
             outcome = pair.robot.infer((SOURCE,), strategy=strategy)
             assert outcome.stats.shared == (strategy != LOCAL)
             assert outcome.outputs.device.type == 'cpu'

@@ -18,7 +18,7 @@ from synthetic import flat_cost, random_split_graph
 from intradp_ros.profiling.profile import XAVIER_NX
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.baselines import BASELINES, LOCAL, LOSS, OFFLOAD, STRATEGIES
+from intradp_ros.systems.sharing.baselines import BASELINES, LOCAL, OFFLOAD, SHARED, STRATEGIES
 from intradp_ros.systems.sharing.book.book import Entry, HYSTERESIS, ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import (
     bandwidth_grid,
@@ -61,9 +61,9 @@ def test_a_book_is_between_the_bound_and_the_baselines(seed: int, down_ratio: fl
     for mbps in book.grid:
         found = {e.strategy: e for e in book.entries if e.mbps == mbps}
         assert set(found) == set(STRATEGIES)
-        assert found[LOSS].predicted <= min(found[name].predicted for name in BASELINES)
+        assert found[SHARED].predicted <= min(found[name].predicted for name in BASELINES)
         bound = book.bound(mbps)
-        assert bound is not None and bound <= found[LOSS].predicted
+        assert bound is not None and bound <= found[SHARED].predicted
         for entry in found.values():
             played = play(setting, entry.partition, mbps)
             assert played.latency == pytest.approx(entry.predicted)
@@ -96,7 +96,7 @@ def test_points_are_added_where_schedules_change() -> None:
 def test_a_faster_schedule_is_used_from_where_it_is_expected_to_win() -> None:
     setting = setting_of(2)
     book = book_of(setting, 'd' * 64, (0.1, 10.0))
-    slow, fast = (e for e in book.entries if e.strategy == LOSS)
+    slow, fast = (e for e in book.entries if e.strategy == SHARED)
     assert slow.partition != fast.partition
     slow_wins, neither, fast_wins = (
         [sum(weight * play(setting, e.partition, factor * mbps).latency
@@ -126,12 +126,12 @@ def test_points_are_sought_again_from_the_best_of_all() -> None:
         for mbps in grid:  # searches that ended with what is simple
             point = plan_point(setting, Relaxation(setting.cost), mbps)
             simple = best([point.found[name] for name in BASELINES])
-            yield replace(point, found={**point.found, LOSS: simple})
+            yield replace(point, found={**point.found, SHARED: simple})
     steps: list[tuple[int, int]] = []
     book = book_of(setting, 'd' * 64, GRID, plan=plan,
                    progress=lambda done, total: steps.append((done, total)))
     usual = book_of(setting, 'd' * 64, GRID)
-    taken, searched = ([e.predicted for e in made.entries if e.strategy == LOSS]
+    taken, searched = ([e.predicted for e in made.entries if e.strategy == SHARED]
                        for made in (book, usual))
     simple = [min(e.predicted for e in book.entries if e.mbps == mbps and e.strategy in BASELINES)
               for mbps in GRID]
@@ -162,7 +162,7 @@ def test_what_to_expect_between_the_points_of_the_grid() -> None:
     part = offload(3)
     book = ScheduleBook('digest', 2, 0.0, 0.0, tuple(
         Entry(mbps, strategy, seconds, part) for strategy, mbps, seconds in (
-            (OFFLOAD, 40.0, 0.1), (OFFLOAD, 10.0, 0.4), (LOSS, 10.0, 0.3), (LOSS, 40.0, 0.1))))
+            (OFFLOAD, 40.0, 0.1), (OFFLOAD, 10.0, 0.4), (SHARED, 10.0, 0.3), (SHARED, 40.0, 0.1))))
     assert book.expected(20.0, OFFLOAD) == pytest.approx(0.2)  # bytes over the rate
     assert book.expected(10.0) == pytest.approx(0.3)
     assert (book.expected(1.0), book.expected(900.0)) == pytest.approx((0.3, 0.1))
@@ -198,13 +198,21 @@ def test_damaged_and_old_books_are_refused(change: dict[str, object], cause: str
         ScheduleBook.from_json(json.dumps(data))
 
 
+def test_books_that_call_the_shared_schedules_loss_are_read() -> None:
+    book = hand_made()
+    book = replace(book, entries=tuple(
+        replace(e, strategy=SHARED) if e.strategy == OFFLOAD else e for e in book.entries))
+    of_before = book.to_json().replace('"shared"', '"loss"')
+    assert of_before != book.to_json() and ScheduleBook.from_json(of_before) == book
+
+
 @given(st.integers(0, 10**6), st.floats(0.05, 20))
 @settings(max_examples=4)
 def test_for_energy_no_baseline_in_time_is_more_frugal(seed: int, mbps: float) -> None:
     cost, link = cost_of(seed), LinkModel.symmetric(mbps, 1e-3, 1e-4)
     alone = play(setting_of(seed), local(8), mbps).latency
     found = candidates(cost, link, Aim(EnergyUnderDeadline(XAVIER_NX, alone), deadline=alone))
-    ours = found[LOSS]
+    ours = found[SHARED]
     assert ours.played.latency <= alone
     assert all(ours.joules <= found[name].joules for name in BASELINES
                if found[name].played.latency <= alone)
@@ -212,7 +220,7 @@ def test_for_energy_no_baseline_in_time_is_more_frugal(seed: int, mbps: float) -
 
 def test_a_weight_trades_seconds_for_joules() -> None:
     cost, link = cost_of(4), LinkModel.symmetric(0.3, 1e-3, 1e-4)
-    plain, frugal = (candidates(cost, link, aim)[LOSS] for aim in (
+    plain, frugal = (candidates(cost, link, aim)[SHARED] for aim in (
         Aim(), Aim(Weighted(XAVIER_NX, 10.0))))
     assert plain.played.latency <= frugal.played.latency
     assert frugal.joules <= plain.joules

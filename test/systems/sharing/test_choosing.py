@@ -13,7 +13,7 @@ from small_models import seeded, UNet
 import torch
 
 from intradp_ros.runtime.model import share_module
-from intradp_ros.systems.sharing.baselines import LOSS, OFFLOAD
+from intradp_ros.systems.sharing.baselines import OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import HYSTERESIS
 from intradp_ros.systems.sharing.book.choice import pays
 from intradp_ros.systems.sharing.session.pair import in_process_pair
@@ -69,7 +69,7 @@ def test_sharing_that_promises_little_is_left_alone(promised: float, shares: boo
     model = share_module(seeded(UNet, 32, 48), (source,))
     book = hand_made_book(model)
     book = replace(book, entries=tuple(
-        replace(e, predicted=promised if e.strategy == LOSS else 1.0) for e in book.entries))
+        replace(e, predicted=promised if e.strategy == SHARED else 1.0) for e in book.entries))
     with sharing_pair(model, book) as pair:
         assert pair.robot.infer((source,)).stats.shared is shares
         pair.robot.use_book(replace(book, objective='energy'))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, OFFLOAD
+from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.choice import ScheduleChoice
 from intradp_ros.systems.sharing.book.critical_paths import Anywhere, Path
@@ -102,13 +102,13 @@ def entry(mbps: float, strategy: str, partition: Partition, robot: float, server
 
 #: A second on the robot, half of one on the server; at 10 Mbit/s halves are best.
 BOOK = ScheduleBook('d' * 64, 0, 0.0, 0.0, tuple(
-    e for mbps, shared in ((2.0, entry(2.0, LOSS, MOSTLY_HERE, 0.8, 0.1, 0.5)),
-                           (10.0, entry(10.0, LOSS, HALVES, 0.5, 0.25, 2.0)))
+    e for mbps, shared in ((2.0, entry(2.0, SHARED, MOSTLY_HERE, 0.8, 0.1, 0.5)),
+                           (10.0, entry(10.0, SHARED, HALVES, 0.5, 0.25, 2.0)))
     for e in (shared, entry(mbps, LOCAL, local(4), 1.0, 0.0, 0.0),
               entry(mbps, OFFLOAD, offload(4), 0.0, 0.5, 4.0))))
 
 
-def chosen(choice: ScheduleChoice, mbps: float, strategy: str = LOSS) -> Partition:
+def chosen(choice: ScheduleChoice, mbps: float, strategy: str = SHARED) -> Partition:
     index = choice.choose(1, BOOK, mbps, strategy, lambda: 0.0)
     assert index is not None
     return BOOK.entries[index].partition
@@ -140,7 +140,7 @@ def test_another_book_means_other_profiles() -> None:
     assert chosen(choice, 10.0) == HALVES
     choice.speeds.note(SERVER, 16.0, 1.0, 1.0, 1e9)
     assert chosen(choice, 10.0) == local(4)
-    index = choice.choose(2, BOOK, 10.0, LOSS, lambda: 0.0)
+    index = choice.choose(2, BOOK, 10.0, SHARED, lambda: 0.0)
     assert index is not None and BOOK.entries[index].partition == HALVES
 
 

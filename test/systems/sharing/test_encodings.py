@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from intradp_ros.runtime.model import share_module, SharedModel
-from intradp_ros.systems.sharing.baselines import LOSS, OFFLOAD
+from intradp_ros.systems.sharing.baselines import OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.session.pair import Pair
 from intradp_ros.wire.codecs.names import LOSSLESS, NONE
@@ -97,7 +97,7 @@ def test_results_are_the_same_bits(
     model: SharedModel = request.getfixturevalue(network)
     make = sensed if network == 'sensors' else picture
     with sharing_pair(model) as plain, sharing_pair(model, encoded_book(model, encoding)) as pair:
-        for seed, strategy in ((1, LOSS), (2, LOSS), (3, OFFLOAD)):
+        for seed, strategy in ((1, SHARED), (2, SHARED), (3, OFFLOAD)):
             wanted, plain_bytes = results(plain, make(seed), strategy)
             got, nbytes = results(pair, make(seed), strategy)
             assert_same(got, wanted)
@@ -121,7 +121,8 @@ def test_a_side_without_the_library_gets_plain_values(unet: SharedModel) -> None
         session, = pair.server.sessions.values()
         session.begin_anew(0, frozenset())
         with sharing_pair(unet) as plain:
-            assert_same(results(pair, picture(1), LOSS)[0], results(plain, picture(1), LOSS)[0])
+            assert_same(results(pair, picture(1), SHARED)[0],
+                        results(plain, picture(1), SHARED)[0])
         assert set(pair.robot.sent.by_encoding()) == set(pair.server.sent.by_encoding()) == {NONE}
 
 
@@ -140,12 +141,12 @@ def test_a_chunk_that_cannot_be_decoded_costs_one_late_inference(unet: SharedMod
             pair.server.handle(frame)
 
         pair.server_channel.listen(mangle)
-        outcome = pair.robot.infer(picture(1), strategy=LOSS)
+        outcome = pair.robot.infer(picture(1), strategy=SHARED)
         assert outcome.stats.recovered
         assert_equal(outcome.outputs, wanted)
         assert pair.server.rejections.by_cause()['codec'] == 1
         assert pair.robot.connection.wait_ready(30)
-        assert pair.robot.infer(picture(1), strategy=LOSS).stats.shared
+        assert pair.robot.infer(picture(1), strategy=SHARED).stats.shared
 
 
 def test_what_fails_while_it_is_encoded_ends_the_waiting(
@@ -154,6 +155,6 @@ def test_what_fails_while_it_is_encoded_ends_the_waiting(
     with sharing_pair(unet, encoded_book(unet, 'floats')) as pair:
         wanted = pair.robot.infer(picture(1), strategy='local').outputs
         monkeypatch.setattr(pair.robot.channel, 'chunk_bytes', 0)
-        outcome = pair.robot.infer(picture(1), strategy=LOSS)
+        outcome = pair.robot.infer(picture(1), strategy=SHARED)
         assert outcome.stats.recovered and 'chunk_bytes must be' in outcome.stats.reason
         assert_equal(outcome.outputs, wanted)

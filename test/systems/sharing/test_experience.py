@@ -14,7 +14,7 @@ from small_models import seeded, UNet
 import torch
 
 from intradp_ros.runtime.model import share_module
-from intradp_ros.systems.sharing.baselines import CUT, LOCAL, LOSS, OFFLOAD
+from intradp_ros.systems.sharing.baselines import CUT, LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.choice import Ahead, ScheduleChoice
 from intradp_ros.systems.sharing.book.critical_paths import Anywhere, Path
 from intradp_ros.systems.sharing.book.hindsight import Took
@@ -67,7 +67,7 @@ def test_a_robot_leaves_a_strategy_that_breaks_its_word(learns: bool) -> None:
     model = share_module(seeded(UNet, 32, 48), (source,))
     book = hand_made_book(model)
     # Sharing promises a microsecond, staying alone a millisecond, the others an hour.
-    promised = {LOSS: 1e-6, LOCAL: 1e-3}
+    promised = {SHARED: 1e-6, LOCAL: 1e-3}
     book = replace(book, entries=tuple(
         replace(e, predicted=promised.get(e.strategy, 3600.0)) for e in book.entries))
     with sharing_pair(model, book) as pair:

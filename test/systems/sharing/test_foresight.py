@@ -16,7 +16,7 @@ import pytest
 
 from intradp_ros.link.outlook import Outlook
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.baselines import LOCAL, LOSS
+from intradp_ros.systems.sharing.baselines import LOCAL, SHARED
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.choice import Ahead, Chosen, ScheduleChoice
 from intradp_ros.systems.sharing.book.critical_paths import Anywhere, Path
@@ -28,7 +28,7 @@ from intradp_ros.systems.sharing.partition.partition import local, Partition, St
 
 GRID = (1.0, 100.0)
 RATES = np.array(curve_rates(GRID))
-ALONE, SHARED, AWAY = 0, 1, 2
+ALONE, SHARED_INDEX, AWAY = 0, 1, 2
 #: What is left of a second alone where nothing comes in time, by schedule: the one that sends
 #: most of the work away leaves most to do.
 PATHS = (Path(1.0, 0.0, 0.0, 0.0), Path(0.4, 0.1, 1.0, 0.0), Path(0.0, 0.2, 3.0, 0.0))
@@ -41,11 +41,11 @@ def entry(kind: int) -> Entry:
     played = tuple(min(path.seconds(float(mbps), root, 1 / root), LATEST[kind] * root)
                    for root in np.sqrt(CURVE_RATIOS) for mbps in RATES)
     known = Anywhere((path,), (path.robot, path.server), played)
-    return Entry(GRID[min(kind, 1)], LOCAL if kind == ALONE else LOSS, 1.0, PARTITIONS[kind],
+    return Entry(GRID[min(kind, 1)], LOCAL if kind == ALONE else SHARED, 1.0, PARTITIONS[kind],
                  low=0.0, anywhere=known)
 
 
-BOOK = ScheduleBook('d' * 64, 0, 0.0, 0.0, tuple(map(entry, (ALONE, SHARED, AWAY))))
+BOOK = ScheduleBook('d' * 64, 0, 0.0, 0.0, tuple(map(entry, (ALONE, SHARED_INDEX, AWAY))))
 
 
 def outlook(mbps: Sequence[float]) -> Outlook:
@@ -57,7 +57,7 @@ def decided(mbps: Sequence[float], choice: ScheduleChoice | None = None, *,
             book: ScheduleBook = BOOK, margin: float = 0.05) -> Chosen:
     ahead = Ahead(lambda seconds: outlook(mbps), lambda predicted: min(predicted, 1.0) + margin)
     found = (choice or ScheduleChoice()).decide(
-        1, book, float(np.mean(mbps)), LOSS, lambda: 0.0, ahead)
+        1, book, float(np.mean(mbps)), SHARED, lambda: 0.0, ahead)
     assert found is not None
     return found
 
@@ -68,7 +68,7 @@ def took(kind: int, mbps: float, seconds: float) -> Took:
     return Took(time.monotonic() - seconds, seconds, expected, expected, mbps)
 
 
-@pytest.mark.parametrize('mbps, best', [(0.6, ALONE), (3.0, SHARED), (80.0, AWAY)])
+@pytest.mark.parametrize('mbps, best', [(0.6, ALONE), (3.0, SHARED_INDEX), (80.0, AWAY)])
 def test_on_a_steady_link_the_fastest_is_taken_by_plan(mbps: float, best: int) -> None:
     found = decided([mbps])
     assert (found.index, found.at_once) == (best, False)
@@ -79,7 +79,7 @@ def test_of_a_link_that_breaks_in_less_is_expected() -> None:
     """At 40 Mbit/s all goes away; if it may be gone as likely, half of it stays."""
     gone = 0.05
     assert decided([40.0]).index == AWAY
-    assert decided([40.0, gone]).index == SHARED
+    assert decided([40.0, gone]).index == SHARED_INDEX
     assert decided([40.0, gone, gone, gone, gone, gone]).index == ALONE
 
 
@@ -90,17 +90,17 @@ def test_where_rows_may_be_late_the_robot_works_at_once() -> None:
 
 
 def test_sharing_that_promises_little_is_left() -> None:
-    for seconds, best in ((0.99, ALONE), (0.96, SHARED)):  # of one alone
+    for seconds, best in ((0.99, ALONE), (0.96, SHARED_INDEX)):  # of one alone
         mbps = 1.0 / (seconds - 0.5)
-        assert PATHS[SHARED].seconds(mbps, 1.0, 1.0) == pytest.approx(seconds)
+        assert PATHS[SHARED_INDEX].seconds(mbps, 1.0, 1.0) == pytest.approx(seconds)
         assert decided([mbps]).index == best
 
 
 @pytest.mark.parametrize('robot, server, best', [
-    (1.0, 1.0, SHARED), (1.0, 8.0, ALONE), (4.0, 1.0, AWAY)])
+    (1.0, 1.0, SHARED_INDEX), (1.0, 8.0, ALONE), (4.0, 1.0, AWAY)])
 def test_speeds_of_devices_count(robot: float, server: float, best: int) -> None:
     choice = ScheduleChoice(LatencyCalibration())
-    assert decided([4.0], choice).index == SHARED
+    assert decided([4.0], choice).index == SHARED_INDEX
     for side, factor in ((ROBOT, robot), (SERVER, server)):
         for _ in range(3):
             choice.speeds.note(side, factor, 1.0, 1.0, 1e9)
@@ -108,12 +108,13 @@ def test_speeds_of_devices_count(robot: float, server: float, best: int) -> None
 
 
 @pytest.mark.parametrize('factors, best', [
-    ((1.0,) * 5, SHARED), ((1.0, 2.0, 1.0, 1.0, 2.0), AWAY), ((2.0, 1.0, 2.0, 1.0, 1.0), AWAY)])
+    ((1.0,) * 5, SHARED_INDEX), ((1.0, 2.0, 1.0, 1.0, 2.0), AWAY),
+    ((2.0, 1.0, 2.0, 1.0, 1.0), AWAY)])
 def test_a_robot_that_is_slow_now_and_then_is_given_less(factors: Sequence[float], best: int,
                                                          ) -> None:
     """In the middle it is as profiled, and half of the work should stay; on average it is not."""
     choice = ScheduleChoice(LatencyCalibration())
-    assert decided([4.6], choice).index == SHARED
+    assert decided([4.6], choice).index == SHARED_INDEX
     for factor in factors:
         choice.speeds.note(ROBOT, factor, 1.0, 1.0, 1e9)
     found = decided([4.6], choice)
@@ -125,7 +126,7 @@ def test_half_of_inferences_take_what_is_likely() -> None:
     """The speeds of both devices change by themselves: the later of both is late more often."""
     choice = ScheduleChoice(LatencyCalibration())
     played = tuple(0.4 * max(root, 1 / root) for root in np.sqrt(CURVE_RATIOS) for _ in RATES)
-    balanced = replace(BOOK.entries[SHARED], anywhere=Anywhere(
+    balanced = replace(BOOK.entries[SHARED_INDEX], anywhere=Anywhere(
         (Path(0.4, 0.0, 0.0, 0.0), Path(0.0, 0.4, 0.0, 0.0)), (0.4, 0.4), played))
     book = replace(BOOK, entries=(BOOK.entries[ALONE], balanced))
     assert decided([4.0], choice, book=book).likely == pytest.approx(0.4)
@@ -151,12 +152,12 @@ def test_what_a_device_showed_meanwhile_is_no_experience_of_schedules() -> None:
     Of 0.75 s by plan 0.4 are the robot's, so 4 times as slow it takes 1.95;
     what it took beyond that would be the schedule's.
     """
-    for latency, best in ((1.95, SHARED), (3.9, ALONE)):
+    for latency, best in ((1.95, SHARED_INDEX), (3.9, ALONE)):
         choice = ScheduleChoice(LatencyCalibration())
-        assert decided([4.0], choice).index == SHARED
+        assert decided([4.0], choice).index == SHARED_INDEX
         for _ in range(4):
             choice.speeds.note(ROBOT, 4.0, 1.0, 1.0, time.monotonic())
-            choice.note(BOOK.entries[SHARED], took(SHARED, 4.0, latency))
+            choice.note(BOOK.entries[SHARED_INDEX], took(SHARED_INDEX, 4.0, latency))
         decided([4.0], choice)
         choice.speeds.reset()  # as fast as before
         assert decided([4.0], choice).index == best
@@ -166,7 +167,7 @@ def test_a_load_that_came_later_is_no_excuse() -> None:
     """Others' load counts as it was then: the server's 0.1 s would be 0.8 s with that of now."""
     choice = ScheduleChoice(LatencyCalibration())
     for _ in range(4):
-        choice.note(BOOK.entries[SHARED], took(SHARED, 4.0, 1.45))
+        choice.note(BOOK.entries[SHARED_INDEX], took(SHARED_INDEX, 4.0, 1.45))
     choice.load = 8.0
     decided([4.0], choice)
     choice.load = 1.0
@@ -177,7 +178,7 @@ def test_a_schedule_in_which_a_device_is_always_slow_is_left() -> None:
     """What is only seen in shared inferences is a matter of sharing, not of the robot."""
     choice = ScheduleChoice(LatencyCalibration())
     for _ in range(4):
-        choice.note(BOOK.entries[SHARED], took(SHARED, 4.0, 1.95))
+        choice.note(BOOK.entries[SHARED_INDEX], took(SHARED_INDEX, 4.0, 1.95))
         choice.speeds.note(ROBOT, 4.0, 1.0, 1.0, time.monotonic())
         choice.speeds.note(ROBOT, 1.0, 1.0, 1.0, time.monotonic())  # alone, meanwhile
         choice.speeds.note(ROBOT, 1.0, 1.0, 1.0, time.monotonic())
@@ -191,7 +192,7 @@ def test_without_curves_or_measurements_it_is_as_before() -> None:
     assert BOOK.knows_recourse and not bare.knows_recourse
     assert decided([40.0, 0.05], book=bare) == Chosen(AWAY)
     blind = Ahead(lambda seconds: None, lambda predicted: predicted)
-    assert ScheduleChoice().decide(1, BOOK, 40.0, LOSS, lambda: 0.0, blind) == Chosen(AWAY)
+    assert ScheduleChoice().decide(1, BOOK, 40.0, SHARED, lambda: 0.0, blind) == Chosen(AWAY)
 
 
 def test_another_book_has_other_curves() -> None:
@@ -201,8 +202,8 @@ def test_another_book_has_other_curves() -> None:
         (Path(9.0, 0.0, 0.0, 0.0),), (9.0, 0.0), (9.0,) * len(CURVE_RATIOS) * len(RATES)))
     other = replace(BOOK, entries=(*BOOK.entries[:AWAY], slower))
     ahead = Ahead(lambda seconds: outlook([80.0]), lambda predicted: predicted)
-    found = choice.decide(2, other, 80.0, LOSS, lambda: 0.0, ahead)
-    assert found is not None and found.index == SHARED
+    found = choice.decide(2, other, 80.0, SHARED, lambda: 0.0, ahead)
+    assert found is not None and found.index == SHARED_INDEX
 
 
 rates = st.floats(0.01, 1e4).map(lambda mbps: np.array([mbps]))
@@ -213,7 +214,7 @@ factors = st.floats(0.25, 8.0)
 @given(mbps=rates, robot=factors, server=factors, late=st.floats(0.0, 5.0))
 def test_recourse_never_costs_more_than_waiting(mbps: np.ndarray, robot: float, server: float,
                                                 late: float) -> None:
-    curves = LatencyCurves(BOOK, (ALONE, SHARED, AWAY))
+    curves = LatencyCurves(BOOK, (ALONE, SHARED_INDEX, AWAY))
     waits = curves.plain(mbps, robot, server)
     at_once, by_plan = curves.with_recourse(mbps, np.full(3, late), robot, server)
     assert np.isfinite(by_plan).all() and (at_once > 0).all()
@@ -225,14 +226,14 @@ def test_recourse_never_costs_more_than_waiting(mbps: np.ndarray, robot: float, 
 @settings(max_examples=100)
 @given(mbps=st.floats(2.0, 50.0), factor=st.floats(0.5, 4.0))
 def test_a_slower_pair_is_a_faster_link_with_a_slower_clock(mbps: float, factor: float) -> None:
-    curves, slow = LatencyCurves(BOOK, (SHARED, AWAY)), np.array([mbps / factor])
+    curves, slow = LatencyCurves(BOOK, (SHARED_INDEX, AWAY)), np.array([mbps / factor])
     assert curves.at_once(slow, factor, factor) == pytest.approx(
         factor * curves.at_once(np.array([mbps])), rel=1e-9)
 
 
 def test_at_the_rates_of_the_curves_they_tell_what_was_played() -> None:
-    curves = LatencyCurves(BOOK, (SHARED, AWAY))
-    played = np.array([e.anywhere.recourse for e in BOOK.entries[SHARED:] if e.anywhere])
+    curves = LatencyCurves(BOOK, (SHARED_INDEX, AWAY))
+    played = np.array([e.anywhere.recourse for e in BOOK.entries[SHARED_INDEX:] if e.anywhere])
     for k, root in enumerate(np.sqrt(CURVE_RATIOS)):
         assert curves.at_once(RATES, root, 1 / root) == pytest.approx(
             played[:, k * len(RATES):(k + 1) * len(RATES)])
@@ -252,5 +253,5 @@ def test_the_next_outlook_is_over_as_long_as_the_last_choice_takes() -> None:
         return outlook([80.0])
     choice, ahead = ScheduleChoice(), Ahead(look, lambda predicted: math.inf)
     for _ in range(2):
-        choice.decide(1, BOOK, 80.0, LOSS, lambda: 0.0, ahead)
+        choice.decide(1, BOOK, 80.0, SHARED, lambda: 0.0, ahead)
     assert asked == pytest.approx([1.0, PATHS[AWAY].seconds(80.0, 1.0, 1.0)])

@@ -30,7 +30,7 @@ from intradp_ros.runtime.channel import LinkReport
 from intradp_ros.runtime.memory_channel import memory_pair, MemoryChannel
 from intradp_ros.runtime.model import share_module, SharedModel
 from intradp_ros.runtime.outcome import Outcome
-from intradp_ros.systems.sharing.baselines import CUT, LOCAL, LOSS, OFFLOAD
+from intradp_ros.systems.sharing.baselines import CUT, LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.partition.partition import Partition, Stage
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.pair import Pair
@@ -64,7 +64,7 @@ def picture(seed: int = 3) -> torch.Tensor:
     return torch.randn(1, 3, HEIGHT, WIDTH, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize('strategy', [LOCAL, OFFLOAD, CUT, LOSS])
+@pytest.mark.parametrize('strategy', [LOCAL, OFFLOAD, CUT, SHARED])
 def test_every_strategy_is_exact(model: SharedModel, network: nn.Module, strategy: str) -> None:
     """Several inputs; the server takes part in all strategies but local."""
     with sharing_pair(model) as pair:
@@ -75,7 +75,7 @@ def test_every_strategy_is_exact(model: SharedModel, network: nn.Module, strateg
             assert outcome.stats.strategy == strategy
             assert outcome.stats.shared == (strategy != LOCAL)
             assert not outcome.stats.recovered
-            assert outcome.stats.by_rows == (strategy == LOSS)
+            assert outcome.stats.by_rows == (strategy == SHARED)
             assert (outcome.stats.bytes_up > 0) == (outcome.stats.bytes_down > 0) \
                 == (strategy != LOCAL)
         assert pair.robot.rejections.total == pair.server.rejections.total == 0
@@ -99,7 +99,7 @@ def test_outputs_of_any_structure() -> None:
     network = seeded(Residuals, HEIGHT, WIDTH)
     model = share_module(network, (picture(),))
     with sharing_pair(model) as pair, torch.no_grad():
-        for strategy in (LOSS, OFFLOAD, CUT):
+        for strategy in (SHARED, OFFLOAD, CUT):
             outcome = pair.robot.infer((picture(5),), strategy=strategy)
             assert outcome.stats.shared
             assert_equal(outcome.outputs, network(picture(5)))
@@ -152,7 +152,7 @@ class CutAt:
         self.pair.robot.handle(frame)
 
 
-@pytest.mark.parametrize('strategy', [LOSS, OFFLOAD])
+@pytest.mark.parametrize('strategy', [SHARED, OFFLOAD])
 def test_a_link_cut_in_mid_inference(model: SharedModel, wanted: torch.Tensor, strategy: str,
                                      ) -> None:
     """Whatever had arrived, the frame is exact; once restored, inferences are shared again."""
@@ -162,7 +162,7 @@ def test_a_link_cut_in_mid_inference(model: SharedModel, wanted: torch.Tensor, s
             infer_until_shared(pair.robot, (picture(),), wanted, strategy)
             cut.left = arrived
             outcome = pair.robot.infer((picture(),), strategy=strategy)
-            if strategy == LOSS or not arrived:
+            if strategy == SHARED or not arrived:
                 assert outcome.stats.recovered and 'silent' in outcome.stats.reason
                 assert not outcome.stats.shared and not outcome.stats.by_rows
             assert_equal(outcome.outputs, wanted)

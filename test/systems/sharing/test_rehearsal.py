@@ -12,7 +12,7 @@ from small_models import seeded, UNet
 import torch
 
 from intradp_ros.runtime.model import share_module, SharedModel
-from intradp_ros.systems.sharing.baselines import LOSS, OFFLOAD
+from intradp_ros.systems.sharing.baselines import OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.partition.partition import local
 from intradp_ros.systems.sharing.session.rehearsal import lossy_difference, rehearse
@@ -37,7 +37,7 @@ def book_with(model: SharedModel, encoding: str, lossy: str = '') -> ScheduleBoo
 def largest_difference(model: SharedModel, book: ScheduleBook) -> float:
     """Return by how much the halves of a book differ from the robot alone, of the spread."""
     (alone,) = rehearse(model, local(len(model.split.operators)), (PICTURE,)).values()
-    (shared,) = rehearse(model, book.entries[book.choose(100.0, LOSS)].partition,
+    (shared,) = rehearse(model, book.entries[book.choose(100.0, SHARED)].partition,
                          (PICTURE,)).values()
     return ((shared - alone).abs().max() / (alone.max() - alone.min())).item()
 

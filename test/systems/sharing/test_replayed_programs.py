@@ -67,7 +67,7 @@ def test_sessions_replay_cuda_graphs(model: SharedModel, wanted: torch.Tensor) -
     [run] = program.instructions
     assert isinstance(run, Run) and isinstance(run.kernel, GraphedKernel)
     with sharing_pair(there, server=there, patience=ENDLESS) as pair:
-        for strategy in ('loss', 'offload', 'cut', LOCAL) * 3:
+        for strategy in ('shared', 'offload', 'cut', LOCAL) * 3:
             assert_equal(pair.robot.infer((SOURCE,), strategy=strategy).outputs, wanted)
 
 
@@ -138,7 +138,7 @@ def test_threads_replay_while_others_record(model: SharedModel, wanted: torch.Te
         try:
             with sharing_pair(there, server=there, patience=ENDLESS) as pair:
                 while not done.is_set():
-                    for strategy in ('loss', 'offload', LOCAL):
+                    for strategy in ('shared', 'offload', LOCAL):
                         outcome = pair.robot.infer((SOURCE,), strategy=strategy)
                         assert_equal(outcome.outputs, wanted)
         except BaseException as error:

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from intradp_ros.runtime.model import share_module, SharedModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.split.checks.verify import run_in_parts, verify
-from intradp_ros.systems.sharing.baselines import LOSS, OFFLOAD
+from intradp_ros.systems.sharing.baselines import OFFLOAD, SHARED
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import offload
 
@@ -139,7 +139,7 @@ def test_sensor_bytes_cross_the_link(
         wanted = model(sensed)
     with sharing_pair(shared) as pair:
         whole = pair.robot.infer((sensed,), strategy=OFFLOAD)
-        parts = pair.robot.infer((sensed,), strategy=LOSS)
+        parts = pair.robot.infer((sensed,), strategy=SHARED)
     headers = 1000
     assert whole.stats.bytes_up <= sensed.nbytes + headers
     assert whole.stats.bytes_down <= sum(map(byte_count, leaves(wanted))) + headers

@@ -28,7 +28,7 @@ import torch
 from intradp_ros.runtime.memory_channel import memory_pair
 from intradp_ros.runtime.model import share_module, SharedModel
 from intradp_ros.schedule.schedule import ROBOT
-from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, OFFLOAD
+from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.program_cache import ProgramCache
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
@@ -448,7 +448,7 @@ def test_a_refused_robot_runs_alone_and_says_why(
 def test_a_book_without_a_strategy(model: SharedModel, wanted: torch.Tensor) -> None:
     """What the book does not have runs on the robot; what nobody knows is an error."""
     book = hand_made_book(model)
-    only = replace(book, entries=tuple(e for e in book.entries if e.strategy == LOSS))
+    only = replace(book, entries=tuple(e for e in book.entries if e.strategy == SHARED))
     with sharing_pair(model, only) as pair:
         assert pair.robot.infer((SOURCE,)).stats.shared
         for strategy in (OFFLOAD, LOCAL):

@@ -28,7 +28,7 @@ from intradp_ros.lab.emulation.emulated_device import DeviceClock, emulated
 from intradp_ros.lab.testbed.joined_channel import JoinedChannel
 from intradp_ros.runtime.memory_channel import memory_pair
 from intradp_ros.runtime.model import SharedModel
-from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, OFFLOAD
+from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.choice import ScheduleChoice
 from intradp_ros.systems.sharing.book.critical_paths import Anywhere, Path
@@ -96,7 +96,7 @@ def test_four_robots_on_four_links(model: SharedModel, wanted: torch.Tensor) -> 
 
     def infer(mbps: float) -> None:
         with site.robot(model, mbps) as robot:
-            for strategy in (LOSS, OFFLOAD, LOCAL, LOSS):
+            for strategy in (SHARED, OFFLOAD, LOCAL, SHARED):
                 for _ in range(3):
                     if strategy == LOCAL:
                         assert_equal(robot.infer((SOURCE,), strategy=LOCAL).outputs, wanted)
@@ -169,13 +169,13 @@ def test_the_load_decides_what_is_chosen(model: SharedModel) -> None:
     much, little = (Anywhere((Path(robot, server, 1e-3, 0.0),), (robot, server))
                     for robot, server in ((0.01, 0.1), (0.15, 0.05)))
     alone = Anywhere((Path(1.0, 0.0, 0.0, 0.0),), (1.0, 0.0))
-    known = {LOCAL: alone, OFFLOAD: much, LOSS: little}
+    known = {LOCAL: alone, OFFLOAD: much, SHARED: little}
     book = ScheduleBook(book.digest, book.axis, 0.0, 0.0, tuple(
-        replace(e, anywhere=known[e.strategy], strategy=LOCAL if e.strategy == LOCAL else LOSS)
+        replace(e, anywhere=known[e.strategy], strategy=LOCAL if e.strategy == LOCAL else SHARED)
         for e in book.entries if e.strategy in known))
     chosen = []
     for choice.load in (1.0, 3.0, 100.0):
-        index = choice.choose(1, book, 100.0, LOSS, lambda: 0.0)
+        index = choice.choose(1, book, 100.0, SHARED, lambda: 0.0)
         assert index is not None
         chosen.append((book.entries[index].anywhere, choice.predicted(book, index, 100.0)))
     assert chosen == [(much, pytest.approx(0.11, abs=1e-4)),

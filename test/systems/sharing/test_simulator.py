@@ -21,7 +21,7 @@ from intradp_ros.systems.sharing.baselines import (
     best_cut,
     best_local,
     best_offload,
-    LOSS,
+    SHARED,
     STRATEGIES,
 )
 from intradp_ros.systems.sharing.book.book import ScheduleBook
@@ -138,7 +138,7 @@ def test_a_book_is_never_worse_than_the_baselines(seed: int) -> None:
     for mbps in book.grid:
         entries = {e.strategy: e for e in book.entries if e.mbps == mbps}
         assert set(entries) == set(STRATEGIES)
-        assert entries[LOSS].predicted <= min(e.predicted for e in entries.values())
+        assert entries[SHARED].predicted <= min(e.predicted for e in entries.values())
         link = LinkModel.symmetric(mbps, 1e-3, 1e-4)
         for entry in entries.values():
             again = simulate(lower(split, entry.partition), cost, link).latency

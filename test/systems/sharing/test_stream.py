@@ -30,7 +30,7 @@ from intradp_ros.runtime.memory_channel import memory_pair, MemoryChannel
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.outcome import Outcome
 from intradp_ros.runtime.session_channels import SessionChannels
-from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, OFFLOAD
+from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.choice import ScheduleChoice
 from intradp_ros.systems.sharing.book.critical_paths import Anywhere, Path
@@ -60,7 +60,7 @@ class Site:
         """Keep a result."""
         self.delivered.append(future.result())
 
-    def ask(self, seeds: range, strategy: str = LOSS) -> None:
+    def ask(self, seeds: range, strategy: str = SHARED) -> None:
         """Ask for the results of pictures."""
         for seed in seeds:
             self.stream.submit((picture(seed),), self.take, strategy=strategy)
@@ -99,7 +99,7 @@ def assert_answered(found: Site, count: int) -> None:
 @pytest.mark.parametrize('inflight', [1, 3])
 def test_results_are_exact_and_in_order(model: SharedModel, inflight: int) -> None:
     with site(model, inflight) as found:
-        for number, strategy in enumerate((LOSS, OFFLOAD, LOCAL, LOSS)):
+        for number, strategy in enumerate((SHARED, OFFLOAD, LOCAL, SHARED)):
             found.ask(range(10 * number, 10 * number + 10), strategy)
         assert_answered(found, 40)
         shared = [outcome.stats.shared for outcome in found.delivered]

@@ -15,7 +15,7 @@ from synthetic import flat_cost, random_split_graph
 
 from intradp_ros.link.outlook import Outlook
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.baselines import LOSS, STRATEGIES, UNEVEN
+from intradp_ros.systems.sharing.baselines import SHARED, STRATEGIES, UNEVEN
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.choice import Ahead, Chosen, ScheduleChoice
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
@@ -127,7 +127,7 @@ def test_at_even_speeds_the_usual_schedule_stays_the_best(seed: int) -> None:
         price = setting.prices(mbps)
         best = min(price(e.partition).price for e in book.entries)
         usual = book.entries[book.choose(mbps)]
-        assert usual.strategy == LOSS
+        assert usual.strategy == SHARED
         assert usual.predicted <= best * (1 + 1e-9)
 
 
@@ -140,10 +140,10 @@ def chosen(book: ScheduleBook, robot: float) -> Chosen:
     choice = ScheduleChoice(LatencyCalibration())
     ahead = Ahead(lambda seconds: Outlook(np.array([20 * 125e3]), np.array([1.0])),
                   lambda predicted: predicted * 1.05)
-    choice.decide(1, book, 20.0, LOSS, lambda: 0.0, ahead)  # begins with the book
+    choice.decide(1, book, 20.0, SHARED, lambda: 0.0, ahead)  # begins with the book
     for _ in range(3):
         choice.speeds.note(ROBOT, robot, 1.0, 1.0, 1e9)
-    found = choice.decide(1, book, 20.0, LOSS, lambda: 0.0, ahead)
+    found = choice.decide(1, book, 20.0, SHARED, lambda: 0.0, ahead)
     assert found is not None
     return found
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from intradp_ros.systems.sharing.baselines.simple import best_cut, best_local, best_offload
 
-LOCAL, OFFLOAD, CUT, LOSS = 'local', 'offload', 'cut', 'loss'
+LOCAL, OFFLOAD, CUT, SHARED = 'local', 'offload', 'cut', 'shared'
 DSCCS, SPSO_GA = 'dsccs', 'spso-ga'
 BASELINES = (LOCAL, OFFLOAD, CUT, DSCCS, SPSO_GA)
-STRATEGIES = (*BASELINES, LOSS)
+STRATEGIES = (*BASELINES, SHARED)
 #: Schedules of a book that nobody asks for by name: for devices that are no longer as fast, to
 #: each other, as profiled.
 UNEVEN = 'uneven'
 
-__all__ = ['BASELINES', 'best_cut', 'best_local', 'best_offload', 'CUT', 'DSCCS', 'LOCAL', 'LOSS',
-           'OFFLOAD', 'SPSO_GA', 'STRATEGIES', 'UNEVEN']
+__all__ = ['BASELINES', 'best_cut', 'best_local', 'best_offload', 'CUT', 'DSCCS', 'LOCAL',
+           'OFFLOAD', 'SHARED', 'SPSO_GA', 'STRATEGIES', 'UNEVEN']

@@ -21,13 +21,15 @@ import numpy as np
 
 from intradp_ros.core.limits import MAX_MBPS, MAX_SECONDS, within
 from intradp_ros.core.whole_file import write_whole
-from intradp_ros.systems.sharing.baselines import LOCAL, LOSS
+from intradp_ros.systems.sharing.baselines import LOCAL, SHARED
 from intradp_ros.systems.sharing.book.critical_paths import Anywhere, MAX_PATHS, Path
 from intradp_ros.systems.sharing.book.recourse_curve import curve_rates, CURVE_RATIOS, POINTS
 from intradp_ros.systems.sharing.partition.partition import Partition
 from intradp_ros.wire.codecs.names import LOSSY
 
 FORMAT = 'intradp-schedule-book/7'
+#: What a strategy was called before 0.2, in books that users have on disk.
+_RENAMED = {'loss': SHARED}
 MAX_ENTRIES = 1000
 #: A schedule is kept until the bandwidth is outside of its range by this factor.
 HYSTERESIS = 1.05
@@ -65,7 +67,7 @@ class ScheduleBook:
     """
     Entries for one graph; an entry's index is its schedule id.
 
-    Entries with the strategy ``loss`` are never predicted worse than the
+    Entries with the strategy ``shared`` are never predicted worse than the
     others at the same bandwidth, by `objective`.  `axis` is the split axis
     the partitions were made for; `delay` and `overhead` (seconds), whether
     both ways share the air, and how many times the rate up (all bandwidths
@@ -124,9 +126,9 @@ class ScheduleBook:
         return max((b[0] for b in busy), default=0.0), max((b[1] for b in busy), default=0.0)
 
     def different(self, strategy: str = '') -> tuple[int, ...]:
-        """Return the ids of different schedules, of one strategy or of all; ``loss`` first."""
+        """Return the ids of different schedules, of one strategy or of all; ``shared`` first."""
         found: dict[Partition, int] = {}
-        for index, entry in sorted(enumerate(self.entries), key=lambda e: e[1].strategy != LOSS):
+        for index, entry in sorted(enumerate(self.entries), key=lambda e: e[1].strategy != SHARED):
             if strategy in ('', entry.strategy):
                 found.setdefault(entry.partition, index)
         return tuple(found.values())
@@ -136,7 +138,7 @@ class ScheduleBook:
         """Names of the strategies that the book has schedules of."""
         return tuple(dict.fromkeys(e.strategy for e in self.entries))
 
-    def choose(self, mbps: float, strategy: str = LOSS, previous: int | None = None) -> int:
+    def choose(self, mbps: float, strategy: str = SHARED, previous: int | None = None) -> int:
         """
         Return the schedule id for a predicted bandwidth.
 
@@ -170,7 +172,7 @@ class ScheduleBook:
                              f'{sorted({e.strategy for e in self.entries})}')
         return min(distance, key=lambda i: distance[i])
 
-    def expected(self, mbps: float, strategy: str = LOSS) -> float:
+    def expected(self, mbps: float, strategy: str = SHARED) -> float:
         """
         Return the seconds that a strategy should take at a bandwidth.
 
@@ -283,8 +285,10 @@ def _entry(data: Mapping[str, Any]) -> Entry:
             and 0 <= low <= mbps <= high):
         raise ValueError(f'impossible entry: {mbps} Mbit/s in {low}..{high}, {predicted} s, '
                          f'{joules} J')
-    return Entry(mbps, str(data['strategy']), predicted, Partition.from_dict(data['partition']),
-                 joules, low, high, _anywhere(data.get('anywhere')))
+    strategy = str(data['strategy'])
+    return Entry(mbps, _RENAMED.get(strategy, strategy), predicted,
+                 Partition.from_dict(data['partition']), joules, low, high,
+                 _anywhere(data.get('anywhere')))
 
 
 def _anywhere(data: Mapping[str, Any] | None) -> Anywhere | None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from intradp_ros.link.outlook import Outlook, weighted_quantile
 from intradp_ros.schedule.schedule import ROBOT, SERVER, SIDES
-from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, UNEVEN
+from intradp_ros.systems.sharing.baselines import LOCAL, SHARED, UNEVEN
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.device_speeds import DeviceSpeeds
 from intradp_ros.systems.sharing.book.expected_latency import LatencyCurves
@@ -98,7 +98,7 @@ class ScheduleChoice:
         recourse; else, and as long as nothing was measured, as `choose`.
         """
         self._learn()
-        foreseen = strategy == LOSS and book.knows_recourse and book.objective == 'latency'
+        foreseen = strategy == SHARED and book.knows_recourse and book.objective == 'latency'
         if foreseen and strategy in book.strategies:
             if epoch != self._epoch or self._curves is None:
                 self._begin(epoch)
@@ -113,7 +113,7 @@ class ScheduleChoice:
         """Return the ids of what the usual strategy may take: with experience, anything."""
         if self.experience:
             return book.different()
-        usual = (*book.different(LOSS), *book.different(UNEVEN))
+        usual = (*book.different(SHARED), *book.different(UNEVEN))
         known = {book.entries[i].partition for i in usual}
         return (*usual, *(i for i in book.different(LOCAL)
                           if book.entries[i].partition not in known))
@@ -182,10 +182,10 @@ class ScheduleChoice:
             return self._fastest(book, mbps, strategy, spread)
         index = book.choose(mbps, strategy, self._used.get(strategy))
         self._used[strategy] = index
-        if strategy != LOSS or book.objective != 'latency':
+        if strategy != SHARED or book.objective != 'latency':
             return index
         others = {name: book.choose(mbps, name) for name in book.strategies
-                  if name == LOCAL or name != LOSS and self.experience}
+                  if name == LOCAL or name != SHARED and self.experience}
         expected = {i: self.expected(book, i, mbps) for i in (index, *others.values())}
         best = min(expected, key=lambda i: expected[i])
         if expected[best] < WORTH * expected[index]:
@@ -196,7 +196,7 @@ class ScheduleChoice:
     def _fastest(self, book: ScheduleBook, mbps: float, strategy: str,
                  spread: Callable[[], float]) -> int:
         """Return the schedule of least expected seconds, at the speeds that devices have now."""
-        previous, usual = self._used.get(strategy, -1), strategy == LOSS
+        previous, usual = self._used.get(strategy, -1), strategy == SHARED
         ids = book.different('' if usual and self.experience else strategy)
         self._speeds = self._factors()
         expected = {i: self._now(book.entries[i], mbps) for i in ids}

@@ -17,7 +17,7 @@ import math
 import numpy as np
 
 from intradp_ros.schedule.cost import CostModel, LinkModel
-from intradp_ros.systems.sharing.baselines import LOSS, STRATEGIES, UNEVEN
+from intradp_ros.systems.sharing.baselines import SHARED, STRATEGIES, UNEVEN
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.critical_paths import anywhere
 from intradp_ros.systems.sharing.book.uneven_speeds import (
@@ -219,7 +219,7 @@ def where_to_look(setting: Setting, points: Sequence[Point]) -> list[float]:
 
 def _loss_between(setting: Setting, a: Point, b: Point) -> float:
     """Return what is lost, as a fraction, by the better of using either schedule for both."""
-    first, second = a.found[LOSS], b.found[LOSS]
+    first, second = a.found[SHARED], b.found[SHARED]
     if first.partition == second.partition:
         return 0.0
     losses = (_ratio(setting.prices(b.mbps)(first.partition), second),
@@ -237,10 +237,10 @@ def shared_with_neighbours(setting: Setting, points: Sequence[Point],
     final = []
     for index, point in enumerate(points):
         price = setting.prices(point.mbps)
-        near = [points[i].found[LOSS].partition for i in (index - 1, index + 1)
+        near = [points[i].found[SHARED].partition for i in (index - 1, index + 1)
                 if 0 <= i < len(points)]
-        winner = best([point.found[LOSS], *map(price, (*near, *others))])
-        final.append(replace(point, found={**point.found, LOSS: winner}))
+        winner = best([point.found[SHARED], *map(price, (*near, *others))])
+        final.append(replace(point, found={**point.found, SHARED: winner}))
     return final
 
 
@@ -256,7 +256,7 @@ def entries(setting: Setting, points: Sequence[Point], uneven: Sequence[Partitio
     for strategy in STRATEGIES:
         ends = [points[0].mbps / 2]
         for a, b in zip(points, points[1:]):
-            ends.append(_switch(setting, a, b) if strategy == LOSS
+            ends.append(_switch(setting, a, b) if strategy == SHARED
                         else math.sqrt(a.mbps * b.mbps))
         ends.append(math.inf)
         for point, low, high in zip(points, ends, ends[1:]):
@@ -275,7 +275,7 @@ def _switch(setting: Setting, a: Point, b: Point) -> float:
     From where it is expected to win: a link that is overrated costs more
     than one that is underrated gains.
     """
-    first, second = a.found[LOSS].partition, b.found[LOSS].partition
+    first, second = a.found[SHARED].partition, b.found[SHARED].partition
     low, high = math.log(a.mbps), math.log(b.mbps)
     if first == second:
         return math.exp((low + high) / 2)

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from intradp_ros.schedule.cost import LinkModel
-from intradp_ros.systems.sharing.baselines import LOSS, UNEVEN
+from intradp_ros.systems.sharing.baselines import SHARED, UNEVEN
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.critical_paths import anywhere
 from intradp_ros.systems.sharing.book.make_book import Setting
@@ -55,7 +55,7 @@ def value_lost(book: ScheduleBook, setting: Setting, relaxation: Relaxation) -> 
     bandwidths counts.  Infinite where the book does not say what it was.
     """
     partitions = list(dict.fromkeys(e.partition for e in book.entries
-                                    if e.strategy in (LOSS, UNEVEN)))
+                                    if e.strategy in (SHARED, UNEVEN)))
     ratios = []
     for mbps in sampled_rates(book):
         bound = book.bound(mbps)

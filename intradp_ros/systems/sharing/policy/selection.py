@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from intradp_ros.systems.sharing.baselines import LOSS
+from intradp_ros.systems.sharing.baselines import SHARED
 from intradp_ros.systems.sharing.book.book import Entry
 from intradp_ros.systems.sharing.book.book_versions import BookVersion
 from intradp_ros.systems.sharing.book.choice import Ahead, ScheduleChoice
@@ -81,7 +81,7 @@ def select(choice: ScheduleChoice, cache: ProgramCache, agreement: BookVersion, 
     """Return the schedule to share by; None to stay alone."""
     book = agreement.book
     choice.load = found.load
-    if found.inflight > 1 and strategy == LOSS and book.knows_speeds:
+    if found.inflight > 1 and strategy == SHARED and book.knows_speeds:
         selection: Selection | None = _of_a_stream(choice, agreement, found)
     else:
         selection = _of_one(choice, agreement, strategy, found)
@@ -101,7 +101,7 @@ def _of_one(choice: ScheduleChoice, agreement: BookVersion, strategy: str, found
     index = chosen.index
     return Selection(
         agreement.epoch, index, book.entries[index], choice.predicted(book, index, mbps),
-        strategy == LOSS and book.objective == 'latency', found.rate, chosen.at_once,
+        strategy == SHARED and book.objective == 'latency', found.rate, chosen.at_once,
         chosen.likely, chosen.middle)
 
 
@@ -111,7 +111,7 @@ def _of_a_stream(choice: ScheduleChoice, agreement: BookVersion, found: Conditio
     index, seconds = best_period([
         (i, choice.seconds(book.entries[i], mbps), choice.busy(book, i, mbps))
         for i in book.different()], inflight)
-    one = _of_one(choice, agreement, LOSS, found)
+    one = _of_one(choice, agreement, SHARED, found)
     if one and one.predicted <= OVERLAP_PAYS * seconds:
         return replace(one, in_turn=True)
     entry = book.entries[index]

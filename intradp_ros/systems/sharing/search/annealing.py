@@ -29,7 +29,7 @@ from intradp_ros.systems.sharing.partition.partition import (
     Partition,
     Stage,
 )
-from intradp_ros.systems.sharing.search.loss import de
+from intradp_ros.systems.sharing.search.differential_evolution import de
 from intradp_ros.systems.sharing.search.moves import pieces, places, propose, SMALL
 from intradp_ros.systems.sharing.search.solving import Progress, Stop, Trial
 

@@ -22,7 +22,7 @@ from intradp_ros.systems.sharing.partition.partition import (
     Partition,
     Stage,
 )
-from intradp_ros.systems.sharing.search.loss import crossing_bytes
+from intradp_ros.systems.sharing.search.differential_evolution import crossing_bytes
 
 MOST_STAGES = 24
 SMALL = 20

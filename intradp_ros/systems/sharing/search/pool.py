@@ -17,8 +17,8 @@ from intradp_ros.systems.sharing.baselines import (
     CUT,
     DSCCS,
     LOCAL,
-    LOSS,
     OFFLOAD,
+    SHARED,
     SPSO_GA,
 )
 from intradp_ros.systems.sharing.baselines.dsccs import min_cut
@@ -89,14 +89,14 @@ def candidates(cost: CostModel, link: LinkModel, aim: Aim) -> dict[str, Candidat
     """
     Return the schedule of every strategy for one link.
 
-    ``loss`` is the best of all others and of what the search finds, so it is
+    ``shared`` is the best of all others and of what the search finds, so it is
     never worse than any of them.  Each value crosses in the encoding that is
     fastest on this link.
     """
     seeker = _Seeker(cost, link, aim)
     found = {name: seeker.judged(partition)
              for name, partition in baselines(seeker.assumed, link, aim).items()}
-    return {**found, LOSS: best([*found.values(), seeker(found.values())])}
+    return {**found, SHARED: best([*found.values(), seeker(found.values())])}
 
 
 class _Seeker:

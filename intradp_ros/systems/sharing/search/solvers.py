@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from intradp_ros.systems.sharing.search.annealing import search
-from intradp_ros.systems.sharing.search.loss import de
+from intradp_ros.systems.sharing.search.differential_evolution import de
 from intradp_ros.systems.sharing.search.solving import Solver
 
 SOLVERS: Mapping[str, Solver] = {'de': de, 'search': search}

@@ -26,7 +26,7 @@ from intradp_ros.runtime.serial_executor import SerialExecutor
 from intradp_ros.runtime.timeline import Event, Recorder, total, with_send_times
 from intradp_ros.runtime.traffic import Traffic
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.baselines import LOCAL, LOSS, OFFLOAD, STRATEGIES
+from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED, STRATEGIES
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.choice import Ahead, ScheduleChoice
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
@@ -147,7 +147,7 @@ class RobotClient:
     def _down_ratio(self) -> float:
         return self.connection.book.down_ratio if self.connection.book else 1.0
 
-    def infer(self, inputs: Sequence[torch.Tensor], *, strategy: str = LOSS,
+    def infer(self, inputs: Sequence[torch.Tensor], *, strategy: str = SHARED,
               stamp: Stamp = Stamp(), among: Among = ALONE) -> Outcome:
         """
         Run one inference.
@@ -257,7 +257,7 @@ class RobotClient:
         ahead = Ahead(
             lambda seconds: self._link.outlook(seconds, rate),
             lambda predicted: patience.lateness(believable(predicted, own, faster=True), own).ran)
-        if strategy == LOSS and OFFLOAD in agreement.book.strategies and self._silent(delays):
+        if strategy == SHARED and OFFLOAD in agreement.book.strategies and self._silent(delays):
             strategy = OFFLOAD  # so that the robot computes all of it in one piece meanwhile
         return select(self.choice, self.cache, agreement, strategy, Conditions(
             rate, self.predictor.spread, ahead, self.connection.load, self._among.inflight))

@@ -28,7 +28,7 @@ from intradp_ros.runtime.outcome import Outcome
 from intradp_ros.runtime.processor import Processor
 from intradp_ros.runtime.session_channels import SessionChannels
 from intradp_ros.runtime.timeline import Event, with_send_times
-from intradp_ros.systems.sharing.baselines import LOSS
+from intradp_ros.systems.sharing.baselines import SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.session.robot import ALONE, Among, RobotClient
 from intradp_ros.wire.frames import Stamp
@@ -77,7 +77,7 @@ class InferenceStream:
         for client in self.clients:
             client.use_book(book)
 
-    def submit(self, inputs: Sequence[torch.Tensor], deliver: Deliver, *, strategy: str = LOSS,
+    def submit(self, inputs: Sequence[torch.Tensor], deliver: Deliver, *, strategy: str = SHARED,
                stamp: Stamp = Stamp()) -> None:
         """
         Begin an inference as soon as there is room; `deliver` is called with what became of it.

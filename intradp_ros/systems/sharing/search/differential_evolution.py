@@ -71,8 +71,8 @@ def crossing_bytes(split: SplitGraph, outputs: bool = False) -> npt.NDArray[np.i
     return np.cumsum(alive)[:-1]
 
 
-def loss(trial: Trial, *, stops: Sequence[int] | None = None, seed: int = 0,
-         generations: int = 60, population: int = 8) -> Partition:
+def de_search(trial: Trial, *, stops: Sequence[int] | None = None, seed: int = 0,
+              generations: int = 60, population: int = 8) -> Partition:
     """
     Solve min T_robot^N by differential evolution and return the partition found.
 
@@ -108,7 +108,7 @@ def de(cost: CostModel, link: LinkModel, *, seed: int = 0, budget: int = 8000,
     for partition in (*begin, half):
         refine(trial, partition, bands=bands)
     while not trial.over:
-        refine(trial, loss(trial, seed=seed), bands=bands)
+        refine(trial, de_search(trial, seed=seed), bands=bands)
         seed += 1
     return trial.result()
 
