@@ -30,7 +30,7 @@ from intradp_ros.systems.sharing.book.plan_from_profiles import (
 )
 from intradp_ros.systems.sharing.judge.simulator import simulate, Simulation
 from intradp_ros.systems.sharing.partition.lowering import lower
-from intradp_ros.systems.sharing.search.pool import Aim, Candidate, front, Prices
+from intradp_ros.systems.sharing.search.pool import Aim, Candidate, Evaluator, front
 from intradp_ros.systems.sharing.session.rehearsal import lossy_difference
 
 MODES = (LOCAL, OFFLOAD, CUT, SHARED)
@@ -86,7 +86,7 @@ class Plan:
         """Return schedules that trade latency for energy, at the grid's nearest bandwidth."""
         entries = self.entries(mbps)
         link, aim = self.link(entries[SHARED].mbps), Aim(power=self.power)
-        price = Prices(self.cost, link, aim)
+        price = Evaluator(self.cost, link, aim)
         return front(self.cost, link, aim,
                      {name: price(e.partition) for name, e in entries.items()})
 

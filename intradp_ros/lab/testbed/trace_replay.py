@@ -30,13 +30,13 @@ from intradp_ros.link.rate import TELLING_BYTES
 from intradp_ros.link.trace import LinkTrace
 from intradp_ros.systems.sharing.baselines import LOCAL, SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
-from intradp_ros.systems.sharing.book.choice import Ahead, ScheduleChoice
+from intradp_ros.systems.sharing.book.choice import Forecast, ScheduleChoice
 from intradp_ros.systems.sharing.book.make_book import Setting
 from intradp_ros.systems.sharing.judge.judge import Judge
 from intradp_ros.systems.sharing.policy.patience import (
     AT_ONCE,
-    believable,
-    Lateness,
+    clamped_prediction,
+    LateThreshold,
     NEVER_LATE,
     PatiencePolicy,
 )
@@ -77,14 +77,15 @@ class Curves:
             return math.inf
         return self.late(schedule, mbps, patience).ran + self.alone
 
-    def late(self, schedule: int, mbps: float, patience: PatiencePolicy) -> Lateness:
+    def late(self, schedule: int, mbps: float, patience: PatiencePolicy) -> LateThreshold:
         """Return from when on a schedule that was chosen for a rate is late."""
         expected = float(self.seconds([schedule], np.array([max(mbps, 1e-3)]))[0])
         return self.late_by(expected, patience)
 
-    def late_by(self, predicted: float, patience: PatiencePolicy) -> Lateness:
+    def late_by(self, predicted: float, patience: PatiencePolicy) -> LateThreshold:
         """Return from when on an inference is late of which so many seconds were predicted."""
-        return patience.lateness(believable(predicted, self.alone, faster=True), self.alone)
+        return patience.lateness(clamped_prediction(predicted, self.alone, faster=True),
+                                 self.alone)
 
     def seconds(self, schedules: Sequence[int], mbps: Floats) -> Floats:
         """Return what schedules take, each at its rate."""
@@ -145,7 +146,7 @@ class Chooser(Protocol):
     def latest(self, schedule: int) -> float:
         """Return the seconds after which the robot has the result by itself."""
 
-    def late(self, schedule: int) -> Lateness:
+    def late(self, schedule: int) -> LateThreshold:
         """Return from when on a robot that waits works by itself."""
 
     def learn(self, run: Run) -> None:
@@ -208,7 +209,7 @@ class Oracle:
         """Return that it never takes the recourse: it knows better."""
         return math.inf
 
-    def late(self, schedule: int) -> Lateness:
+    def late(self, schedule: int) -> LateThreshold:
         """Return that it never does anything by itself."""
         return NEVER_LATE
 
@@ -245,12 +246,12 @@ class Predicting:
         self._at_once = chosen.at_once
         return chosen.index
 
-    def _ahead(self, now: float, expected: float) -> Ahead:
+    def _ahead(self, now: float, expected: float) -> Forecast:
         patience = self._patience
         if patience is None or not self._foresight:
-            return Ahead(lambda seconds: None, lambda predicted: math.inf)
-        return Ahead(lambda seconds: self._past.outlook(now, seconds, expected),
-                     lambda predicted: self._curves.late_by(predicted, patience).ran)
+            return Forecast(lambda seconds: None, lambda predicted: math.inf)
+        return Forecast(lambda seconds: self._past.outlook(now, seconds, expected),
+                        lambda predicted: self._curves.late_by(predicted, patience).ran)
 
     def latest(self, schedule: int) -> float:
         """Return the seconds after which the robot has the result by itself."""
@@ -258,7 +259,7 @@ class Predicting:
             return math.inf
         return self._curves.latest(schedule, self._mbps, self._patience)
 
-    def late(self, schedule: int) -> Lateness:
+    def late(self, schedule: int) -> LateThreshold:
         """Return from when on a robot that waits works by itself."""
         if self._patience is None:
             return NEVER_LATE

@@ -15,7 +15,7 @@ from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.choice import ScheduleChoice
-from intradp_ros.systems.sharing.book.critical_paths import Anywhere, Path
+from intradp_ros.systems.sharing.book.critical_paths import LatencyModel, Path
 from intradp_ros.systems.sharing.book.device_speeds import DeviceSpeeds, MOST
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 from intradp_ros.systems.sharing.partition.partition import local, offload, Partition, Stage
@@ -95,7 +95,8 @@ HALVES, MOSTLY_HERE = (Partition((Stage(4, share, 2, 2),)) for share in (0.5, 0.
 def entry(mbps: float, strategy: str, partition: Partition, robot: float, server: float,
           link: float) -> Entry:
     """Return an entry of which either the robot or link and server take longest."""
-    known = Anywhere((Path(robot, 0.0, 0.0, 0.0), Path(0.0, server, link, 0.0)), (robot, server))
+    known = LatencyModel((Path(robot, 0.0, 0.0, 0.0), Path(0.0, server, link, 0.0)),
+                         (robot, server))
     return Entry(mbps, strategy, known.seconds(mbps), partition, low=mbps / 2, high=2 * mbps,
                  anywhere=known)
 

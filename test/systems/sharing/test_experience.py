@@ -15,9 +15,9 @@ import torch
 
 from intradp_ros.runtime.model import share_module
 from intradp_ros.systems.sharing.baselines import CUT, LOCAL, OFFLOAD, SHARED
-from intradp_ros.systems.sharing.book.choice import Ahead, ScheduleChoice
-from intradp_ros.systems.sharing.book.critical_paths import Anywhere, Path
-from intradp_ros.systems.sharing.book.hindsight import Took
+from intradp_ros.systems.sharing.book.choice import Forecast, ScheduleChoice
+from intradp_ros.systems.sharing.book.critical_paths import LatencyModel, Path
+from intradp_ros.systems.sharing.book.hindsight import LatencySample
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 
 
@@ -81,14 +81,14 @@ def test_one_schedule_may_be_mistaken_where_others_of_its_kind_are_not() -> None
     """Offload and cut in turn, both of whole layers; the cut takes twice what it promised."""
     source = torch.randn(1, 3, 32, 48)
     book = hand_made_book(share_module(seeded(UNet, 32, 48), (source,)))
-    known = Anywhere((Path(0.0, 0.1, 9.0, 0.0),), (0.0, 0.1))
+    known = LatencyModel((Path(0.0, 0.1, 9.0, 0.0),), (0.0, 0.1))
     one = {strategy: replace(next(e for e in book.entries if e.strategy == strategy),
                              anywhere=known) for strategy in (OFFLOAD, CUT)}
     assert not any(entry.partition.by_rows for entry in one.values())
     choice = ScheduleChoice(LatencyCalibration())
     for latency, strategy in ((1.0, OFFLOAD), (1.0, OFFLOAD), (2.0, CUT)) * 4:
-        choice.note(one[strategy], Took(time.monotonic(), latency, 1.0, 1.0, 10.0))
-        choice.decide(1, book, 10.0, OFFLOAD, lambda: 0.0, Ahead(lambda _: None, lambda s: s))
+        choice.note(one[strategy], LatencySample(time.monotonic(), latency, 1.0, 1.0, 10.0))
+        choice.decide(1, book, 10.0, OFFLOAD, lambda: 0.0, Forecast(lambda _: None, lambda s: s))
     assert choice.corrected(one[OFFLOAD], 1.0) == pytest.approx(1.0)
     assert choice.corrected(one[CUT], 1.0) == pytest.approx(2.0)
 

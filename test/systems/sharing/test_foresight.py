@@ -18,10 +18,10 @@ from intradp_ros.link.outlook import Outlook
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import LOCAL, SHARED
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
-from intradp_ros.systems.sharing.book.choice import Ahead, Chosen, ScheduleChoice
-from intradp_ros.systems.sharing.book.critical_paths import Anywhere, Path
+from intradp_ros.systems.sharing.book.choice import ChosenSchedule, Forecast, ScheduleChoice
+from intradp_ros.systems.sharing.book.critical_paths import LatencyModel, Path
 from intradp_ros.systems.sharing.book.expected_latency import LatencyCurves
-from intradp_ros.systems.sharing.book.hindsight import Took
+from intradp_ros.systems.sharing.book.hindsight import LatencySample
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 from intradp_ros.systems.sharing.book.recourse_curve import curve_rates, CURVE_RATIOS
 from intradp_ros.systems.sharing.partition.partition import local, Partition, Stage
@@ -40,7 +40,7 @@ def entry(kind: int) -> Entry:
     path = PATHS[kind]
     played = tuple(min(path.seconds(float(mbps), root, 1 / root), LATEST[kind] * root)
                    for root in np.sqrt(CURVE_RATIOS) for mbps in RATES)
-    known = Anywhere((path,), (path.robot, path.server), played)
+    known = LatencyModel((path,), (path.robot, path.server), played)
     return Entry(GRID[min(kind, 1)], LOCAL if kind == ALONE else SHARED, 1.0, PARTITIONS[kind],
                  low=0.0, anywhere=known)
 
@@ -54,25 +54,25 @@ def outlook(mbps: Sequence[float]) -> Outlook:
 
 
 def decided(mbps: Sequence[float], choice: ScheduleChoice | None = None, *,
-            book: ScheduleBook = BOOK, margin: float = 0.05) -> Chosen:
-    ahead = Ahead(lambda seconds: outlook(mbps), lambda predicted: min(predicted, 1.0) + margin)
+            book: ScheduleBook = BOOK, margin: float = 0.05) -> ChosenSchedule:
+    ahead = Forecast(lambda seconds: outlook(mbps), lambda predicted: min(predicted, 1.0) + margin)
     found = (choice or ScheduleChoice()).decide(
         1, book, float(np.mean(mbps)), SHARED, lambda: 0.0, ahead)
     assert found is not None
     return found
 
 
-def took(kind: int, mbps: float, seconds: float) -> Took:
+def took(kind: int, mbps: float, seconds: float) -> LatencySample:
     """Return an inference that was expected to take what it does on devices as profiled."""
     expected = PATHS[kind].seconds(mbps, 1.0, 1.0)
-    return Took(time.monotonic() - seconds, seconds, expected, expected, mbps)
+    return LatencySample(time.monotonic() - seconds, seconds, expected, expected, mbps)
 
 
 @pytest.mark.parametrize('mbps, best', [(0.6, ALONE), (3.0, SHARED_INDEX), (80.0, AWAY)])
 def test_on_a_steady_link_the_fastest_is_taken_by_plan(mbps: float, best: int) -> None:
     found = decided([mbps])
     assert (found.index, found.at_once) == (best, False)
-    assert found.likely == pytest.approx(PATHS[best].seconds(mbps, 1.0, 1.0))
+    assert found.median_s == pytest.approx(PATHS[best].seconds(mbps, 1.0, 1.0))
 
 
 def test_of_a_link_that_breaks_in_less_is_expected() -> None:
@@ -84,7 +84,7 @@ def test_of_a_link_that_breaks_in_less_is_expected() -> None:
 
 
 def test_where_rows_may_be_late_the_robot_works_at_once() -> None:
-    """Waiting as long as predicted costs more than nothing if nothing comes."""
+    """WaitPolicy as long as predicted costs more than nothing if nothing comes."""
     assert decided([30.0, 0.05], margin=0.2).at_once
     assert not decided([30.0, 25.0], margin=0.2).at_once
 
@@ -119,22 +119,22 @@ def test_a_robot_that_is_slow_now_and_then_is_given_less(factors: Sequence[float
         choice.speeds.note(ROBOT, factor, 1.0, 1.0, 1e9)
     found = decided([4.6], choice)
     assert found.index == best
-    assert found.middle == pytest.approx(PATHS[best].seconds(4.6, 1.0, 1.0))
+    assert found.nominal_s == pytest.approx(PATHS[best].seconds(4.6, 1.0, 1.0))
 
 
 def test_half_of_inferences_take_what_is_likely() -> None:
     """The speeds of both devices change by themselves: the later of both is late more often."""
     choice = ScheduleChoice(LatencyCalibration())
     played = tuple(0.4 * max(root, 1 / root) for root in np.sqrt(CURVE_RATIOS) for _ in RATES)
-    balanced = replace(BOOK.entries[SHARED_INDEX], anywhere=Anywhere(
+    balanced = replace(BOOK.entries[SHARED_INDEX], anywhere=LatencyModel(
         (Path(0.4, 0.0, 0.0, 0.0), Path(0.0, 0.4, 0.0, 0.0)), (0.4, 0.4), played))
     book = replace(BOOK, entries=(BOOK.entries[ALONE], balanced))
-    assert decided([4.0], choice, book=book).likely == pytest.approx(0.4)
+    assert decided([4.0], choice, book=book).median_s == pytest.approx(0.4)
     for factor in (0.8, 1.0, 0.8, 1.25, 1.25):
         for side in (ROBOT, SERVER):
             choice.speeds.note(side, factor, 1.0, 1.0, 1e9)
     found = decided([4.0], choice, book=book)
-    assert found.middle == pytest.approx(0.4) and found.likely == pytest.approx(0.5)
+    assert found.nominal_s == pytest.approx(0.4) and found.median_s == pytest.approx(0.5)
 
 
 def test_what_schedules_really_took_counts() -> None:
@@ -190,18 +190,19 @@ def test_without_curves_or_measurements_it_is_as_before() -> None:
     bare = replace(BOOK, entries=tuple(
         replace(e, anywhere=replace(e.anywhere, recourse=())) for e in BOOK.entries if e.anywhere))
     assert BOOK.knows_recourse and not bare.knows_recourse
-    assert decided([40.0, 0.05], book=bare) == Chosen(AWAY)
-    blind = Ahead(lambda seconds: None, lambda predicted: predicted)
-    assert ScheduleChoice().decide(1, BOOK, 40.0, SHARED, lambda: 0.0, blind) == Chosen(AWAY)
+    assert decided([40.0, 0.05], book=bare) == ChosenSchedule(AWAY)
+    blind = Forecast(lambda seconds: None, lambda predicted: predicted)
+    assert ScheduleChoice().decide(1, BOOK, 40.0, SHARED, lambda: 0.0,
+                                   blind) == ChosenSchedule(AWAY)
 
 
 def test_another_book_has_other_curves() -> None:
     choice = ScheduleChoice()
     assert decided([80.0], choice).index == AWAY
-    slower = replace(BOOK.entries[AWAY], anywhere=Anywhere(
+    slower = replace(BOOK.entries[AWAY], anywhere=LatencyModel(
         (Path(9.0, 0.0, 0.0, 0.0),), (9.0, 0.0), (9.0,) * len(CURVE_RATIOS) * len(RATES)))
     other = replace(BOOK, entries=(*BOOK.entries[:AWAY], slower))
-    ahead = Ahead(lambda seconds: outlook([80.0]), lambda predicted: predicted)
+    ahead = Forecast(lambda seconds: outlook([80.0]), lambda predicted: predicted)
     found = choice.decide(2, other, 80.0, SHARED, lambda: 0.0, ahead)
     assert found is not None and found.index == SHARED_INDEX
 
@@ -251,7 +252,7 @@ def test_the_next_outlook_is_over_as_long_as_the_last_choice_takes() -> None:
     def look(seconds: float) -> Outlook:
         asked.append(seconds)
         return outlook([80.0])
-    choice, ahead = ScheduleChoice(), Ahead(look, lambda predicted: math.inf)
+    choice, ahead = ScheduleChoice(), Forecast(look, lambda predicted: math.inf)
     for _ in range(2):
         choice.decide(1, BOOK, 80.0, SHARED, lambda: 0.0, ahead)
     assert asked == pytest.approx([1.0, PATHS[AWAY].seconds(80.0, 1.0, 1.0)])

@@ -8,7 +8,7 @@ import pytest
 
 from intradp_ros.systems.sharing.policy.patience import (
     AT_ONCE,
-    Lateness,
+    LateThreshold,
     LEAST_SLACK,
     MOST_SLACK,
     PatiencePolicy,
@@ -64,7 +64,7 @@ def test_who_was_chosen_to_work_at_once_waits_next_to_nothing() -> None:
 def test_lateness_is_prediction_and_margin() -> None:
     patient = PatiencePolicy()
     margin = patient.margin(0.2, 0.5)
-    assert patient.lateness(0.2, 0.5) == Lateness(0.2 + margin, margin)
+    assert patient.lateness(0.2, 0.5) == LateThreshold(0.2 + margin, margin)
 
 
 def test_the_server_is_not_late_for_what_the_robot_slept() -> None:

@@ -34,7 +34,7 @@ from intradp_ros.systems.sharing.judge.recourse_play import Player, Steady
 from intradp_ros.systems.sharing.judge.simulator import simulate
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import local, offload, Partition, Stage
-from intradp_ros.systems.sharing.policy.patience import AT_ONCE, Lateness, NEVER_LATE
+from intradp_ros.systems.sharing.policy.patience import AT_ONCE, LateThreshold, NEVER_LATE
 
 OPERATORS, ROWS, ALONE = 4, 2000, 50e-3
 BY_ROWS = Partition((Stage(2, 0.6, 2, 3), Stage(OPERATORS, 0.4, 1, 16)))
@@ -75,7 +75,7 @@ def test_on_a_dead_link_it_takes_little_more_than_alone(
         setting: Setting, partition: Partition) -> None:
     player, dead = player_of(setting, partition), Air(constant(1e-3))
     assert player.seconds(dead, 0.0) > 100 * ALONE
-    assert player.seconds(dead, 0.0, Lateness(0.0, 0.0)) < 1.2 * ALONE
+    assert player.seconds(dead, 0.0, LateThreshold(0.0, 0.0)) < 1.2 * ALONE
 
 
 def test_meeting_in_the_middle_is_faster_than_either(setting: Setting) -> None:
@@ -83,7 +83,7 @@ def test_meeting_in_the_middle_is_faster_than_either(setting: Setting) -> None:
     player = player_of(setting, Partition((Stage(OPERATORS, 0.4, 1, 16),)))
     ample = player.seconds(Air(constant(1e4)), 0.0)
     rates = np.geomspace(0.1, 1e3, 60)
-    late = Lateness(1.02 * ample, 0.0)
+    late = LateThreshold(1.02 * ample, 0.0)
     waits = [player.seconds(Air(constant(float(r))), 0.0) for r in rates]
     works = [player.seconds(Air(constant(float(r))), 0.0, late) for r in rates]
     alone = max(works)
@@ -96,9 +96,9 @@ def test_a_short_wait_is_none(setting: Setting) -> None:
     """Who works after a wait of its own length is as who waits; on a dead link it adds up."""
     player = player_of(setting, offload(OPERATORS))
     ample, dead = player.seconds(Steady(100.0), 0.0), Steady(1e-3)
-    assert player.seconds(Steady(100.0), 0.0, Lateness(0.0, ample)) == ample
-    at_once = player.seconds(dead, 0.0, Lateness(0.0, 0.0))
-    assert player.seconds(dead, 0.0, Lateness(0.0, 0.5)) == pytest.approx(at_once + 0.5)
+    assert player.seconds(Steady(100.0), 0.0, LateThreshold(0.0, ample)) == ample
+    at_once = player.seconds(dead, 0.0, LateThreshold(0.0, 0.0))
+    assert player.seconds(dead, 0.0, LateThreshold(0.0, 0.5)) == pytest.approx(at_once + 0.5)
 
 
 @settings(max_examples=20)

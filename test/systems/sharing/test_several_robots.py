@@ -31,11 +31,11 @@ from intradp_ros.runtime.model import SharedModel
 from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.choice import ScheduleChoice
-from intradp_ros.systems.sharing.book.critical_paths import Anywhere, Path
+from intradp_ros.systems.sharing.book.critical_paths import LatencyModel, Path
 from intradp_ros.systems.sharing.session.connection import State
+from intradp_ros.systems.sharing.session.pong_validation import validated_load
 from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.server import OffloadServer
-from intradp_ros.systems.sharing.session.told import told_load
 from intradp_ros.wire.frames import MalformedFrameError
 
 RATES = (5.0, 20.0, 50.0, 100.0)
@@ -160,15 +160,15 @@ def test_a_robot_that_finds_no_room_stays_alone_and_is_served_later(
     0.99, -1.0, float('nan'), float('inf'), 1e9, '2', None, [], {}])
 def test_impossible_loads_are_malformed(told: object) -> None:
     with pytest.raises(MalformedFrameError, match='a load of'):
-        told_load(told)
+        validated_load(told)
 
 
 def test_the_load_decides_what_is_chosen(model: SharedModel) -> None:
     """Where the server is not for itself what it needs is more; then it does less."""
     book, choice = hand_made_book(model), ScheduleChoice()
-    much, little = (Anywhere((Path(robot, server, 1e-3, 0.0),), (robot, server))
+    much, little = (LatencyModel((Path(robot, server, 1e-3, 0.0),), (robot, server))
                     for robot, server in ((0.01, 0.1), (0.15, 0.05)))
-    alone = Anywhere((Path(1.0, 0.0, 0.0, 0.0),), (1.0, 0.0))
+    alone = LatencyModel((Path(1.0, 0.0, 0.0, 0.0),), (1.0, 0.0))
     known = {LOCAL: alone, OFFLOAD: much, SHARED: little}
     book = ScheduleBook(book.digest, book.axis, 0.0, 0.0, tuple(
         replace(e, anywhere=known[e.strategy], strategy=LOCAL if e.strategy == LOCAL else SHARED)

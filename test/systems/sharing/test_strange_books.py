@@ -17,7 +17,11 @@ from intradp_ros.runtime.model import SharedModel
 from intradp_ros.systems.sharing.baselines import LOCAL
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.choice import ScheduleChoice
-from intradp_ros.systems.sharing.policy.patience import believable, LONGEST_WAIT, PatiencePolicy
+from intradp_ros.systems.sharing.policy.patience import (
+    clamped_prediction,
+    LONGEST_WAIT,
+    PatiencePolicy,
+)
 from intradp_ros.systems.sharing.session.acceptance import check_book
 from intradp_ros.systems.sharing.session.pair import Pair
 from intradp_ros.wire.frames import Control, ControlKind
@@ -68,11 +72,11 @@ def test_a_robot_takes_no_book_of_another_device(
 
 
 def test_what_is_believed_of_a_prediction() -> None:
-    assert believable(0.1, 0.3, faster=True) == 0.1
-    assert believable(1e299, 0.3, faster=True) == 0.3
-    assert believable(2.0, 0.3, faster=False) == 2.0
-    assert believable(1e299, 0.3, faster=False) == 3.0
-    assert believable(1e299, 0.0, faster=True) == LONGEST_WAIT
+    assert clamped_prediction(0.1, 0.3, faster=True) == 0.1
+    assert clamped_prediction(1e299, 0.3, faster=True) == 0.3
+    assert clamped_prediction(2.0, 0.3, faster=False) == 2.0
+    assert clamped_prediction(1e299, 0.3, faster=False) == 3.0
+    assert clamped_prediction(1e299, 0.0, faster=True) == LONGEST_WAIT
 
 
 def test_waiting_ends_whatever_was_predicted(

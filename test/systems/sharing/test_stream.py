@@ -33,7 +33,7 @@ from intradp_ros.runtime.session_channels import SessionChannels
 from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.choice import ScheduleChoice
-from intradp_ros.systems.sharing.book.critical_paths import Anywhere, Path
+from intradp_ros.systems.sharing.book.critical_paths import LatencyModel, Path
 from intradp_ros.systems.sharing.book.throughput import best_period, Busy, period
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.robot import RobotClient
@@ -143,7 +143,7 @@ def test_the_link_is_busy_for_what_crosses(model: SharedModel) -> None:
 
     Not for what values are in memory: encoded they may be a tenth of it.
     """
-    known = Anywhere((Path(0.1, 0.2, 5.0, 0.0),), (0.1, 0.2), crossing=(3.0, 2.0))
+    known = LatencyModel((Path(0.1, 0.2, 5.0, 0.0),), (0.1, 0.2), crossing=(3.0, 2.0))
     made, choice = hand_made_book(model), ScheduleChoice()
     choice.load = 2.0
     book = replace(made, entries=(replace(made.entries[0], anywhere=known),))
@@ -204,7 +204,7 @@ def book_with_speeds(model: SharedModel, busy: float) -> ScheduleBook:
     """Return a book whose schedules take 10 ms at any speed, alone 20, of which each is busy."""
     made = hand_made_book(model)
     return replace(made, entries=tuple(
-        replace(entry, anywhere=Anywhere(
+        replace(entry, anywhere=LatencyModel(
             (Path(entry.predicted, 0.0, 0.0, 0.0),),
             (0.02, 0.0) if entry.strategy == LOCAL else (busy, busy), crossing=(0.01, 0.01)))
         for entry in made.entries))

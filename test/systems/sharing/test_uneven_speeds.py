@@ -17,7 +17,7 @@ from intradp_ros.link.outlook import Outlook
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import SHARED, STRATEGIES, UNEVEN
 from intradp_ros.systems.sharing.book.book import ScheduleBook
-from intradp_ros.systems.sharing.book.choice import Ahead, Chosen, ScheduleChoice
+from intradp_ros.systems.sharing.book.choice import ChosenSchedule, Forecast, ScheduleChoice
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 from intradp_ros.systems.sharing.book.make_book import book_of, seek, Setting
 from intradp_ros.systems.sharing.book.uneven_speeds import (
@@ -135,11 +135,11 @@ def test_it_does_not_matter_who_seeks() -> None:
     assert book_of(setting_of(1), 'd' * 64, GRID, ratios=RATIOS) == books(1)[1]
 
 
-def chosen(book: ScheduleBook, robot: float) -> Chosen:
+def chosen(book: ScheduleBook, robot: float) -> ChosenSchedule:
     """Return what is taken at 20 Mbit/s by a robot that was seen to be so slow."""
     choice = ScheduleChoice(LatencyCalibration())
-    ahead = Ahead(lambda seconds: Outlook(np.array([20 * 125e3]), np.array([1.0])),
-                  lambda predicted: predicted * 1.05)
+    ahead = Forecast(lambda seconds: Outlook(np.array([20 * 125e3]), np.array([1.0])),
+                     lambda predicted: predicted * 1.05)
     choice.decide(1, book, 20.0, SHARED, lambda: 0.0, ahead)  # begins with the book
     for _ in range(3):
         choice.speeds.note(ROBOT, robot, 1.0, 1.0, 1e9)

@@ -29,7 +29,7 @@ from intradp_ros.runtime.model import share_module, SharedModel
 from intradp_ros.schedule.joins import joins_of
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD
-from intradp_ros.systems.sharing.book.critical_paths import Anywhere, Path
+from intradp_ros.systems.sharing.book.critical_paths import LatencyModel, Path
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import offload, Partition, Stage
 from intradp_ros.systems.sharing.session.connection import HEARTBEAT
@@ -89,8 +89,8 @@ def test_both_sides_notice_what_has_become_slow(model: SharedModel, profile: Pro
 def test_a_robot_learns_from_both_sides_how_fast_they_are(
         model: SharedModel, profile: Profile, side: str, strategy: str) -> None:
     whole = profile.whole_seconds
-    known = {LOCAL: Anywhere((Path(whole, 0.0, 0.0, 0.0),), (whole, 0.0)),
-             OFFLOAD: Anywhere((Path(0.0, whole, 1.0, 0.0),), (0.0, whole))}
+    known = {LOCAL: LatencyModel((Path(whole, 0.0, 0.0, 0.0),), (whole, 0.0)),
+             OFFLOAD: LatencyModel((Path(0.0, whole, 1.0, 0.0),), (0.0, whole))}
     book = hand_made_book(model)
     book = replace(book, entries=tuple(
         replace(e, anywhere=known[e.strategy], predicted=known[e.strategy].seconds(e.mbps))

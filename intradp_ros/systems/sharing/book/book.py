@@ -22,7 +22,7 @@ import numpy as np
 from intradp_ros.core.limits import MAX_MBPS, MAX_SECONDS, within
 from intradp_ros.core.whole_file import write_whole
 from intradp_ros.systems.sharing.baselines import LOCAL, SHARED
-from intradp_ros.systems.sharing.book.critical_paths import Anywhere, MAX_PATHS, Path
+from intradp_ros.systems.sharing.book.critical_paths import LatencyModel, MAX_PATHS, Path
 from intradp_ros.systems.sharing.book.recourse_curve import curve_rates, CURVE_RATIOS, POINTS
 from intradp_ros.systems.sharing.partition.partition import Partition
 from intradp_ros.wire.codecs.names import LOSSY
@@ -54,7 +54,7 @@ class Entry:
     joules: float = 0.0
     low: float = 0.0
     high: float = math.inf
-    anywhere: Anywhere | None = None
+    anywhere: LatencyModel | None = None
 
     def beyond(self, mbps: float) -> float:
         """Return how far a bandwidth is outside of the range, as a logarithm; 0 inside."""
@@ -291,7 +291,7 @@ def _entry(data: Mapping[str, Any]) -> Entry:
                  _anywhere(data.get('anywhere')))
 
 
-def _anywhere(data: Mapping[str, Any] | None) -> Anywhere | None:
+def _anywhere(data: Mapping[str, Any] | None) -> LatencyModel | None:
     if data is None:
         return None
     paths = tuple(Path(*map(float, path)) for path in data['paths'])
@@ -303,4 +303,4 @@ def _anywhere(data: Mapping[str, Any] | None) -> Anywhere | None:
     recourse = tuple(within('recourse', float(s), 0.0, MAX_SECONDS) for s in data['recourse'])
     if len(recourse) not in (0, _PLAYED):
         raise ValueError(f'a schedule has {len(recourse)} times with recourse, not {_PLAYED}')
-    return Anywhere(paths, (robot, server), recourse, (up, down))
+    return LatencyModel(paths, (robot, server), recourse, (up, down))

@@ -18,7 +18,7 @@ from intradp_ros.systems.sharing.baselines import LOCAL, SHARED, UNEVEN
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.device_speeds import DeviceSpeeds
 from intradp_ros.systems.sharing.book.expected_latency import LatencyCurves
-from intradp_ros.systems.sharing.book.hindsight import in_hindsight, seconds_at, Took
+from intradp_ros.systems.sharing.book.hindsight import in_hindsight, LatencySample, seconds_at
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration, WORTH
 from intradp_ros.systems.sharing.book.throughput import Busy
 
@@ -37,27 +37,28 @@ AT_ONCE_TAKES = 0.99
 #: So many inferences may wait to be learned from, until it is known how fast the devices were.
 _AWAITED = 8
 Floats = npt.NDArray[np.float64]
-_Ended = tuple[Entry, Took, float]  # and how many times as long the server computed for others
+#: And how many times as long the server computed for others.
+_Ended = tuple[Entry, LatencySample, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenSchedule:
     """
     A schedule id, and whether the robot works on at once whenever it waits.
 
-    `likely` are the seconds that half of such inferences take at most, and
-    `middle` those at the middle of the rates and speeds that may come, both
+    `median_s` are the seconds that half of such inferences take at most, and
+    `nominal_s` those at the middle of the rates and speeds that may come, both
     without experience; 0 if no outlook told them.
     """
 
     index: int
     at_once: bool = False
-    likely: float = 0.0
-    middle: float = 0.0
+    median_s: float = 0.0
+    nominal_s: float = 0.0
 
 
 @dataclass(frozen=True)
-class Ahead:
+class Forecast:
     """
     What may come: `outlook` says it of the rate (bytes a second) in the next so many seconds.
 
@@ -90,7 +91,7 @@ class ScheduleChoice:
         self._ended = deque[_Ended](maxlen=_AWAITED)  # not learned from yet
 
     def decide(self, epoch: int, book: ScheduleBook, mbps: float, strategy: str,
-               spread: Callable[[], float], ahead: Ahead) -> Chosen | None:
+               spread: Callable[[], float], ahead: Forecast) -> ChosenSchedule | None:
         """
         Return the schedule of least expected latency over the rates and speeds that may come.
 
@@ -98,16 +99,16 @@ class ScheduleChoice:
         recourse; else, and as long as nothing was measured, as `choose`.
         """
         self._learn()
-        foreseen = strategy == SHARED and book.knows_recourse and book.objective == 'latency'
-        if foreseen and strategy in book.strategies:
+        by_forecast = strategy == SHARED and book.knows_recourse and book.objective == 'latency'
+        if by_forecast and strategy in book.strategies:
             if epoch != self._epoch or self._curves is None:
                 self._begin(epoch)
                 self._curves = LatencyCurves(book, self._candidates(book))
             outlook = ahead.outlook(self._expected or book.entries[0].predicted)
             if outlook is not None:
-                return self._foreseen(book, self._curves, mbps, outlook, ahead)
+                return self._by_forecast(book, self._curves, mbps, outlook, ahead)
         index = self.choose(epoch, book, mbps, strategy, spread)
-        return None if index is None else Chosen(index)
+        return None if index is None else ChosenSchedule(index)
 
     def _candidates(self, book: ScheduleBook) -> tuple[int, ...]:
         """Return the ids of what the usual strategy may take: with experience, anything."""
@@ -118,8 +119,9 @@ class ScheduleChoice:
         return (*usual, *(i for i in book.different(LOCAL)
                           if book.entries[i].partition not in known))
 
-    def _foreseen(self, book: ScheduleBook, curves: LatencyCurves, mbps: float, outlook: Outlook,
-                  ahead: Ahead) -> Chosen:
+    def _by_forecast(self, book: ScheduleBook, curves: LatencyCurves, mbps: float,
+                     outlook: Outlook,
+                     ahead: Forecast) -> ChosenSchedule:
         """Return the schedule of least expected seconds; nothing crosses unless that pays."""
         middle = self._factors()
         late = np.array([ahead.late(seconds) for seconds in curves.plain(
@@ -139,7 +141,7 @@ class ScheduleChoice:
         early = bool(once[best] < AT_ONCE_TAKES * plan[best])
         seconds = (at_once if early else by_plan)[best]
         likely = weighted_quantile(seconds[:-1], weights, 0.5)
-        return Chosen(curves.ids[best], early, likely, float(seconds[-1]))
+        return ChosenSchedule(curves.ids[best], early, likely, float(seconds[-1]))
 
     def _places(self, outlook: Outlook) -> tuple[Floats, Floats]:
         """
@@ -252,7 +254,7 @@ class ScheduleChoice:
             factor = self.experience.factor(key, now, factor)
         return seconds * factor
 
-    def note(self, entry: Entry, took: Took) -> None:
+    def note(self, entry: Entry, took: LatencySample) -> None:
         """Learn from an inference, as soon as it is known how fast the devices were then."""
         if self.experience:
             self._ended.append((entry, took, self.load))

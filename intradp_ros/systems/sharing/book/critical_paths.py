@@ -44,7 +44,7 @@ class Path(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Anywhere:
+class LatencyModel:
     """
     What a schedule takes at any rate, on devices that take any times as long as profiled.
 
@@ -78,7 +78,8 @@ MAX_PATHS = 8
 
 
 def anywhere(cost: CostModel, link: Callable[[float], LinkModel],
-             partitions: Sequence[Partition], grid: Sequence[float]) -> dict[Partition, Anywhere]:
+             partitions: Sequence[Partition],
+             grid: Sequence[float]) -> dict[Partition, LatencyModel]:
     """
     Return what some partitions take anywhere, by slopes of what the exact judge says.
 
@@ -95,7 +96,7 @@ def anywhere(cost: CostModel, link: Callable[[float], LinkModel],
     known, crossing = np.array([(*p, 1.0) for p in places]), Judge(cost, link(1.0))
     curves, middle = curve_rates(grid), link(float(np.sqrt(grid[0] * grid[-1])))
     computing = Judge(cost, middle)
-    return {partition: Anywhere(
+    return {partition: LatencyModel(
         _chosen(known, tangents[:, k]), _computing(computing(partition)),
         recourse_curve(cost, middle, partition, curves), _of_both(crossing(partition).sending))
             for k, partition in enumerate(partitions)}

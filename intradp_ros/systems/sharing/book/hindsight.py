@@ -19,7 +19,7 @@ from intradp_ros.systems.sharing.book.device_speeds import DeviceSpeeds
 
 
 @dataclass(frozen=True, slots=True)
-class Took:
+class LatencySample:
     """
     What an inference that began at `start` took (seconds of a steady clock).
 
@@ -41,7 +41,8 @@ def seconds_at(entry: Entry, mbps: float, speeds: tuple[float, float]) -> float:
     return known.seconds(mbps, *speeds) if known else entry.predicted
 
 
-def in_hindsight(entry: Entry, took: Took, speeds: DeviceSpeeds, load: float) -> float | None:
+def in_hindsight(entry: Entry, took: LatencySample, speeds: DeviceSpeeds,
+                 load: float) -> float | None:
     """
     Return the seconds that an inference should have taken; None if not known yet.
 

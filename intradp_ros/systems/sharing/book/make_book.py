@@ -33,8 +33,8 @@ from intradp_ros.systems.sharing.search.pool import (
     best,
     Candidate,
     candidates,
+    Evaluator,
     improved,
-    Prices,
 )
 
 Progress = Callable[[int, int], None]
@@ -75,13 +75,13 @@ class Setting:
         """Return the link of a bandwidth (up) in Mbit/s."""
         return LinkModel.of_up(mbps, self.down_ratio, self.delay, self.overhead, self.shared_air)
 
-    def prices(self, mbps: float) -> Prices:
+    def prices(self, mbps: float) -> Evaluator:
         """Return what partitions take at a bandwidth."""
-        return Prices(self.cost, self.link(mbps), self.aim)
+        return Evaluator(self.cost, self.link(mbps), self.aim)
 
-    def prices_at(self, where: Condition) -> Prices:
+    def prices_at(self, where: Condition) -> Evaluator:
         """Return what partitions take where devices have other speeds."""
-        return Prices(where.of(self.cost), self.link(where.mbps), self.aim)
+        return Evaluator(where.of(self.cost), self.link(where.mbps), self.aim)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from intradp_ros.systems.sharing.partition.partition import Partition, Stage
 from intradp_ros.systems.sharing.session.watch import DriftWatch
 
 Stages = tuple[Stage, ...]
-GENTLENESS = 3.0  # times as long as it compiles, `prepare` lets others go on
+COMPILE_BACKOFF = 3.0  # times as long as it compiles, `prepare` lets others go on
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class ProgramCache:
                 start = time.monotonic()
                 kept[partition] = self.get(partition)
             if gently:
-                time.sleep(GENTLENESS * (time.monotonic() - start))
+                time.sleep(COMPILE_BACKOFF * (time.monotonic() - start))
         with self._lock:
             self._compiled = kept
             self._programs = {p.stages: compiled.program for p, compiled in kept.items()}

@@ -17,7 +17,7 @@ from intradp_ros.systems.sharing.book.make_book import Setting
 from intradp_ros.systems.sharing.judge.simulator import simulate
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.search.bounds import Relaxation
-from intradp_ros.systems.sharing.search.pool import Prices
+from intradp_ros.systems.sharing.search.pool import Evaluator
 
 #: Bandwidths at which a book is looked at.
 SAMPLES = 5
@@ -79,6 +79,6 @@ def repriced(book: ScheduleBook, setting: Setting) -> ScheduleBook:
                    overhead=setting.overhead, down_ratio=setting.down_ratio)
 
 
-def _repriced(entry: Entry, price: Prices) -> Entry:
+def _repriced(entry: Entry, price: Evaluator) -> Entry:
     found = price(entry.partition)
     return replace(entry, predicted=found.played.latency, joules=found.joules)

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.systems.sharing.book.recourse_curve import at_ratio
 from intradp_ros.systems.sharing.partition.partition import Partition
-from intradp_ros.systems.sharing.search.pool import Prices
+from intradp_ros.systems.sharing.search.pool import Evaluator
 
 #: How many times as long the robot takes, compared with the server, as profiled.
 RATIOS = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
@@ -47,7 +47,7 @@ class Condition:
 
 Floats = npt.NDArray[np.float64]
 #: Tells what schedules take under a condition.
-PricesAt = Callable[[Condition], Prices]
+EvaluatorAt = Callable[[Condition], Evaluator]
 
 
 def conditions(grid: Sequence[float], ratios: Sequence[float] = RATIOS) -> tuple[Condition, ...]:
@@ -56,7 +56,7 @@ def conditions(grid: Sequence[float], ratios: Sequence[float] = RATIOS) -> tuple
     return tuple(Condition(ratio, grid[i]) for ratio in ratios for i in dict.fromkeys(places))
 
 
-def conditions_between(prices: PricesAt, known: Iterable[Partition], where: Sequence[Condition],
+def conditions_between(prices: EvaluatorAt, known: Iterable[Partition], where: Sequence[Condition],
                        ) -> tuple[Condition, ...]:
     """
     Return conditions half way between neighbours, worst first.
@@ -89,7 +89,7 @@ def _half_way(a: Condition, b: Condition) -> Condition:
     return Condition(float(f'{ratio:.4g}'), float(f'{mbps:.4g}'))
 
 
-def worth_keeping(prices: PricesAt, known: Sequence[Partition], found: Iterable[Partition],
+def worth_keeping(prices: EvaluatorAt, known: Sequence[Partition], found: Iterable[Partition],
                   where: Sequence[Condition]) -> tuple[Partition, ...]:
     """
     Return the few of the schedules `found` that are needed beside the `known` ones.
@@ -109,7 +109,8 @@ def worth_keeping(prices: PricesAt, known: Sequence[Partition], found: Iterable[
     return tuple(pool[k] for k in chosen[len(known):])
 
 
-def _relative(prices: PricesAt, pool: Sequence[Partition], where: Sequence[Condition]) -> Floats:
+def _relative(prices: EvaluatorAt, pool: Sequence[Partition],
+              where: Sequence[Condition]) -> Floats:
     """Return by condition (rows) how many times the least price each of a pool has."""
     seconds = np.array([[price(p).price for p in pool] for price in map(prices, where)])
     found: Floats = seconds / seconds.min(axis=1, keepdims=True)

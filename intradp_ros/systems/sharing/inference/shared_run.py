@@ -22,8 +22,8 @@ from intradp_ros.runtime.traffic import Traffic
 from intradp_ros.schedule.schedule import ROBOT
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.systems.sharing.book.program_cache import Compiled
-from intradp_ros.systems.sharing.policy.selection import Selection
-from intradp_ros.systems.sharing.policy.waiting import Waiting
+from intradp_ros.systems.sharing.policy.schedule_decision import ScheduleDecision
+from intradp_ros.systems.sharing.policy.wait_policy import WaitPolicy
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.frames import Chunk, Stamp
 
@@ -52,8 +52,9 @@ class SharedRun:
     it stays at hand until the next one, for frames that come late.
     """
 
-    def __init__(self, number: int, selection: Selection, compiled: Compiled, split: SplitGraph,
-                 paths: Paths, waiting: Waiting, stamp: Stamp, turns: Turns | None) -> None:
+    def __init__(self, number: int, selection: ScheduleDecision, compiled: Compiled,
+                 split: SplitGraph, paths: Paths, waiting: WaitPolicy, stamp: Stamp,
+                 turns: Turns | None) -> None:
         self.id, self.selection, self.compiled = number, selection, compiled
         self.start, self.report, self.tampered = waiting.start, list[Event](), False
         self._split, schedule = split, compiled.schedule

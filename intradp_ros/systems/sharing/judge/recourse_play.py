@@ -35,7 +35,7 @@ from intradp_ros.split.regions.region import Region
 from intradp_ros.systems.sharing.judge.simulator import step_costs
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import Partition
-from intradp_ros.systems.sharing.policy.patience import Lateness, NEVER_LATE
+from intradp_ros.systems.sharing.policy.patience import LateThreshold, NEVER_LATE
 
 #: Seconds that preparing a step of own work takes (`compile_steps`).
 PREPARING = 30e-6
@@ -84,7 +84,7 @@ class Player:
         """Whether anything crosses the link."""
         return bool(self.schedule.transfers)
 
-    def seconds(self, link: Carrier, start: float, late: Lateness = NEVER_LATE) -> float:
+    def seconds(self, link: Carrier, start: float, late: LateThreshold = NEVER_LATE) -> float:
         """Return what an inference takes from `start` on, if rows are late as that says."""
         return _Playing(self, link, start, late).run()
 
@@ -100,7 +100,7 @@ class _Playing:
     player: Player
     link: Carrier
     start: float
-    late: Lateness
+    late: LateThreshold
     arrived: dict[int, float] = field(default_factory=dict)
     mine: set[int] = field(default_factory=set)
     made: list[Rows] = field(default_factory=list)

@@ -28,19 +28,19 @@ _NEAR = 5e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Lateness:
+class LateThreshold:
     """Rows are late for a robot that `ran` so many seconds, and `waited` these for them."""
 
     ran: float
     waited: float
 
 
-NEVER_LATE = Lateness(math.inf, math.inf)
+NEVER_LATE = LateThreshold(math.inf, math.inf)
 #: The robot works on whenever it has to wait, whatever was predicted.
-AT_ONCE = Lateness(0.0, _AT_ONCE)
+AT_ONCE = LateThreshold(0.0, _AT_ONCE)
 
 
-def believable(predicted: float, alone: float, *, faster: bool) -> float:
+def clamped_prediction(predicted: float, alone: float, *, faster: bool) -> float:
     """
     Return the seconds of a prediction that waiting may count on: a book may say anything.
 
@@ -94,10 +94,10 @@ class PatiencePolicy:
             least = min(least, _LATE * alone)
         return max(_LATE * predicted * (self.late_factor - 1), least)
 
-    def lateness(self, predicted: float, alone: float) -> Lateness:
+    def lateness(self, predicted: float, alone: float) -> LateThreshold:
         """Return from when on an inference is late by what was predicted of it."""
         margin = self.margin(predicted, alone)
-        return Lateness(predicted + margin, margin)
+        return LateThreshold(predicted + margin, margin)
 
     def reason_to_work(self, *, ran: float, waited: float, predicted: float, alone: float,
                        quiet: float, round_trip: float, chunk_time: float,

@@ -63,7 +63,7 @@ class Candidate:
     price: float
 
 
-class Prices:
+class Evaluator:
     """What partitions take on one link and what that is worth."""
 
     def __init__(self, cost: CostModel, link: LinkModel, aim: Aim) -> None:
@@ -103,7 +103,7 @@ class _Seeker:
     """Seeks schedules for one link, with each value in the encoding that is fastest on it."""
 
     def __init__(self, cost: CostModel, link: LinkModel, aim: Aim) -> None:
-        self.price = Prices(cost, link, aim)
+        self.price = Evaluator(cost, link, aim)
         self._encodings = best_encodings(cost, link, aim.lossy)
         self.assumed = assuming(cost, self._encodings)
 

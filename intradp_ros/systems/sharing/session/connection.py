@@ -20,9 +20,9 @@ from intradp_ros.systems.sharing.book.book_versions import BookVersion, BookVers
 from intradp_ros.systems.sharing.policy.sharing_pause import LONGEST_PAUSE, SharingPause
 from intradp_ros.systems.sharing.session.awake_clock import AwakeClock
 from intradp_ros.systems.sharing.session.followed_server import FollowedServer
+from intradp_ros.systems.sharing.session.pong_validation import validated_digests, validated_load
 from intradp_ros.systems.sharing.session.probe import Probe, probe_chunks
 from intradp_ros.systems.sharing.session.server_clock import ServerClock
-from intradp_ros.systems.sharing.session.told import told_digests, told_load
 from intradp_ros.systems.sharing.session.watch import DelayWatch
 from intradp_ros.wire.codecs.registry import available
 from intradp_ros.wire.frames import Control, ControlKind, MalformedFrameError, PROTOCOL
@@ -262,7 +262,7 @@ class Connection:
         self.followed.follow(frame.server)
         self.refusal = ''
         self.encodings = common_encodings(body.get('encodings'))
-        kept = self.versions.resume(told_digests(body.get('books')))
+        kept = self.versions.resume(validated_digests(body.get('books')))
         self._enter(State.READY if kept else State.GREETED)
         self._ask_soon()
 
@@ -292,7 +292,7 @@ class Connection:
         sent, server = frame.body.get('robot'), frame.body.get('server')
         if isinstance(sent, float) and isinstance(server, float):
             round_trip = self.clock.update(sent, server, self.heard)
-            self.load = told_load(frame.body.get('load', 1.0))
+            self.load = validated_load(frame.body.get('load', 1.0))
             if self.delay_watch:
                 self.delay_watch.answered(round_trip)
         if self.state is State.ALONE and self._pause.answered(self._silent):

@@ -28,17 +28,21 @@ from intradp_ros.runtime.traffic import Traffic
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED, STRATEGIES
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
-from intradp_ros.systems.sharing.book.choice import Ahead, ScheduleChoice
+from intradp_ros.systems.sharing.book.choice import Forecast, ScheduleChoice
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 from intradp_ros.systems.sharing.book.program_cache import ProgramCache
-from intradp_ros.systems.sharing.inference.at_hand import InferenceAtHand
-from intradp_ros.systems.sharing.inference.ended import Ended, note_speed
+from intradp_ros.systems.sharing.inference.current_inference import CurrentInference
+from intradp_ros.systems.sharing.inference.inference_record import InferenceRecord, note_speed
 from intradp_ros.systems.sharing.inference.shared_run import Paths, SharedRun, Values
 from intradp_ros.systems.sharing.partition.partition import local
-from intradp_ros.systems.sharing.policy.own_times import OwnTimes
-from intradp_ros.systems.sharing.policy.patience import believable, PatiencePolicy
-from intradp_ros.systems.sharing.policy.selection import Conditions, select, Selection
-from intradp_ros.systems.sharing.policy.waiting import Sight, Waiting
+from intradp_ros.systems.sharing.policy.local_times import LocalTimes
+from intradp_ros.systems.sharing.policy.patience import clamped_prediction, PatiencePolicy
+from intradp_ros.systems.sharing.policy.schedule_decision import (
+    Conditions,
+    ScheduleDecision,
+    select,
+)
+from intradp_ros.systems.sharing.policy.wait_policy import ServerStatus, WaitPolicy
 from intradp_ros.systems.sharing.session.connection import Connection
 from intradp_ros.systems.sharing.session.watch import DelayWatch, DriftWatch
 from intradp_ros.wire.chunking import TAMPERED
@@ -49,11 +53,11 @@ from intradp_ros.wire.rejections import Rejections
 Log = Callable[[str], None]
 #: From this load on what an inference takes is the server's other sessions' doing, more than its
 #: schedule's: loads change within seconds, and what was learned of a schedule stays for a minute.
-CROWDED = 1.1
+MAX_LEARNING_LOAD = 1.1
 
 
 @dataclass(frozen=True)
-class Among:
+class Concurrency:
     """
     Up to how many inferences are under way with this one, and how it shares the processor.
 
@@ -66,7 +70,7 @@ class Among:
     follow: Callable[[], bool] = lambda: False
 
 
-ALONE = Among()
+ALONE = Concurrency()
 
 
 class RobotClient:
@@ -95,13 +99,13 @@ class RobotClient:
         self._ratios: dict[tuple[int, str], float] = {}
         self._link = LinkRate(channel, predictor)
         self._executor = SerialExecutor('robot-executor')
-        self._at_hand = InferenceAtHand()
+        self._current = CurrentInference()
         operators = len(model.split.operators)
         self._local = self.cache.get(local(operators))
-        self._own = OwnTimes(self._local.seconds, operators)
+        self._own = LocalTimes(self._local.seconds, operators)
         graph = model.split.graph
         self._wanted = _kinds([graph.values[v] for v in graph.inputs])
-        self._among = ALONE
+        self._concurrency = ALONE
         #: Tells what the board draws, where somebody has a sensor; closed with the session.
         self.meter: EnergyMeter | None = None
         channel.listen(self.handle)
@@ -148,7 +152,7 @@ class RobotClient:
         return self.connection.book.down_ratio if self.connection.book else 1.0
 
     def infer(self, inputs: Sequence[torch.Tensor], *, strategy: str = SHARED,
-              stamp: Stamp = Stamp(), among: Among = ALONE) -> Outcome:
+              stamp: Stamp = Stamp(), among: Concurrency = ALONE) -> Outcome:
         """
         Run one inference.
 
@@ -173,12 +177,12 @@ class RobotClient:
         self._check(inputs)
         if strategy not in STRATEGIES:
             raise ValueError(f'no strategy {strategy!r}; there are {", ".join(STRATEGIES)}')
-        self._among = among
-        self._at_hand.newest += 1
-        self.connection.newest = self._at_hand.newest
+        self._concurrency = among
+        self._current.newest += 1
+        self.connection.newest = self._current.newest
         selection = self._choose(strategy)
         if selection and selection.in_turn:
-            self._among = replace(among, inflight=1)
+            self._concurrency = replace(among, inflight=1)
             if among.follow():
                 selection = self._choose(strategy)  # it may be another by now
         if selection is None:
@@ -196,7 +200,7 @@ class RobotClient:
         the heartbeat.  The server's part is empty if its report does not
         come in time.
         """
-        server = self._at_hand.report(timeout) if outcome.stats.shared else ()
+        server = self._current.report(timeout) if outcome.stats.shared else ()
         return tuple(with_send_times((*outcome.events, *server)))
 
     def handle(self, frame: Frame) -> None:
@@ -210,7 +214,7 @@ class RobotClient:
             elif frame.kind in (ControlKind.FAILED, ControlKind.REPORT):
                 if frame.server != self.connection.followed.number:
                     raise MalformedFrameError(f'a {frame.kind.name} of another server', 'server')
-                (self._at_hand.failed if frame.kind is ControlKind.FAILED else self._report)(frame)
+                (self._current.failed if frame.kind is ControlKind.FAILED else self._report)(frame)
             else:
                 self.connection.handle(frame)
         except MalformedFrameError as error:
@@ -220,7 +224,7 @@ class RobotClient:
 
     def _tampered(self) -> None:
         """Finish the inference at hand from own rows; if it is over, at least stop sharing."""
-        self._at_hand.tampered()
+        self._current.tampered()
         self.connection.lost('rows came in two versions: somebody speaks as the server')
 
     def reject(self, cause: str, text: str) -> None:
@@ -237,7 +241,7 @@ class RobotClient:
             raise ValueError(f'the model was captured with inputs {self._wanted}, '
                              f'got {_kinds(inputs)}')
 
-    def _choose(self, strategy: str) -> Selection | None:
+    def _choose(self, strategy: str) -> ScheduleDecision | None:
         """Return the schedule to share by; None to stay alone, also where choosing fails."""
         try:
             return self._best(strategy)
@@ -245,7 +249,7 @@ class RobotClient:
             self.reject('choice', f'{type(error).__name__}: {error}')
             return None
 
-    def _best(self, strategy: str) -> Selection | None:
+    def _best(self, strategy: str) -> ScheduleDecision | None:
         agreement = self.connection.agreement
         if strategy == LOCAL or agreement is None:
             return None
@@ -254,13 +258,14 @@ class RobotClient:
         if rate <= 0 or self._away(delays):
             return None
         own, patience = self.own_seconds, self.patience
-        ahead = Ahead(
+        ahead = Forecast(
             lambda seconds: self._link.outlook(seconds, rate),
-            lambda predicted: patience.lateness(believable(predicted, own, faster=True), own).ran)
+            lambda predicted: patience.lateness(clamped_prediction(predicted, own, faster=True),
+                                                own).ran)
         if strategy == SHARED and OFFLOAD in agreement.book.strategies and self._silent(delays):
             strategy = OFFLOAD  # so that the robot computes all of it in one piece meanwhile
         return select(self.choice, self.cache, agreement, strategy, Conditions(
-            rate, self.predictor.spread, ahead, self.connection.load, self._among.inflight))
+            rate, self.predictor.spread, ahead, self.connection.load, self._concurrency.inflight))
 
     def _silent(self, delays: tuple[float, float]) -> bool:
         """Tell whether the server is silent; a ping that is late does not make it so."""
@@ -281,40 +286,41 @@ class RobotClient:
     def _infer_anew(self, inputs: Sequence[torch.Tensor], error: Exception) -> Outcome:
         """Run alone what went wrong in a way that nobody foresaw."""
         reason = f'{type(error).__name__}: {error}'
-        self._at_hand.drop()
+        self._current.drop()
         self.reject('shared', reason)
         self.connection.lost(quoted(reason))
         return self._infer_alone(inputs, reason)
 
     def _infer_alone(self, inputs: Sequence[torch.Tensor], reason: str = '') -> Outcome:
         recorder, start = Recorder(ROBOT), time.monotonic()
-        execution = Execution(self._local.program, recorder, turns=self._among.turns)
+        execution = Execution(self._local.program, recorder, turns=self._concurrency.turns)
         values = execution.run(dict(zip(self.model.split.graph.inputs, inputs)))
         self.cache.ran(self._local, recorder.events)
         self._note_speed(ROBOT, self._own.entry(self.connection.book), recorder.events)
         self._own.took(time.monotonic() - start - total(recorder.events, ROBOT, 'wait'))
-        return self._outcome(values, Ended(self._at_hand.newest, self._alone(), recorder.events,
-                                           start, time.monotonic(), reason=reason))
+        return self._outcome(values, InferenceRecord(self._current.newest, self._alone(),
+                                                     recorder.events, start, time.monotonic(),
+                                                     reason=reason))
 
-    def _infer_shared(self, inputs: Sequence[torch.Tensor], selection: Selection, stamp: Stamp,
-                      ) -> Outcome:
+    def _infer_shared(self, inputs: Sequence[torch.Tensor], selection: ScheduleDecision,
+                      stamp: Stamp) -> Outcome:
         compiled = self.cache.get(selection.entry.partition)
-        run = SharedRun(self._at_hand.newest, selection, compiled, self.model.split,
-                        Paths(self._way(), self._at_hand.reassembler, self.received),
-                        self._waiting(selection), stamp, self._among.turns)
+        run = SharedRun(self._current.newest, selection, compiled, self.model.split,
+                        Paths(self._way(), self._current.reassembler, self.received),
+                        self._wait_policy(selection), stamp, self._concurrency.turns)
         named, reason = dict(zip(self.model.split.graph.inputs, inputs)), ''
-        self._at_hand.begin(run)
+        self._current.begin(run)
         try:
             values, reason = run.run(named), run.overtaken
             self.cache.ran(compiled, run.recorder.events, complete=not reason)
-            self._went(run)
+            self._learn_from(run)
         except InferenceAbandonedError as error:
             reason = str(error)
             values = self._finish(run, named, reason)
-        return self._outcome(values, Ended(run.id, selection, run.events, run.start,
-                                           time.monotonic(), run.crossed, reason))
+        return self._outcome(values, InferenceRecord(run.id, selection, run.events, run.start,
+                                                     time.monotonic(), run.crossed, reason))
 
-    def _went(self, run: SharedRun) -> None:
+    def _learn_from(self, run: SharedRun) -> None:
         """Learn from an inference that ended by plan, or before the rows came."""
         if run.overtaken or run.met:
             run.stop()
@@ -342,29 +348,31 @@ class RobotClient:
                            self._ratios)
 
     def _cancel(self) -> None:
-        self._at_hand.drop()
+        self._current.drop()
         self.channel.send(Control(ControlKind.CANCEL, self.connection.session,
-                                  self.connection.epoch, self._at_hand.newest, {},
+                                  self.connection.epoch, self._current.newest, {},
                                   self.connection.followed.number))
 
-    def _waiting(self, selection: Selection) -> Waiting:
-        start, delays, told = time.monotonic(), self._delays(selection.rate), self._told()
-        predicted = believable(selection.predicted, self.own_seconds, faster=selection.faster)
-        return Waiting(self._sight, start, self.connection.awake, predicted,
-                       self.own_seconds or (told.predicted if told else 0.0),
-                       delays[0], max(selection.rate, 1.0), selection.at_once,
-                       self._silent(delays))
+    def _wait_policy(self, selection: ScheduleDecision) -> WaitPolicy:
+        start, delays, alone = time.monotonic(), self._delays(selection.rate), self._local_entry()
+        predicted = clamped_prediction(selection.predicted, self.own_seconds,
+                                       faster=selection.faster)
+        return WaitPolicy(self._server_status, start, self.connection.awake, predicted,
+                          self.own_seconds or (alone.predicted if alone else 0.0),
+                          delays[0], max(selection.rate, 1.0), selection.at_once,
+                          self._silent(delays))
 
-    def _sight(self) -> Sight:
+    def _server_status(self) -> ServerStatus:
         connection = self.connection
-        return Sight(self.patience, connection.agreement is not None, connection.awake,
-                     connection.quiet, self.channel.chunk_bytes)
+        return ServerStatus(self.patience, connection.agreement is not None, connection.awake,
+                            connection.quiet, self.channel.chunk_bytes)
 
-    def _outcome(self, values: Values, ended: Ended) -> Outcome:
+    def _outcome(self, values: Values, ended: InferenceRecord) -> Outcome:
         """Return what an inference gave, after learning from what it took."""
         selection, load = ended.selection, max(self.choice.load, self.connection.load)
-        expected = self.choice.corrected(selection.entry, selection.likely)
-        if self._among.inflight == 1 and (ended.crossed is None or load <= CROWDED):
+        expected = self.choice.corrected(selection.entry, selection.expected_s)
+        if self._concurrency.inflight == 1 and (
+                ended.crossed is None or load <= MAX_LEARNING_LOAD):
             self.choice.note(selection.entry, ended.took)
         if ended.crossed:
             self._link.crossed(*ended.crossed, self._down_ratio)
@@ -377,13 +385,13 @@ class RobotClient:
     def _note_speed(self, side: str, entry: Entry, events: Sequence[Event]) -> None:
         note_speed(self.choice.speeds, side, entry, self.connection.book, events)
 
-    def _told(self) -> Entry | None:
-        return self._own.told(self.connection.book)
+    def _local_entry(self) -> Entry | None:
+        return self._own.local_entry(self.connection.book)
 
-    def _alone(self) -> Selection:
+    def _alone(self) -> ScheduleDecision:
         """Return what the book says of the robot alone."""
         entry = self._own.entry(self.connection.book)
-        return Selection(0, 0, entry, self.choice.seconds(entry, 1.0))
+        return ScheduleDecision(0, 0, entry, self.choice.seconds(entry, 1.0))
 
     def _expected_alone(self) -> float:
         """Return the seconds that the robot by itself should take now, 0 if nothing is known."""
@@ -396,10 +404,10 @@ class RobotClient:
         self.connection.hear()
         if not chunk.inference:
             return  # the echo of a probe: the channel has measured it
-        self._at_hand.chunk(chunk)
+        self._current.chunk(chunk)
 
     def _report(self, frame: Control) -> None:
-        run = self._at_hand.reported(frame, self.connection.clock.offset)
+        run = self._current.reported(frame, self.connection.clock.offset)
         if run:
             self._note_speed(SERVER, run.selection.entry, run.report)
 

@@ -30,7 +30,7 @@ from intradp_ros.runtime.session_channels import SessionChannels
 from intradp_ros.runtime.timeline import Event, with_send_times
 from intradp_ros.systems.sharing.baselines import SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
-from intradp_ros.systems.sharing.session.robot import ALONE, Among, RobotClient
+from intradp_ros.systems.sharing.session.robot import ALONE, Concurrency, RobotClient
 from intradp_ros.wire.frames import Stamp
 
 #: Inferences under way at most: each holds an input, its rows, and a session of the server.
@@ -88,7 +88,7 @@ class InferenceStream:
         self._free.acquire()
         self._asked += 1
         client = self._idle.popleft()
-        among = ALONE if len(self.clients) == 1 else Among(
+        among = ALONE if len(self.clients) == 1 else Concurrency(
             len(self.clients), self._processor.turns('robot'), partial(_follow, tuple(self._last)))
         future = self._pool.submit(self._infer, client, self._asked, among, inputs, strategy,
                                    stamp)
@@ -134,7 +134,7 @@ class InferenceStream:
         for client in self.clients:
             client.close()
 
-    def _infer(self, client: RobotClient, number: int, among: Among,
+    def _infer(self, client: RobotClient, number: int, among: Concurrency,
                inputs: Sequence[torch.Tensor], strategy: str, stamp: Stamp) -> Outcome:
         outcome = client.infer(inputs, strategy=strategy, stamp=stamp, among=among)
         return replace(outcome, stats=replace(outcome.stats, inference=number))

@@ -12,7 +12,7 @@ from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class ServerStatus:
     """
     What the robot sees of the server at a moment.
 
@@ -29,7 +29,7 @@ class Sight:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitPolicy:
     """
     How long an inference that began at `start` waits, when the robot was `awake` seconds.
 
@@ -39,7 +39,7 @@ class Waiting:
     that the server was when the inference began.
     """
 
-    look: Callable[[], Sight]
+    server_status: Callable[[], ServerStatus]
     start: float
     awake: float
     predicted: float
@@ -51,24 +51,24 @@ class Waiting:
 
     def stop(self, _waited: float) -> str | None:
         """Return why the inference is given up, None to wait on."""
-        sight = self.look()
-        if not sight.agreed:
+        status = self.server_status()
+        if not status.agreed:
             return 'the server no longer knows this session'
-        return sight.patience.reason_to_stop(elapsed=time.monotonic() - self.start,
-                                             **self._figures(sight, self._quiet(sight)))
+        return status.patience.reason_to_stop(elapsed=time.monotonic() - self.start,
+                                              **self._figures(status, self._quiet(status)))
 
     def work(self, waited: float) -> str | None:
         """Return why the robot works on after so many seconds of a wait, None to go on waiting."""
-        sight = self.look()
-        quiet = sight.quiet if self.silent else self._quiet(sight)
-        return sight.patience.reason_to_work(waited=waited, at_once=self.at_once,
-                                             **self._figures(sight, quiet))
+        status = self.server_status()
+        quiet = status.quiet if self.silent else self._quiet(status)
+        return status.patience.reason_to_work(waited=waited, at_once=self.at_once,
+                                              **self._figures(status, quiet))
 
-    def _quiet(self, sight: Sight) -> float:
+    def _quiet(self, status: ServerStatus) -> float:
         """Return the seconds of this inference in which nothing was heard."""
-        return min(sight.quiet, sight.awake - self.awake)
+        return min(status.quiet, status.awake - self.awake)
 
-    def _figures(self, sight: Sight, quiet: float) -> dict[str, float]:
-        return {'ran': sight.awake - self.awake, 'predicted': self.predicted,
+    def _figures(self, status: ServerStatus, quiet: float) -> dict[str, float]:
+        return {'ran': status.awake - self.awake, 'predicted': self.predicted,
                 'alone': self.alone, 'quiet': quiet, 'round_trip': self.round_trip,
-                'chunk_time': sight.chunk_bytes / self.rate}
+                'chunk_time': status.chunk_bytes / self.rate}

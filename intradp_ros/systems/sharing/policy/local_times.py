@@ -14,7 +14,7 @@ from intradp_ros.systems.sharing.partition.partition import local
 _REMEMBERED = 7  # inferences alone whose median is what the robot takes by itself
 
 
-class OwnTimes:
+class LocalTimes:
     """
     Seconds of an inference alone.
 
@@ -36,11 +36,11 @@ class OwnTimes:
         return max(self._profiled, median(self._took) if self._took else 0.0)
 
     @staticmethod
-    def told(book: ScheduleBook | None) -> Entry | None:
+    def local_entry(book: ScheduleBook | None) -> Entry | None:
         """Return what a book says of the robot alone, None if it says nothing."""
         entries = book.entries if book else ()
         return next((e for e in entries if e.strategy == LOCAL), None)
 
     def entry(self, book: ScheduleBook | None) -> Entry:
         """Return the same, or an entry that promises nothing."""
-        return self.told(book) or Entry(0.0, LOCAL, 0.0, local(self._operators))
+        return self.local_entry(book) or Entry(0.0, LOCAL, 0.0, local(self._operators))

@@ -13,7 +13,7 @@ from intradp_ros.wire.frames import Chunk, Control, MalformedFrameError
 from intradp_ros.wire.quoting import quoted
 
 
-class InferenceAtHand:
+class CurrentInference:
     """
     Takes the frames of one inference at a time, from the receive thread.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from intradp_ros.systems.sharing.baselines import SHARED
 from intradp_ros.systems.sharing.book.book import Entry
 from intradp_ros.systems.sharing.book.book_versions import BookVersion
-from intradp_ros.systems.sharing.book.choice import Ahead, ScheduleChoice
+from intradp_ros.systems.sharing.book.choice import Forecast, ScheduleChoice
 from intradp_ros.systems.sharing.book.program_cache import ProgramCache
 from intradp_ros.systems.sharing.book.throughput import best_period, OVERLAP_PAYS
 
@@ -18,15 +18,15 @@ _BYTES_A_SECOND = 125e3  # in one Mbit/s
 
 
 @dataclass(frozen=True)
-class Selection:
+class ScheduleDecision:
     """
     A schedule of the book that both sides have, and the seconds it should take by the book.
 
     `faster` tells that it was chosen because it takes less than the robot
     alone, `rate` for how many bytes per second up (0: nothing crosses).
-    `at_once` tells that the robot works on whenever it waits, `foreseen` are
+    `at_once` tells that the robot works on whenever it waits, `median_s` are
     the seconds that half of such inferences should take at most with that, by
-    what link and devices may do, `middle` those at the rate and the speeds in
+    what link and devices may do, `nominal_s` those at the rate and the speeds in
     the middle (0: that was not asked).  `in_turn` tells that it
     should begin when those before it have ended, however many may be under way.
     """
@@ -38,8 +38,8 @@ class Selection:
     faster: bool = False
     rate: float = 0.0
     at_once: bool = False
-    foreseen: float = 0.0
-    middle: float = 0.0
+    median_s: float = 0.0
+    nominal_s: float = 0.0
     in_turn: bool = False
 
     @property
@@ -48,14 +48,14 @@ class Selection:
         return self.rate / _BYTES_A_SECOND
 
     @property
-    def likely(self) -> float:
+    def expected_s(self) -> float:
         """Seconds that an inference should take, late rows and all."""
-        return self.foreseen or self.predicted
+        return self.median_s or self.predicted
 
     @property
-    def at_middle(self) -> float:
+    def expected_nominal_s(self) -> float:
         """Seconds that it should take at the speeds of `predicted`, late rows and all."""
-        return self.middle or self.predicted
+        return self.nominal_s or self.predicted
 
 
 @dataclass(frozen=True)
@@ -71,18 +71,18 @@ class Conditions:
 
     rate: float
     spread: Callable[[], float]
-    ahead: Ahead
+    ahead: Forecast
     load: float = 1.0
     inflight: int = 1
 
 
 def select(choice: ScheduleChoice, cache: ProgramCache, agreement: BookVersion, strategy: str,
-           found: Conditions) -> Selection | None:
+           found: Conditions) -> ScheduleDecision | None:
     """Return the schedule to share by; None to stay alone."""
     book = agreement.book
     choice.load = found.load
     if found.inflight > 1 and strategy == SHARED and book.knows_speeds:
-        selection: Selection | None = _of_a_stream(choice, agreement, found)
+        selection: ScheduleDecision | None = _of_a_stream(choice, agreement, found)
     else:
         selection = _of_one(choice, agreement, strategy, found)
     if selection is None:
@@ -92,20 +92,21 @@ def select(choice: ScheduleChoice, cache: ProgramCache, agreement: BookVersion, 
 
 
 def _of_one(choice: ScheduleChoice, agreement: BookVersion, strategy: str, found: Conditions,
-            ) -> Selection | None:
+            ) -> ScheduleDecision | None:
     """Return the schedule of least latency; None if the book lacks the strategy."""
     book, mbps = agreement.book, found.rate / _BYTES_A_SECOND
     chosen = choice.decide(agreement.epoch, book, mbps, strategy, found.spread, found.ahead)
     if chosen is None:
         return None
     index = chosen.index
-    return Selection(
+    return ScheduleDecision(
         agreement.epoch, index, book.entries[index], choice.predicted(book, index, mbps),
         strategy == SHARED and book.objective == 'latency', found.rate, chosen.at_once,
-        chosen.likely, chosen.middle)
+        chosen.median_s, chosen.nominal_s)
 
 
-def _of_a_stream(choice: ScheduleChoice, agreement: BookVersion, found: Conditions) -> Selection:
+def _of_a_stream(choice: ScheduleChoice, agreement: BookVersion,
+                 found: Conditions) -> ScheduleDecision:
     """Return the schedule of most frames per second, one by one or with several under way."""
     book, inflight, mbps = agreement.book, found.inflight, found.rate / _BYTES_A_SECOND
     index, seconds = best_period([
@@ -116,4 +117,4 @@ def _of_a_stream(choice: ScheduleChoice, agreement: BookVersion, found: Conditio
         return replace(one, in_turn=True)
     entry = book.entries[index]
     predicted = max(inflight * seconds, choice.seconds(entry, mbps))
-    return Selection(agreement.epoch, index, entry, predicted, rate=found.rate)
+    return ScheduleDecision(agreement.epoch, index, entry, predicted, rate=found.rate)

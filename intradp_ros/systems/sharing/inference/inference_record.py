@@ -14,12 +14,12 @@ from intradp_ros.runtime.timeline import Event, total
 from intradp_ros.schedule.schedule import SIDES
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.device_speeds import DeviceSpeeds
-from intradp_ros.systems.sharing.book.hindsight import Took
-from intradp_ros.systems.sharing.policy.selection import Selection
+from intradp_ros.systems.sharing.book.hindsight import LatencySample
+from intradp_ros.systems.sharing.policy.schedule_decision import ScheduleDecision
 
 
 @dataclass(frozen=True)
-class Ended:
+class InferenceRecord:
     """
     What was measured, in seconds of a steady clock.
 
@@ -28,7 +28,7 @@ class Ended:
     """
 
     number: int
-    selection: Selection
+    selection: ScheduleDecision
     events: Sequence[Event]
     start: float
     stop: float
@@ -41,11 +41,11 @@ class Ended:
         return self.stop - self.start
 
     @property
-    def took(self) -> Took:
+    def took(self) -> LatencySample:
         """What experience is made of."""
         selection = self.selection
-        return Took(self.start, self.latency, selection.at_middle, selection.predicted,
-                    selection.mbps)
+        return LatencySample(self.start, self.latency, selection.expected_nominal_s,
+                             selection.predicted, selection.mbps)
 
     def stats(self, power: PowerStates, down_ratio: float, *, expected: float, alone: float,
               drawn: float | None) -> InferenceStats:

@@ -10,7 +10,7 @@ from intradp_ros.wire.quoting import quoted
 MOST_LOAD = 1000.0  # that a server may tell of
 
 
-def told_load(told: object) -> float:
+def validated_load(told: object) -> float:
     """
     Return how many times as long the server says that it computes, for its other sessions.
 
@@ -25,7 +25,7 @@ def told_load(told: object) -> float:
     return float(told)
 
 
-def told_digests(books: object) -> dict[int, str]:
+def validated_digests(books: object) -> dict[int, str]:
     """Return the digests by epoch that a server told, of what it told rightly."""
     told = books if isinstance(books, list) else []
     return {pair[0]: pair[1] for pair in told if isinstance(pair, list) and len(pair) == 2
