@@ -44,7 +44,7 @@ from intradp_ros.schedule.schedule import Compute, SIDES
 from intradp_ros.split.calls.tuning import tuned
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.systems.sharing.partition.lowering import lower
-from intradp_ros.systems.sharing.partition.partition import Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import Partition, RowStage
 
 _ZOO, _PUBLIC = 'intradp_ros.lab.zoo.', 'pytorchcv.models.'
 #: Networks of the package, and four public ones, with the sizes of their pictures.
@@ -202,7 +202,7 @@ def _settled(split: SplitGraph, op: BoundOperator, part: Part, values: Values, a
 def halves(split: SplitGraph, profile: Profile) -> float:
     """Return what both sides compute with one border in the middle, against the whole."""
     cost = CostModel.from_profiles(split, dict.fromkeys(SIDES, profile))
-    schedule = lower(split, Partition((Stage(len(split.operators), 0.5),)))
+    schedule = lower(split, Partition((RowStage(len(split.operators), 0.5),)))
     both = sum(float(cost.seconds[side][step.operator][step.region.rows])
                for side in SIDES for step in schedule.programs[side] if isinstance(step, Compute))
     return both / sum(float(table[-1]) for table in cost.seconds[SIDES[0]])

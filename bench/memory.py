@@ -38,7 +38,7 @@ from intradp_ros.runtime.timeline import Recorder
 from intradp_ros.schedule.program import compile_program
 from intradp_ros.schedule.schedule import ROBOT, Schedule, SERVER
 from intradp_ros.systems.sharing.partition.lowering import lower
-from intradp_ros.systems.sharing.partition.partition import local, Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import local, Partition, RowStage
 
 EAGER, ALONE = 'eager', 'robot alone'
 SIDES = (ALONE, ROBOT, SERVER)
@@ -98,7 +98,7 @@ def side(model: SharedModel, role: str, source: torch.Tensor) -> Inference:
         model = model.tuned(choose_tuning(model.split, [source]))
     split, device = model.split, SERVER if role == SERVER else ROBOT
     count = len(split.operators)
-    partition = local(count) if role == ALONE else Partition((Stage(count, 0.5, 2, 2),))
+    partition = local(count) if role == ALONE else Partition((RowStage(count, 0.5, 2, 2),))
     schedule = lower(split, partition)
     program = compile_program(split, schedule, device, model.parameters,
                               delivers=device == ROBOT)

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from intradp_ros.lab.zoo.classifiers.convnext import ConvNeXt
-from intradp_ros.perception.inside import Narrow
+from intradp_ros.perception.inside import HalfPrecision
 from intradp_ros.runtime.catalogue import ModelSpec
 
 PHOTOGRAPH = (1, 3, 224, 224)
@@ -47,7 +47,7 @@ def convnext_tiny() -> nn.Module:
 
 def resnet50_bfloat16() -> nn.Module:
     """Return the ResNet-50 that computes in half precision."""
-    return Narrow(MODELS['resnet50'].module(), torch.bfloat16)
+    return HalfPrecision(MODELS['resnet50'].module(), torch.bfloat16)
 
 
 def yolov8n() -> nn.Module:

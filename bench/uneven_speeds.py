@@ -30,12 +30,12 @@ from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SIDES
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import bandwidth_grid, book_of, seek, Setting
-from intradp_ros.systems.sharing.book.uneven_speeds import Condition, RATIOS
+from intradp_ros.systems.sharing.book.uneven_speeds import RATIOS, SpeedCondition
 from intradp_ros.systems.sharing.judge.judge import make_ready
 
 DELAY, OVERHEAD = 2e-3, 0.5e-3
 #: Where books are looked at: none of these is a ratio or a bandwidth that they were made for.
-PLACES = tuple(Condition(ratio, mbps) for ratio in (0.55, 0.77, 1.1, 1.5, 2.2)
+PLACES = tuple(SpeedCondition(ratio, mbps) for ratio in (0.55, 0.77, 1.1, 1.5, 2.2)
                for mbps in (6.0, 17.0, 45.0, 100.0))
 
 
@@ -65,13 +65,13 @@ def worth(title: str, cost: CostModel) -> list[Worth]:
         for name, (book, seconds) in books.items()]
 
 
-def _least(setting: Setting, place: Condition, books: Sequence[tuple[ScheduleBook, float]],
+def _least(setting: Setting, place: SpeedCondition, books: Sequence[tuple[ScheduleBook, float]],
            ) -> float:
     known = list(dict.fromkeys(e.partition for book, _ in books for e in book.entries))
     return setting.prices_at(place)(seek(setting, known, place)).price
 
 
-def _seconds(setting: Setting, place: Condition, book: ScheduleBook) -> float:
+def _seconds(setting: Setting, place: SpeedCondition, book: ScheduleBook) -> float:
     price = setting.prices_at(place)
     return min(price(book.entries[i].partition).price for i in book.different())
 

@@ -17,7 +17,13 @@ from intradp_ros.runtime.outcome import Outcome
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.systems.sharing.baselines import CUT, LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
-from intradp_ros.systems.sharing.partition.partition import cut, local, offload, Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import (
+    cut,
+    local,
+    offload,
+    Partition,
+    RowStage,
+)
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.pair import in_process_pair, Pair
 from intradp_ros.systems.sharing.session.robot import RobotClient
@@ -56,8 +62,8 @@ def hand_made_book(model: SharedModel, shared: Partition | None = None, mbps: fl
     The robot alone would take twice what all others are predicted to.
     """
     count = len(model.split.operators)
-    halves = Partition((Stage(count // 3, 0.5, 2, 3), Stage(2 * count // 3, 0.6, 3, 2),
-                        Stage(count, 0.4, 2, 2)))
+    halves = Partition((RowStage(count // 3, 0.5, 2, 3), RowStage(2 * count // 3, 0.6, 3, 2),
+                        RowStage(count, 0.4, 2, 2)))
     entries = {LOCAL: local(count), OFFLOAD: offload(count), CUT: cut(count, count // 2),
                SHARED: shared or halves}
     return ScheduleBook(model.digest, model.split.axis, 0.0, 0.0, tuple(

@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 @dataclass(frozen=True)
-class Player:
+class PlanRunner:
     """Runs plans of a scene on the same frames."""
 
     scene: FleetScene
@@ -120,7 +120,7 @@ def _measure(args: argparse.Namespace, out: Output) -> Measured:
     with out.status('planning'):
         plans = plan_fleet(scene.costs, compare=True)
     _draw(scene, plans.best, args.out / 'gantt.png')
-    player = Player(scene, inputs, unsplit_results(model, inputs), out)
+    player = PlanRunner(scene, inputs, unsplit_results(model, inputs), out)
     systems, burst = _systems(player, plans), _burst(player, plans)
     with out.status('killing a device of real nodes'):
         killed = kill_and_return(scene, systems[OURS].stages, args.out / 'nodes')
@@ -132,7 +132,7 @@ def _scene(model: nn.Module, example: Frame, mbit: float, out: Output) -> FleetS
     return fleet_scene(subject.shared, own_profile(subject, out), mbit)
 
 
-def _systems(player: Player, plans: FleetPlans) -> Mapping[str, PlanRun]:
+def _systems(player: PlanRunner, plans: FleetPlans) -> Mapping[str, PlanRun]:
     """Run our plan and those of others that fit; plans that are alike are run once."""
     found: dict[str, FleetPlan] = {OURS: plans.best}
     found |= {name: plan for name in RIVALS if (plan := plans.others[name]) is not None}
@@ -143,7 +143,7 @@ def _systems(player: Player, plans: FleetPlans) -> Mapping[str, PlanRun]:
     return {name: replace(runs[plan.placement], plan=plan) for name, plan in found.items()}
 
 
-def _burst(player: Player, plans: FleetPlans) -> Mapping[str, PlanRun]:
+def _burst(player: PlanRunner, plans: FleetPlans) -> Mapping[str, PlanRun]:
     """Run our plan while another one takes half the air, and what the adapter then takes."""
     act, adapted = _adapted(player.scene, plans)
     crowded = replace(player, scene=player.scene.with_air(LEFT))

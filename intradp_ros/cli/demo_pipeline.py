@@ -66,7 +66,7 @@ AGPL = ('The weights (and the architecture of the wheel ultralytics) are AGPL-3.
 
 
 @dataclass(frozen=True)
-class Stage:
+class NetworkSetup:
     """Where the processes run, and how the server is cut off and comes back."""
 
     start: Callable[[Command], Child]
@@ -140,7 +140,7 @@ def _archives(folder: Path, console: Console) -> Mapping[str, str]:
 
 
 @contextmanager
-def _stage(args: argparse.Namespace) -> Iterator[Stage]:
+def _stage(args: argparse.Namespace) -> Iterator[NetworkSetup]:
     """Set up link and sides; everything has ended when the context is left."""
     cores = sorted(os.sched_getaffinity(0))
     plain = {'RMW_IMPLEMENTATION': 'rmw_fastrtps_cpp'}
@@ -151,7 +151,7 @@ def _stage(args: argparse.Namespace) -> Iterator[Stage]:
         here = {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST',
                 'ROS_DOMAIN_ID': str(os.getpid() % 100 + 1)}
         with starter(args.out / 'logs') as start:
-            yield Stage(
+            yield NetworkSetup(
                 start, _where(cores[:1], ours | here), _where(cores[1:], ours | here),
                 _where((), plain | here), f'loopback; link and robot are not emulated: {reason}',
                 'the server was stopped (SIGSTOP) in place of a cut, and went on',
@@ -162,7 +162,7 @@ def _stage(args: argparse.Namespace) -> Iterator[Stage]:
     speed = f'robot at full speed: {slow}' if slow else 'robot slowed to SSE4.1, one thread'
     with emulated.shaped_link(args.rate) as link, starter(args.out / 'logs') as start:
         near, far = link.exec_prefix('robot'), link.exec_prefix('server')
-        yield Stage(
+        yield NetworkSetup(
             start, _where(cores[:1], robot, near), _where(cores[1:], ours, far),
             _where((), plain, near),
             f'{args.rate:g} Mbit/s each way between network namespaces, emulated; {speed}',
@@ -175,7 +175,7 @@ def _where(cores: Sequence[int], environment: Mapping[str, str],
     return Command('', (), prefix, cores, environment)
 
 
-def _play(stage: Stage, args: argparse.Namespace, archives: Mapping[str, str],
+def _play(stage: NetworkSetup, args: argparse.Namespace, archives: Mapping[str, str],
           console: Console) -> tuple[int, int]:
     """Run the pipeline; return from when to when (ns) the server was out of reach."""
     started = time.monotonic()
@@ -204,7 +204,7 @@ def _play(stage: Stage, args: argparse.Namespace, archives: Mapping[str, str],
     return away
 
 
-def _robot(stage: Stage, network: Network, archive: str) -> Child:
+def _robot(stage: NetworkSetup, network: Network, archive: str) -> Child:
     """Start the inference node of a network; its topics are below the network's name."""
     name = network.name
     source = '/image/compressed' if network.compressed else '/image'
@@ -218,7 +218,7 @@ def _robot(stage: Stage, network: Network, archive: str) -> Child:
                     f'qos_overrides.{source}.subscription.depth': 100})
 
 
-def _recorder(stage: Stage, bag: Path) -> Child:
+def _recorder(stage: NetworkSetup, bag: Path) -> Child:
     topics = ['image sensor_msgs/msg/Image',
               'image/compressed sensor_msgs/msg/CompressedImage',
               'segmenter/detections vision_msgs/msg/Detection2DArray']
@@ -229,7 +229,7 @@ def _recorder(stage: Stage, bag: Path) -> Child:
                       parameters={'topics': topics, 'output': str(bag)})
 
 
-def _outage(stage: Stage, camera: Child, server: Child, frames: int, console: Console,
+def _outage(stage: NetworkSetup, camera: Child, server: Child, frames: int, console: Console,
             ) -> tuple[int, int]:
     """Cut the server off during the middle third of the frames; return from when to when."""
     camera.wait_for_line(f'^frame {frames // 3}$', SETUP_TIMEOUT)

@@ -38,7 +38,7 @@ from intradp_ros.perception.card import (
 )
 from intradp_ros.perception.decode import decode
 from intradp_ros.perception.heads.named_outputs import HeadError, named
-from intradp_ros.perception.inside import LikeliestClasses, Narrow, Normalised
+from intradp_ros.perception.inside import HalfPrecision, LikeliestClasses, Normalised
 from intradp_ros.perception.labels import parse_labels
 from intradp_ros.perception.view import as_carded, place
 from intradp_ros.runtime.catalogue import ModelSpecError, parse_shape
@@ -190,7 +190,7 @@ def _narrowed(model: nn.Module, found: Found, example: torch.Tensor, args: argpa
     """Return a finished model in half precision, and how far its outputs are from before."""
     with torch.inference_mode():
         wanted = tensors_of(model(example))
-    inside = Narrow(found.model, PRECISIONS[args.precision]).eval()
+    inside = HalfPrecision(found.model, PRECISIONS[args.precision]).eval()
     narrow, _ = _finished(replace(found, model=inside), args)
     try:
         return narrow, _difference(wanted, narrow, example)

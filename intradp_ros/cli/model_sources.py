@@ -29,7 +29,7 @@ from intradp_ros.core.torchvision_import import torchvision
 from intradp_ros.lab.zoo.pickled_weights import weights_of
 from intradp_ros.perception.card import HeadCard, InputCard, ModelCard
 from intradp_ros.perception.card_sources import find_card
-from intradp_ros.perception.inside import BestBoxes, Narrow
+from intradp_ros.perception.inside import BestBoxes, HalfPrecision
 from intradp_ros.runtime.catalogue import load_factory, ModelSpec, ModelSpecError
 
 SOURCES = """\
@@ -206,7 +206,7 @@ def _in_its_precision(found: Found) -> Found:
     if not dtype.is_floating_point:
         raise CommandError(f'the model takes {str(dtype).removeprefix("torch.")}; pictures are '
                            'floating-point numbers or uint8')
-    return replace(found, model=Narrow(found.model, dtype, convert=False),
+    return replace(found, model=HalfPrecision(found.model, dtype, convert=False),
                    holder=found.holder or found.model, dtype=torch.float32)
 
 

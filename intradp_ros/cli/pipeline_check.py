@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from intradp_ros.perception.answers import Answer, Detections, LabelMap
+from intradp_ros.perception.answers import Detections, LabelMap, Prediction
 from intradp_ros.perception.card import ModelCard
 from intradp_ros.perception.decode import decode
 from intradp_ros.perception.heads.named_outputs import named
@@ -64,7 +64,7 @@ class Unsplit:
     def __init__(self, network: Network) -> None:
         self.network, self._model = network, load_factory(network.factory)
 
-    def answer(self, rgb: Array) -> Answer:
+    def answer(self, rgb: Array) -> Prediction:
         """Return what it says of a picture."""
         card = self.network.card
         pixels, view = as_carded(rgb, self.network.size, card.input)
@@ -76,7 +76,7 @@ class Unsplit:
         return answer
 
 
-def said(message: Any, card: ModelCard) -> Answer:
+def said(message: Any, card: ModelCard) -> Prediction:
     """Return what a message of a bag says: a Detection2DArray or a label image."""
     if hasattr(message, 'detections'):
         return _detections(message, card)
@@ -96,7 +96,7 @@ def _detections(message: Any, card: ModelCard) -> Detections:
     return Detections(table[:, :4], table[:, 4], table[:, 5].astype(np.int64))
 
 
-def equal(heard: Answer, wanted: Answer) -> bool:
+def equal(heard: Prediction, wanted: Prediction) -> bool:
     """Return whether a message says what the unsplit model says, but for rounding."""
     if isinstance(heard, Detections) and isinstance(wanted, Detections):
         return bool(

@@ -17,7 +17,7 @@ from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
 
 
 @dataclass(frozen=True, slots=True)
-class LinkState:
+class LinkMeasurement:
     """What a device measured of its path to another: bytes per second and seconds one way."""
 
     bytes_per_second: float
@@ -45,7 +45,7 @@ class Heartbeat:
     load: float = 0.0
     free_memory: float = 0.0
     battery: float | None = None
-    links: Mapping[str, LinkState] = field(default_factory=dict)
+    links: Mapping[str, LinkMeasurement] = field(default_factory=dict)
     term: int = 0
     committed: PlanId = NO_PLAN
     held: frozenset[PlanId] = frozenset()

@@ -36,10 +36,10 @@ from intradp_ros.dds.convert import (
 )
 from intradp_ros.dds.endpoint import Arrival, Endpoint
 from intradp_ros.dds.meeting import Meeting
-from intradp_ros.dds.paths import InboundPath, OutboundPath, Outgoing, SharedAir
+from intradp_ros.dds.paths import DueFrame, InboundPath, OutboundPath, SharedMedium
 from intradp_ros.dds.qos import ack_qos, chunk_qos, control_qos, ping_qos
 from intradp_ros.dds.sealer import is_greeting, Sealer
-from intradp_ros.dds.speakers import Speakers
+from intradp_ros.dds.speakers import SenderIdentity
 from intradp_ros.dds.tensor_context import end_tensor_context, tensor_context
 from intradp_ros.dds.transport_profile import buffer_problem, Transport, transport_in_use
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
@@ -98,7 +98,7 @@ class DdsChannel:
         self, context: Context, name: str = 'offload', side: str = 'robot', *,
         namespace: str = '', chunk_bytes: int = LEAST_CHUNK_BYTES,
         transport: Transport | None = None, parameter_overrides: Sequence[Parameter[Any]] = (),
-        key: SharedKey | None = None, air: SharedAir | None = None, pings: bool = True,
+        key: SharedKey | None = None, air: SharedMedium | None = None, pings: bool = True,
         meeting: Meeting | None = None,
     ) -> None:
         if side not in DIRECTIONS:
@@ -110,7 +110,7 @@ class DdsChannel:
         self._inbound = InboundPath()
         self._side, self._meeting, self._keyed = side, meeting, key is not None
         self._sealer = Sealer(key, *DIRECTIONS[side], paired=meeting is not None)
-        self._speakers = Speakers()
+        self._speakers = SenderIdentity()
         self._knows: Callable[[int], bool] = lambda session: True
         self._controls = first_number()
         self.foreign = 0
@@ -243,7 +243,7 @@ class DdsChannel:
         """Tell whether somebody hears the chunks of this side, and takes them."""
         return self.peers > 0 and (self._meeting is None or self._meeting.connection != 0)
 
-    def _publish(self, outgoing: Outgoing) -> None:
+    def _publish(self, outgoing: DueFrame) -> None:
         message: Any
         if isinstance(outgoing.frame, Control):
             self._controls += 1

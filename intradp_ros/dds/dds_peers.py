@@ -25,7 +25,7 @@ from intradp_ros.core.limits import MAX_PEERS
 from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.dds.dds_channel import DdsChannel
 from intradp_ros.dds.meeting import Meeting
-from intradp_ros.dds.paths import SharedAir
+from intradp_ros.dds.paths import SharedMedium
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 from intradp_ros.runtime.channel import LinkReport
 from intradp_ros.runtime.peer_channel import PeerHandler
@@ -71,7 +71,8 @@ class DdsPeers:
                  key: SharedKey | None = None) -> None:
         self._name, self._fleet = check_name(name), check_name(fleet)
         self._make = partial(DdsChannel, context, namespace=namespace, chunk_bytes=chunk_bytes,
-                             parameter_overrides=parameter_overrides, air=SharedAir(), pings=False)
+                             parameter_overrides=parameter_overrides, air=SharedMedium(),
+                             pings=False)
         self._key, self._number = key, drawn()
         self._channels: dict[str, DdsChannel] = {}
         self._meetings: dict[str, Meeting] = {}

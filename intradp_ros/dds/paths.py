@@ -29,7 +29,7 @@ _EXPIRY_PERIOD = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class DueFrame:
     """A frame whose turn it is; `sequence` names a chunk in its acknowledgement."""
 
     frame: Frame
@@ -63,7 +63,7 @@ class _Way:
     rated: float = float('-inf')
 
 
-class SharedAir:
+class SharedMedium:
     """
     The ways out of one sender to several peers, which leave one after another (`departures.py`).
 
@@ -121,7 +121,7 @@ class OutboundPath:
     nobody listens: what is published then is lost.
     """
 
-    def __init__(self, window: Callable[[], SendWindow], air: SharedAir | None = None,
+    def __init__(self, window: Callable[[], SendWindow], air: SharedMedium | None = None,
                  listened: Callable[[], bool] = lambda: True) -> None:
         self._new_window = window
         self._ways: OrderedDict[int, _Way] = OrderedDict()  # the one that sent last at the end
@@ -146,13 +146,13 @@ class OutboundPath:
         with self._changed:
             self._queue.abandon(session, inference)
 
-    def take(self) -> Outgoing | None:
+    def take(self) -> DueFrame | None:
         """Wait for the next frame that may be sent; None when closed and out of control frames."""
         with self._changed:
             while True:
                 frame = self._queue.next()
                 if isinstance(frame, Control):
-                    return Outgoing(self._queue.pop())
+                    return DueFrame(self._queue.pop())
                 if self._closed:
                     return None
                 admitted = self._admitted()
@@ -243,7 +243,7 @@ class OutboundPath:
         way.window.expire(now)
         return way.window.fits(payload_bytes(chunk), now)
 
-    def _launch(self, session: int) -> Outgoing:
+    def _launch(self, session: int) -> DueFrame:
         frame = self._queue.pop_chunk(session)
         way = self._ways.get(session) or _Way(self._new_window())
         self._ways[session] = way
@@ -255,7 +255,7 @@ class OutboundPath:
         self._nbytes += payload_bytes(frame)
         if self._air:
             self._air.launched(self)
-        return Outgoing(frame, way.sequence)
+        return DueFrame(frame, way.sequence)
 
 
 def _moves(way: _Way, now: float) -> bool:

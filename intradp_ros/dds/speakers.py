@@ -22,7 +22,7 @@ def participant_of(info: Mapping[str, Any]) -> bytes:
     return bytes(gid['data'][:_PARTICIPANT])
 
 
-class Speakers:
+class SenderIdentity:
     """
     Numbers (of sessions, or of servers) with the participant that spoke under them first.
 

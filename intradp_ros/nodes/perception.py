@@ -15,7 +15,7 @@ from intradp_ros.graph.trees import rebuild_outputs
 from intradp_ros.nodes.intake import Intake
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.sensor_inputs import Camera
-from intradp_ros.perception.answers import Answer
+from intradp_ros.perception.answers import Prediction
 from intradp_ros.perception.card import CardError, ModelCard, RESIZES
 from intradp_ros.perception.card_sources import find_card
 from intradp_ros.perception.decode import decode
@@ -87,7 +87,7 @@ def warn_of_input(camera: Camera, card: ModelCard | None, warn: Callable[[str], 
 
 
 def first_answer(camera: Camera, card: ModelCard, model: SharedModel, intake: Intake,
-                 ) -> Answer | None:
+                 ) -> Prediction | None:
     """
     Return what outputs of zeros say: shows beforehand that the head fits the model.
 

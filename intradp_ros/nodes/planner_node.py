@@ -36,7 +36,7 @@ from intradp_ros.wire.texts import packed, unpacked
 MAX_PROFILES, MAX_UNCHECKED = 64, 16
 
 #: Name of a robot, and digest of its model.
-Customer = tuple[str, str]
+RobotModelKey = tuple[str, str]
 
 
 class PlannerNode(ManagedNode):
@@ -75,8 +75,8 @@ class PlannerNode(ManagedNode):
         self._receiver, self._failures = Receiver(self), Rejections()
         self._status = Diagnostics(self)
         self._profiles: OrderedDict[tuple[str, str, str], OperatorProfile] = OrderedDict()
-        self._keepers: OrderedDict[Customer, BookKeeper] = OrderedDict()
-        self._published: dict[Customer, ScheduleBookMessage] = {}
+        self._keepers: OrderedDict[RobotModelKey, BookKeeper] = OrderedDict()
+        self._published: dict[RobotModelKey, ScheduleBookMessage] = {}
         self._checks: Worker[OperatorProfile] | None = None
         self._epoch = 0
 
@@ -187,13 +187,13 @@ class PlannerNode(ManagedNode):
                 self._keepers.move_to_end(customer)
                 self._publish(customer, book)
 
-    def _publish_again(self, customer: Customer) -> None:
+    def _publish_again(self, customer: RobotModelKey) -> None:
         """Publish a book for a robot that was restarted: later ones displace latched ones."""
         if message := self._published.get(customer):
             self._announcer.announce(self._books, message)
             self.info(f'published book {message.epoch} again for model {message.digest[:12]}')
 
-    def _publish(self, customer: Customer, book: ScheduleBook) -> None:
+    def _publish(self, customer: RobotModelKey, book: ScheduleBook) -> None:
         self._epoch += 1
         robot, digest = customer
         message = ScheduleBookMessage(epoch=self._epoch, digest=digest, robot=robot,

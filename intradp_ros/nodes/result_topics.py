@@ -22,7 +22,7 @@ from intradp_ros.nodes.map_messages import (
     with_header,
 )
 from intradp_ros.nodes.vision_messages import classification_message, detections_message
-from intradp_ros.perception.answers import Answer, Classes, Depth, Detections, LabelMap
+from intradp_ros.perception.answers import Classes, Depth, Detections, LabelMap, Prediction
 from intradp_ros.perception.card import ModelCard
 
 Make = Callable[[Header, Any], Any]
@@ -36,7 +36,7 @@ class Topic:
     make: Make
 
 
-def topics_of(like: Answer, card: ModelCard, vision: Any,
+def topics_of(like: Prediction, card: ModelCard, vision: Any,
               camera: Callable[[], CameraInfo]) -> Mapping[str, Topic]:
     """
     Return by name the topics of answers like one.

@@ -18,7 +18,7 @@ from intradp_ros.nodes.map_messages import CameraInfoError, colour_image
 from intradp_ros.nodes.result_topics import topics_of
 from intradp_ros.nodes.sensor_inputs import Scene
 from intradp_ros.nodes.vision_messages import label_info_message, MISSING, vision_messages
-from intradp_ros.perception.answers import Answer, Classes, Depth, Detections
+from intradp_ros.perception.answers import Classes, Depth, Detections, Prediction
 from intradp_ros.perception.card import ModelCard
 from intradp_ros.perception.decode import decode
 from intradp_ros.perception.overlay import overlay
@@ -35,7 +35,7 @@ class TypedResults:
     messages lack, empty if nothing.
     """
 
-    def __init__(self, node: ManagedNode, card: ModelCard, like: Answer, camera: str = '',
+    def __init__(self, node: ManagedNode, card: ModelCard, like: Prediction, camera: str = '',
                  ) -> None:
         """Open the topics of answers of the kind of `like`, below the camera's name if given."""
         self._node, self._card, self._camera = node, card, CameraInfo()

@@ -76,4 +76,4 @@ class KeyPoints:
     numbers: Array
 
 
-Answer = Detections | Classes | LabelMap | Depth | KeyPoints
+Prediction = Detections | Classes | LabelMap | Depth | KeyPoints

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from intradp_ros.perception.answers import Answer
+from intradp_ros.perception.answers import Prediction
 from intradp_ros.perception.card import HeadCard
 from intradp_ros.perception.heads.classes import classification
 from intradp_ros.perception.heads.dense_heads import depth, segmentation
@@ -15,12 +15,12 @@ from intradp_ros.perception.heads.key_points import key_points
 from intradp_ros.perception.heads.named_outputs import Outputs
 from intradp_ros.perception.view import View
 
-HEADS: Mapping[str, Callable[[Outputs, HeadCard, View], Answer]] = {
+HEADS: Mapping[str, Callable[[Outputs, HeadCard, View], Prediction]] = {
     'detections': detections, 'classification': classification, 'segmentation': segmentation,
     'depth': depth, 'key_points': key_points}
 
 
-def decode(outputs: Outputs, card: HeadCard, view: View) -> Answer | None:
+def decode(outputs: Outputs, card: HeadCard, view: View) -> Prediction | None:
     """
     Return what the outputs say, None if they are tensors only.
 

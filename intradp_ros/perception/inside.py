@@ -42,7 +42,7 @@ class Normalised(nn.Module):
         return self.model((image.to(torch.float32) - self.shift) / self.scale)
 
 
-class Narrow(nn.Module):
+class HalfPrecision(nn.Module):
     """A model in half precision, whose floating-point inputs and outputs are single precision."""
 
     def __init__(self, model: nn.Module, dtype: torch.dtype, *, convert: bool = True) -> None:

@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from intradp_ros.perception.answers import Answer, Classes, Depth, Detections, LabelMap
+from intradp_ros.perception.answers import Classes, Depth, Detections, LabelMap, Prediction
 from intradp_ros.perception.card import ModelCard
 
 Array = npt.NDArray[Any]
@@ -21,7 +21,7 @@ _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _SHADE = 0.45
 
 
-def overlay(rgb: Array, answer: Answer, card: ModelCard) -> Array:
+def overlay(rgb: Array, answer: Prediction, card: ModelCard) -> Array:
     """Return a copy of a picture (h, w, 3; RGB) with what was found in it."""
     drawn = rgb.copy()
     if isinstance(answer, Detections):

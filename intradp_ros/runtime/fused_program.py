@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from intradp_ros.runtime.interpreter import gather, store
-from intradp_ros.schedule.program import Gather, Instruction, Program, reads, Run, writes
+from intradp_ros.schedule.program import Gather, Instruction, KernelCall, Program, reads, writes
 from intradp_ros.split.calls.kernel_device import KernelDevice
 from intradp_ros.split.local_operator import Kernel
 
@@ -35,19 +35,19 @@ class Segment:
     Both are slots of the program; others that it writes are not read after it.
     """
 
-    instructions: tuple[Run | Gather, ...]
+    instructions: tuple[KernelCall | Gather, ...]
     arguments: tuple[int, ...]
     results: tuple[int, ...]
     slots: int
     device: KernelDevice
 
     def __call__(self, tensors: Inputs) -> tuple[torch.Tensor, ...]:
-        """Run the instructions."""
+        """KernelCall the instructions."""
         slots: list[Any] = [None] * self.slots
         for slot, tensor in zip(self.arguments, tensors):
             slots[slot] = tensor
         for instruction in self.instructions:
-            if isinstance(instruction, Run):
+            if isinstance(instruction, KernelCall):
                 store(slots, instruction.results,
                       instruction.kernel([slots[i] for i in instruction.arguments]))
             else:
@@ -57,20 +57,20 @@ class Segment:
         return tuple(slots[slot] for slot in self.results)
 
     @property
-    def run(self) -> Run:
+    def run(self) -> KernelCall:
         """The instruction that runs all of it."""
-        names = [i.name for i in self.instructions if isinstance(i, Run)]
+        names = [i.name for i in self.instructions if isinstance(i, KernelCall)]
         free = {slot for i in self.instructions for slot in i.free}.intersection(self.arguments)
-        return Run(f'{names[0]} .. {names[-1]}', self, self.arguments, self.results,
-                   tuple(sorted(free)))
+        return KernelCall(f'{names[0]} .. {names[-1]}', self, self.arguments, self.results,
+                          tuple(sorted(free)))
 
 
 def in_segments(program: Program) -> list[Instruction | Segment]:
     """Return a program's instructions, with segments in place of those that they take."""
     found: list[Instruction | Segment] = []
-    stretch: list[Run | Gather] = []
+    stretch: list[KernelCall | Gather] = []
     for instruction in program.instructions:
-        if isinstance(instruction, (Run, Gather)):
+        if isinstance(instruction, (KernelCall, Gather)):
             stretch.append(instruction)
             continue
         found += _joined(program, stretch)
@@ -101,10 +101,10 @@ def replayed(program: Program, warm_up: Callable[[Program], None]) -> Program:
     return replace(program, instructions=tuple(chosen))
 
 
-def _joined(program: Program, stretch: Sequence[Run | Gather],
+def _joined(program: Program, stretch: Sequence[KernelCall | Gather],
             ) -> Sequence[Instruction | Segment]:
     """Return a segment of instructions, or themselves if they are too few."""
-    if sum(isinstance(i, Run) for i in stretch) < FEWEST:
+    if sum(isinstance(i, KernelCall) for i in stretch) < FEWEST:
         return tuple(stretch)
     written: set[int] = set()
     arguments: dict[int, None] = {}
@@ -116,7 +116,7 @@ def _joined(program: Program, stretch: Sequence[Run | Gather],
                     program.slots, program.device)]
 
 
-def _noting(segment: Segment, number: int, seen: dict[int, Inputs]) -> Run:
+def _noting(segment: Segment, number: int, seen: dict[int, Inputs]) -> KernelCall:
     def noted(tensors: Inputs) -> Any:
         seen[number] = [tensor.clone() for tensor in tensors]  # a kernel may write over them
         return segment(tensors)

@@ -13,7 +13,7 @@ import torch
 from intradp_ros.runtime.mailbox import InferenceAbandonedError, Mailbox
 from intradp_ros.runtime.processor import Turns
 from intradp_ros.runtime.timeline import Recorder
-from intradp_ros.schedule.program import Await, Cut, Emit, Gather, Program, Run
+from intradp_ros.schedule.program import Await, Cut, Emit, Gather, KernelCall, Program
 from intradp_ros.split.calls.kernel_device import KernelDevice
 from intradp_ros.split.calls.variants import in_layout
 
@@ -47,7 +47,7 @@ class Execution:
 
     def run(self, inputs: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor]:
         """
-        Run to the end and return the graph's output values that this side delivers.
+        KernelCall to the end and return the graph's output values that this side delivers.
 
         Raises
         ------
@@ -129,9 +129,9 @@ class Execution:
             instruction = instructions[self._at]
             if only_sends and not isinstance(instruction, Emit):
                 return False
-            if self.turns and isinstance(instruction, (Run, Gather)):
+            if self.turns and isinstance(instruction, (KernelCall, Gather)):
                 self._take_turn(self.turns)
-            if isinstance(instruction, Run):
+            if isinstance(instruction, KernelCall):
                 if self.between:
                     self.between()
                 result = instruction.kernel([slots[i] for i in instruction.arguments])

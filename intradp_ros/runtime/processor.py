@@ -10,7 +10,7 @@ import threading
 import time
 
 from intradp_ros.runtime.load_meter import LoadMeter
-from intradp_ros.runtime.turn_order import Claim, TurnOrder
+from intradp_ros.runtime.turn_order import TurnOrder, TurnRequest
 
 
 class Processor:
@@ -23,13 +23,13 @@ class Processor:
 
     def __init__(self, lanes: int = 1) -> None:
         self._order, self._meter = TurnOrder(lanes), LoadMeter(lanes)
-        self._granted: dict[Claim, threading.Event] = {}
+        self._granted: dict[TurnRequest, threading.Event] = {}
         self._lock = threading.Lock()
         self._begun = count(1)
 
     def turns(self, party: Hashable) -> Turns:
         """Return what a party's next inference takes its turns by; those before it come first."""
-        return Turns(self, Claim(party, next(self._begun)))
+        return Turns(self, TurnRequest(party, next(self._begun)))
 
     def factor(self, party: Hashable) -> float:
         """Return how many times as long as alone a party has to expect to compute."""
@@ -49,7 +49,7 @@ class Processor:
                 self._order.forget(party)
                 self._meter.forget(party)
 
-    def take(self, claim: Claim, *, again: bool = False) -> bool:
+    def take(self, claim: TurnRequest, *, again: bool = False) -> bool:
         """Wait for a turn, `again` after one that ends now; tell whether others had theirs."""
         granted = threading.Event()
         with self._lock:
@@ -66,12 +66,12 @@ class Processor:
         granted.wait()
         return not at_once
 
-    def may_go_on(self, claim: Claim) -> bool:
+    def may_go_on(self, claim: TurnRequest) -> bool:
         """Tell whether who has a turn may keep it for one more operator."""
         with self._lock:
             return self._order.may_go_on(claim, time.monotonic())
 
-    def end(self, claim: Claim) -> None:
+    def end(self, claim: TurnRequest) -> None:
         """End a turn."""
         with self._lock:
             now = time.monotonic()
@@ -88,7 +88,7 @@ class Processor:
 class Turns:
     """The turns of one inference; for the one thread that computes it."""
 
-    def __init__(self, processor: Processor, claim: Claim) -> None:
+    def __init__(self, processor: Processor, claim: TurnRequest) -> None:
         self._processor, self._claim = processor, claim
         self._has_turn = False
 

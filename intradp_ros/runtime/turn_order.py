@@ -19,7 +19,7 @@ QUANTUM = 2e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class TurnRequest:
     """A wish to compute: whose, and for which inference of theirs (the least goes first)."""
 
     party: Hashable
@@ -38,8 +38,8 @@ class TurnOrder:
     lanes: int = 1
     quantum: float = QUANTUM
     _used: dict[Hashable, float] = field(default_factory=dict)  # seconds, as fairness counts them
-    _waiting: list[Claim] = field(default_factory=list)  # by the time of asking
-    _turns: dict[Claim, float] = field(default_factory=dict)  # and when they began
+    _waiting: list[TurnRequest] = field(default_factory=list)  # by the time of asking
+    _turns: dict[TurnRequest, float] = field(default_factory=dict)  # and when they began
     _floor: float = 0.0  # what the party that used least of those who are busy has used
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class TurnOrder:
         """The parties that compute, or wait for it."""
         return frozenset(claim.party for claim in (*self._turns, *self._waiting))
 
-    def ask(self, claim: Claim, now: float) -> None:
+    def ask(self, claim: TurnRequest, now: float) -> None:
         """Let a claim wait for its turn."""
         busy = self.busy
         if claim.party not in busy:
@@ -60,7 +60,7 @@ class TurnOrder:
             self._used[claim.party] = max(self._used.get(claim.party, 0.0), self._floor)
         self._waiting.append(claim)
 
-    def grant(self, now: float) -> Claim | None:
+    def grant(self, now: float) -> TurnRequest | None:
         """Begin the next turn, if a lane is free and somebody waits; return whose it is."""
         if not self._waiting or len(self._turns) >= self.lanes:
             return None
@@ -69,7 +69,7 @@ class TurnOrder:
         self._turns[claim] = now
         return claim
 
-    def may_go_on(self, claim: Claim, now: float) -> bool:
+    def may_go_on(self, claim: TurnRequest, now: float) -> bool:
         """Tell whether who has a turn may keep it for one more operator."""
         if not self._waiting or len(self._turns) < self.lanes:
             return True
@@ -78,7 +78,7 @@ class TurnOrder:
             return other.inference > claim.inference
         return now - self._turns[claim] < self.quantum
 
-    def end(self, claim: Claim, now: float, *, again: bool = False) -> None:
+    def end(self, claim: TurnRequest, now: float, *, again: bool = False) -> None:
         """End a turn; `again` waits for the next one at once."""
         self._raise_floor(self.busy, now)
         self._used[claim.party] += now - self._turns.pop(claim)
@@ -96,5 +96,5 @@ class TurnOrder:
             used[claim.party] += now - began
         self._floor = max(self._floor, min((used[party] for party in busy), default=0.0))
 
-    def _next(self) -> Claim:
+    def _next(self) -> TurnRequest:
         return min(self._waiting, key=lambda c: (self._used[c.party], c.inference))

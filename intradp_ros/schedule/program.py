@@ -28,7 +28,7 @@ Cut = tuple[int, int, int, int]  # slot, dimension, first row, count of rows
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class KernelCall:
     """Call a kernel on slots; store its results (one slot for each output, None to drop)."""
 
     name: str
@@ -66,7 +66,7 @@ class Await:
     free: tuple[int, ...] = ()
 
 
-Instruction = Run | Gather | Emit | Await
+Instruction = KernelCall | Gather | Emit | Await
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class _Compiler:
         results = tuple(None if v is None else self.hold(v, step.region) for v in op.outputs)
         kernel = local.bind(step.region, self.parameters)
         self.bound[len(self.instructions)] = local, step.region
-        self.instructions.append(Run(op.name, kernel, arguments, results))
+        self.instructions.append(KernelCall(op.name, kernel, arguments, results))
 
     def rows(self, value: int, need: Region) -> int:
         """Return a slot that holds exactly the rows `need` of a value."""
@@ -234,12 +234,12 @@ class _Compiler:
 
     def overwrite(self, instructions: list[Instruction]) -> None:
         """Let operators write over inputs that nothing reads after them, to reuse warm memory."""
-        own = {slot for i in instructions if isinstance(i, Run) for slot in writes(i)}
-        own -= {slot for i in instructions if not isinstance(i, Run) for slot in reads(i)}
+        own = {slot for i in instructions if isinstance(i, KernelCall) for slot in writes(i)}
+        own -= {slot for i in instructions if not isinstance(i, KernelCall) for slot in reads(i)}
         regions = {piece.slot: piece.region for piece in self.pieces}
         for index, (local, region) in self.bound.items():
             run = instructions[index]
-            assert isinstance(run, Run)
+            assert isinstance(run, KernelCall)
             slot = run.arguments[0] if run.arguments else None
             if local.operator.id in self.overwritable and slot in own and slot in run.free \
                     and regions[slot] == region:
@@ -249,7 +249,7 @@ class _Compiler:
 
 def reads(instruction: Instruction) -> tuple[int, ...]:
     """Return the slots that an instruction reads."""
-    if isinstance(instruction, Run):
+    if isinstance(instruction, KernelCall):
         return instruction.arguments
     if isinstance(instruction, Gather):
         return tuple(slot for slot, *_ in instruction.cuts)
@@ -258,7 +258,7 @@ def reads(instruction: Instruction) -> tuple[int, ...]:
 
 def writes(instruction: Instruction) -> tuple[int, ...]:
     """Return the slots that an instruction writes."""
-    if isinstance(instruction, Run):
+    if isinstance(instruction, KernelCall):
         return tuple(slot for slot in instruction.results if slot is not None)
     return () if isinstance(instruction, Emit) else (instruction.result,)
 

@@ -19,7 +19,7 @@ from intradp_ros.cluster.fleet_messages import (
     Committed,
     Goodbye,
     Heartbeat,
-    LinkState,
+    LinkMeasurement,
     Prepare,
     Ready,
     Refused,
@@ -35,7 +35,7 @@ TERMS = st.integers(0, MAX_TERM - 1)
 IDS = st.builds(PlanId, TERMS, st.integers(0, 2**31 - 1))
 SHARES = st.floats(0, 1)
 LINKS = st.dictionaries(st.sampled_from('abc'), st.builds(
-    LinkState, st.floats(0, 1e11), st.floats(0, 10)))
+    LinkMeasurement, st.floats(0, 1e11), st.floats(0, 10)))
 MESSAGES = st.one_of(
     st.builds(Heartbeat, st.just('b'), st.integers(0, 2**62), st.integers(0, 2**40), SHARES,
               st.floats(0, 1e12), st.none() | SHARES, LINKS, TERMS, IDS,

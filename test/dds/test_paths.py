@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from intradp_ros.dds.paths import InboundPath, MAX_SESSIONS, OutboundPath, SharedAir
+from intradp_ros.dds.paths import InboundPath, MAX_SESSIONS, OutboundPath, SharedMedium
 from intradp_ros.link.send_window import INITIAL_CHUNKS, SendWindow
 from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.cutting import split
@@ -143,7 +143,7 @@ def test_sessions_are_measured_apart() -> None:
 
 def sharing(count: int) -> list[OutboundPath]:
     """Return ways out of one sender to several peers."""
-    air = SharedAir()
+    air = SharedMedium()
     return [OutboundPath(lambda: SendWindow(1000), air) for _ in range(count)]
 
 

@@ -13,7 +13,7 @@ from rclpy.serialization import deserialize_message, serialize_message
 
 from intradp_ros.core.shared_key import MAC_BYTES, SharedKey
 from intradp_ros.dds.sealer import Sealer
-from intradp_ros.dds.speakers import FREE_AFTER, MAX_KNOWN, Speakers
+from intradp_ros.dds.speakers import FREE_AFTER, MAX_KNOWN, SenderIdentity
 from intradp_ros.msg import ChunkAck, OperatorProfile, ScheduleBook, SessionControl, TensorChunk
 from intradp_ros.nodes.announcement_seals import AnnouncementCheck, Announcer
 from intradp_ros.wire.frames import MalformedFrameError
@@ -122,7 +122,7 @@ def test_announcements(message: Any) -> None:
 
 def test_a_number_belongs_to_whoever_spoke_under_it_first() -> None:
     """Until that one was silent for a while; a flood of numbers changes nothing."""
-    speakers = Speakers()
+    speakers = SenderIdentity()
     assert speakers.admits(5, b'a', 0.0) and not speakers.admits(5, b'b', 1.0)
     assert speakers.admits(5, b'a', 1.5) and speakers.admits(5, b'', 1.5)
     for number in range(10, 10 + 2 * MAX_KNOWN):

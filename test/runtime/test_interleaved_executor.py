@@ -11,7 +11,7 @@ import torch
 
 from intradp_ros.runtime.mailbox import Mailbox
 from intradp_ros.runtime.pipeline import interleaved_executor as pipeline
-from intradp_ros.schedule.program import Await, Emit, Instruction, Program, Run
+from intradp_ros.schedule.program import Await, Emit, Instruction, KernelCall, Program
 from intradp_ros.split.calls.kernel_device import HOST
 
 
@@ -23,22 +23,22 @@ class Told:
         self.executor = pipeline.InterleavedExecutor('test')
         self._ended = threading.Semaphore(0)
 
-    def run(self, inference: int, *instructions: Instruction) -> pipeline.Run:
+    def run(self, inference: int, *instructions: Instruction) -> pipeline.ProgramRun:
         """Return a run of instructions on one input, in slot 0."""
         program = Program(instructions, 2, {0: 0}, {}, (), HOST)
-        return pipeline.Run(
+        return pipeline.ProgramRun(
             inference, program, Mailbox(lambda _: None, self.executor.wake),
             lambda transfer, rows: self.did.append(f'{inference} sends {transfer}'),
             {0: torch.zeros(1)}, lambda *_: self._ended.release())
 
-    def computes(self, inference: int) -> Run:
+    def computes(self, inference: int) -> KernelCall:
         """Return an instruction that computes slot 1."""
         def kernel(values: Sequence[torch.Tensor | None]) -> torch.Tensor:
             self.did.append(f'{inference} computes')
             return torch.ones(1)
-        return Run('work', kernel, (0,), (1,))
+        return KernelCall('work', kernel, (0,), (1,))
 
-    def all_of(self, *runs: pipeline.Run, ends: int = 0) -> list[str]:
+    def all_of(self, *runs: pipeline.ProgramRun, ends: int = 0) -> list[str]:
         """Start runs while the executor is busy; return what all that ended did."""
         gate = threading.Event()
         self.executor.call(gate.wait)
@@ -73,7 +73,7 @@ def test_inputs_of_a_new_one_leave_between_the_operators_of_an_older_one() -> No
         told.executor.start(new)
         return torch.ones(1)
 
-    old = told.run(1, Run('begins another', kernel, (0,), (1,)), told.computes(1))
+    old = told.run(1, KernelCall('begins another', kernel, (0,), (1,)), told.computes(1))
     assert told.all_of(old, ends=2) == ['2 sends 4', '1 computes', '2 computes']
 
 
@@ -83,8 +83,8 @@ def test_who_awaits_rows_lets_others_go_on() -> None:
     second = told.run(2, told.computes(2))
     ended = second.done
 
-    def deliver(run: pipeline.Run, outputs: pipeline.Outputs | None, error: Exception | None,
-                ) -> None:
+    def deliver(run: pipeline.ProgramRun, outputs: pipeline.Outputs | None,
+                error: Exception | None, ) -> None:
         first.mailbox.deliver(7, torch.ones(1))
         ended(run, outputs, error)
 

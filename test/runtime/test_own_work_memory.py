@@ -31,7 +31,7 @@ from intradp_ros.schedule.schedule import Compute, ROBOT, Schedule, SERVER
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.split.split_graph import split_graph
 from intradp_ros.systems.sharing.partition.lowering import lower
-from intradp_ros.systems.sharing.partition.partition import Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import Partition, RowStage
 
 SHAPE = (1, 3, 192, 256)
 SCHEDULES, FRAMES, WINDOW = 40, 160, 20
@@ -41,8 +41,8 @@ def schedules(split: SplitGraph) -> list[Schedule]:
     """Return schedules of the kinds that a book holds, for all shares of the rows."""
     operators, random = len(split.operators), Random(5)
     return [lower(split, Partition((
-        Stage(operators // 2, random.uniform(0.1, 0.9), 1, 2 + number % 6),
-        Stage(operators, random.uniform(0.1, 0.9), 1, 2 + number % 6))))
+        RowStage(operators // 2, random.uniform(0.1, 0.9), 1, 2 + number % 6),
+        RowStage(operators, random.uniform(0.1, 0.9), 1, 2 + number % 6))))
         for number in range(SCHEDULES)]
 
 

@@ -16,12 +16,12 @@ import pytest
 
 from intradp_ros.runtime.load_meter import LoadMeter
 from intradp_ros.runtime.processor import Processor
-from intradp_ros.runtime.turn_order import Claim, TurnOrder
+from intradp_ros.runtime.turn_order import TurnOrder, TurnRequest
 
 LONGEST = 0.05
 
 
-def played(order: TurnOrder, operators: dict[Claim, list[float]], until: float,
+def played(order: TurnOrder, operators: dict[TurnRequest, list[float]], until: float,
            ) -> tuple[Counter[Hashable], float]:
     """
     Let claims compute, over and over, operators of so many seconds.
@@ -30,7 +30,7 @@ def played(order: TurnOrder, operators: dict[Claim, list[float]], until: float,
     a turn was waited for.
     """
     had, longest, asked, at = Counter[Hashable](), 0.0, dict.fromkeys(operators, 0.0), 0.0
-    ends: list[tuple[float, int, Claim]] = []
+    ends: list[tuple[float, int, TurnRequest]] = []
     position = dict.fromkeys(operators, 0)
     for claim in operators:
         order.ask(claim, at)
@@ -48,7 +48,8 @@ def played(order: TurnOrder, operators: dict[Claim, list[float]], until: float,
     return had, longest
 
 
-def _next(operators: dict[Claim, list[float]], position: dict[Claim, int], claim: Claim) -> float:
+def _next(operators: dict[TurnRequest, list[float]], position: dict[TurnRequest, int],
+          claim: TurnRequest) -> float:
     turn = position[claim] = position[claim] % len(operators[claim]) + 1
     return operators[claim][turn - 1]
 
@@ -61,7 +62,8 @@ seconds = st.lists(st.floats(1e-3, LONGEST), min_size=1, max_size=9)
 def test_every_party_gets_its_part(parties: list[list[float]]) -> None:
     """However long their operators are, by more than one or two nobody falls behind."""
     order = TurnOrder()
-    had, longest = played(order, {Claim(n, 1): found for n, found in enumerate(parties)}, 2.0)
+    had, longest = played(order, {TurnRequest(n, 1): found for n, found in enumerate(parties)},
+                          2.0)
     assert max(had.values()) - min(had.values()) <= 2 * (LONGEST + order.quantum)
     assert longest <= 2 * len(parties) * (LONGEST + order.quantum)
 
@@ -69,8 +71,8 @@ def test_every_party_gets_its_part(parties: list[list[float]]) -> None:
 def test_who_was_away_is_owed_nothing() -> None:
     """A party that comes back after a while does not keep the processor for that long."""
     order = TurnOrder()
-    played(order, {Claim('a', 1): [0.01]}, 1.0)
-    order.ask(Claim('b', 1), 2.0)
+    played(order, {TurnRequest('a', 1): [0.01]}, 1.0)
+    order.ask(TurnRequest('b', 1), 2.0)
     turns = []
     for at in range(10):
         now = 2.0 + 0.01 * at
@@ -85,23 +87,23 @@ def test_who_was_away_is_owed_nothing() -> None:
 def test_the_oldest_inference_of_a_party_goes_first() -> None:
     """It takes over at the next operator, and keeps its turn from younger ones."""
     order = TurnOrder()
-    order.ask(Claim('a', 2), 0.0)
-    assert order.grant(0.0) == Claim('a', 2)
-    order.ask(Claim('a', 3), 0.0)
-    assert order.may_go_on(Claim('a', 2), 1.0)
-    order.ask(Claim('a', 1), 0.0)
-    assert not order.may_go_on(Claim('a', 2), 0.0)
-    order.end(Claim('a', 2), 0.0, again=True)
-    assert order.grant(0.0) == Claim('a', 1)
+    order.ask(TurnRequest('a', 2), 0.0)
+    assert order.grant(0.0) == TurnRequest('a', 2)
+    order.ask(TurnRequest('a', 3), 0.0)
+    assert order.may_go_on(TurnRequest('a', 2), 1.0)
+    order.ask(TurnRequest('a', 1), 0.0)
+    assert not order.may_go_on(TurnRequest('a', 2), 0.0)
+    order.end(TurnRequest('a', 2), 0.0, again=True)
+    assert order.grant(0.0) == TurnRequest('a', 1)
 
 
 def test_lanes_are_used() -> None:
     """Two cores compute for two parties at a time, and never for three."""
     order = TurnOrder(2)
     for party in 'abc':
-        order.ask(Claim(party, 1), 0.0)
+        order.ask(TurnRequest(party, 1), 0.0)
     assert [order.grant(0.0), order.grant(0.0), order.grant(0.0)] == [
-        Claim('a', 1), Claim('b', 1), None]
+        TurnRequest('a', 1), TurnRequest('b', 1), None]
     with pytest.raises(ValueError, match='got 0'):
         TurnOrder(0)
 

@@ -23,7 +23,7 @@ from intradp_ros.schedule.program import compile_program
 from intradp_ros.schedule.schedule import ROBOT, SERVER, Transfer
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.systems.sharing.partition.lowering import lower
-from intradp_ros.systems.sharing.partition.partition import Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import Partition, RowStage
 
 
 class Server:
@@ -81,7 +81,8 @@ def test_whoever_is_first_the_result_is_exact(seed: int, shares: list[float], ba
     split = random_split_graph(seed, 8, folds=folds)
     stops = sorted({max(1, round(8 * (i + 1) / len(shares))) for i in range(len(shares))} | {8})
     schedule = lower(split, Partition(tuple(
-        Stage(stop, shares[min(i, len(shares) - 1)], 1, bands) for i, stop in enumerate(stops))))
+        RowStage(stop, shares[min(i, len(shares) - 1)], 1, bands) for i,
+        stop in enumerate(stops))))
     source = torch.randint(0, PRIME, (split.rows[0], 1),
                            generator=torch.Generator().manual_seed(seed))
     server = Server(split, source, list(schedule.between(SERVER, ROBOT)), seed, loss)
@@ -105,7 +106,7 @@ def test_all_of_that_happened() -> None:
 def test_both_meet_in_the_middle_and_nothing_is_computed_twice() -> None:
     """A server that sends its rows one by one is met by a robot that begins with the last ones."""
     split = random_split_graph(5, 4, rows=400)
-    schedule = lower(split, Partition((Stage(4, 0.25, 1, 12),)))
+    schedule = lower(split, Partition((RowStage(4, 0.25, 1, 12),)))
     source = torch.randint(0, PRIME, (split.rows[0], 1),
                            generator=torch.Generator().manual_seed(5))
     rows, asked = reference(split, source), []
@@ -138,5 +139,5 @@ def test_both_meet_in_the_middle_and_nothing_is_computed_twice() -> None:
 
 def test_what_would_come_last_is_computed_first() -> None:
     split = random_split_graph(5, 4, rows=400)
-    coming = owed(lower(split, Partition((Stage(4, 0.25, 1, 12),))), SERVER)
+    coming = owed(lower(split, Partition((RowStage(4, 0.25, 1, 12),))), SERVER)
     assert stride(coming) == coming[-12 // PARTS:] and stride(coming[:2]) == coming[1:2]

@@ -23,7 +23,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from intradp_ros.lab.testbed.recourse_replay import Players
+from intradp_ros.lab.testbed.recourse_replay import RecoursePlayers
 from intradp_ros.link.outlook import LinkPast
 from intradp_ros.link.predictor import RatePredictor
 from intradp_ros.link.rate import TELLING_BYTES
@@ -128,7 +128,7 @@ class Air:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ReplayedInference:
     """An inference: when it began, how long it took (s), the mean rate, and its schedule."""
 
     start: float
@@ -149,7 +149,7 @@ class Chooser(Protocol):
     def late(self, schedule: int) -> LateThreshold:
         """Return from when on a robot that waits works by itself."""
 
-    def learn(self, run: Run) -> None:
+    def learn(self, run: ReplayedInference) -> None:
         """Hear of an inference that has ended."""
 
 
@@ -166,9 +166,9 @@ def run_of(curves: Curves, air: Air, start: float, schedules: Sequence[int],
 
 
 def replay(curves: Curves, air: Air, chooser: Chooser, *, until: float | None = None,
-           period: float = 0.0, players: Players | None = None) -> list[Run]:
+           period: float = 0.0, players: RecoursePlayers | None = None) -> list[ReplayedInference]:
     """
-    Run inferences until the trace has ended, or `until` seconds went by.
+    ReplayedInference inferences until the trace has ended, or `until` seconds went by.
 
     Each begins when the one before has ended, and at least `period` seconds
     after that one began.
@@ -182,7 +182,7 @@ def replay(curves: Curves, air: Air, chooser: Chooser, *, until: float | None = 
             seconds, _ = run_of(curves, air, now, [schedule])
             seconds = np.minimum(seconds, chooser.latest(schedule))
         rates = air.mean(now, seconds)
-        runs.append(Run(now, float(seconds[0]), float(rates[0]), schedule))
+        runs.append(ReplayedInference(now, float(seconds[0]), float(rates[0]), schedule))
         now += max(runs[-1].seconds, period)
         chooser.learn(runs[-1])
     return runs
@@ -213,7 +213,7 @@ class Oracle:
         """Return that it never does anything by itself."""
         return NEVER_LATE
 
-    def learn(self, run: Run) -> None:
+    def learn(self, run: ReplayedInference) -> None:
         """Hear nothing new."""
 
 
@@ -278,14 +278,14 @@ class Predicting:
         self._predictor.update(rate, self._measured)
         self._past.update(rate, self._measured)
 
-    def learn(self, run: Run) -> None:
+    def learn(self, run: ReplayedInference) -> None:
         """Hear the mean rate of an inference that sent enough."""
         if self._curves.telling(run.schedule):
             self._measured = run.start + run.seconds
             self._take(run.mbps * _MBPS)
 
 
-def mean_and_p95(runs: Sequence[Run]) -> tuple[float, float]:
+def mean_and_p95(runs: Sequence[ReplayedInference]) -> tuple[float, float]:
     """Return the mean and the 95th percentile of the seconds that inferences took."""
     seconds = np.array([run.seconds for run in runs])
     return float(seconds.mean()), float(np.percentile(seconds, 95))

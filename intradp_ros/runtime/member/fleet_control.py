@@ -19,7 +19,7 @@ from intradp_ros.cluster.fleet_messages import (
     Committed,
     Goodbye,
     Heartbeat,
-    LinkState,
+    LinkMeasurement,
     Order,
     Prepare,
     Ready,
@@ -170,10 +170,10 @@ def _tags(data: Any) -> Mapping[str, int]:
     return data
 
 
-def _link(item: Any) -> LinkState:
+def _link(item: Any) -> LinkMeasurement:
     if not isinstance(item, list) or len(item) != 2:
         raise MalformedFrameError('a link that is not a rate and a delay', 'links')
-    return LinkState(_number(item[0], 0.0, MAX_RATE), _number(item[1], 0.0, MAX_DELAY))
+    return LinkMeasurement(_number(item[0], 0.0, MAX_RATE), _number(item[1], 0.0, MAX_DELAY))
 
 
 def _term(item: Any) -> int:

@@ -25,7 +25,7 @@ from intradp_ros.cluster.fleet_messages import (
     Commit,
     Goodbye,
     Heartbeat,
-    LinkState,
+    LinkMeasurement,
     Prepare,
 )
 from intradp_ros.cluster.plan_holder import Load, PlanHolder
@@ -377,14 +377,14 @@ class FleetMember:
             {name: tags[-1] for role in self.roles.values()
              for name, tags in role.state.tags().items()}, condition.speed)
 
-    def _links(self) -> dict[str, LinkState]:
+    def _links(self) -> dict[str, LinkMeasurement]:
         """Return what was measured lately of the ways to the devices of the plan in use."""
         plan, found = self.plan, {}
         for name in plan.participants if plan else ():
             if name != self.name:
                 report = self._channel.report(name)
                 if report.age < _NEW_RATE and 0 < report.send_rate < math.inf:
-                    found[name] = LinkState(report.send_rate, report.round_trip / 2)
+                    found[name] = LinkMeasurement(report.send_rate, report.round_trip / 2)
         return found
 
     def _say(self, message: FleetMessage) -> None:

@@ -17,11 +17,11 @@ from intradp_ros.runtime.timeline import Recorder
 from intradp_ros.schedule.program import Program
 
 Outputs = Mapping[int, torch.Tensor]
-Done = Callable[['Run', Outputs | None, Exception | None], None]
+Done = Callable[['ProgramRun', Outputs | None, Exception | None], None]
 
 
 @dataclass
-class Run:
+class ProgramRun:
     """
     One program's run for one inference.
 
@@ -74,14 +74,14 @@ class InterleavedExecutor:
 
     def __init__(self, name: str) -> None:
         self.busy = 0.0  # seconds of turns since the start
-        self._runs: list[Run] = []
+        self._runs: list[ProgramRun] = []
         self._calls: list[Callable[[], None]] = []
         self._closed = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
-    def start(self, run: Run) -> None:
+    def start(self, run: ProgramRun) -> None:
         """Let a run take its turns; it is forgotten when it has ended."""
         with self._changed:
             self._runs.append(run)
@@ -130,7 +130,7 @@ class InterleavedExecutor:
         for run in [run for run in self._runs if run.execution is None]:
             self._turn(run)
 
-    def _turn(self, run: Run) -> None:
+    def _turn(self, run: ProgramRun) -> None:
         error: Exception | None = None
         try:
             if not run.proceed(self._send_new):

@@ -26,7 +26,7 @@ from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.peer_channel import PeerChannel
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
 from intradp_ros.runtime.pipeline.fleet_result import FleetResult
-from intradp_ros.runtime.pipeline.interleaved_executor import Outputs, Run
+from intradp_ros.runtime.pipeline.interleaved_executor import Outputs, ProgramRun
 from intradp_ros.runtime.pipeline.request_queue import Request, RequestQueue, State
 from intradp_ros.runtime.pipeline.stage_programs import Route, StagePrograms
 from intradp_ros.runtime.pipeline.stage_worker import StageWorker, TamperedError
@@ -295,7 +295,7 @@ class PipelineClient:
         self.worker.begin(self._plan, number, flight.inputs, partial(self._finished, flight),
                           route=route, stamp=flight.stamp)
 
-    def _finished(self, flight: _Flight, run: Run, outputs: Outputs | None,
+    def _finished(self, flight: _Flight, run: ProgramRun, outputs: Outputs | None,
                   error: Exception | None, events: tuple[Event, ...]) -> None:
         """Take what an inference came to (on the executor's thread)."""
         if flight.route and (doubted := [name for name in flight.route.schedule.programs
@@ -319,7 +319,7 @@ class PipelineClient:
                 self._answer(flight, outputs, flight.given_up, events)
             self._go_on()
 
-    def _alone(self, flight: _Flight, run: Run | None) -> None:
+    def _alone(self, flight: _Flight, run: ProgramRun | None) -> None:
         """Compute what is missing of an inference here (on the executor's thread)."""
         outputs, reason = None, flight.given_up
         if not flight.discarded:
@@ -332,7 +332,8 @@ class PipelineClient:
             self._answer(flight, outputs, reason)
             self._go_on()
 
-    def _pieces(self, flight: _Flight, run: Run | None) -> list[tuple[int, Region, torch.Tensor]]:
+    def _pieces(self, flight: _Flight, run: ProgramRun | None) -> list[tuple[int, Region,
+                                                                             torch.Tensor]]:
         """Return what the asker has of an inference: inputs, what it computed, what came."""
         split = self.model.split
         pieces = [(v, split.whole(v), tensor) for v, tensor in flight.inputs.items()]

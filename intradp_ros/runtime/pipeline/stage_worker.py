@@ -26,7 +26,7 @@ from intradp_ros.runtime.peer_channel import PeerChannel
 from intradp_ros.runtime.pipeline.interleaved_executor import (
     InterleavedExecutor,
     Outputs,
-    Run,
+    ProgramRun,
 )
 from intradp_ros.runtime.pipeline.stage_programs import (
     compile_stages,
@@ -44,7 +44,7 @@ from intradp_ros.wire.quoting import quoted
 from intradp_ros.wire.rejections import Rejections
 
 Log = Callable[[str], None]
-Finished = Callable[[Run, Outputs | None, Exception | None, tuple[Event, ...]], None]
+Finished = Callable[[ProgramRun, Outputs | None, Exception | None, tuple[Event, ...]], None]
 #: Inferences of a plan that a device may have begun; an asker has fewer under way.
 MAX_OPEN = 64
 
@@ -60,7 +60,7 @@ class _Inference:
     id: int
     route: int
     arrivals: Arrivals
-    run: Run
+    run: ProgramRun
     stopped: bool = False
     tampered: bool = False
 
@@ -229,9 +229,9 @@ class StageWorker:
         route = held.programs.routes[number]
         mailbox = Mailbox(_endless, self.executor.wake)
         arrivals = Arrivals(mailbox, held.reassembler, self.device, route.names, self.received)
-        run = Run(inference, route.program, mailbox,
-                  partial(self._send, held.id, route, inference, number, stamp), inputs,
-                  partial(self._done, held, finished), self.device)
+        run = ProgramRun(inference, route.program, mailbox,
+                         partial(self._send, held.id, route, inference, number, stamp), inputs,
+                         partial(self._done, held, finished), self.device)
         opened = held.open[inference] = _Inference(inference, number, arrivals, run)
         self.executor.start(run)
         return opened
@@ -249,8 +249,8 @@ class StageWorker:
             self.sent.count(chunk)
             self.channel.send(transfer.target, chunk, route.urgency(inference, index))
 
-    def _done(self, held: _Held, finished: Finished | None, run: Run, outputs: Outputs | None,
-              error: Exception | None) -> None:
+    def _done(self, held: _Held, finished: Finished | None, run: ProgramRun,
+              outputs: Outputs | None, error: Exception | None) -> None:
         ended = held.open.pop(run.inference)
         held.ended.append(run.inference)
         held.reassembler.drop(run.inference)

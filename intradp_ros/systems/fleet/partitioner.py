@@ -46,7 +46,7 @@ class NothingFits(ValueError):
 
 
 @dataclass(frozen=True)
-class Partition:
+class RankedPlacements:
     """Placements, best first, and their figures; `scale` is what scores are parts of."""
 
     placements: Indices
@@ -56,7 +56,7 @@ class Partition:
 
 
 def partition(costs: FleetCosts, kept: int = KEPT,
-              seeds: npt.ArrayLike | None = None) -> Partition:
+              seeds: npt.ArrayLike | None = None) -> RankedPlacements:
     """
     Return up to `kept` placements that might be the best once media are scheduled.
 
@@ -227,7 +227,7 @@ def _intervals(placement: Indices, groups: int) -> tuple[Indices, Indices]:
     return starts, ends
 
 
-def _ranked(costs: FleetCosts, scale: Scale, pool: Indices, kept: int) -> Partition:
+def _ranked(costs: FleetCosts, scale: Scale, pool: Indices, kept: int) -> RankedPlacements:
     """Return the best of the pool: half by the objective, the others spread over the front."""
     found = estimate(costs, pool)
     scores = scores_of(costs, scale, found)
@@ -239,7 +239,7 @@ def _ranked(costs: FleetCosts, scale: Scale, pool: Indices, kept: int) -> Partit
     chosen = list(dict.fromkeys([*by_score[:(kept + 1) // 2], *front, *by_score]))[:kept]
     chosen.sort(key=lambda k: float(scores[k]))
     rows = np.array(chosen)
-    return Partition(pool[rows], found[rows], scores[rows], scale)
+    return RankedPlacements(pool[rows], found[rows], scores[rows], scale)
 
 
 def _front(found: Estimate, rows: npt.NDArray[np.intp]) -> list[int]:

@@ -18,7 +18,7 @@ from intradp_ros.runtime.memory_channel import memory_pair
 from intradp_ros.runtime.model import share_module, SharedModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.partition.lowering import lower
-from intradp_ros.systems.sharing.partition.partition import Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import Partition, RowStage
 from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.server import OffloadServer
 
@@ -88,7 +88,7 @@ def tables(model: SharedModel, row_seconds: float) -> list[np.ndarray]:
 def test_messages_are_as_large_as_those_of_a_real_device(model: SharedModel) -> None:
     count = len(model.split.operators)
     shape = model.split.graph.values[model.split.graph.output_values[0]].shape
-    partition = Partition((Stage(count // 2, 0.5, 1, 2), Stage(count, 0.4)))
+    partition = Partition((RowStage(count // 2, 0.5, 1, 2), RowStage(count, 0.4)))
     channels = memory_pair()
     sides = [emulated(model, tables(model, seconds), DeviceClock()) for seconds in (2e-6, 1e-6)]
     server = OffloadServer(channels[1], {model.digest: sides[1]}, print)

@@ -31,7 +31,7 @@ from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import make_book
-from intradp_ros.systems.sharing.partition.partition import local, offload, Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import local, offload, Partition, RowStage
 
 HEIGHT, WIDTH, FRAMES, TIMEOUT = 48, 64, 3, 120.0
 
@@ -43,7 +43,7 @@ def model() -> SharedModel:
 
 def book_of(model: SharedModel) -> ScheduleBook:
     count = len(model.split.operators)
-    half = Partition((Stage(count, 0.5),))
+    half = Partition((RowStage(count, 0.5),))
     return ScheduleBook(model.digest, model.split.axis, 0.0, 0.0, (
         Entry(10.0, LOCAL, 0.1, local(count), 0.0, 5.0, 20.0),
         Entry(10.0, OFFLOAD, 0.1, offload(count), 0.0, 5.0, 20.0),

@@ -14,7 +14,7 @@ import pytest
 from random_fleets import random_model
 
 from intradp_ros.cluster.device import Device
-from intradp_ros.cluster.fleet_messages import Heartbeat, LinkState
+from intradp_ros.cluster.fleet_messages import Heartbeat, LinkMeasurement
 from intradp_ros.cluster.fleet_view import TRUSTED
 from intradp_ros.cluster.topology import behind_access_point
 from intradp_ros.planning.fleet_costs import FleetCosts
@@ -84,7 +84,7 @@ def test_measured_rates_lead_to_another_plan_and_old_ones_are_forgotten(costs: F
     live = LivePlanner(costs)
     first = live.plan(ALL, 0.0)
     for number in range(20):
-        links = {'box': LinkState(0.02 * AIR * (1 + 1e-6 * number), 1e-3)}
+        links = {'box': LinkMeasurement(0.02 * AIR * (1 + 1e-6 * number), 1e-3)}
         live.heard(beat('robot', number, links=links), 0.2 * number)
         slow = live.look(0.2 * number)
     assert slow != first and live.statistics.switches >= 1
@@ -98,7 +98,8 @@ def test_a_figure_that_is_told_again_is_one_measurement(costs: FleetCosts) -> No
     live = LivePlanner(costs)
     live.plan(ALL, 0.0)
     for number in range(30):
-        live.heard(beat('robot', number, links={'box': LinkState(AIR / 2, 1e-3)}), number / 5)
+        live.heard(beat('robot', number, links={'box': LinkMeasurement(AIR / 2, 1e-3)}),
+                   number / 5)
     assert 'measured 6 s ago' in live.text(6.0)
 
 
@@ -114,7 +115,7 @@ def test_devices_are_heard_on_other_threads_while_it_is_asked(costs: FleetCosts)
         try:
             while not over.is_set():
                 number += 1
-                links = {peer: LinkState(AIR * (1 + 1e-6 * number), 1e-3)}
+                links = {peer: LinkMeasurement(AIR * (1 + 1e-6 * number), 1e-3)}
                 live.heard(beat(device, number, links=links, answers=(0.1,)), 1e-2 * number)
         except RuntimeError as error:
             failed.append(error)

@@ -32,7 +32,13 @@ from intradp_ros.systems.sharing.judge.rows_needed import (
 from intradp_ros.systems.sharing.judge.simulator import simulate
 from intradp_ros.systems.sharing.partition.barriers import find_barriers
 from intradp_ros.systems.sharing.partition.lowering import lower
-from intradp_ros.systems.sharing.partition.partition import local, offload, Pace, Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import (
+    local,
+    offload,
+    Pace,
+    Partition,
+    RowStage,
+)
 from intradp_ros.systems.sharing.partition.reach import Facts, most_rows, row_prices
 from intradp_ros.systems.sharing.search.bounds import lower_bound, Relaxation
 
@@ -64,7 +70,7 @@ def partitions(draw: st.DrawFn, count: int) -> Partition:
     bands = st.sampled_from([1, 1, 2, 4])
     pace = st.builds(Pace, st.sampled_from([0.5, 1.0, 2.0]), st.booleans(), st.booleans())
     return Partition(tuple(
-        Stage(stop, draw(share), draw(bands), draw(bands), draw(pace), draw(pace))
+        RowStage(stop, draw(share), draw(bands), draw(bands), draw(pace), draw(pace))
         for stop in stops))
 
 

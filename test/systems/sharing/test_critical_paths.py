@@ -27,7 +27,7 @@ from intradp_ros.systems.sharing.partition.partition import (
     offload,
     Pace,
     Partition,
-    Stage,
+    RowStage,
 )
 
 GRID = (0.05, 0.5, 5.0)
@@ -40,10 +40,10 @@ def setting_of(seed: int) -> Setting:
 
 
 def partitions(count: int) -> list[Partition]:
-    both = [Partition((Stage(count // 2, share, 4, 3), Stage(count, 1 - share, 2, 6)))
+    both = [Partition((RowStage(count // 2, share, 4, 3), RowStage(count, 1 - share, 2, 6)))
             for share in (0.3, 0.6)]
     return [local(count), offload(count), *both,
-            Partition((Stage(count, 0.5, 8, 8, Pace(0.5, upward=True)),))]
+            Partition((RowStage(count, 0.5, 8, 8, Pace(0.5, upward=True)),))]
 
 
 @given(st.integers(0, 10**6), st.floats(-0.6, 1.38), st.floats(-0.6, 1.38), st.floats(-3.0, 1.6))

@@ -18,7 +18,7 @@ from intradp_ros.systems.sharing.book.choice import ScheduleChoice
 from intradp_ros.systems.sharing.book.critical_paths import LatencyModel, Path
 from intradp_ros.systems.sharing.book.device_speeds import DeviceSpeeds, MOST
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
-from intradp_ros.systems.sharing.partition.partition import local, offload, Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import local, offload, Partition, RowStage
 
 
 def test_a_device_that_changes_is_followed_within_three() -> None:
@@ -89,7 +89,7 @@ def test_one_measurement_cannot_be_beyond_reason() -> None:
     assert speeds.factor(ROBOT, 0.0) == pytest.approx(MOST)
 
 
-HALVES, MOSTLY_HERE = (Partition((Stage(4, share, 2, 2),)) for share in (0.5, 0.8))
+HALVES, MOSTLY_HERE = (Partition((RowStage(4, share, 2, 2),)) for share in (0.5, 0.8))
 
 
 def entry(mbps: float, strategy: str, partition: Partition, robot: float, server: float,

@@ -17,7 +17,7 @@ from intradp_ros.schedule.schedule import ROBOT
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.book_versions import BookVersion, BookVersions
 from intradp_ros.systems.sharing.book.program_cache import ProgramCache
-from intradp_ros.systems.sharing.partition.partition import Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import Partition, RowStage
 from intradp_ros.systems.sharing.session.connection import State
 from intradp_ros.systems.sharing.session.pair import Pair
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame
@@ -54,7 +54,7 @@ class Detained:
 
 def another_book(model: SharedModel, share: float = 0.3) -> ScheduleBook:
     """Return a book that shares by another schedule than `hand_made_book` does."""
-    return hand_made_book(model, Partition((Stage(len(model.split.operators), share, 1, 3),)))
+    return hand_made_book(model, Partition((RowStage(len(model.split.operators), share, 1, 3),)))
 
 
 def used(pair: Pair) -> int:

@@ -31,7 +31,7 @@ from intradp_ros.schedule.schedule import (
 from intradp_ros.schedule.task_graph import ComputeTask, Task, TaskGraph, TransferTask
 from intradp_ros.systems.sharing.judge.simulator import simulate
 from intradp_ros.systems.sharing.partition.lowering import lower
-from intradp_ros.systems.sharing.partition.partition import Pace, Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import Pace, Partition, RowStage
 from intradp_ros.wire.codecs.names import NONE
 
 PLAIN = WireCost()
@@ -112,7 +112,7 @@ def random_case(rng: random.Random) -> tuple[CostModel, LinkModel, Partition]:
     link = LinkModel(rng.uniform(1e4, 1e7), rng.uniform(1e4, 1e7), rng.choice([0.0, 1e-4]),
                      rng.choice([0.0, 1e-5]), rng.random() < 0.5)
     stops = sorted({rng.randint(1, count) for _ in range(rng.randint(0, 3))} | {count})
-    return CostModel(split, seconds, wire, moving), link, Partition(tuple(Stage(
+    return CostModel(split, seconds, wire, moving), link, Partition(tuple(RowStage(
         stop, rng.choice([0.0, 1.0, rng.random()]), rng.randint(1, 4), rng.randint(1, 4),
         *(Pace(rng.choice([1.0, 0.5, 3.0]), rng.random() < 0.5, rng.random() < 0.5)
           for _ in range(2))) for stop in stops))

@@ -20,7 +20,7 @@ from intradp_ros.split.calls.variants import CHANNELS_LAST
 from intradp_ros.split.regions.region import Region
 from intradp_ros.systems.sharing.book.fingerprint import fingerprint
 from intradp_ros.systems.sharing.partition.lowering import lower
-from intradp_ros.systems.sharing.partition.partition import Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import Partition, RowStage
 from intradp_ros.systems.sharing.session.pair import in_process_pair
 
 
@@ -47,7 +47,8 @@ def model() -> SharedModel:
 
 def schedule_of(model: SharedModel) -> Schedule:
     count = len(model.split.operators)
-    return lower(model.split, Partition((Stage(count // 2, 0.5, 2, 3), Stage(count, 0.4, 2, 2))))
+    return lower(model.split, Partition((RowStage(count // 2, 0.5, 2, 3),
+                                         RowStage(count, 0.4, 2, 2))))
 
 
 @pytest.fixture(params=['fold_reductions', 'in_running_order'])

@@ -24,7 +24,7 @@ from intradp_ros.systems.sharing.book.expected_latency import LatencyCurves
 from intradp_ros.systems.sharing.book.hindsight import LatencySample
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 from intradp_ros.systems.sharing.book.recourse_curve import curve_rates, CURVE_RATIOS
-from intradp_ros.systems.sharing.partition.partition import local, Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import local, Partition, RowStage
 
 GRID = (1.0, 100.0)
 RATES = np.array(curve_rates(GRID))
@@ -33,7 +33,7 @@ ALONE, SHARED_INDEX, AWAY = 0, 1, 2
 #: most of the work away leaves most to do.
 PATHS = (Path(1.0, 0.0, 0.0, 0.0), Path(0.4, 0.1, 1.0, 0.0), Path(0.0, 0.2, 3.0, 0.0))
 LATEST = (1.0, 1.1, 1.6)
-PARTITIONS = (local(4), Partition((Stage(4, 0.5, 2, 2),)), Partition((Stage(4, 0.1, 2, 2),)))
+PARTITIONS = (local(4), Partition((RowStage(4, 0.5, 2, 2),)), Partition((RowStage(4, 0.1, 2, 2),)))
 
 
 def entry(kind: int) -> Entry:

@@ -19,7 +19,7 @@ from intradp_ros.systems.sharing.judge import compiled
 from intradp_ros.systems.sharing.judge.judge import Judge
 from intradp_ros.systems.sharing.judge.simulator import simulate
 from intradp_ros.systems.sharing.partition.lowering import lower
-from intradp_ros.systems.sharing.partition.partition import local, Pace, Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import local, Pace, Partition, RowStage
 
 
 @st.composite
@@ -38,7 +38,7 @@ def cases(draw: st.DrawFn) -> tuple[CostModel, LinkModel, Partition]:
     bands, share = st.integers(1, 6), st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1))
     pace = st.builds(Pace, st.sampled_from([1.0, 0.5, 3.0]), st.booleans(), st.booleans())
     stops = sorted(draw(st.sets(st.integers(1, count), max_size=4)) | {count})
-    stages = tuple(Stage(stop, draw(share), draw(bands), draw(bands), draw(pace), draw(pace))
+    stages = tuple(RowStage(stop, draw(share), draw(bands), draw(bands), draw(pace), draw(pace))
                    for stop in stops)
     encodings = draw(st.sampled_from([(), ((0, 'zstd'),)]))
     moving = draw(st.dictionaries(st.sampled_from([ROBOT, SERVER]), st.just(
@@ -69,7 +69,7 @@ def test_works_without_numba(caplog: pytest.LogCaptureFixture) -> None:
     split = random_split_graph(4)
     cost = CostModel(split, {side: tuple(np.arange(op.rows + 1.0) for op in split.operators)
                              for side in (ROBOT, SERVER)})
-    partition = Partition((Stage(4, 0.7, 2, 3), Stage(8, 0.3, 3, 2)))
+    partition = Partition((RowStage(4, 0.7, 2, 3), RowStage(8, 0.3, 3, 2)))
     link = LinkModel.symmetric(1.0)
     judge = Judge(cost, link)
     assert 'pip install numba' in caplog.text
@@ -81,7 +81,7 @@ def test_one_judge_takes_partitions_of_any_size() -> None:
     cost = CostModel(split, {side: tuple(np.arange(op.rows + 1.0) for op in split.operators)
                              for side in (ROBOT, SERVER)})
     judge = Judge(cost, LinkModel.symmetric(1.0))
-    fine = Partition((Stage(4, 0.7, 64, 64), Stage(8, 0.3, 64, 64)))
+    fine = Partition((RowStage(4, 0.7, 64, 64), RowStage(8, 0.3, 64, 64)))
     first = judge(local(8))
     assert judge(fine) == simulate(lower(split, fine), cost, judge.link)
     assert judge(local(8)) == first

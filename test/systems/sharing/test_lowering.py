@@ -22,7 +22,7 @@ from intradp_ros.schedule.schedule import Compute, Receive, ROBOT, Schedule, Sen
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.split.regions.region import Region
 from intradp_ros.systems.sharing.partition.lowering import lower
-from intradp_ros.systems.sharing.partition.partition import Pace, Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import Pace, Partition, RowStage
 
 
 @st.composite
@@ -36,7 +36,7 @@ def split_and_partition(draw: st.DrawFn) -> tuple[SplitGraph, Partition]:
     bands = st.integers(1, 4)
     pace = st.builds(Pace, st.sampled_from([1.0, 0.5, 3.0]), st.booleans(), st.booleans())
     return split, Partition(tuple(
-        Stage(stop, draw(share), draw(bands), draw(bands), draw(pace), draw(pace))
+        RowStage(stop, draw(share), draw(bands), draw(bands), draw(pace), draw(pace))
         for stop in stops))
 
 
@@ -124,8 +124,8 @@ def test_sides_that_meet_often_never_wait_for_each_other(seed: int, data: st.Dat
     bands, share = st.integers(1, 5), st.floats(0, 1)
     stops = sorted(data.draw(st.sets(st.integers(1, 24), max_size=2)) | {24})
     partition = Partition(tuple(
-        Stage(stop, data.draw(share), data.draw(bands), data.draw(bands), data.draw(pace),
-              data.draw(pace)) for stop in stops))
+        RowStage(stop, data.draw(share), data.draw(bands), data.draw(bands), data.draw(pace),
+                 data.draw(pace)) for stop in stops))
     assert all(not left for left in played(lower(split, partition)).values())
 
 
@@ -149,7 +149,7 @@ def test_both_sides_share_a_reduction_within_a_stage() -> None:
                  if len(s.folded) == 1)
     (value,) = split.folded
     adding, rows = split.graph.producer[value], split.rows[value]
-    schedule = lower(split, Partition((Stage(4, 0.5),)))
+    schedule = lower(split, Partition((RowStage(4, 0.5),)))
     folded = [s.region for program in schedule.programs.values() for s in program
               if isinstance(s, Compute) and s.operator == adding]
     assert sorted(folded) == [Region(0, rows // 2), Region(rows // 2, rows)]
@@ -158,14 +158,14 @@ def test_both_sides_share_a_reduction_within_a_stage() -> None:
 
 def test_a_share_of_one_needs_no_server() -> None:
     split = random_split_graph(3)
-    schedule = lower(split, Partition((Stage(len(split.operators), 1.0),)))
+    schedule = lower(split, Partition((RowStage(len(split.operators), 1.0),)))
     assert not schedule.transfers
     assert not schedule.programs[SERVER]
 
 
 def test_a_share_of_zero_sends_the_input_and_returns_the_outputs() -> None:
     split = random_split_graph(3)
-    schedule = lower(split, Partition((Stage(len(split.operators), 0.0),)))
+    schedule = lower(split, Partition((RowStage(len(split.operators), 0.0),)))
     assert {t.value for t in schedule.between(ROBOT, SERVER)} == {0}
     assert {t.value for t in schedule.between(SERVER, ROBOT)} == set(split.graph.output_values)
     assert not [s for s in schedule.programs[ROBOT] if isinstance(s, Compute)]

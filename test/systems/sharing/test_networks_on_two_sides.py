@@ -35,7 +35,7 @@ from intradp_ros.split.checks.calibrate import calibrate
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.split.split_graph import split_graph
 from intradp_ros.systems.sharing.partition.lowering import lower
-from intradp_ros.systems.sharing.partition.partition import Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import Partition, RowStage
 from intradp_ros.systems.sharing.session.rehearsal import rehearse
 
 SMALL = Size((8, 16, 16, 32, 32), 1 / 3, ANCHORS, Answer(classes=3, points=2), best=5)
@@ -106,8 +106,8 @@ def test_replayed_programs_are_exact(name: str, seed: int) -> None:
 def random_partition(operators: int, source: random.Random) -> Partition:
     stops = {*source.sample(range(1, operators), source.randint(0, 3)), operators}
     return Partition(tuple(
-        Stage(stop, source.choice([0.0, 1.0, source.random(), source.random()]),
-              source.randint(1, 4), source.randint(1, 4))
+        RowStage(stop, source.choice([0.0, 1.0, source.random(), source.random()]),
+                 source.randint(1, 4), source.randint(1, 4))
         for stop in sorted(stops)))
 
 

@@ -31,7 +31,7 @@ from intradp_ros.runtime.memory_channel import memory_pair, MemoryChannel
 from intradp_ros.runtime.model import share_module, SharedModel
 from intradp_ros.runtime.outcome import Outcome
 from intradp_ros.systems.sharing.baselines import CUT, LOCAL, OFFLOAD, SHARED
-from intradp_ros.systems.sharing.partition.partition import Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import Partition, RowStage
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.pair import Pair
 from intradp_ros.systems.sharing.session.robot import RobotClient
@@ -327,7 +327,8 @@ def test_two_robots_with_one_server_at_once(model: SharedModel, network: nn.Modu
                            lambda text: None)
     robots = [RobotClient(model, near, FixedRate(100.0), lambda text: None, patience=ENDLESS)
               for near, _ in links]
-    books = [hand_made_book(model), hand_made_book(model, Partition((Stage(count, 0.3, 1, 4),)))]
+    books = [hand_made_book(model), hand_made_book(model,
+                                                   Partition((RowStage(count, 0.3, 1, 4),)))]
     outcomes: list[list[Outcome]] = [[], []]
 
     def work(which: int) -> None:

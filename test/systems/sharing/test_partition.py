@@ -13,9 +13,9 @@ import pytest
 from synthetic import random_split_graph
 
 from intradp_ros.systems.sharing.partition.lowering import lower
-from intradp_ros.systems.sharing.partition.partition import cut, Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import cut, Partition, RowStage
 
-ENCODED = Partition((Stage(3, 0.5, 2, 1), Stage(9, 0.25)), ((0, 'zstd'), (4, 'bits')))
+ENCODED = Partition((RowStage(3, 0.5, 2, 1), RowStage(9, 0.25)), ((0, 'zstd'), (4, 'bits')))
 
 
 def test_survives_a_file() -> None:

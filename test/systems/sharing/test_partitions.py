@@ -24,7 +24,7 @@ from intradp_ros.schedule.program import compile_program
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.split.checks.calibrate import depends_on_input
 from intradp_ros.systems.sharing.partition.lowering import lower
-from intradp_ros.systems.sharing.partition.partition import Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import Partition, RowStage
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
     'unet': UNet, 'mobile': Mobile, 'residuals': Residuals}
@@ -48,7 +48,7 @@ def partitions(operators: int) -> st.SearchStrategy[Partition]:
     bands = st.integers(1, 5)
 
     def stages(stops: set[int]) -> st.SearchStrategy[Partition]:
-        return st.tuples(*[st.builds(Stage, st.just(stop), share, bands, bands)
+        return st.tuples(*[st.builds(RowStage, st.just(stop), share, bands, bands)
                            for stop in sorted(stops | {operators})]).map(Partition)
     return st.sets(st.integers(1, operators), max_size=5).flatmap(stages)
 

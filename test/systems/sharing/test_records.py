@@ -20,7 +20,7 @@ from intradp_ros.split.checks.verify import verify
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.split.regions.region import Region
 from intradp_ros.systems.sharing.partition.lowering import lower
-from intradp_ros.systems.sharing.partition.partition import Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import Partition, RowStage
 from intradp_ros.wire.frames import Chunk, Frame
 
 pytestmark = pytest.mark.usefixtures('one_thread')
@@ -139,7 +139,7 @@ def case(request: pytest.FixtureRequest) -> tuple[nn.Module, SharedModel, int, i
 def behind_records(split: SplitGraph, share: float, bands: int) -> Partition:
     """Return a partition whose stages end where records are made."""
     stops = sorted({split.graph.producer[v] + 1 for v in split.folded} | {len(split.operators)})
-    return Partition(tuple(Stage(stop, share, bands, bands) for stop in stops))
+    return Partition(tuple(RowStage(stop, share, bands, bands) for stop in stops))
 
 
 def check(network: nn.Module, x: torch.Tensor, outputs: object) -> None:
@@ -194,8 +194,8 @@ def test_any_partition_is_exact(case: tuple[nn.Module, SharedModel, int, int]) -
     for _ in range(4):
         stops = {*source.sample(range(1, count), source.randint(1, 4)), count}
         partition = Partition(tuple(
-            Stage(stop, source.choice([0.0, 1.0, source.random(), source.random()]),
-                  source.randint(1, 3), source.randint(1, 3)) for stop in sorted(stops)))
+            RowStage(stop, source.choice([0.0, 1.0, source.random(), source.random()]),
+                     source.randint(1, 3), source.randint(1, 3)) for stop in sorted(stops)))
         x = torch.randn(model.split.graph.values[0].shape, dtype=torch.float64)
         with sharing_pair(model, hand_made_book(model, partition), patience=ENDLESS) as pair:
             outcome = pair.robot.infer((x,))

@@ -30,14 +30,14 @@ from intradp_ros.systems.sharing.book.recourse_curve import (
     POINTS,
     recourse_curve,
 )
-from intradp_ros.systems.sharing.judge.recourse_play import Player, Steady
+from intradp_ros.systems.sharing.judge.recourse_play import RecoursePlayer, Steady
 from intradp_ros.systems.sharing.judge.simulator import simulate
 from intradp_ros.systems.sharing.partition.lowering import lower
-from intradp_ros.systems.sharing.partition.partition import local, offload, Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import local, offload, Partition, RowStage
 from intradp_ros.systems.sharing.policy.patience import AT_ONCE, LateThreshold, NEVER_LATE
 
 OPERATORS, ROWS, ALONE = 4, 2000, 50e-3
-BY_ROWS = Partition((Stage(2, 0.6, 2, 3), Stage(OPERATORS, 0.4, 1, 16)))
+BY_ROWS = Partition((RowStage(2, 0.6, 2, 3), RowStage(OPERATORS, 0.4, 1, 16)))
 
 
 @pytest.fixture(scope='module')
@@ -53,8 +53,8 @@ def made() -> Setting:
         delay=1e-3, overhead=1e-4)
 
 
-def player_of(setting: Setting, partition: Partition) -> Player:
-    return Player(setting.cost, setting.link(8.0), partition)
+def player_of(setting: Setting, partition: Partition) -> RecoursePlayer:
+    return RecoursePlayer(setting.cost, setting.link(8.0), partition)
 
 
 @pytest.mark.parametrize('partition', [BY_ROWS, offload(OPERATORS)])
@@ -80,7 +80,7 @@ def test_on_a_dead_link_it_takes_little_more_than_alone(
 
 def test_meeting_in_the_middle_is_faster_than_either(setting: Setting) -> None:
     """On a link that is half as fast as needed, neither waiting nor working alone is best."""
-    player = player_of(setting, Partition((Stage(OPERATORS, 0.4, 1, 16),)))
+    player = player_of(setting, Partition((RowStage(OPERATORS, 0.4, 1, 16),)))
     ample = player.seconds(Air(constant(1e4)), 0.0)
     rates = np.geomspace(0.1, 1e3, 60)
     late = LateThreshold(1.02 * ample, 0.0)
@@ -105,10 +105,10 @@ def test_a_short_wait_is_none(setting: Setting) -> None:
 @given(share=st.floats(0.0, 1.0), bands=st.integers(1, 16))
 def test_curves_are_what_is_played_at_once(share: float, bands: int) -> None:
     setting, rates = made(), curve_rates((1.0, 100.0))
-    partition = Partition((Stage(OPERATORS, share, 1, bands),))
+    partition = Partition((RowStage(OPERATORS, share, 1, bands),))
     curve = recourse_curve(setting.cost, setting.link(8.0), partition, rates)
     assert len(rates) == POINTS and len(curve) == len(CURVE_RATIOS) * POINTS
-    players = [Player(at_ratio(setting.cost, ratio), setting.link(8.0), partition)
+    players = [RecoursePlayer(at_ratio(setting.cost, ratio), setting.link(8.0), partition)
                for ratio in CURVE_RATIOS]
     played = [player.seconds(Steady(mbps), 0.0, AT_ONCE) for player in players for mbps in rates]
     assert curve == pytest.approx(played, rel=1e-4)

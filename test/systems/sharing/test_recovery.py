@@ -22,7 +22,7 @@ from intradp_ros.schedule.tiling import missing_piece, tiling
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.split.regions.region import Region
 from intradp_ros.systems.sharing.partition.lowering import lower
-from intradp_ros.systems.sharing.partition.partition import Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import Partition, RowStage
 
 
 @given(st.integers(0, 10**6), st.lists(st.floats(0, 1), min_size=1, max_size=3),
@@ -33,7 +33,7 @@ def test_finishes_from_whatever_arrived(seed: int, shares: list[float], part: fl
     """Deliver the right rows of a part of the transfers, then fail."""
     split = random_split_graph(seed, 8, folds=folds)
     stops = sorted({max(1, round(8 * (i + 1) / len(shares))) for i in range(len(shares))} | {8})
-    partition = Partition(tuple(Stage(stop, shares[min(i, len(shares) - 1)], 1, bands)
+    partition = Partition(tuple(RowStage(stop, shares[min(i, len(shares) - 1)], 1, bands)
                                 for i, stop in enumerate(stops)))
     schedule = lower(split, partition)
     source = torch.randint(0, PRIME, (split.rows[0], 1),

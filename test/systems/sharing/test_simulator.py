@@ -30,7 +30,13 @@ from intradp_ros.systems.sharing.judge.judge import Judge
 from intradp_ros.systems.sharing.judge.simulator import DeadlockError, simulate
 from intradp_ros.systems.sharing.judge.tables import link_cost_of
 from intradp_ros.systems.sharing.partition.lowering import lower
-from intradp_ros.systems.sharing.partition.partition import cut, local, offload, Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import (
+    cut,
+    local,
+    offload,
+    Partition,
+    RowStage,
+)
 from intradp_ros.wire.codecs.names import DELTA, ENCODINGS, NONE
 from intradp_ros.wire.cutting import chunk_count, split
 
@@ -59,7 +65,7 @@ def test_moving_bytes_takes_from_operators_unless_the_device_waits_anyway() -> N
     for side in (ROBOT, SERVER):
         crowded = replace(free, moving={side: moving})
         assert simulate(lower(split, offload(1)), crowded, slow) == waiting
-    fast, halves = LinkModel(1e12, 1e12), lower(split, Partition((Stage(1, 0.5),)))
+    fast, halves = LinkModel(1e12, 1e12), lower(split, Partition((RowStage(1, 0.5),)))
     computing = simulate(halves, free, fast)
     slower = simulate(halves, replace(free, moving={ROBOT: moving}), fast)
     assert slower.busy == computing.busy
@@ -74,7 +80,7 @@ def test_encoding_takes_from_operators_where_no_core_is_free() -> None:
     free = replace(flat_cost(split), wire={
         (v, NONE): WireCost(0.5, dict.fromkeys(SIDES, 1e-6), dict.fromkeys(SIDES, 2e-6))
         for v in range(2)})
-    halves, fast = lower(split, Partition((Stage(1, 0.5),))), LinkModel(1e12, 1e12)
+    halves, fast = lower(split, Partition((RowStage(1, 0.5),))), LinkModel(1e12, 1e12)
     computing = simulate(halves, free, fast)
     slower = simulate(halves, replace(free, moving={ROBOT: MovingCost()}), fast)
     assert slower.latency == pytest.approx(
@@ -114,7 +120,7 @@ def test_the_recurrences_bound_the_simulation(seed: int, shares: list[float]) ->
     split = random_split_graph(seed)
     stops = sorted({max(1, round(8 * (i + 1) / len(shares))) for i in range(len(shares))} | {8})
     judge = Judge(flat_cost(split), LinkModel.symmetric(0.5, 1e-3))
-    partition = Partition(tuple(Stage(s, x) for s, x in zip(stops, shares * 3)))
+    partition = Partition(tuple(RowStage(s, x) for s, x in zip(stops, shares * 3)))
     assert judge(partition).latency <= judge.recurrence(partition) * (1 + 1e-9)
 
 
@@ -165,9 +171,10 @@ def test_what_is_no_book_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize('stages', [
-    (), (Stage(8, 1.5),), (Stage(8, float('nan')),), (Stage(3, 0.5),), (Stage(9, 0.5),),
-    (Stage(4, 0.5), Stage(4, 0.5), Stage(8, 0.5)), (Stage(8, 0.5, 0, 1),),
-    (Stage(8, 0.5, 1, 10**9),)])
-def test_impossible_partitions_are_refused(stages: tuple[Stage, ...]) -> None:
+    (), (RowStage(8, 1.5),), (RowStage(8, float('nan')),), (RowStage(3, 0.5),),
+    (RowStage(9, 0.5),),
+    (RowStage(4, 0.5), RowStage(4, 0.5), RowStage(8, 0.5)), (RowStage(8, 0.5, 0, 1),),
+    (RowStage(8, 0.5, 1, 10**9),)])
+def test_impossible_partitions_are_refused(stages: tuple[RowStage, ...]) -> None:
     with pytest.raises(ValueError):
         lower(random_split_graph(0), Partition(stages))

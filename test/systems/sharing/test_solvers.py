@@ -21,7 +21,7 @@ from intradp_ros.split.split_graph import split_graph
 from intradp_ros.systems.sharing.baselines import best_cut, best_local, best_offload
 from intradp_ros.systems.sharing.judge.energy import EnergyUnderDeadline
 from intradp_ros.systems.sharing.judge.judge import Judge
-from intradp_ros.systems.sharing.partition.partition import Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import Partition, RowStage
 from intradp_ros.systems.sharing.search.bounds import lower_bound
 from intradp_ros.systems.sharing.search.moves import places
 from intradp_ros.systems.sharing.search.solvers import Solver, SOLVERS
@@ -66,9 +66,9 @@ def test_the_search_is_as_good_as_brute_force(seed: int) -> None:
     judge = Judge(cost, LINK)
     parts = list(product([k / 10 for k in range(11)], (1, 2), (1, 2)))
     count = len(cost.split.operators)
-    best = min(judge(Partition((Stage(count, *part),))).latency for part in parts)
+    best = min(judge(Partition((RowStage(count, *part),))).latency for part in parts)
     for stop, first, last in product(range(1, count), parts, parts):
-        stages = (Stage(stop, *first), Stage(count, *last))
+        stages = (RowStage(stop, *first), RowStage(count, *last))
         best = min(best, judge(Partition(stages)).latency)
     assert lower_bound(cost, LINK) <= best
     assert SOLVERS['search'](cost, LINK).latency <= best * 1.005

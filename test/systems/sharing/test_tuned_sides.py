@@ -25,7 +25,7 @@ from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.split.calls.tuning import Tuning
 from intradp_ros.split.calls.variants import variants_of
 from intradp_ros.systems.sharing.partition.lowering import lower
-from intradp_ros.systems.sharing.partition.partition import Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import Partition, RowStage
 
 NETWORKS = {'unet': UNet, 'mobile': Mobile, 'residuals': Residuals}
 TOLERANCE = 1e-5  # of the output's spread
@@ -86,7 +86,7 @@ stages = st.lists(st.tuples(st.floats(0, 1), st.integers(1, 4)), min_size=1, max
 
 def partition_of(model: SharedModel, drawn: list[tuple[float, int]]) -> Partition:
     count = len(model.split.operators)
-    return Partition(tuple(Stage(count * (k + 1) // len(drawn), share, bands, bands)
+    return Partition(tuple(RowStage(count * (k + 1) // len(drawn), share, bands, bands)
                            for k, (share, bands) in enumerate(drawn)))
 
 

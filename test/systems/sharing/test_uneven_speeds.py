@@ -21,21 +21,21 @@ from intradp_ros.systems.sharing.book.choice import ChosenSchedule, Forecast, Sc
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 from intradp_ros.systems.sharing.book.make_book import book_of, seek, Setting
 from intradp_ros.systems.sharing.book.uneven_speeds import (
-    Condition,
     conditions,
     conditions_between,
     MOST_BETWEEN,
     RATES,
     RATIOS,
+    SpeedCondition,
     TOLERANCE,
     worth_keeping,
 )
-from intradp_ros.systems.sharing.judge.recourse_play import Player, Steady
+from intradp_ros.systems.sharing.judge.recourse_play import RecoursePlayer, Steady
 from intradp_ros.systems.sharing.partition.partition import Partition
 from intradp_ros.systems.sharing.policy.patience import AT_ONCE, NEVER_LATE
 
 GRID = (2.0, 5.0, 20.0, 50.0)
-SOUGHT: dict[tuple[int, Condition], Partition] = {}
+SOUGHT: dict[tuple[int, SpeedCondition], Partition] = {}
 
 
 @lru_cache
@@ -49,7 +49,7 @@ def books(seed: int) -> tuple[ScheduleBook, ScheduleBook]:
     """Return a book without schedules for other speeds, and one with them."""
     setting = setting_of(seed)
 
-    def look(known: Sequence[Partition], where: Sequence[Condition]) -> Iterable[Partition]:
+    def look(known: Sequence[Partition], where: Sequence[SpeedCondition]) -> Iterable[Partition]:
         for condition in where:
             SOUGHT[seed, condition] = seek(setting, known, condition)
             yield SOUGHT[seed, condition]
@@ -57,7 +57,7 @@ def books(seed: int) -> tuple[ScheduleBook, ScheduleBook]:
             book_of(setting, 'd' * 64, GRID, ratios=RATIOS, look=look))
 
 
-def least(setting: Setting, where: Condition, book: ScheduleBook) -> float:
+def least(setting: Setting, where: SpeedCondition, book: ScheduleBook) -> float:
     """Return the seconds of the best schedule that a book has for a condition."""
     return min(map(setting.prices_at(where), {e.partition for e in book.entries}),
                key=lambda c: c.price).price
@@ -74,7 +74,7 @@ def test_conditions_are_all_ratios_at_rates_of_the_grid() -> None:
 
 def test_a_ratio_is_half_the_robots_and_half_the_servers() -> None:
     cost = setting_of(0).cost
-    uneven = Condition(4.0, 10.0).of(cost)
+    uneven = SpeedCondition(4.0, 10.0).of(cost)
     for side, factor in ((ROBOT, 2.0), (SERVER, 0.5)):
         assert [table[-1] for table in uneven.seconds[side]] == pytest.approx(
             [factor * table[-1] for table in cost.seconds[side]])
@@ -99,7 +99,7 @@ def test_schedules_are_sought_between_neighbours_that_cannot_stand_in_for_each_o
     halves = conditions_between(setting.prices_at, known, where)
     ratios = sorted({w.ratio for w in where})
     rates = sorted({w.mbps for w in where})
-    possible = {Condition(*(float(f'{x:.4g}') for x in pair)) for pair in (
+    possible = {SpeedCondition(*(float(f'{x:.4g}') for x in pair)) for pair in (
         *((r, (a * b) ** 0.5) for r in ratios for a, b in zip(rates, rates[1:])),
         *(((a * b) ** 0.5, m) for m in rates for a, b in zip(ratios, ratios[1:])))}
     assert 0 < len(halves) <= MOST_BETWEEN and set(halves) <= possible
@@ -154,7 +154,7 @@ def test_what_is_chosen_is_good_for_the_speeds_that_were_seen(ratio: float) -> N
     cost, link, air = setting.cost.scaled({ROBOT: ratio}), setting.link(20.0), Steady(20.0)
 
     def played(index: int, at_once: bool) -> float:
-        player = Player(cost, link, book.entries[index].partition)
+        player = RecoursePlayer(cost, link, book.entries[index].partition)
         return player.seconds(air, 0.0, AT_ONCE if at_once and player.crosses else NEVER_LATE)
     found = chosen(book, ratio)
     best = min(played(i, at_once) for i in book.different() for at_once in (False, True))

@@ -31,7 +31,7 @@ from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD
 from intradp_ros.systems.sharing.book.critical_paths import LatencyModel, Path
 from intradp_ros.systems.sharing.partition.lowering import lower
-from intradp_ros.systems.sharing.partition.partition import offload, Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import offload, Partition, RowStage
 from intradp_ros.systems.sharing.session.connection import HEARTBEAT
 from intradp_ros.systems.sharing.session.pair import in_process_pair
 from intradp_ros.systems.sharing.session.robot import RobotClient
@@ -112,7 +112,7 @@ def test_what_a_program_should_take(model: SharedModel, profile: Profile) -> Non
 
 
 def test_what_a_program_puts_together_takes_time(model: SharedModel, profile: Profile) -> None:
-    banded = Partition((Stage(len(model.split.operators), 0.0, 1, 4),))
+    banded = Partition((RowStage(len(model.split.operators), 0.0, 1, 4),))
     schedule, once = lower(model.split, banded), 1.0
     plain, joining = (watch(model, each, []).expected(model.split, schedule, SERVER)
                       for each in (profile, replace(profile, joining=JoinCost(once))))

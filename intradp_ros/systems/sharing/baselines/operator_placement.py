@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from intradp_ros.schedule.cost import CostModel, WireCost
-from intradp_ros.systems.sharing.partition.partition import Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import Partition, RowStage
 from intradp_ros.wire.codecs.names import NONE
 
 Bools = npt.NDArray[np.bool_]
@@ -27,7 +27,7 @@ def placed(on_server: Bools) -> Partition:
     stages, stop = [], 0
     for server, run in groupby(on_server.tolist()):
         stop += sum(1 for _ in run)
-        stages.append(Stage(stop, 0.0 if server else 1.0))
+        stages.append(RowStage(stop, 0.0 if server else 1.0))
     return Partition(tuple(stages))
 
 

@@ -21,9 +21,9 @@ from intradp_ros.systems.sharing.baselines import SHARED, STRATEGIES, UNEVEN
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.critical_paths import anywhere
 from intradp_ros.systems.sharing.book.uneven_speeds import (
-    Condition,
     conditions,
     conditions_between,
+    SpeedCondition,
     worth_keeping,
 )
 from intradp_ros.systems.sharing.partition.partition import Partition
@@ -40,7 +40,7 @@ from intradp_ros.systems.sharing.search.pool import (
 Progress = Callable[[int, int], None]
 PlanPoints = Callable[[Iterable[float]], Iterable['Point']]
 #: Seeks a schedule for each condition, beginning from some that are known.
-Seek = Callable[[Sequence[Partition], Sequence[Condition]], Iterable[Partition]]
+Seek = Callable[[Sequence[Partition], Sequence[SpeedCondition]], Iterable[Partition]]
 #: Neighbours whose schedules lose this fraction at each other's bandwidth get a point between.
 TOLERANCE = 0.03
 # Points closer than this factor are not parted further.
@@ -79,7 +79,7 @@ class Setting:
         """Return what partitions take at a bandwidth."""
         return Evaluator(self.cost, self.link(mbps), self.aim)
 
-    def prices_at(self, where: Condition) -> Evaluator:
+    def prices_at(self, where: SpeedCondition) -> Evaluator:
         """Return what partitions take where devices have other speeds."""
         return Evaluator(where.of(self.cost), self.link(where.mbps), self.aim)
 
@@ -101,7 +101,7 @@ def plan_point(setting: Setting, relaxation: Relaxation, mbps: float) -> Point:
     return Point(mbps, found, relaxation.bound(link, known))
 
 
-def seek(setting: Setting, known: Sequence[Partition], where: Condition) -> Partition:
+def seek(setting: Setting, known: Sequence[Partition], where: SpeedCondition) -> Partition:
     """Return the best schedule that is found for a condition."""
     return improved(where.of(setting.cost), setting.link(where.mbps), setting.aim,
                     known).partition
@@ -167,13 +167,13 @@ def _planned(setting: Setting, grid: Sequence[float], extra: int, plan: PlanPoin
     return _ascending(points)
 
 
-def _sought(setting: Setting, known: Sequence[Partition], where: Sequence[Condition], look: Seek,
-            progress: Progress) -> tuple[list[Partition], tuple[Condition, ...]]:
+def _sought(setting: Setting, known: Sequence[Partition], where: Sequence[SpeedCondition],
+            look: Seek, progress: Progress) -> tuple[list[Partition], tuple[SpeedCondition, ...]]:
     """Return what is found for some conditions and then between them, and all of these."""
     found: list[Partition] = []
-    asked: list[Condition] = []
+    asked: list[SpeedCondition] = []
 
-    def find(places: Sequence[Condition]) -> None:
+    def find(places: Sequence[SpeedCondition]) -> None:
         asked.extend(places)
         for partition in look([*known, *found], places):
             found.append(partition)
@@ -191,7 +191,7 @@ def _improved(setting: Setting, points: Sequence[Point], found: Sequence[Partiti
     A search by itself now and then ends at another kind of schedule than the best one.
     """
     better: list[Partition] = []
-    where = [Condition(1.0, point.mbps) for point in points]
+    where = [SpeedCondition(1.0, point.mbps) for point in points]
     for partition in look([*_partitions(points), *found], where):
         better.append(partition)
         progress(len(better), len(points))

@@ -33,7 +33,7 @@ from intradp_ros.systems.sharing.book.make_book import (
     Setting,
 )
 from intradp_ros.systems.sharing.book.repricing import moved_by, repriced, value_lost
-from intradp_ros.systems.sharing.book.uneven_speeds import Condition, RATIOS
+from intradp_ros.systems.sharing.book.uneven_speeds import RATIOS, SpeedCondition
 from intradp_ros.systems.sharing.judge.energy import (
     EnergyUnderDeadline,
     latency,
@@ -176,7 +176,7 @@ def _plan_point(request: PlanRequest, mbps: float) -> Point:
     return plan_point(setting, relaxation, mbps)
 
 
-def _seek(request: PlanRequest, known: Sequence[Partition], where: Condition) -> Partition:
+def _seek(request: PlanRequest, known: Sequence[Partition], where: SpeedCondition) -> Partition:
     setting, _, _ = _prepared(request)
     return seek(setting, known, where)
 

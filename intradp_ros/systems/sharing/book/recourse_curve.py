@@ -16,7 +16,7 @@ import numpy as np
 
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.judge.recourse_play import Player, Steady
+from intradp_ros.systems.sharing.judge.recourse_play import RecoursePlayer, Steady
 from intradp_ros.systems.sharing.partition.partition import Partition
 from intradp_ros.systems.sharing.policy.patience import AT_ONCE
 
@@ -49,10 +49,11 @@ def recourse_curve(cost: CostModel, link: LinkModel, partition: Partition,
     Of `link` all counts but the rate.
     """
     return tuple(seconds for ratio in CURVE_RATIOS
-                 for seconds in _curve(Player(at_ratio(cost, ratio), link, partition), rates))
+                 for seconds in _curve(RecoursePlayer(at_ratio(cost, ratio), link, partition),
+                                       rates))
 
 
-def _curve(player: Player, rates: Sequence[float]) -> tuple[float, ...]:
+def _curve(player: RecoursePlayer, rates: Sequence[float]) -> tuple[float, ...]:
     if not player.crosses:
         return (_rounded(player.seconds(Steady(1.0), 0.0)),) * len(rates)
     return tuple(_rounded(player.seconds(Steady(mbps), 0.0, AT_ONCE)) for mbps in rates)

@@ -34,7 +34,7 @@ MOST_BETWEEN = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class SpeedCondition:
     """The link carries `mbps` up; the robot takes `ratio` times as long, against the server."""
 
     ratio: float
@@ -47,17 +47,18 @@ class Condition:
 
 Floats = npt.NDArray[np.float64]
 #: Tells what schedules take under a condition.
-EvaluatorAt = Callable[[Condition], Evaluator]
+EvaluatorAt = Callable[[SpeedCondition], Evaluator]
 
 
-def conditions(grid: Sequence[float], ratios: Sequence[float] = RATIOS) -> tuple[Condition, ...]:
+def conditions(grid: Sequence[float], ratios: Sequence[float] = RATIOS) -> tuple[SpeedCondition,
+                                                                                 ...]:
     """Return all ratios at some bandwidths that stand for a grid."""
     places = np.linspace(0, len(grid) - 1, RATES + 2)[1:-1].round().astype(int)
-    return tuple(Condition(ratio, grid[i]) for ratio in ratios for i in dict.fromkeys(places))
+    return tuple(SpeedCondition(ratio, grid[i]) for ratio in ratios for i in dict.fromkeys(places))
 
 
-def conditions_between(prices: EvaluatorAt, known: Iterable[Partition], where: Sequence[Condition],
-                       ) -> tuple[Condition, ...]:
+def conditions_between(prices: EvaluatorAt, known: Iterable[Partition],
+                       where: Sequence[SpeedCondition], ) -> tuple[SpeedCondition, ...]:
     """
     Return conditions half way between neighbours, worst first.
 
@@ -67,7 +68,7 @@ def conditions_between(prices: EvaluatorAt, known: Iterable[Partition], where: S
     if not where:
         return ()
     relative = _relative(prices, list(dict.fromkeys(known)), where)
-    lost: dict[Condition, float] = {}
+    lost: dict[SpeedCondition, float] = {}
     for a, b in _neighbours(where):
         least = min(relative[a, relative[b].argmin()], relative[b, relative[a].argmin()])
         if least > 1 + TOLERANCE:
@@ -75,7 +76,7 @@ def conditions_between(prices: EvaluatorAt, known: Iterable[Partition], where: S
     return tuple(sorted(lost, key=lambda where: lost[where])[:MOST_BETWEEN])
 
 
-def _neighbours(where: Sequence[Condition]) -> Iterator[tuple[int, int]]:
+def _neighbours(where: Sequence[SpeedCondition]) -> Iterator[tuple[int, int]]:
     """Yield pairs that differ in one of ratio and bandwidth, with none between them."""
     for one, other in ((0, 1), (1, 0)):
         order = sorted(range(len(where)), key=lambda i: (
@@ -84,13 +85,13 @@ def _neighbours(where: Sequence[Condition]) -> Iterator[tuple[int, int]]:
                     if astuple(where[a])[other] == astuple(where[b])[other])
 
 
-def _half_way(a: Condition, b: Condition) -> Condition:
+def _half_way(a: SpeedCondition, b: SpeedCondition) -> SpeedCondition:
     ratio, mbps = (math.sqrt(x * y) for x, y in zip(astuple(a), astuple(b)))
-    return Condition(float(f'{ratio:.4g}'), float(f'{mbps:.4g}'))
+    return SpeedCondition(float(f'{ratio:.4g}'), float(f'{mbps:.4g}'))
 
 
 def worth_keeping(prices: EvaluatorAt, known: Sequence[Partition], found: Iterable[Partition],
-                  where: Sequence[Condition]) -> tuple[Partition, ...]:
+                  where: Sequence[SpeedCondition]) -> tuple[Partition, ...]:
     """
     Return the few of the schedules `found` that are needed beside the `known` ones.
 
@@ -110,7 +111,7 @@ def worth_keeping(prices: EvaluatorAt, known: Sequence[Partition], found: Iterab
 
 
 def _relative(prices: EvaluatorAt, pool: Sequence[Partition],
-              where: Sequence[Condition]) -> Floats:
+              where: Sequence[SpeedCondition]) -> Floats:
     """Return by condition (rows) how many times the least price each of a pool has."""
     seconds = np.array([[price(p).price for p in pool] for price in map(prices, where)])
     found: Floats = seconds / seconds.min(axis=1, keepdims=True)

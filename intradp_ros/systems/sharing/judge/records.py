@@ -32,7 +32,7 @@ def columns(places: str = '', wide: str = '', real: str = '') -> np.dtype[Any]:
     Return the type of a row, by names of its columns.
 
     `places` are rows, counts and indices, which limits keep below 2**31;
-    `wide` are bytes; `real` are seconds and fractions.  Narrow columns keep
+    `wide` are bytes; `real` are seconds and fractions.  HalfPrecision columns keep
     what a search works on in the processor's first caches.
     """
     return np.dtype([*((name, np.int32) for name in places.split()),

@@ -48,7 +48,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class RowStage:
     """
     Operators up to `stop` (exclusive) between two exchanges of rows.
 
@@ -77,7 +77,7 @@ class Partition:
     link in, ascending; values that are not among them cross plain.
     """
 
-    stages: tuple[Stage, ...]
+    stages: tuple[RowStage, ...]
     encodings: Encodings = ()
 
     def __hash__(self) -> int:
@@ -88,7 +88,7 @@ class Partition:
     def _hash(self) -> int:
         return hash((self.stages, self.encodings))
 
-    def __reduce__(self) -> tuple[type[Partition], tuple[tuple[Stage, ...], Encodings]]:
+    def __reduce__(self) -> tuple[type[Partition], tuple[tuple[RowStage, ...], Encodings]]:
         """Leave the hash behind when it is pickled: texts have another one in each process."""
         return Partition, (self.stages, self.encodings)
 
@@ -153,9 +153,9 @@ class Partition:
         """
         try:
             return cls(tuple(
-                Stage(int(d['stop']), float(d['share']),
-                      int(d['robot_bands']), int(d['server_bands']),
-                      Pace.from_dict(d['robot_pace']), Pace.from_dict(d['server_pace']))
+                RowStage(int(d['stop']), float(d['share']),
+                         int(d['robot_bands']), int(d['server_bands']),
+                         Pace.from_dict(d['robot_pace']), Pace.from_dict(d['server_pace']))
                 for d in data['stages']), _encodings(data.get('encodings', ())))
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ValueError(f'not a partition: {error!r}') from error
@@ -170,14 +170,14 @@ def _encodings(data: Sequence[Sequence[Any]]) -> Encodings:
 
 def local(operators: int) -> Partition:
     """Everything on the robot."""
-    return Partition((Stage(operators, 1.0),))
+    return Partition((RowStage(operators, 1.0),))
 
 
 def offload(operators: int) -> Partition:
     """Whole input to the server, everything there, result back."""
-    return Partition((Stage(operators, 0.0),))
+    return Partition((RowStage(operators, 0.0),))
 
 
 def cut(operators: int, after: int) -> Partition:
     """Operators before `after` on the robot, the others on the server."""
-    return Partition((Stage(after, 1.0), Stage(operators, 0.0)))
+    return Partition((RowStage(after, 1.0), RowStage(operators, 0.0)))

@@ -27,7 +27,7 @@ from intradp_ros.systems.sharing.partition.partition import (
     offload,
     Pace,
     Partition,
-    Stage,
+    RowStage,
 )
 from intradp_ros.systems.sharing.search.differential_evolution import de
 from intradp_ros.systems.sharing.search.moves import pieces, places, propose, SMALL
@@ -84,22 +84,22 @@ def plain_partitions(stops: Sequence[int]) -> Iterator[Partition]:
     yield local(count)
     yield offload(count)
     for share in _SHARES:
-        yield Partition((Stage(count, share, 1, 4),))
-        yield Partition((Stage(count, share, 1, 8, server_pace=_FED),))
+        yield Partition((RowStage(count, share, 1, 4),))
+        yield Partition((RowStage(count, share, 1, 8, server_pace=_FED),))
     for stop in sorted({stops[k * (len(stops) - 1) // 15] for k in range(15)} - {count}):
         yield cut(count, stop)
-        yield Partition((Stage(stop, 1.0, 8), Stage(count, 0.0, 1, 4)))
+        yield Partition((RowStage(stop, 1.0, 8), RowStage(count, 0.0, 1, 4)))
         for share in (0.5, 0.7, 0.85):
-            yield Partition((Stage(stop, share, 1, 3),
-                             Stage(count, share, 2, 3, _BORDER_LAST, _TO_BORDER)))
+            yield Partition((RowStage(stop, share, 1, 3),
+                             RowStage(count, share, 2, 3, _BORDER_LAST, _TO_BORDER)))
         for share in (0.0, 0.3, 0.5, 0.7):
             for last in sorted({0.0, share, 1.0}):
-                yield Partition((Stage(stop, share, 4, 8, server_pace=_FED),
-                                 Stage(count, last, 1, 4)))
+                yield Partition((RowStage(stop, share, 4, 8, server_pace=_FED),
+                                 RowStage(count, last, 1, 4)))
     few = sorted({stops[k * (len(stops) - 1) // 7] for k in range(7)} - {count})
     for (first, second), (a, b, c) in product(combinations(few, 2), _STAIRS):
-        yield Partition((Stage(first, a, 4, 8, server_pace=_FED), Stage(second, b, 2, 4),
-                         Stage(count, c, 2, 2)))
+        yield Partition((RowStage(first, a, 4, 8, server_pace=_FED), RowStage(second, b, 2, 4),
+                         RowStage(count, c, 2, 2)))
     if count <= SMALL:
         yield from _coarse_partitions(few, count)
 
@@ -107,7 +107,7 @@ def plain_partitions(stops: Sequence[int]) -> Iterator[Partition]:
 def _coarse_partitions(stops: Sequence[int], count: int) -> Iterator[Partition]:
     """Return all pairs of shares: where few rows make a border jump, annealing passes them by."""
     for stop, first, last, bands in product(stops, _COARSE, _COARSE, (1, 2)):
-        yield Partition((Stage(stop, first, 1, bands), Stage(count, last, bands, 1)))
+        yield Partition((RowStage(stop, first, 1, bands), RowStage(count, last, bands, 1)))
 
 
 def placements(cost: CostModel, link: LinkModel) -> Iterator[Partition]:

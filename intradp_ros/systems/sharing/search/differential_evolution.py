@@ -24,7 +24,7 @@ from intradp_ros.schedule.schedule import ROBOT
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.systems.sharing.judge.energy import latency, Objective
 from intradp_ros.systems.sharing.judge.judge import Judge, Judged
-from intradp_ros.systems.sharing.partition.partition import Partition, Stage
+from intradp_ros.systems.sharing.partition.partition import Partition, RowStage
 from intradp_ros.systems.sharing.search.refine import refine
 from intradp_ros.systems.sharing.search.solving import Progress, Stop, Trial
 
@@ -104,7 +104,7 @@ def de(cost: CostModel, link: LinkModel, *, seed: int = 0, budget: int = 8000,
     Without `bands` no operator's rows are cut further than the paper does.
     """
     trial = Trial(Judge(cost, link), objective, budget, progress, stop)
-    half = Partition((Stage(len(cost.split.operators), 0.5, 1, 4 if bands else 1),))
+    half = Partition((RowStage(len(cost.split.operators), 0.5, 1, 4 if bands else 1),))
     for partition in (*begin, half):
         refine(trial, partition, bands=bands)
     while not trial.over:
@@ -116,5 +116,5 @@ def de(cost: CostModel, link: LinkModel, *, seed: int = 0, budget: int = 8000,
 def _decode(stops: Sequence[int], x: Floats) -> Partition:
     """Return the partition in which stages without an exchange are merged into the next."""
     shares, exchange = x[:len(stops)], x[len(stops):] > 0.5
-    return Partition(tuple(Stage(stop, round(float(share), 4))
+    return Partition(tuple(RowStage(stop, round(float(share), 4))
                            for stop, share, ends in zip(stops, shares, (*exchange, True)) if ends))

@@ -20,13 +20,13 @@ from intradp_ros.systems.sharing.partition.partition import (
     MAX_GROWTH,
     Pace,
     Partition,
-    Stage,
+    RowStage,
 )
 from intradp_ros.systems.sharing.search.differential_evolution import crossing_bytes
 
 MOST_STAGES = 24
 SMALL = 20
-Stages = tuple[Stage, ...]
+Stages = tuple[RowStage, ...]
 Move = Callable[[Random, Stages, Sequence[int]], Stages]
 
 
@@ -90,7 +90,7 @@ def propose(rng: Random, stages: Stages, stops: Sequence[int]) -> Stages:
     return move(rng, stages, stops)
 
 
-def _with(stages: Stages, index: int, stage: Stage) -> Stages:
+def _with(stages: Stages, index: int, stage: RowStage) -> Stages:
     return stages[:index] + (stage,) + stages[index + 1:]
 
 
@@ -173,7 +173,7 @@ def _ease(rng: Random, stages: Stages, stops: Sequence[int]) -> Stages:
     bands, growth = rng.choice((2, 3, 4, 6)), rng.choice((0.5, 1.0, 2.0))
     front = _repaced(replace(before, stop=first), SIDES[0] if robot_gives else SIDES[1], bands,
                      Pace(growth, upward=robot_gives))
-    return stages[:i] + (front, Stage(middle, share), after) + stages[i + 2:]
+    return stages[:i] + (front, RowStage(middle, share), after) + stages[i + 2:]
 
 
 def _merge(rng: Random, stages: Stages, stops: Sequence[int]) -> Stages:
@@ -211,13 +211,13 @@ def _pace(rng: Random, stages: Stages, stops: Sequence[int]) -> Stages:
     return _with(stages, i, _repaced(stages[i], side, bands, pace))
 
 
-def _part(stage: Stage, side: str) -> tuple[int, Pace]:
+def _part(stage: RowStage, side: str) -> tuple[int, Pace]:
     if side == SIDES[0]:
         return stage.robot_bands, stage.robot_pace
     return stage.server_bands, stage.server_pace
 
 
-def _repaced(stage: Stage, side: str, bands: int, pace: Pace) -> Stage:
+def _repaced(stage: RowStage, side: str, bands: int, pace: Pace) -> RowStage:
     pace = pace if bands > 1 else Pace()
     if side == SIDES[0]:
         return replace(stage, robot_bands=bands, robot_pace=pace)
