@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from intradp_ros.lab.zoo.classifiers.convnext import ConvNeXt
-from intradp_ros.perception.inside import HalfPrecision
+from intradp_ros.perception.graph_wrappers import HalfPrecision
 from intradp_ros.runtime.catalogue import ModelSpec
 
 PHOTOGRAPH = (1, 3, 224, 224)

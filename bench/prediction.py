@@ -46,7 +46,7 @@ from intradp_ros.lab.emulation.processes import Command, module_arguments
 from intradp_ros.lab.emulation.slow_device import slow_environment
 from intradp_ros.lab.testbed.experiment import Place, place
 from intradp_ros.lab.testbed.figures import quantile
-from intradp_ros.lab.testbed.pinned import Frames, LANES, load_frames, PinnedRun
+from intradp_ros.lab.testbed.single_schedule_run import Frames, LANES, load_frames, PinnedRun
 from intradp_ros.lab.testbed.trial import Trial
 from intradp_ros.lab.zoo.video import frames as video
 from intradp_ros.link.delay import ASSUMED_OVERHEAD, OWN_DELAY
@@ -247,7 +247,8 @@ def _run(args: argparse.Namespace, where: Place, plan: Plan, entries: Sequence[i
     path = folder / 'run.json'
     run.save(path)
     server, robot = (where.start(_command(where, side, args.real, module_arguments(
-        'intradp_ros.lab.testbed.pinned', side, str(path)))) for side in (SERVER, ROBOT))
+        'intradp_ros.lab.testbed.single_schedule_run', side, str(path))))
+        for side in (SERVER, ROBOT))
     try:
         server.wait_for_line('^phase serving$', START_TIMEOUT)
         with out.progress(f'running {plan.subject.name}') as advance:

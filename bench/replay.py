@@ -38,7 +38,7 @@ from intradp_ros.link.predictor import make_predictor, PREDICTORS
 from intradp_ros.link.trace import LinkTrace, read_trace
 from intradp_ros.systems.sharing.baselines import SHARED, STRATEGIES
 from intradp_ros.systems.sharing.book.book import ScheduleBook
-from intradp_ros.systems.sharing.book.make_book import bandwidth_grid, book_of, Setting
+from intradp_ros.systems.sharing.book.make_book import bandwidth_grid, book_of, PlanningProblem
 from intradp_ros.systems.sharing.book.uneven_speeds import RATIOS
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 
@@ -60,9 +60,9 @@ class Result:
     inferences: int
 
 
-def planned(case: Case) -> tuple[Setting, ScheduleBook]:
+def planned(case: Case) -> tuple[PlanningProblem, ScheduleBook]:
     """Make the book of a network."""
-    setting, grid = Setting(case.cost, DELAY, OVERHEAD), bandwidth_grid()
+    setting, grid = PlanningProblem(case.cost, DELAY, OVERHEAD), bandwidth_grid()
     return setting, book_of(setting, case.title, grid, extra=len(grid) // 2, ratios=RATIOS)
 
 

@@ -30,7 +30,7 @@ import time
 from rich.console import Console
 from rich.table import Table
 
-from intradp_ros.lab.soak.held import held
+from intradp_ros.lab.soak.process_resources import held
 from intradp_ros.lab.testbed.checking_channel import CheckingChannel
 from intradp_ros.lab.testbed.joined_channel import JoinedChannel
 from intradp_ros.lab.testbed.paced_pair import PacedPair

@@ -29,7 +29,12 @@ from intradp_ros.runtime.catalogue import ModelSpec
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SIDES
 from intradp_ros.systems.sharing.book.book import ScheduleBook
-from intradp_ros.systems.sharing.book.make_book import bandwidth_grid, book_of, seek, Setting
+from intradp_ros.systems.sharing.book.make_book import (
+    bandwidth_grid,
+    book_of,
+    PlanningProblem,
+    search_at,
+)
 from intradp_ros.systems.sharing.book.uneven_speeds import RATIOS, SpeedCondition
 from intradp_ros.systems.sharing.judge.judge import make_ready
 
@@ -52,7 +57,7 @@ class Worth:
 
 def worth(title: str, cost: CostModel) -> list[Worth]:
     """Make both books of a network and look at them."""
-    setting, grid = Setting(cost, DELAY, OVERHEAD), bandwidth_grid()
+    setting, grid = PlanningProblem(cost, DELAY, OVERHEAD), bandwidth_grid()
     make_ready(cost)
     books: dict[str, tuple[ScheduleBook, float]] = {}
     for name, ratios in (('even', ()), ('uneven', RATIOS)):
@@ -65,14 +70,14 @@ def worth(title: str, cost: CostModel) -> list[Worth]:
         for name, (book, seconds) in books.items()]
 
 
-def _least(setting: Setting, place: SpeedCondition, books: Sequence[tuple[ScheduleBook, float]],
-           ) -> float:
+def _least(setting: PlanningProblem, place: SpeedCondition,
+           books: Sequence[tuple[ScheduleBook, float]]) -> float:
     known = list(dict.fromkeys(e.partition for book, _ in books for e in book.entries))
-    return setting.prices_at(place)(seek(setting, known, place)).price
+    return setting.evaluator_at(place)(search_at(setting, known, place)).price
 
 
-def _seconds(setting: Setting, place: SpeedCondition, book: ScheduleBook) -> float:
-    price = setting.prices_at(place)
+def _seconds(setting: PlanningProblem, place: SpeedCondition, book: ScheduleBook) -> float:
+    price = setting.evaluator_at(place)
     return min(price(book.entries[i].partition).price for i in book.different())
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from intradp_ros.cluster import plan_holder
 from intradp_ros.cluster.coordinator import Coordinator, Propose, step, Tick, WantPlan
+from intradp_ros.cluster.election import Election
 from intradp_ros.cluster.fleet_messages import (
     Abort,
     Claim,
@@ -24,7 +25,6 @@ from intradp_ros.cluster.fleet_messages import (
     Prepare,
     Ready,
 )
-from intradp_ros.cluster.office import Office
 from intradp_ros.cluster.plan_holder import Load, PlanHolder
 from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
 
@@ -64,7 +64,7 @@ class FleetWorld:
         """Let a process start, with nothing of what it knew."""
         self.born += 1
         state: Any = PlanHolder(name) if name in DEVICES else Coordinator(
-            Office(name, CANDIDATES[name], self.born), CANDIDATES)
+            Election(name, CANDIDATES[name], self.born), CANDIDATES)
         self.nodes[name] = Node(name, self.born, state)
 
     def kill(self, name: str) -> None:
@@ -178,14 +178,14 @@ class FleetWorld:
         if target in CANDIDATES:
             self._step(node, message)
         elif isinstance(message, Prepare | Commit | Abort):
-            self._held(node, plan_holder.ordered(node.state, message))
+            self._held(node, plan_holder.on_order(node.state, message))
         elif isinstance(message, Claim):
             node.state = plan_holder.heard_term(node.state, message.term)
 
     def _step(self, node: Node, event: Any) -> None:
         before = node.state
         node.state, actions = step(node.state, event, self.now)
-        assert node.state.office.term >= before.office.term, 'terms only grow'
+        assert node.state.election.term >= before.election.term, 'terms only grow'
         self._check_decided(node.state)
         for action in actions:
             if isinstance(action, WantPlan):

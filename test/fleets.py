@@ -51,7 +51,7 @@ def fleet(model: SharedModel, stages: str, *, mbit: float = math.inf, source: st
                       planner(model, stages, source), patience=SHORT, times=QUICK,
                       gathering=5.0,
                       **options)  # type: ignore[arg-type]
-    assert made.wait_ready(TIMEOUT), made.client.trouble()
+    assert made.wait_ready(TIMEOUT), made.client.unavailable_reason()
     return made
 
 

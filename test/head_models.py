@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from intradp_ros.perception.card import HeadCard, InputCard, ModelCard
-from intradp_ros.perception.inside import BestBoxes, LikeliestClasses, Normalised
+from intradp_ros.perception.graph_wrappers import BestBoxes, LikeliestClasses, Normalised
 
 NAMES = ('a', 'b', 'c')
 POINTS = 5

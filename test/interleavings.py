@@ -108,7 +108,7 @@ class Interleavings(RuleBasedStateMachine):
 def assert_goes_on(world: FleetWorld) -> None:
     """One coordinates, the best; all devices run its plan, and a frame is answered by it."""
     (leader,) = world.leaders
-    assert leader.office.name == 'c2'
+    assert leader.election.name == 'c2'
     plan = leader.switch.in_use
     assert plan and plan.devices == set(DEVICES) and not leader.switch.broken
     assert {world.nodes[name].state.committed for name in DEVICES} == {plan.id}

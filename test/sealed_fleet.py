@@ -5,7 +5,7 @@
 A fleet with a key in model time, whose messages are sealed as over DDS, and a stranger.
 
 Everything that is said can be replayed, at any time, to whom it was said.  Handshake, seals,
-frames, membership, office and plans are the real ones; time and network are imagined.
+frames, membership, election and plans are the real ones; time and network are imagined.
 """
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import torch
 
 from intradp_ros.cluster import plan_holder
 from intradp_ros.cluster.coordinator import Coordinator, Propose, step, Tick, WantPlan
+from intradp_ros.cluster.election import Election
 from intradp_ros.cluster.fleet_messages import (
     Abort,
     Claim,
@@ -26,7 +27,6 @@ from intradp_ros.cluster.fleet_messages import (
     Heartbeat,
     Prepare,
 )
-from intradp_ros.cluster.office import Office
 from intradp_ros.cluster.plan_holder import Load, PlanHolder
 from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
 from intradp_ros.cluster.terms import TermLimit
@@ -139,7 +139,7 @@ class SealedFleet:
         """Let a process start, with nothing of what it knew."""
         self.born += 1
         state: Any = PlanHolder(name) if name in DEVICES else Coordinator(
-            Office(name, CANDIDATES[name], self.born),
+            Election(name, CANDIDATES[name], self.born),
             {n: p for n, p in CANDIDATES.items() if n != name})
         ends = {peer: End(name, peer, self.born, self.clock[name] + self.now)
                 for peer in NAMES if peer != name}
@@ -229,14 +229,14 @@ class SealedFleet:
                 self._chunk(process, sender, frame)
                 return
             said = from_control(sender, frame)
-            known = process.state.term if target in DEVICES else process.state.office.term
+            known = process.state.term if target in DEVICES else process.state.election.term
             process.terms.check(said, known, self.now)
         except MalformedFrameError:
             return
         if target in CANDIDATES:
             self._step(process, said)
         elif sender in CANDIDATES and isinstance(said, Prepare | Commit | Abort):
-            self._held(process, sender, plan_holder.ordered(process.state, said))
+            self._held(process, sender, plan_holder.on_order(process.state, said))
         elif sender in CANDIDATES and isinstance(said, Claim):
             process.state = plan_holder.heard_term(process.state, said.term)
 

@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from intradp_ros.perception.card import HeadCard, InputCard, ModelCard
-from intradp_ros.perception.inside import BestBoxes, Normalised
+from intradp_ros.perception.graph_wrappers import BestBoxes, Normalised
 from intradp_ros.split.checks.calibrate import calibrate
 
 

@@ -21,7 +21,7 @@ from scipy.optimize import nnls
 
 from intradp_ros.lab.testbed.evaluation_results import FLOAT32
 from intradp_ros.lab.testbed.operator_costs import KINDS, OperatorCost, OTHER, Work, work_of
-from intradp_ros.lab.testbed.shipped import shipped
+from intradp_ros.lab.testbed.package_data import shipped
 from intradp_ros.lab.testbed.workloads import Workload, WORKLOADS
 from intradp_ros.profiling.recorded import DEVICES, profile_from_recording, read_recording
 from intradp_ros.report.result_tables import write_json

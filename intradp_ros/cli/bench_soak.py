@@ -13,7 +13,7 @@ from intradp_ros.cli.output import add_json, Output, output, percent, size, tabl
 from intradp_ros.cli.output_paths import result_folder
 from intradp_ros.lab.emulation.network import NetworkError
 from intradp_ros.lab.emulation.processes import ChildError
-from intradp_ros.lab.soak.held import Growth
+from intradp_ros.lab.soak.process_resources import Growth
 from intradp_ros.lab.soak.soak import figures, run_soak, SoakFigures, SoakPlan
 from intradp_ros.report.result_tables import write_json
 from intradp_ros.report.soak_plot import draw_soak

@@ -189,7 +189,7 @@ def _local_fleet(args: argparse.Namespace, topology: Topology, plan: StagePlan,
     if not fleet.wait_ready(START_TIMEOUT):
         fleet.__exit__(None, None, None)
         raise CommandError('the devices did not come together: ' + '; '.join(
-            fleet.coordinator.trouble() or (fleet.client.trouble(),)))
+            fleet.coordinator.trouble() or (fleet.client.unavailable_reason(),)))
     return fleet
 
 

@@ -37,8 +37,8 @@ from intradp_ros.perception.card import (
     RESIZES,
 )
 from intradp_ros.perception.decode import decode
+from intradp_ros.perception.graph_wrappers import HalfPrecision, LikeliestClasses, Normalised
 from intradp_ros.perception.heads.named_outputs import HeadError, named
-from intradp_ros.perception.inside import HalfPrecision, LikeliestClasses, Normalised
 from intradp_ros.perception.labels import parse_labels
 from intradp_ros.perception.view import as_carded, place
 from intradp_ros.runtime.catalogue import ModelSpecError, parse_shape

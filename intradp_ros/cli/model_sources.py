@@ -29,7 +29,7 @@ from intradp_ros.core.torchvision_import import torchvision
 from intradp_ros.lab.zoo.pickled_weights import weights_of
 from intradp_ros.perception.card import HeadCard, InputCard, ModelCard
 from intradp_ros.perception.card_sources import find_card
-from intradp_ros.perception.inside import BestBoxes, HalfPrecision
+from intradp_ros.perception.graph_wrappers import BestBoxes, HalfPrecision
 from intradp_ros.runtime.catalogue import load_factory, ModelSpec, ModelSpecError
 
 SOURCES = """\

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from intradp_ros.perception.answers import Detections, LabelMap, Prediction
 from intradp_ros.perception.card import ModelCard
 from intradp_ros.perception.decode import decode
 from intradp_ros.perception.heads.named_outputs import named
+from intradp_ros.perception.predictions import Detections, LabelMap, Prediction
 from intradp_ros.perception.view import as_carded
 from intradp_ros.runtime.catalogue import load_factory
 

@@ -22,8 +22,8 @@ from intradp_ros.cli.subject import (
     Subject,
     tensors_of,
 )
-from intradp_ros.graph.double import double_inputs, in_double
 from intradp_ros.graph.reference_evaluation import run_graph
+from intradp_ros.graph.to_float64 import double_inputs, in_double
 from intradp_ros.split.calls.on_device import split_for
 from intradp_ros.split.checks.calibrate import calibrate, depends_on_input
 from intradp_ros.split.checks.verify import computed_in, output_error, OutputError, verify

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A candidate that coordinates a fleet: members, office and plans as one state machine.
+A candidate that coordinates a fleet: members, election and plans as one state machine.
 
 Everything that happens is an event with its time; `step` returns what is
 then, and what to do: messages to send, and `WantPlan` where the fleet needs
@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from intradp_ros.cluster import membership, office, plan_switch
+from intradp_ros.cluster import election, membership, plan_switch
+from intradp_ros.cluster.election import Election, ElectionTimes
 from intradp_ros.cluster.fleet_messages import (
     Claim,
     Committed,
@@ -26,8 +27,7 @@ from intradp_ros.cluster.fleet_messages import (
     Reply,
     Resign,
 )
-from intradp_ros.cluster.membership import Change, Membership, MemberTimes, Standing
-from intradp_ros.cluster.office import Office, OfficeTimes
+from intradp_ros.cluster.membership import Change, Liveness, Membership, MemberTimes
 from intradp_ros.cluster.plan_switch import PlanSwitch, SwitchTimes
 
 #: Epochs above this are not learned of others: the next must fit into a frame.
@@ -65,7 +65,7 @@ class CoordinatorTimes:
     """
 
     members: MemberTimes = MemberTimes()
-    office: OfficeTimes = OfficeTimes()
+    election: ElectionTimes = ElectionTimes()
     switch: SwitchTimes = SwitchTimes()
     rest: float = 0.5
     first: float = 1.0
@@ -94,7 +94,7 @@ class Coordinator:
     `refusals` are those of devices that refused the last plan that they were asked to prepare.
     """
 
-    office: Office
+    election: Election
     candidates: Mapping[str, int] = field(default_factory=dict)
     membership: Membership = Membership()
     switch: PlanSwitch = PlanSwitch(0)
@@ -105,7 +105,7 @@ class Coordinator:
     @property
     def leads(self) -> bool:
         """Whether this candidate coordinates the fleet."""
-        return self.office.held
+        return self.election.held
 
 
 Event = Heartbeat | Goodbye | Claim | Resign | Reply | Propose | Tick
@@ -119,10 +119,11 @@ def step(state: Coordinator, event: Event, now: float,
     if isinstance(event, Heartbeat | Goodbye):
         return _hear(state, event, now, times)
     if isinstance(event, Claim):
-        return _kept_office(replace(
-            state, office=office.heard_claim(state.office, event, now, times.office))), ()
+        return _kept_election(replace(
+            state, election=election.heard_claim(state.election, event, now, times.election)
+        )), ()
     if isinstance(event, Resign):
-        return replace(state, office=office.heard_resign(state.office, event)), ()
+        return replace(state, election=election.heard_resign(state.election, event)), ()
     if isinstance(event, Ready | Committed | Refused):
         return _reply(state, event, now)
     if isinstance(event, Propose):
@@ -136,7 +137,7 @@ def _hear(state: Coordinator, event: Heartbeat | Goodbye, now: float, times: Coo
     late = members is state.membership
     state, out = _changed(replace(state, membership=members), changes)
     if isinstance(event, Heartbeat) and not late:
-        state = _kept_office(_learn(state, event))
+        state = _kept_election(_learn(state, event))
     return state, out
 
 
@@ -153,10 +154,11 @@ def _learn(state: Coordinator, beat: Heartbeat) -> Coordinator:
     if refusal and refusal.incarnation != beat.incarnation:
         state = replace(state, refusals=_but(state.refusals, beat.device))
     return replace(state, switch=switch,
-                   office=office.heard_term(state.office, max(beat.term, beat.committed.term)))
+                   election=election.heard_term(state.election,
+                                                max(beat.term, beat.committed.term)))
 
 
-def _kept_office(state: Coordinator) -> Coordinator:
+def _kept_election(state: Coordinator) -> Coordinator:
     """Forget all plans where another coordinates now: the orders are no longer one's own."""
     if not state.leads and state.switch.term:
         return replace(state, switch=PlanSwitch(0, state.switch.epoch))
@@ -166,7 +168,7 @@ def _kept_office(state: Coordinator) -> Coordinator:
 def _changed(state: Coordinator, changes: tuple[Change, ...]) -> Result:
     out: tuple[Action, ...] = ()
     for change in changes:
-        if change.after in (Standing.GONE, Standing.PROBATION):
+        if change.after in (Liveness.GONE, Liveness.PROBATION):
             switch, orders = plan_switch.lost(state.switch, change.device)
             state, out = _switched(state, switch), out + orders
     return state, out
@@ -181,8 +183,8 @@ def _switched(state: Coordinator, switch: PlanSwitch) -> Coordinator:
 
 def _reply(state: Coordinator, reply: Reply, now: float) -> Result:
     if isinstance(reply, Refused):
-        state = _kept_office(replace(
-            state, office=office.heard_term(state.office, reply.term)))
+        state = _kept_election(replace(
+            state, election=election.heard_term(state.election, reply.term)))
     asked = state.switch.next
     if asked and reply.id == asked.id and reply.device in asked.devices:
         state = _answered(state, reply, now)
@@ -232,11 +234,11 @@ def _propose(state: Coordinator, event: Propose, now: float, times: CoordinatorT
 def _tick(state: Coordinator, now: float, times: CoordinatorTimes) -> Result:
     members, changes = membership.watch(state.membership, now, times.members)
     state, out = _changed(replace(state, membership=members), changes)
-    alive = state.membership.of(Standing.ALIVE, Standing.SUSPECT)
-    held, said = office.stand(
-        state.office, {n: p for n, p in state.candidates.items() if n in alive}, now,
-        times.office)
-    state = _kept_office(replace(state, office=held))
+    alive = state.membership.of(Liveness.ALIVE, Liveness.SUSPECT)
+    held, said = election.campaign_step(
+        state.election, {n: p for n, p in state.candidates.items() if n in alive}, now,
+        times.election)
+    state = _kept_election(replace(state, election=held))
     if said:
         out += (Outgoing('', said),)
     if not state.leads:
@@ -255,7 +257,7 @@ def _want(state: Coordinator, out: tuple[Action, ...], now: float, times: Coordi
     It waits until no device is suspect: soon each is alive or gone.
     """
     alive = state.membership.alive - resting(state, now, times)
-    suspect = state.membership.of(Standing.SUSPECT)
+    suspect = state.membership.of(Liveness.SUSPECT)
     needed = state.switch.in_use is None or state.switch.broken or alive != state.planned
     rests = now - state.wanted < times.rest
     if state.switch.next or not needed or not alive or suspect or rests:

@@ -21,7 +21,7 @@ from intradp_ros.cluster.fleet_messages import Goodbye, Heartbeat
 MAX_MEMBERS = 256
 
 
-class Standing(Enum):
+class Liveness(Enum):
     """What plans may count on."""
 
     PROBATION = 'probation'
@@ -55,9 +55,9 @@ class MemberTimes:
 
 @dataclass(frozen=True)
 class Member:
-    """A device: its standing, since when it was heard without a pause, and what it last said."""
+    """A device: if it lives, since when it was heard without a pause, and what it last said."""
 
-    standing: Standing
+    liveness: Liveness
     since: float
     heard: float
     beat: Heartbeat
@@ -65,11 +65,11 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A device's standing became another."""
+    """A device's liveness became another."""
 
     device: str
-    before: Standing
-    after: Standing
+    before: Liveness
+    after: Liveness
 
 
 @dataclass(frozen=True)
@@ -81,15 +81,15 @@ class Membership:
     @property
     def alive(self) -> frozenset[str]:
         """The devices that new plans may count on: those alive, not those that are suspect."""
-        return self.of(Standing.ALIVE)
+        return self.of(Liveness.ALIVE)
 
-    def of(self, *standings: Standing) -> frozenset[str]:
-        """Return the devices of some standings."""
-        return frozenset(n for n, m in self.members.items() if m.standing in standings)
+    def of(self, *wanted: Liveness) -> frozenset[str]:
+        """Return the devices of the liveness wanted."""
+        return frozenset(n for n, m in self.members.items() if m.liveness in wanted)
 
-    def holds(self, device: str, *standings: Standing) -> bool:
-        """Tell whether a device is known, and of one of some standings."""
-        return device in self.members and self.members[device].standing in standings
+    def holds(self, device: str, *wanted: Liveness) -> bool:
+        """Tell whether a device is known, and of the liveness wanted."""
+        return device in self.members and self.members[device].liveness in wanted
 
 
 Step = tuple[Membership, tuple[Change, ...]]
@@ -100,9 +100,9 @@ def hear(state: Membership, event: Heartbeat | Goodbye, now: float,
     """Take what a device says, unless it is late; new ones only up to `MAX_MEMBERS`."""
     old = state.members.get(event.device)
     if isinstance(event, Goodbye):
-        if old is None or old.standing is Standing.GONE:
+        if old is None or old.liveness is Liveness.GONE:
             return state, ()
-        return _with(state, event.device, replace(old, standing=Standing.GONE))
+        return _with(state, event.device, replace(old, liveness=Liveness.GONE))
     if old is None and len(state.members) >= MAX_MEMBERS or old and is_late(old.beat, event):
         return state, ()
     return _with(state, event.device, _heard(old, event, now, times))
@@ -114,17 +114,17 @@ def is_late(last: Heartbeat, beat: Heartbeat) -> bool:
 
 
 def _heard(old: Member | None, beat: Heartbeat, now: float, times: MemberTimes) -> Member:
-    fresh = (old is None or old.standing is Standing.GONE or now - old.heard > times.gone
+    fresh = (old is None or old.liveness is Liveness.GONE or now - old.heard > times.gone
              or old.beat.incarnation != beat.incarnation)
     if old is None or fresh:
-        return Member(Standing.PROBATION, now, now, beat)
-    if old.standing is Standing.PROBATION:
+        return Member(Liveness.PROBATION, now, now, beat)
+    if old.liveness is Liveness.PROBATION:
         paused = now - old.heard > times.suspect
         since = now if paused else old.since
         served = now - since >= times.probation
-        return Member(Standing.ALIVE if served and not paused else Standing.PROBATION,
+        return Member(Liveness.ALIVE if served and not paused else Liveness.PROBATION,
                       since, now, beat)
-    return Member(Standing.ALIVE, old.since, now, beat)
+    return Member(Liveness.ALIVE, old.since, now, beat)
 
 
 def watch(state: Membership, now: float, times: MemberTimes = MemberTimes()) -> Step:
@@ -132,25 +132,25 @@ def watch(state: Membership, now: float, times: MemberTimes = MemberTimes()) -> 
     changes: tuple[Change, ...] = ()
     for name, member in state.members.items():
         after = _silent(member, now, times)
-        if after is not member.standing:
-            state, found = _with(state, name, replace(member, standing=after))
+        if after is not member.liveness:
+            state, found = _with(state, name, replace(member, liveness=after))
             changes += found
     return state, changes
 
 
-def _silent(member: Member, now: float, times: MemberTimes) -> Standing:
+def _silent(member: Member, now: float, times: MemberTimes) -> Liveness:
     silence = now - member.heard
     if silence > times.gone:
-        return Standing.GONE
-    if silence > times.suspect and member.standing is Standing.ALIVE:
-        return Standing.SUSPECT
-    return member.standing
+        return Liveness.GONE
+    if silence > times.suspect and member.liveness is Liveness.ALIVE:
+        return Liveness.SUSPECT
+    return member.liveness
 
 
 def _with(state: Membership, name: str, member: Member) -> Step:
     old = state.members.get(name)
-    before = old.standing if old else Standing.GONE
-    changed = before is not member.standing or (
+    before = old.liveness if old else Liveness.GONE
+    changed = before is not member.liveness or (
         old is not None and old.beat.incarnation != member.beat.incarnation)
     return (Membership({**state.members, name: member}),
-            (Change(name, before, member.standing),) if changed else ())
+            (Change(name, before, member.liveness),) if changed else ())

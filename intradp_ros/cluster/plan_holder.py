@@ -67,7 +67,7 @@ class Load:
 Result = tuple[PlanHolder, Reply | Load | None]
 
 
-def ordered(holder: PlanHolder, order: Order) -> Result:
+def on_order(holder: PlanHolder, order: Order) -> Result:
     """Take an order; return the answer, or what to load."""
     if order.id.term < holder.term:
         return holder, _refuse(holder, order.id, 'a higher term has begun')
@@ -101,7 +101,7 @@ def failed(holder: PlanHolder, id: PlanId, reason: str) -> Result:  # noqa: A002
             replace(_refuse(holder, id, reason), unable=True))
 
 
-def drained(holder: PlanHolder) -> PlanHolder:
+def release_previous(holder: PlanHolder) -> PlanHolder:
     """Let go of the plan before the one in use: nothing of it is under way any more."""
     return replace(holder, held=_but(holder.held, holder.previous), previous=NO_PLAN)
 

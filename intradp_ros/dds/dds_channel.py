@@ -39,7 +39,7 @@ from intradp_ros.dds.meeting import Meeting
 from intradp_ros.dds.paths import DueFrame, InboundPath, OutboundPath, SharedMedium
 from intradp_ros.dds.qos import ack_qos, chunk_qos, control_qos, ping_qos
 from intradp_ros.dds.sealer import is_greeting, Sealer
-from intradp_ros.dds.speakers import SenderIdentity
+from intradp_ros.dds.sender_identity import SenderIdentity
 from intradp_ros.dds.tensor_context import end_tensor_context, tensor_context
 from intradp_ros.dds.transport_profile import buffer_problem, Transport, transport_in_use
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
@@ -47,9 +47,9 @@ from intradp_ros.link.send_window import LONGER_WAY, QUEUE_OF_OTHERS, SendWindow
 from intradp_ros.msg import ChunkAck, SessionControl, TensorChunk
 from intradp_ros.runtime.channel import LinkReport
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError
-from intradp_ros.wire.quoting import quoted
 from intradp_ros.wire.rejections import Rejections
 from intradp_ros.wire.replay_window import first_number
+from intradp_ros.wire.sanitise import quoted
 
 #: What each side publishes, and what it subscribes to.
 DIRECTIONS: Mapping[str, tuple[str, str]] = {'robot': ('up', 'down'), 'server': ('down', 'up')}

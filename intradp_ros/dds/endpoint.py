@@ -29,7 +29,7 @@ from rclpy.serialization import deserialize_message
 from rclpy.subscription import Subscription
 
 from intradp_ros.core.limits import MAX_BODIES, MESSAGE_MARGIN
-from intradp_ros.dds.speakers import participant_of
+from intradp_ros.dds.sender_identity import participant_of
 
 #: The end of the context is noticed after this many nanoseconds at the latest.
 _LOOK_UP = 200_000_000

@@ -25,10 +25,9 @@ from torch.func import functional_call
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
-from intradp_ros.graph.blame import blame_submodule
 from intradp_ros.graph.compare import explained_by_rounding
 from intradp_ros.graph.constant_numbers import settle_numbers
-from intradp_ros.graph.double import double_inputs, in_double
+from intradp_ros.graph.error_location import blame_submodule
 from intradp_ros.graph.example_call import example_call, ExampleCall, FlatModel
 from intradp_ros.graph.fx_import import import_program, Imported, PREFIX
 from intradp_ros.graph.graph_errors import CaptureError
@@ -37,6 +36,7 @@ from intradp_ros.graph.normalise import normalise
 from intradp_ros.graph.opaque import import_opaque
 from intradp_ros.graph.operator_graph import OperatorGraph, ValueRef
 from intradp_ros.graph.reference_evaluation import run_graph
+from intradp_ros.graph.to_float64 import double_inputs, in_double
 from intradp_ros.graph.trial_run import private_copy, Rehearsal, rehearse
 
 METHODS = ('export', 'trace', 'module')

@@ -16,7 +16,6 @@ from typing import Any
 import torch
 
 from intradp_ros.graph.compare import explained_by_rounding
-from intradp_ros.graph.double import widened
 from intradp_ros.graph.operator_graph import (
     map_refs,
     Operator,
@@ -26,6 +25,7 @@ from intradp_ros.graph.operator_graph import (
     ValueRef,
 )
 from intradp_ros.graph.rewrite import rebuild, unique_name
+from intradp_ros.graph.to_float64 import widened
 
 LARGEST_CONSTANT = 64 * 2**20
 """Bytes up to which a constant may grow beyond the parameters that it is computed from."""

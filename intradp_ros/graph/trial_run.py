@@ -31,8 +31,8 @@ from torch._ops import HigherOrderOperator
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from intradp_ros.graph.blame import blame_submodule
 from intradp_ros.graph.compare import explained_by_rounding
+from intradp_ros.graph.error_location import blame_submodule
 from intradp_ros.graph.example_call import ExampleCall
 from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.graph.held_state import (

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import deque
 import math
 
-from intradp_ros.link.steps import Steps
+from intradp_ros.link.quantised_tracker import Steps
 
 #: Seconds that frames are taken to need one way until it is measured.
 ASSUMED_DELAY = 1e-3

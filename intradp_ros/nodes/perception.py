@@ -15,12 +15,12 @@ from intradp_ros.graph.trees import rebuild_outputs
 from intradp_ros.nodes.intake import Intake
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.sensor_inputs import Camera
-from intradp_ros.perception.answers import Prediction
 from intradp_ros.perception.card import CardError, ModelCard, RESIZES
 from intradp_ros.perception.card_sources import find_card
 from intradp_ros.perception.decode import decode
 from intradp_ros.perception.heads.named_outputs import named
 from intradp_ros.perception.labels import parse_labels
+from intradp_ros.perception.predictions import Prediction
 from intradp_ros.perception.view import place, Region
 from intradp_ros.runtime.catalogue import ModelSpec
 from intradp_ros.runtime.model import SharedModel

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from intradp_ros.core.limits import MAX_DELAY, MAX_MODEL_TEXT, within
-from intradp_ros.dds.moving import with_moving
+from intradp_ros.dds.transport_cost import with_transport_cost
 from intradp_ros.graph.serialise import graph_from_json, graph_to_json
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.nodes.announcement_seals import Announcer
@@ -50,7 +50,7 @@ def profile_model(model: SharedModel, inputs: Sequence[torch.Tensor],
     profile = cached_profile(model.digest, model.split.axis, measure, example=example,
                              device=model.split.device)
     release_memory()
-    return with_moving(profile)
+    return with_transport_cost(profile)
 
 
 class _Progress:

@@ -22,8 +22,8 @@ from intradp_ros.nodes.map_messages import (
     with_header,
 )
 from intradp_ros.nodes.vision_messages import classification_message, detections_message
-from intradp_ros.perception.answers import Classes, Depth, Detections, LabelMap, Prediction
 from intradp_ros.perception.card import ModelCard
+from intradp_ros.perception.predictions import Classes, Depth, Detections, LabelMap, Prediction
 
 Make = Callable[[Header, Any], Any]
 

@@ -18,7 +18,7 @@ from intradp_ros.planning.quality import parse_quality
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.srv import PlanModel
 from intradp_ros.systems.fleet.pipeline_planner import PipelinePlanner
-from intradp_ros.wire.quoting import quoted
+from intradp_ros.wire.sanitise import quoted
 
 
 class StageCoordination(PipelinePlanner):

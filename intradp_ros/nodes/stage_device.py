@@ -84,7 +84,7 @@ class StageDevice:
         worker, client = self._role.worker, self._role.client
         return {'inferences': worker.finished, **crossed(worker.sent, worker.received),
                 **(client.counts() if client else {}),
-                'trouble': client.trouble() if client else ''}
+                'trouble': client.unavailable_reason() if client else ''}
 
     def rejected(self) -> Mapping[str, int]:
         """Return the images that were not taken, by cause."""

@@ -18,10 +18,10 @@ from intradp_ros.nodes.map_messages import CameraInfoError, colour_image
 from intradp_ros.nodes.result_topics import topics_of
 from intradp_ros.nodes.sensor_inputs import Scene
 from intradp_ros.nodes.vision_messages import label_info_message, MISSING, vision_messages
-from intradp_ros.perception.answers import Classes, Depth, Detections, Prediction
 from intradp_ros.perception.card import ModelCard
 from intradp_ros.perception.decode import decode
 from intradp_ros.perception.overlay import overlay
+from intradp_ros.perception.predictions import Classes, Depth, Detections, Prediction
 
 CAMERA_INFO, DEBUG_IMAGE = 'camera_info', '~/debug_image'
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from std_msgs.msg import Header
 
-from intradp_ros.perception.answers import Classes, Detections
 from intradp_ros.perception.card import ModelCard
+from intradp_ros.perception.predictions import Classes, Detections
 
 MISSING = ('vision_msgs is not installed: no boxes and classes are published, only tensors; '
            'install it with: apt install ros-$ROS_DISTRO-vision-msgs')

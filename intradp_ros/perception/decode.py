@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from intradp_ros.perception.answers import Prediction
 from intradp_ros.perception.card import HeadCard
 from intradp_ros.perception.heads.classes import classification
 from intradp_ros.perception.heads.dense_heads import depth, segmentation
 from intradp_ros.perception.heads.detections import detections
 from intradp_ros.perception.heads.key_points import key_points
 from intradp_ros.perception.heads.named_outputs import Outputs
+from intradp_ros.perception.predictions import Prediction
 from intradp_ros.perception.view import View
 
 HEADS: Mapping[str, Callable[[Outputs, HeadCard, View], Prediction]] = {

@@ -12,8 +12,8 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from intradp_ros.perception.answers import Classes, Depth, Detections, LabelMap, Prediction
 from intradp_ros.perception.card import ModelCard
+from intradp_ros.perception.predictions import Classes, Depth, Detections, LabelMap, Prediction
 
 Array = npt.NDArray[Any]
 Colour = tuple[int, int, int]

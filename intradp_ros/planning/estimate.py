@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from intradp_ros.core.machine_code import machine_code
+from intradp_ros.core.numba_compile import machine_code
 from intradp_ros.planning import estimate_kernels
 from intradp_ros.planning.estimate_kernels import Figures, nothing_placed, Placed, Tables
 from intradp_ros.planning.estimate_plain import plain_figures

@@ -9,7 +9,7 @@ from dataclasses import replace
 import math
 from statistics import median
 
-from intradp_ros.link.steps import Steps
+from intradp_ros.link.quantised_tracker import Steps
 from intradp_ros.profiling.profile import Profile
 
 #: Step of a meter that tells only of what books do not know: they tell what schedules take on

@@ -118,7 +118,7 @@ class EncodingTiming:
 
 
 @dataclass(frozen=True, slots=True)
-class MovingCost:
+class TransportCost:
     """
     Processor seconds that moving rows costs a side, beside encoding and decoding.
 
@@ -139,9 +139,9 @@ class MovingCost:
         """Return seconds of receiving a transfer in pieces of which `ratio` crosses each."""
         return chunk_count(nbytes, piece) * self.receive_chunk + ratio * nbytes * self.receive_byte
 
-    def scaled(self, factor: float) -> MovingCost:
+    def scaled(self, factor: float) -> TransportCost:
         """Return what it costs a device that takes `factor` times as long."""
-        return MovingCost(*(factor * seconds for seconds in astuple(self)))
+        return TransportCost(*(factor * seconds for seconds in astuple(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class Profile:
     encodings: tuple[Mapping[str, EncodingTiming], ...] = ()
     tuning: Tuning = field(default_factory=Tuning)
     cores: int = 0
-    moving: MovingCost = MovingCost()
+    moving: TransportCost = TransportCost()
     least_seconds: float = 0.0
     spread: float = 0.0
     joining: JoinCost = JoinCost()
@@ -271,8 +271,8 @@ def _joining(data: Mapping[str, Any]) -> JoinCost:
     return joining
 
 
-def _moving(data: Mapping[str, Any]) -> MovingCost:
-    moving = MovingCost(**{str(name): float(seconds) for name, seconds in data.items()})
+def _moving(data: Mapping[str, Any]) -> TransportCost:
+    moving = TransportCost(**{str(name): float(seconds) for name, seconds in data.items()})
     if not all(0 <= seconds < float('inf') for seconds in astuple(moving)):
         raise ValueError(f'not a profile: bad cost of moving bytes: {moving}')
     return moving

@@ -8,7 +8,7 @@ import math
 import threading
 import time
 
-from intradp_ros.link.both_ways import rate_of_both
+from intradp_ros.link.combined_rate import rate_of_both
 from intradp_ros.link.outlook import LinkPast, Outlook
 from intradp_ros.link.predictor import RatePredictor
 from intradp_ros.runtime.channel import Channel

@@ -10,7 +10,7 @@ import math
 import time
 from typing import Any
 
-from intradp_ros.wire.quoting import quoted
+from intradp_ros.wire.sanitise import quoted
 
 #: Names what the robot computed of what the server owed: while it waited, or when it gave up.
 RECOURSE, RECOVERY = 'recourse', 'recovery'

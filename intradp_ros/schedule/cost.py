@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from intradp_ros.profiling.profile import JoinCost, MovingCost, Profile
+from intradp_ros.profiling.profile import JoinCost, Profile, TransportCost
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.wire.codecs.registry import CODECS
 
@@ -84,7 +84,7 @@ class CostModel:
     split: SplitGraph
     seconds: Mapping[str, tuple[Floats, ...]]
     wire: Mapping[tuple[int, str], WireCost] = field(default_factory=dict)
-    moving: Mapping[str, MovingCost] = field(default_factory=dict)
+    moving: Mapping[str, TransportCost] = field(default_factory=dict)
     joining: Mapping[str, JoinCost] = field(default_factory=dict)
 
     def scaled(self, factors: Mapping[str, float]) -> CostModel:

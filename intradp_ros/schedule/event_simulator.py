@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from intradp_ros.cluster.topology import Topology
-from intradp_ros.core.machine_code import machine_code
+from intradp_ros.core.numba_compile import machine_code
 from intradp_ros.schedule.event_kernels import flows, lines, loop, state
 from intradp_ros.schedule.event_kernels.state import Report
 from intradp_ros.schedule.task_arrays import (

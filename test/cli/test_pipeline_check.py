@@ -19,8 +19,8 @@ from intradp_ros.msg import InferenceStats
 from intradp_ros.nodes.image_messages import rgb_to_image
 from intradp_ros.nodes.map_messages import labels_image
 from intradp_ros.nodes.vision_messages import detections_message, vision_messages
-from intradp_ros.perception.answers import Detections, LabelMap
 from intradp_ros.perception.card import HeadCard, InputCard, ModelCard
+from intradp_ros.perception.predictions import Detections, LabelMap
 
 CARD = ModelCard(input=InputCard('letterbox'), head=HeadCard('detections', 0.3, form='xywh'),
                  labels=('a', 'b', 'c'))

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from intradp_ros.graph.capture import capture
-from intradp_ros.graph.double import double_inputs, in_double
 from intradp_ros.graph.reference_evaluation import run_graph
+from intradp_ros.graph.to_float64 import double_inputs, in_double
 
 SHAPE = '1x3x38x30'
 

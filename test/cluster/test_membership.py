@@ -1,13 +1,14 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Members, office and plans, one transition at a time."""
+"""Members, election and plans, one transition at a time."""
 from __future__ import annotations
 
 from fleet_world import DEVICES, FleetWorld
 import pytest
 
-from intradp_ros.cluster import office, plan_holder
+from intradp_ros.cluster import election, plan_holder
+from intradp_ros.cluster.election import campaign_step, Election
 from intradp_ros.cluster.fleet_messages import (
     Abort,
     Claim,
@@ -22,14 +23,13 @@ from intradp_ros.cluster.fleet_messages import (
 )
 from intradp_ros.cluster.membership import (
     hear,
+    Liveness,
     MAX_MEMBERS,
     Membership,
     MemberTimes,
-    Standing,
     watch,
 )
-from intradp_ros.cluster.office import Office, stand
-from intradp_ros.cluster.plan_holder import Load, ordered, PlanHolder
+from intradp_ros.cluster.plan_holder import Load, on_order, PlanHolder
 from intradp_ros.cluster.plan_id import PlanId
 
 NOBODY = Membership()
@@ -43,36 +43,36 @@ def beaten(until: float, state: Membership = NOBODY, since: float = 0.0,
     return state
 
 
-def standing(state: Membership) -> Standing:
-    return state.members['a'].standing
+def liveness(state: Membership) -> Liveness:
+    return state.members['a'].liveness
 
 
 def test_a_device_is_on_probation_alive_suspect_gone_and_back() -> None:
     state = beaten(0.4)
-    assert standing(state) is Standing.PROBATION
+    assert liveness(state) is Liveness.PROBATION
     state = beaten(0.6)
-    assert standing(state) is Standing.ALIVE
+    assert liveness(state) is Liveness.ALIVE
     state, changes = watch(state, 1.15)
-    assert [c.after for c in changes] == [Standing.SUSPECT]
+    assert [c.after for c in changes] == [Liveness.SUSPECT]
     assert state.alive == frozenset()
-    assert standing(hear(state, Heartbeat('a', 1, 50), 1.2)[0]) is Standing.ALIVE
+    assert liveness(hear(state, Heartbeat('a', 1, 50), 1.2)[0]) is Liveness.ALIVE
     state, changes = watch(state, 1.7)
-    assert [c.after for c in changes] == [Standing.GONE]
+    assert [c.after for c in changes] == [Liveness.GONE]
     state, _ = hear(state, Heartbeat('a', 1, 51), 5.0)
-    assert standing(state) is Standing.PROBATION
-    assert standing(beaten(6.0, state, 5.1)) is Standing.ALIVE
+    assert liveness(state) is Liveness.PROBATION
+    assert liveness(beaten(6.0, state, 5.1)) is Liveness.ALIVE
 
 
 def test_a_device_that_started_anew_is_on_probation_at_once() -> None:
     state, changes = hear(beaten(1.0), Heartbeat('a', 2, 1), 1.1)
-    assert standing(state) is Standing.PROBATION
-    assert [(c.before, c.after) for c in changes] == [(Standing.ALIVE, Standing.PROBATION)]
+    assert liveness(state) is Liveness.PROBATION
+    assert [(c.before, c.after) for c in changes] == [(Liveness.ALIVE, Liveness.PROBATION)]
 
 
 def test_pauses_on_probation_count_nothing() -> None:
     state = beaten(0.3)
     state, _ = hear(state, Heartbeat('a', 1, 50), 0.9)
-    assert standing(state) is Standing.PROBATION
+    assert liveness(state) is Liveness.PROBATION
     assert state.members['a'].since == 0.9
 
 
@@ -80,7 +80,7 @@ def test_who_says_goodbye_is_gone_and_late_heartbeats_do_not_count() -> None:
     state = beaten(1.0)
     assert hear(state, Heartbeat('a', 1, 3), 1.1) == (state, ())
     state, changes = hear(state, Goodbye('a'), 1.1)
-    assert standing(state) is Standing.GONE and len(changes) == 1
+    assert liveness(state) is Liveness.GONE and len(changes) == 1
     assert hear(state, Goodbye('z'), 1.2) == (state, ())
 
 
@@ -97,66 +97,66 @@ def test_times_must_be_in_order() -> None:
 
 
 def test_the_best_candidate_claims_and_others_follow() -> None:
-    a, claim = stand(Office('a', 1, 7), {'b': 1}, 0.0)
+    a, claim = campaign_step(Election('a', 1, 7), {'b': 1}, 0.0)
     assert a.held and isinstance(claim, Claim)
-    b, said = stand(Office('b', 1, 8), {'a': 1}, 0.0)
+    b, said = campaign_step(Election('b', 1, 8), {'a': 1}, 0.0)
     assert not b.held and said is None, 'of equals the first by name'
-    b = office.heard_claim(b, claim, 0.1)
+    b = election.heard_claim(b, claim, 0.1)
     assert b.holder == 'a'
-    assert stand(b, {}, 1.0)[1] is None, 'the lease holds'
-    b, said = stand(b, {}, 1.2)
+    assert campaign_step(b, {}, 1.0)[1] is None, 'the lease holds'
+    b, said = campaign_step(b, {}, 1.2)
     assert isinstance(said, Claim) and said.term > claim.term
-    assert not office.heard_claim(a, said, 1.3).held
-    assert office.heard_claim(b, claim, 1.3) == b, 'a lower term is refused'
+    assert not election.heard_claim(a, said, 1.3).held
+    assert election.heard_claim(b, claim, 1.3) == b, 'a lower term is refused'
 
 
 def test_a_holder_hands_over_to_a_better_one_and_lets_go_when_it_was_stopped() -> None:
-    a, claim = stand(Office('a', 1, 7), {}, 0.0)
-    after, said = stand(a, {'b': 2}, 0.3)
+    a, claim = campaign_step(Election('a', 1, 7), {}, 0.0)
+    after, said = campaign_step(a, {'b': 2}, 0.3)
     assert said == Resign('a', claim.term) and not after.held
-    b = office.heard_resign(office.heard_claim(Office('b', 2, 8), claim, 0.1), said)
-    assert stand(b, {'a': 1}, 0.3)[0].held
-    again, said = stand(a, {}, 5.0)
+    b = election.heard_resign(election.heard_claim(Election('b', 2, 8), claim, 0.1), said)
+    assert campaign_step(b, {'a': 1}, 0.3)[0].held
+    again, said = campaign_step(a, {}, 5.0)
     assert isinstance(said, Claim) and said.term > claim.term, 'a term is never taken up again'
 
 
 def test_terms_of_two_processes_differ() -> None:
-    terms = {office.next_term(Office(name, 1, k)) for name in 'ab' for k in range(50)}
+    terms = {election.next_term(Election(name, 1, k)) for name in 'ab' for k in range(50)}
     assert len(terms) == 100
 
 
 def test_plans_are_prepared_then_used_from_a_boundary_on() -> None:
     first, second = PlanId(1, 1), PlanId(1, 2)
-    holder, said = ordered(PlanHolder('a'), Prepare(first, 'p'))
+    holder, said = on_order(PlanHolder('a'), Prepare(first, 'p'))
     assert said == Load(first, 'p')
-    assert ordered(holder, Commit(first))[1].reason == 'it was not prepared'
+    assert on_order(holder, Commit(first))[1].reason == 'it was not prepared'
     holder, said = plan_holder.loaded(holder, first)
     assert said == Ready('a', first)
-    holder, said = ordered(holder, Commit(first))
+    holder, said = on_order(holder, Commit(first))
     assert said == Committed('a', first)
-    holder, _ = plan_holder.loaded(ordered(holder, Prepare(second, 'q'))[0], second)
-    holder, _ = ordered(holder, Commit(second, boundary=10))
+    holder, _ = plan_holder.loaded(on_order(holder, Prepare(second, 'q'))[0], second)
+    holder, _ = on_order(holder, Commit(second, boundary=10))
     assert (holder.plan_at(9), holder.plan_at(10)) == (first, second)
     assert holder.plan(first) == 'p', 'what is under way ends with its plan'
-    assert plan_holder.drained(holder).plan(first) is None
-    assert ordered(holder, Commit(second))[1] == Committed('a', second)
-    assert isinstance(ordered(holder, Commit(first))[1], Refused)
+    assert plan_holder.release_previous(holder).plan(first) is None
+    assert on_order(holder, Commit(second))[1] == Committed('a', second)
+    assert isinstance(on_order(holder, Commit(first))[1], Refused)
 
 
 def test_orders_of_a_lower_term_are_refused() -> None:
     holder = plan_holder.heard_term(PlanHolder('a'), 5)
     for order in (Prepare(PlanId(4, 9), 'p'), Commit(PlanId(4, 9)), Abort(PlanId(4, 9))):
-        after, said = ordered(holder, order)
+        after, said = on_order(holder, order)
         assert after == holder
         assert said == Refused('a', order.id, 'a higher term has begun', 5)
 
 
 def test_what_was_aborted_is_forgotten_and_what_failed_is_told() -> None:
     id_ = PlanId(1, 1)
-    holder, _ = ordered(PlanHolder('a'), Prepare(id_, 'p'))
+    holder, _ = on_order(PlanHolder('a'), Prepare(id_, 'p'))
     assert plan_holder.failed(holder, id_, 'no memory')[1] == Refused(
         'a', id_, 'no memory', 1, True)
-    holder, _ = ordered(holder, Abort(id_))
+    holder, _ = on_order(holder, Abort(id_))
     assert plan_holder.loaded(holder, id_) == (holder, None)
 
 
@@ -194,7 +194,7 @@ def test_a_dead_coordinator_is_followed_by_the_next_of_the_rule() -> None:
             world.load(0)
             world.deliver_all()
     (leader,) = world.leaders
-    assert leader.office.name == 'c0'
+    assert leader.election.name == 'c0'
     assert leader.switch.in_use.id.term > before.term
     assert leader.switch.in_use.id.epoch > before.epoch
     assert {world.nodes[n].state.committed for n in DEVICES} == {leader.switch.in_use.id}

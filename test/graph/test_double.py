@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from intradp_ros.graph.capture import capture
-from intradp_ros.graph.double import double_inputs, in_double
 from intradp_ros.graph.reference_evaluation import run_graph
+from intradp_ros.graph.to_float64 import double_inputs, in_double
 
 
 class Places(nn.Module):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import pytest
 
 from intradp_ros.link.delay import ASSUMED_DELAY, DelayMeter
-from intradp_ros.link.steps import Steps
+from intradp_ros.link.quantised_tracker import Steps
 
 WINDOW = 5
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import pytest
 
 from intradp_ros.profiling.drift import DriftMeter, slowed
-from intradp_ros.profiling.profile import JoinCost, MovingCost, OperatorTiming, Profile
+from intradp_ros.profiling.profile import JoinCost, OperatorTiming, Profile, TransportCost
 
 
 def factors(meter: DriftMeter, ratios: list[float]) -> list[float]:
@@ -61,8 +61,9 @@ def test_impossible_settings_are_refused(window: int, step: float, cause: str) -
 
 def test_a_slowed_profile_is_slower_everywhere() -> None:
     profile = Profile('digest', 2, 'device', 1, (OperatorTiming((1, 8), (0.1, 0.4)),), 0.4,
-                      moving=MovingCost(1.0, 2.0, 3.0, 4.0), joining=JoinCost(5.0, 6.0))
+                      moving=TransportCost(1.0, 2.0, 3.0, 4.0), joining=JoinCost(5.0, 6.0))
     slow = slowed(profile, 2.0)
-    assert slow.moving == MovingCost(2.0, 4.0, 6.0, 8.0) and slow.joining == JoinCost(10.0, 12.0)
+    assert slow.moving == TransportCost(2.0, 4.0, 6.0, 8.0) and slow.joining == JoinCost(10.0,
+                                                                                         12.0)
     assert (slow.scale, slow.whole_seconds) == (2 * profile.scale, 0.8)
     assert slow.timings == profile.timings

@@ -11,11 +11,11 @@ import pytest
 from synthetic import random_split_graph
 
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
-from intradp_ros.profiling.profile import MovingCost, OperatorTiming, Profile
+from intradp_ros.profiling.profile import OperatorTiming, Profile, TransportCost
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 
-MOVING = MovingCost(1e-3, 1e-8, 2e-3, 2e-8)
+MOVING = TransportCost(1e-3, 1e-8, 2e-3, 2e-8)
 PROFILE = Profile('digest', 2, 'device', 2, (OperatorTiming((1, 8), (0.1, 0.4)),), 0.4,
                   cores=2, moving=MOVING)
 
@@ -25,7 +25,7 @@ def test_it_goes_through_json_and_older_profiles_know_nothing_of_it() -> None:
     data = json.loads(PROFILE.to_json())
     del data['moving'], data['cores']
     older = Profile.from_json(json.dumps(data))
-    assert older == replace(PROFILE, moving=MovingCost(), cores=0) and not older.crowded
+    assert older == replace(PROFILE, moving=TransportCost(), cores=0) and not older.crowded
 
 
 @pytest.mark.parametrize('moving', [{'send_byte': -1.0}, {'send_byte': float('inf')},

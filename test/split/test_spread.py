@@ -7,7 +7,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intradp_ros.split.regions.spread import Spread
+from intradp_ros.split.regions.transposed_window import Spread
 
 SPREADS = st.builds(
     Spread, size=st.integers(1, 9), stride=st.integers(1, 6), before=st.integers(0, 12),

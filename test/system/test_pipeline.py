@@ -29,9 +29,9 @@ from vision_msgs.msg import Detection2DArray
 
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.serialise import save_graph
-from intradp_ros.perception.answers import Detections
 from intradp_ros.perception.card import card_to_json
 from intradp_ros.perception.decode import decode
+from intradp_ros.perception.predictions import Detections
 from intradp_ros.perception.view import fitted
 
 SIZE = (50, 110)

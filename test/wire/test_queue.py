@@ -14,8 +14,8 @@ from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Stamp
 from intradp_ros.wire.queue import FrameQueue, payload_bytes
-from intradp_ros.wire.quoting import MAX_QUOTED, quoted
 from intradp_ros.wire.rejections import MAX_CAUSES, Rejections
+from intradp_ros.wire.sanitise import MAX_QUOTED, quoted
 
 MESSAGE = Path(__file__).parents[2] / 'msg' / 'SessionControl.msg'
 

@@ -21,7 +21,7 @@ from intradp_ros.cluster.topology import behind_access_point
 from intradp_ros.graph.capture import capture
 from intradp_ros.lab.fleet.adapter_replay import Scenario
 from intradp_ros.lab.testbed.operator_costs import profile_from_costs, shipped_costs
-from intradp_ros.lab.testbed.shipped import shipped
+from intradp_ros.lab.testbed.package_data import shipped
 from intradp_ros.lab.zoo.mobilenet_v2 import mobilenet_v2
 from intradp_ros.link.trace import LinkTrace, read_trace
 from intradp_ros.planning.captured_model import captured_model

@@ -160,9 +160,9 @@ def main() -> None:
 
 def _wait_for_plan(client: PipelineClient, patience: float) -> None:
     end = time.monotonic() + patience
-    while client.plan == NO_PLAN or client.trouble():
+    while client.plan == NO_PLAN or client.unavailable_reason():
         if time.monotonic() > end:
-            raise SystemExit(f'no plan within {patience:g} s: {client.trouble()}')
+            raise SystemExit(f'no plan within {patience:g} s: {client.unavailable_reason()}')
         time.sleep(0.01)
 
 

@@ -166,7 +166,7 @@ def _ready(scene: FleetScene, plan: StagePlan, models: Mapping[str, SharedModel]
         times=CoordinatorTimes(MemberTimes(suspect=SILENCE / 2, gone=SILENCE)))
     if fleet.wait_ready(TIMEOUT):
         return fleet
-    trouble = fleet.client.trouble()
+    trouble = fleet.client.unavailable_reason()
     fleet.__exit__(None, None, None)
     raise FleetNotReady(f'the devices did not come together: {trouble}')
 

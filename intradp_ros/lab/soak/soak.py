@@ -15,7 +15,7 @@ import time
 
 from intradp_ros.lab.soak.faults import Fault, faults_of, left_out
 from intradp_ros.lab.soak.frame_row import FrameRow, LOST
-from intradp_ros.lab.soak.held import Growth, growth, Held, held
+from intradp_ros.lab.soak.process_resources import Growth, growth, Held, held
 from intradp_ros.lab.soak.soak_site import open_site, SoakSite
 
 #: The greatest difference to the unsplit model, relative to its output's spread.

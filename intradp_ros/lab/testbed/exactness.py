@@ -19,11 +19,11 @@ from pathlib import Path
 import time
 from typing import Any
 
-from intradp_ros.graph.double import in_double
 from intradp_ros.graph.operator_graph import OperatorGraph, ValueRef
 from intradp_ros.graph.reference_evaluation import run_graph
+from intradp_ros.graph.to_float64 import in_double
 from intradp_ros.lab.testbed.checking_channel import Arrived, arrived_path
-from intradp_ros.lab.testbed.lively import LEAST_REACTION, lively, reaction
+from intradp_ros.lab.testbed.rescale_weights import LEAST_REACTION, lively, reaction
 from intradp_ros.lab.testbed.trial import Seen, Trial
 from intradp_ros.report.statements import OURS
 from intradp_ros.runtime.catalogue import example_inputs, ModelSpec

@@ -16,7 +16,7 @@ import math
 
 from intradp_ros.systems.sharing.baselines import LOCAL, SHARED
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
-from intradp_ros.systems.sharing.book.make_book import Setting
+from intradp_ros.systems.sharing.book.make_book import PlanningProblem
 from intradp_ros.systems.sharing.partition.encoding_choice import assuming, best_encodings, encoded
 from intradp_ros.systems.sharing.partition.partition import local, offload, Partition
 from intradp_ros.systems.sharing.search.differential_evolution import de
@@ -24,7 +24,7 @@ from intradp_ros.systems.sharing.search.differential_evolution import de
 BUDGET = 3000
 
 
-def intra_dp_book(setting: Setting, digest: str, grid: Sequence[float], seed: int = 0,
+def intra_dp_book(setting: PlanningProblem, digest: str, grid: Sequence[float], seed: int = 0,
                   budget: int = BUDGET, bands: bool = False) -> ScheduleBook:
     """
     Return the book of Intra-DP as published; besides, everything on the robot.
@@ -37,7 +37,7 @@ def intra_dp_book(setting: Setting, digest: str, grid: Sequence[float], seed: in
     middles = [math.sqrt(a * b) for a, b in zip(grid, grid[1:])]
     entries: list[Entry] = []
     for mbps, low, high in zip(grid, (grid[0] / 2, *middles), (*middles, math.inf)):
-        price = setting.prices(mbps)
+        price = setting.evaluator(mbps)
         solved = _solve(setting, mbps, seed, budget, bands)
         for strategy, partition in ((LOCAL, alone), (SHARED, solved)):
             found = price(partition)
@@ -47,7 +47,8 @@ def intra_dp_book(setting: Setting, digest: str, grid: Sequence[float], seed: in
                         tuple(entries))
 
 
-def _solve(setting: Setting, mbps: float, seed: int, budget: int, bands: bool) -> Partition:
+def _solve(setting: PlanningProblem, mbps: float, seed: int, budget: int,
+           bands: bool) -> Partition:
     link, cost = setting.link(mbps), setting.cost
     encodings = best_encodings(cost, link)
     count = len(cost.split.operators)

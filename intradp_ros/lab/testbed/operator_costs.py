@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import json
 
 from intradp_ros.graph.operator_graph import iter_refs, ParameterRef
-from intradp_ros.lab.testbed.shipped import shipped
+from intradp_ros.lab.testbed.package_data import shipped
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.profiling.recorded import FIXED, timing_by_rows
 from intradp_ros.split.calls.call import Call

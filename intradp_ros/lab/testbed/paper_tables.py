@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from intradp_ros.lab.testbed.evaluation_results import Case, FLOAT32
-from intradp_ros.lab.testbed.shipped import shipped
+from intradp_ros.lab.testbed.package_data import shipped
 
 TIME = ('mean_ms', 'std_ms', 'transmission_ms', 'transmission_std_ms', 'transmission_share')
 ENERGY = ('power_w', 'power_std_w', 'energy_j', 'energy_std_j')

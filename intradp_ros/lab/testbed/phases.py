@@ -12,8 +12,8 @@ import torch
 
 from intradp_ros.lab.emulation.emulated_device import DeviceClock, emulated
 from intradp_ros.lab.testbed.devices import COPIES
+from intradp_ros.lab.testbed.representative_timeline import Typical
 from intradp_ros.lab.testbed.trial import Phase, Seen, Trial
-from intradp_ros.lab.testbed.typical import Typical
 from intradp_ros.profiling.machine import settle_process
 from intradp_ros.report.spans import length
 from intradp_ros.runtime.catalogue import example_inputs, ModelSpec

@@ -22,7 +22,7 @@ from intradp_ros.core.workers import worker_pool
 from intradp_ros.graph.serialise import graph_to_json, save_graph
 from intradp_ros.lab.testbed.intra_dp import intra_dp_book
 from intradp_ros.lab.testbed.operator_costs import profile_from_costs, shipped_costs
-from intradp_ros.lab.testbed.shipped import shipped
+from intradp_ros.lab.testbed.package_data import shipped
 from intradp_ros.lab.testbed.systems import (
     BOOK,
     ENERGY_BOOK,
@@ -40,7 +40,7 @@ from intradp_ros.runtime.model import share_module, SharedModel
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER, SIDES
 from intradp_ros.systems.sharing.book.book import ScheduleBook
-from intradp_ros.systems.sharing.book.make_book import bandwidth_grid, Setting
+from intradp_ros.systems.sharing.book.make_book import bandwidth_grid, PlanningProblem
 from intradp_ros.systems.sharing.book.plan_from_profiles import (
     book_from_profiles,
     ENERGY,
@@ -197,8 +197,8 @@ def _books(model: SharedModel, profiles: dict[str, Profile], planning: Planning,
     requests = {BOOK: request}
     if any(s.book == ENERGY_BOOK and inputs in s.inputs for s in SYSTEMS.values()):
         requests[ENERGY_BOOK] = replace(request, objective=ENERGY)
-    setting = Setting(CostModel.from_profiles(model.split, profiles), planning.delay,
-                      planning.overhead)
+    setting = PlanningProblem(CostModel.from_profiles(model.split, profiles), planning.delay,
+                              planning.overhead)
     grid = bandwidth_grid(planning.low, planning.high, planning.points)
     return {**{name: ScheduleBook.from_json(book_from_profiles(asked))
                for name, asked in requests.items()},

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from intradp_ros.systems.sharing.book.make_book import Setting
+from intradp_ros.systems.sharing.book.make_book import PlanningProblem
 from intradp_ros.systems.sharing.judge.recourse_play import RecoursePlayer
 from intradp_ros.systems.sharing.partition.partition import Partition
 
@@ -16,7 +16,7 @@ _USUAL = 8.0  # Mbit/s that decide how large chunks are
 class RecoursePlayers:
     """RecoursePlayers of all schedules of a book, each made when it is first asked for."""
 
-    def __init__(self, setting: Setting, partitions: Mapping[int, Partition]) -> None:
+    def __init__(self, setting: PlanningProblem, partitions: Mapping[int, Partition]) -> None:
         self._setting, self._partitions = setting, partitions
         self._known: dict[Partition, RecoursePlayer] = {}
 

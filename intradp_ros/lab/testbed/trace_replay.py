@@ -31,7 +31,7 @@ from intradp_ros.link.trace import LinkTrace
 from intradp_ros.systems.sharing.baselines import LOCAL, SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.choice import Forecast, ScheduleChoice
-from intradp_ros.systems.sharing.book.make_book import Setting
+from intradp_ros.systems.sharing.book.make_book import PlanningProblem
 from intradp_ros.systems.sharing.judge.judge import Judge
 from intradp_ros.systems.sharing.policy.patience import (
     AT_ONCE,
@@ -56,7 +56,7 @@ class Curves:
     `alone` are those of the robot by itself, infinite if the book does not say.
     """
 
-    def __init__(self, setting: Setting, book: ScheduleBook) -> None:
+    def __init__(self, setting: PlanningProblem, book: ScheduleBook) -> None:
         numbers = {p: k for k, p in enumerate(dict.fromkeys(e.partition for e in book.entries))}
         played = [[judge(partition) for partition in numbers] for judge in (
             Judge(setting.cost, setting.link(float(mbps))) for mbps in RATES)]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from intradp_ros.lab.testbed.shipped import shipped
+from intradp_ros.lab.testbed.package_data import shipped
 from intradp_ros.link.trace import COLUMNS, LinkTrace, read_trace
 
 #: Names of links as in the paper, and the recordings; see the README beside these.

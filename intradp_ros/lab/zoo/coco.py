@@ -22,7 +22,7 @@ from intradp_ros.lab.zoo.pickled_weights import pickled_module, weights_of
 from intradp_ros.lab.zoo.wheel_files import MissingWheelError, wheel_file
 from intradp_ros.perception.card import HeadCard, InputCard, ModelCard
 from intradp_ros.perception.card_sources import described
-from intradp_ros.perception.inside import BestBoxes, Normalised
+from intradp_ros.perception.graph_wrappers import BestBoxes, Normalised
 
 CARD = ModelCard(
     'YOLO11n-seg, COCO', 'AGPL-3.0', InputCard('letterbox', 114),

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from intradp_ros.perception.answers import Classes
 from intradp_ros.perception.card import HeadCard
 from intradp_ros.perception.heads.named_outputs import only, Outputs, read
 from intradp_ros.perception.heads.softmax import softmax
+from intradp_ros.perception.predictions import Classes
 from intradp_ros.perception.view import View
 
 

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from intradp_ros.perception.answers import Detections
 from intradp_ros.perception.card import HeadCard
 from intradp_ros.perception.heads.named_outputs import HeadError, Outputs, read
 from intradp_ros.perception.heads.overlaps import distinct
 from intradp_ros.perception.heads.softmax import softmax
+from intradp_ros.perception.predictions import Detections
 from intradp_ros.perception.view import View
 
 Array = npt.NDArray[Any]

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from intradp_ros.perception.answers import KeyPoints
 from intradp_ros.perception.card import HeadCard
 from intradp_ros.perception.heads.named_outputs import only, Outputs, read
+from intradp_ros.perception.predictions import KeyPoints
 from intradp_ros.perception.view import View
 
 

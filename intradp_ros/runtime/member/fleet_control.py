@@ -31,7 +31,7 @@ from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
 from intradp_ros.cluster.terms import MAX_TERM
 from intradp_ros.core.limits import MAX_DELAY, MAX_RATE
 from intradp_ros.wire.frames import Control, ControlKind, MalformedFrameError
-from intradp_ros.wire.quoting import quoted
+from intradp_ros.wire.sanitise import quoted
 
 FleetMessage = Heartbeat | Goodbye | Claim | Resign | Order | Reply
 #: What a message may name: each a little more than a fleet needs.

@@ -25,9 +25,9 @@ from intradp_ros.cluster.coordinator import (
     Tick,
     WantPlan,
 )
+from intradp_ros.cluster.election import Election
 from intradp_ros.cluster.fleet_messages import Heartbeat
-from intradp_ros.cluster.membership import Membership, Standing
-from intradp_ros.cluster.office import Office
+from intradp_ros.cluster.membership import Liveness, Membership
 from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
 from intradp_ros.cluster.terms import TermLimit
 from intradp_ros.runtime.member.fleet_control import FleetMessage, from_control, to_control
@@ -36,8 +36,8 @@ from intradp_ros.runtime.member.role import Plan
 from intradp_ros.runtime.peer_channel import PeerChannel
 from intradp_ros.runtime.worker_thread import Worker
 from intradp_ros.wire.frames import Chunk, Frame, MalformedFrameError
-from intradp_ros.wire.quoting import quoted
 from intradp_ros.wire.rejections import Rejections
+from intradp_ros.wire.sanitise import quoted
 
 Log = Callable[[str], None]
 #: Seconds between two looks whether another plan should be in use.
@@ -72,7 +72,7 @@ class FleetCoordinator:
         self.rejections = Rejections()
         self._changed = changed
         self._incarnation = secrets.randbits(_INCARNATION_BITS)
-        self._state = Coordinator(Office(channel.name, priority, self._incarnation),
+        self._state = Coordinator(Election(channel.name, priority, self._incarnation),
                                   candidates or {})
         self._devices: dict[str, None] = {}
         self._named: set[str] = set()
@@ -176,7 +176,7 @@ class FleetCoordinator:
             if not isinstance(message, Event):
                 raise MalformedFrameError(f'{frame.kind.name} for a coordinator', 'kind')
             with self._lock:
-                self._terms.check(message, self._state.office.term, time.monotonic())
+                self._terms.check(message, self._state.election.term, time.monotonic())
             if isinstance(message, Heartbeat):  # first: it may be what a plan is wanted for
                 self.planner.heard(message, time.monotonic())
             self._happen(message)
@@ -205,7 +205,7 @@ class FleetCoordinator:
                 self._beaten, self._beats = now, self._beats + 1
                 for name in self._state.candidates:
                     self._send(name, Heartbeat(self.channel.name, self._incarnation, self._beats,
-                                               term=self._state.office.term))
+                                               term=self._state.election.term))
 
     def _happen(self, event: Event) -> None:
         """Take a step, and do what it says."""
@@ -239,9 +239,9 @@ class FleetCoordinator:
     def _tell(self, before: Coordinator) -> None:
         after = self._state
         if before.leads != after.leads:
-            self.log(f'coordinates in term {after.office.term:#x}' if after.leads else
-                     f'{after.office.holder or "nobody"} coordinates in term '
-                     f'{after.office.term:#x}: this one steps down')
+            self.log(f'coordinates in term {after.election.term:#x}' if after.leads else
+                     f'{after.election.holder or "nobody"} coordinates in term '
+                     f'{after.election.term:#x}: this one steps down')
         given_up = before.switch.next
         if given_up and after.switch.next is None and self.id != given_up.id \
                 and self.rejections.count('given up', time.monotonic()):
@@ -261,7 +261,7 @@ class FleetCoordinator:
         """Make a plan, on a thread of its own: it may take seconds."""
         alive = wanted.alive.intersection(self._devices)
         missing = self._named - wanted.alive - self._state.refusals.keys() \
-            - self._state.membership.of(Standing.GONE)
+            - self._state.membership.of(Liveness.GONE)
         waits = self.plan is None and bool(missing) \
             and time.monotonic() - self._began < self.gathering
         if waits:

@@ -45,8 +45,8 @@ from intradp_ros.runtime.weights.fetcher import Wanted
 from intradp_ros.runtime.weights.frames import is_of_weights
 from intradp_ros.runtime.worker_thread import Worker
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError
-from intradp_ros.wire.quoting import quoted
 from intradp_ros.wire.rejections import Rejections
+from intradp_ros.wire.sanitise import quoted
 
 Log = Callable[[str], None]
 #: Plans that may wait to be loaded; a coordinator waits for the last before it sends one more.
@@ -242,7 +242,7 @@ class FleetMember:
                 self._holder = plan_holder.heard_term(self._holder, message.term)
         elif isinstance(message, Prepare | Commit | Abort):
             with self._lock:
-                self._answer(peer, plan_holder.ordered(self._holder, message))
+                self._answer(peer, plan_holder.on_order(self._holder, message))
 
     def _answer(self, peer: str, result: plan_holder.Result) -> None:
         """Take a step of the plans that are held, and say or load what follows from it."""
@@ -268,7 +268,8 @@ class FleetMember:
         known, last = self._known[id_], self._known.get(before)
         known.role.use(id_, self._holder.boundary)
         if last and last.role is not known.role:
-            self._holder = plan_holder.drained(self._holder)  # its role hears of no other plan
+            # Its role hears of no other plan.
+            self._holder = plan_holder.release_previous(self._holder)
             self._keep()
         self._changed()
 
@@ -354,7 +355,7 @@ class FleetMember:
         with self._lock:
             held = self._holder
             if held.previous in held.held and held.previous < self._oldest:
-                self._holder = plan_holder.drained(held)
+                self._holder = plan_holder.release_previous(held)
                 self._keep()
 
     def _beat_on(self, heartbeat: float) -> None:

@@ -112,7 +112,7 @@ class LocalFleet:
         Where a device refuses the first plan again and again it does not wait any longer.
         """
         end = time.monotonic() + timeout
-        while self.client.plan == NO_PLAN or self.client.trouble():
+        while self.client.plan == NO_PLAN or self.client.unavailable_reason():
             refused = self.client.plan == NO_PLAN and self.coordinator.refused >= _REFUSED
             if refused or time.monotonic() > end:
                 return False

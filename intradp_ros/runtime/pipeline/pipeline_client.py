@@ -44,7 +44,7 @@ _UNTOLD = 64
 
 
 @dataclass
-class _Flight:
+class _PendingRequest:
     """A request with its inputs; `begun` (s) and `devices` once it is under way."""
 
     request: Request
@@ -96,7 +96,7 @@ class PipelineClient:
         self._answered, self._release, self._wanted = answered, release, under_way
         self._queue = RequestQueue(1 << 16, waiting)
         self._under_way = max(1, under_way)
-        self._flights: dict[int, _Flight] = {}
+        self._flights: dict[int, _PendingRequest] = {}
         self._plan = NO_PLAN
         self._programs: StagePrograms | None = None
         self._next: tuple[int, PlanId] | None = None  # a plan that is used from a number on
@@ -137,13 +137,13 @@ class PipelineClient:
             self._untold.clear()
         return told
 
-    def trouble(self) -> str:
+    def unavailable_reason(self) -> str:
         """Return why no route can be used now; '' if one can."""
         with self._lock:
             if self._programs is None:
                 return 'no plan is in use'
             now = time.monotonic()
-            found = [self._route_trouble(route, self._plan, now)
+            found = [self._route_unavailable_reason(route, self._plan, now)
                      for route in self._programs.routes]
             return '' if '' in found else found[0]
 
@@ -163,7 +163,7 @@ class PipelineClient:
         by_value = self._checked(inputs)
         with self._lock:
             request = self._queue.ask(time.monotonic(), deadline)
-            self._flights[request.number] = _Flight(request, by_value, stamp)
+            self._flights[request.number] = _PendingRequest(request, by_value, stamp)
             self._go_on()
         return request.number
 
@@ -262,9 +262,9 @@ class PipelineClient:
             return None
         now, routes = time.monotonic(), self._programs.routes
         return next((k for k in (preferred, *range(len(routes)))
-                     if not self._route_trouble(routes[k], self._plan, now)), None)
+                     if not self._route_unavailable_reason(routes[k], self._plan, now)), None)
 
-    def _route_trouble(self, route: Route, plan: PlanId, now: float) -> str:
+    def _route_unavailable_reason(self, route: Route, plan: PlanId, now: float) -> str:
         for name, program in route.schedule.programs.items():
             peer = self._peers.get(name)
             if not program or peer is None:
@@ -279,7 +279,7 @@ class PipelineClient:
                 return f'{name} does not hold the plan'
         return ''
 
-    def _begin(self, flight: _Flight) -> None:
+    def _begin(self, flight: _PendingRequest) -> None:
         flight.begun, number = time.monotonic(), flight.request.number
         self._begun = max(self._begun, number)
         if self._next and number >= self._next[0]:
@@ -288,14 +288,14 @@ class PipelineClient:
                     for f in self._flights.values())
         route = self._usable(self._programs.route_of(number)) if self._programs else None
         if self._programs is None or route is None or (not self._trusted and tries):
-            flight.given_up = self.trouble() or 'the pipeline failed lately'
+            flight.given_up = self.unavailable_reason() or 'the pipeline failed lately'
             self.worker.executor.call(partial(self._alone, flight, None))
             return
         flight.plan, flight.route = self._plan, self._programs.routes[route]
         self.worker.begin(self._plan, number, flight.inputs, partial(self._finished, flight),
                           route=route, stamp=flight.stamp)
 
-    def _finished(self, flight: _Flight, run: ProgramRun, outputs: Outputs | None,
+    def _finished(self, flight: _PendingRequest, run: ProgramRun, outputs: Outputs | None,
                   error: Exception | None, events: tuple[Event, ...]) -> None:
         """Take what an inference came to (on the executor's thread)."""
         if flight.route and (doubted := [name for name in flight.route.schedule.programs
@@ -319,7 +319,7 @@ class PipelineClient:
                 self._answer(flight, outputs, flight.given_up, events)
             self._go_on()
 
-    def _alone(self, flight: _Flight, run: ProgramRun | None) -> None:
+    def _alone(self, flight: _PendingRequest, run: ProgramRun | None) -> None:
         """Compute what is missing of an inference here (on the executor's thread)."""
         outputs, reason = None, flight.given_up
         if not flight.discarded:
@@ -332,8 +332,8 @@ class PipelineClient:
             self._answer(flight, outputs, reason)
             self._go_on()
 
-    def _pieces(self, flight: _Flight, run: ProgramRun | None) -> list[tuple[int, Region,
-                                                                             torch.Tensor]]:
+    def _pieces(self, flight: _PendingRequest, run: ProgramRun | None,
+                ) -> list[tuple[int, Region, torch.Tensor]]:
         """Return what the asker has of an inference: inputs, what it computed, what came."""
         split = self.model.split
         pieces = [(v, split.whole(v), tensor) for v, tensor in flight.inputs.items()]
@@ -344,7 +344,7 @@ class PipelineClient:
                        for index, tensor in run.mailbox.left().items()]
         return pieces
 
-    def _give_up(self, flight: _Flight, reason: str) -> None:
+    def _give_up(self, flight: _PendingRequest, reason: str) -> None:
         """Stop waiting for the others; the executor will finish the inference alone."""
         if flight.given_up:
             return
@@ -355,7 +355,7 @@ class PipelineClient:
         for name in self._peers:
             self.channel.send(name, Control(ControlKind.CANCEL, *flight.plan, number))
 
-    def _answer(self, flight: _Flight, outputs: Outputs | None, reason: str,
+    def _answer(self, flight: _PendingRequest, outputs: Outputs | None, reason: str,
                 events: tuple[Event, ...] = ()) -> None:
         request, now = flight.request, time.monotonic()
         if not self._queue.answer(request.number, reason):
@@ -366,7 +366,7 @@ class PipelineClient:
             outputs is not None and not flight.given_up, reason, now - request.asked,
             begun - request.asked, flight.plan, flight.stamp, events)
 
-    def _unanswered(self, flight: _Flight) -> FleetResult:
+    def _unanswered(self, flight: _PendingRequest) -> FleetResult:
         """Return the answer of a request that the queue dropped."""
         request = flight.request
         waited = time.monotonic() - request.asked
@@ -397,12 +397,12 @@ class PipelineClient:
                                         f'{1e3 * (request.deadline - request.asked):.0f} ms')
         for flight in tuple(self._flights.values()):
             if flight.route and flight.request.state is State.UNDER_WAY and not flight.given_up:
-                reason = self._route_trouble(flight.route, flight.plan, now) \
+                reason = self._route_unavailable_reason(flight.route, flight.plan, now) \
                     or self._lateness(flight, now)
                 if reason:
                     self._give_up(flight, reason)
 
-    def _lateness(self, flight: _Flight, now: float) -> str:
+    def _lateness(self, flight: _PendingRequest, now: float) -> str:
         """Say that an inference was overtaken long ago, or that nothing came back for long."""
         newest, last = self._came
         longest = max(self._latencies, default=None)

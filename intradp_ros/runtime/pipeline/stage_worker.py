@@ -40,8 +40,8 @@ from intradp_ros.schedule.stage_plan import PlanError, StagePlan
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler, TAMPERED
 from intradp_ros.wire.cutting import split
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError, Stamp
-from intradp_ros.wire.quoting import quoted
 from intradp_ros.wire.rejections import Rejections
+from intradp_ros.wire.sanitise import quoted
 
 Log = Callable[[str], None]
 Finished = Callable[[ProgramRun, Outputs | None, Exception | None, tuple[Event, ...]], None]

@@ -27,7 +27,7 @@ from intradp_ros.runtime.weights.holdings import WeightHoldings
 from intradp_ros.runtime.weights.server import WeightServer
 from intradp_ros.runtime.weights.state_finder import StateFinder
 from intradp_ros.wire.frames import Control, ControlKind, Frame
-from intradp_ros.wire.quoting import quoted
+from intradp_ros.wire.sanitise import quoted
 
 
 @dataclass(frozen=True)

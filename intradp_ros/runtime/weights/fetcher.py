@@ -41,7 +41,7 @@ from intradp_ros.runtime.weights.frames import (
 )
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.frames import Chunk, Control, Frame, MalformedFrameError
-from intradp_ros.wire.quoting import quoted
+from intradp_ros.wire.sanitise import quoted
 
 Log = Callable[[str], None]
 _TICK = 0.1

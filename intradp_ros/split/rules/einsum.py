@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from intradp_ros.split.calls.labelled import Label, labelled_split, trailing
 from intradp_ros.split.calls.site import Rule, Site, Split
 from intradp_ros.split.regions.aligned import operands_of
-from intradp_ros.split.rules.ahead import softmax_dim
+from intradp_ros.split.rules.downstream_softmax import softmax_dim
 
 _ELLIPSIS = '...'
 

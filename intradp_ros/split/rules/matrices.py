@@ -7,7 +7,7 @@ from __future__ import annotations
 from intradp_ros.split.calls.labelled import Label, labelled_split, Term, trailing
 from intradp_ros.split.calls.site import Rule, rules, Site, Split
 from intradp_ros.split.regions.aligned import operands_of
-from intradp_ros.split.rules.ahead import softmax_dim
+from intradp_ros.split.rules.downstream_softmax import softmax_dim
 
 
 def split_linear(site: Site) -> Split | None:

@@ -15,7 +15,7 @@ from intradp_ros.split.calls.site import follow, normal_dim, per_dim, Rule, Site
 from intradp_ros.split.local_operator import Kernel, Kind, Parameters
 from intradp_ros.split.regions.region import Region, RowMap
 from intradp_ros.split.regions.sliding_window import Window
-from intradp_ros.split.regions.spread import Spread
+from intradp_ros.split.regions.transposed_window import Spread
 
 _HEIGHT, _COLUMNS = 2, 2
 

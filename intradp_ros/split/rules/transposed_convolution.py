@@ -8,7 +8,7 @@ from intradp_ros.split.calls.kernels import cropped, padded, unread
 from intradp_ros.split.calls.site import follow, per_dim, Rule, Site, Split
 from intradp_ros.split.local_operator import Kernel, Kind, Parameters
 from intradp_ros.split.regions.region import Region
-from intradp_ros.split.regions.spread import Spread
+from intradp_ros.split.regions.transposed_window import Spread
 
 _BATCH = -2
 

@@ -18,7 +18,7 @@ from intradp_ros.split.local_operator import Kernel, Kind, Parameters
 from intradp_ros.split.regions.aligned import aligned_split
 from intradp_ros.split.regions.flat_index import recounted, Rows
 from intradp_ros.split.regions.region import Region
-from intradp_ros.split.regions.spread import Spread
+from intradp_ros.split.regions.transposed_window import Spread
 from intradp_ros.split.rules.pooling import pooling_window
 
 

@@ -131,10 +131,10 @@ def observe(state: AdapterState, declared: FleetCosts, observed: Observed, now: 
     costs = as_observed(declared, observed)
     current = _moved(state.costs, state.plan, costs) if state.plan else None
     if current is None:
-        return _instead(state, costs, observed, now, patience, planner)
+        return _replacement(state, costs, observed, now, patience, planner)
     kept = _judged(costs, current)
     if kept.beyond:
-        return _instead(state, costs, observed, now, patience, planner)
+        return _replacement(state, costs, observed, now, patience, planner)
     if kept.meets:
         same = kept.order.discipline == state.plan.order.discipline if state.plan else False
         unchanged = same and observed == state.observed
@@ -145,11 +145,11 @@ def observe(state: AdapterState, declared: FleetCosts, observed: Observed, now: 
     if (ready := _best_of_front(state, costs)) is not None and ready.meets:
         return (replace(waiting, plan=ready, late_since=None),
                 Decision(Act.SWITCH, ready, costs))
-    if _bears(kept, costs, observed, declared, patience) and now - since < patience.seconds:
+    if _tolerates(kept, costs, observed, declared, patience) and now - since < patience.seconds:
         return waiting, Decision(Act.REORDER, kept, costs)
     # What was observed before goes along: plans are made anew at once where it is another.
-    return _instead(replace(waiting, observed=state.observed), costs, observed, now, patience,
-                    planner)
+    return _replacement(replace(waiting, observed=state.observed), costs, observed, now, patience,
+                        planner)
 
 
 def as_observed(declared: FleetCosts, observed: Observed) -> FleetCosts:
@@ -162,8 +162,8 @@ def as_observed(declared: FleetCosts, observed: Observed) -> FleetCosts:
     return replace(declared, topology=Topology(devices, media, fleet.paths))
 
 
-def _bears(plan: FleetPlan, costs: FleetCosts, observed: Observed, declared: FleetCosts,
-           patience: Patience) -> bool:
+def _tolerates(plan: FleetPlan, costs: FleetCosts, observed: Observed, declared: FleetCosts,
+               patience: Patience) -> bool:
     """Tell whether a plan that misses its target may do so for a while."""
     late = plan.latency / costs.quality.latency - 1
     small = all(abs(rate / declared.topology.medium(name).bytes_per_second - 1) <= patience.small
@@ -171,8 +171,8 @@ def _bears(plan: FleetPlan, costs: FleetCosts, observed: Observed, declared: Fle
     return small or late <= patience.urgent
 
 
-def _instead(state: AdapterState, costs: FleetCosts, observed: Observed, now: float,
-             patience: Patience, planner: Planner) -> tuple[AdapterState, Decision]:
+def _replacement(state: AdapterState, costs: FleetCosts, observed: Observed, now: float,
+                 patience: Patience, planner: Planner) -> tuple[AdapterState, Decision]:
     """Take the best plan of the front if it meets the target, else plan anew."""
     best = _best_of_front(state, costs)
     recent = now - state.planned < patience.retry and observed == state.observed

@@ -264,7 +264,8 @@ def _with_ordered_transfers(costs: FleetCosts, scale: Scale, fair: list[FleetPla
     for tries, most in ((QUICK, len(judged)), (TRIES, _SEARCHED)):
         best = min(plan.score for plan in judged)
         for place, plan in enumerate(judged[:most]):
-            if _hope(costs, scale, plan) <= best and plan.latency > plan.bound * _AT_BOUND:
+            if (_optimistic_score(costs, scale, plan) <= best
+                    and plan.latency > plan.bound * _AT_BOUND):
                 ordered = judge(costs, scale, plan.name, plan.placement, tries)
                 if not ordered.beyond and ordered.score < plan.score:
                     judged[place] = ordered
@@ -277,7 +278,7 @@ def _with_ordered_transfers(costs: FleetCosts, scale: Scale, fair: list[FleetPla
 _AT_BOUND = 1.002
 
 
-def _hope(costs: FleetCosts, scale: Scale, plan: FleetPlan) -> float:
+def _optimistic_score(costs: FleetCosts, scale: Scale, plan: FleetPlan) -> float:
     """Return a score that no order of transfers is expected to be below."""
     joules = sum(plan.joules.values())
     if not costs.quality.fastest:  # joules of waiting fall with the latency

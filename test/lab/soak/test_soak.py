@@ -15,7 +15,7 @@ from resident import needs_proc
 
 from intradp_ros.cli.main import main
 from intradp_ros.lab.soak.frame_row import FrameRow
-from intradp_ros.lab.soak.held import growth, Held, held
+from intradp_ros.lab.soak.process_resources import growth, Held, held
 from intradp_ros.lab.soak.small_disk import filled, small_disk
 from intradp_ros.lab.soak.soak import figures, Happened, SoakRecord
 from intradp_ros.lab.soak.wall_clock import wall_clocks

@@ -8,14 +8,14 @@ import torch
 
 from intradp_ros.lab.testbed.devices import as_emulated
 from intradp_ros.profiling.encoding_measurement import measure_encodings
-from intradp_ros.profiling.profile import MovingCost, OperatorTiming, Profile
+from intradp_ros.profiling.profile import OperatorTiming, Profile, TransportCost
 
 
 def test_neither_compression_nor_the_cost_of_moving_bytes() -> None:
     grid, zeros = torch.zeros(4096, dtype=torch.bool), torch.zeros(4096)
     encodings = tuple(measure_encodings(value) for value in (grid, zeros))
     profile = Profile('digest', 2, 'device', 2, (OperatorTiming((1, 8), (0.1, 0.4)),), 0.4,
-                      encodings=encodings, cores=2, moving=MovingCost(1e-3, 1e-8, 2e-3, 2e-8))
+                      encodings=encodings, cores=2, moving=TransportCost(1e-3, 1e-8, 2e-3, 2e-8))
     assert profile.crowded and len(encodings[1]) > 1
     emulated = as_emulated(profile)
     assert not emulated.crowded

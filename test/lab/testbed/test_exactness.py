@@ -23,7 +23,7 @@ from intradp_ros.lab.testbed.exactness import (
     schedules_run,
     summary,
 )
-from intradp_ros.lab.testbed.lively import LEAST_REACTION, lively, reaction
+from intradp_ros.lab.testbed.rescale_weights import LEAST_REACTION, lively, reaction
 from intradp_ros.lab.testbed.trial import Phase, Seen, Trial
 from intradp_ros.report.statements import OURS
 from intradp_ros.runtime.model import share_module, SharedModel

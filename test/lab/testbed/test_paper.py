@@ -31,7 +31,7 @@ from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import SIDES
 from intradp_ros.systems.sharing.baselines import LOCAL, SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
-from intradp_ros.systems.sharing.book.make_book import Setting
+from intradp_ros.systems.sharing.book.make_book import PlanningProblem
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason='network namespaces need root')
 
@@ -121,7 +121,7 @@ def test_intra_dp_as_published_has_a_schedule_for_every_bandwidth() -> None:
     profiles = {side: profile_from_costs(model.split, model.digest, side, costs, seconds)
                 for (side, costs), seconds in zip(shipped_costs().items(), (0.1, 0.005))}
     assert set(profiles) == set(SIDES)
-    setting = Setting(CostModel.from_profiles(model.split, profiles), 1e-3)
+    setting = PlanningProblem(CostModel.from_profiles(model.split, profiles), 1e-3)
     book = intra_dp_book(setting, model.digest, (5.0, 20.0, 80.0), budget=200)
     assert book.strategies == (LOCAL, SHARED) and book.grid == (5.0, 20.0, 80.0)
     for mbps in (3.0, 9.0, 11.0, 500.0):

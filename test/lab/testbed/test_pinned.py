@@ -14,7 +14,7 @@ import torch
 from intradp_ros.graph.serialise import save_graph
 from intradp_ros.lab.emulation.processes import Command, module_arguments
 from intradp_ros.lab.testbed.experiment import place
-from intradp_ros.lab.testbed.pinned import (
+from intradp_ros.lab.testbed.single_schedule_run import (
     busy,
     correction,
     load_frames,
@@ -107,7 +107,7 @@ def test_a_live_run(model: SharedModel, tmp_path: Path) -> None:
         run.save(tmp_path / 'run.json')
         assert PinnedRun.load(tmp_path / 'run.json') == run
         _, robot = (where.start(Command(side, module_arguments(
-            'intradp_ros.lab.testbed.pinned', side, str(tmp_path / 'run.json')),
+            'intradp_ros.lab.testbed.single_schedule_run', side, str(tmp_path / 'run.json')),
             where.link.exec_prefix(side), environment=where.environment))
             for side in (SERVER, ROBOT))
         robot.wait_for_line('^phase done$', TIMEOUT)

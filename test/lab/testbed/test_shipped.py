@@ -16,7 +16,7 @@ from intradp_ros.lab.testbed.operator_costs import (
     shipped_costs,
     work_of,
 )
-from intradp_ros.lab.testbed.shipped import shipped
+from intradp_ros.lab.testbed.package_data import shipped
 from intradp_ros.lab.testbed.traces import (
     mean_over,
     shipped_trace,

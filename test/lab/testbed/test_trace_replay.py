@@ -17,7 +17,7 @@ from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
-from intradp_ros.systems.sharing.book.make_book import Setting
+from intradp_ros.systems.sharing.book.make_book import PlanningProblem
 from intradp_ros.systems.sharing.judge.simulator import simulate
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import local, offload
@@ -29,17 +29,17 @@ ON_ROBOT, ON_SERVER = 2, 3
 LONG = PROBE_AFTER * 4
 
 
-def setting_of(robot: float) -> Setting:
+def setting_of(robot: float) -> PlanningProblem:
     """Return costs of a graph that takes so many seconds on the robot, a tenth on the server."""
     split = random_split_graph(3, OPERATORS, rows=ROWS)
-    return Setting(CostModel(split, {side: tuple(
+    return PlanningProblem(CostModel(split, {side: tuple(
         np.linspace(0, seconds, op.rows + 1) for op in split.operators)
         for side, seconds in ((ROBOT, robot / OPERATORS), (SERVER, robot / OPERATORS / 10))}),
         delay=1e-3, overhead=1e-4)
 
 
 @pytest.fixture(scope='module')
-def setting() -> Setting:
+def setting() -> PlanningProblem:
     return setting_of(robot=50e-3)
 
 
@@ -54,7 +54,7 @@ def book() -> ScheduleBook:
 
 
 @pytest.fixture(scope='module')
-def curves(setting: Setting, book: ScheduleBook) -> Curves:
+def curves(setting: PlanningProblem, book: ScheduleBook) -> Curves:
     return Curves(setting, book)
 
 
@@ -69,7 +69,7 @@ def test_mean_rates_are_those_of_a_fine_sum(start: float, seconds: float) -> Non
 
 @pytest.mark.parametrize('mbps', [1.7, 30.0, 333.0])
 def test_on_a_steady_link_inferences_take_what_the_simulator_says(
-        setting: Setting, book: ScheduleBook, curves: Curves, mbps: float) -> None:
+        setting: PlanningProblem, book: ScheduleBook, curves: Curves, mbps: float) -> None:
     seconds, rates = run_of(curves, Air(constant(mbps)), 0.3, [ON_ROBOT, ON_SERVER])
     expected = [simulate(lower(setting.cost.split, book.entries[k].partition), setting.cost,
                          setting.link(mbps)).latency for k in (ON_ROBOT, ON_SERVER)]

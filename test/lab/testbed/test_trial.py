@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from intradp_ros.lab.testbed.figures import figures, prediction_errors
+from intradp_ros.lab.testbed.representative_timeline import Typical
 from intradp_ros.lab.testbed.trial import load_seen, Phase, save_seen, Seen, Trial
-from intradp_ros.lab.testbed.typical import Typical
 from intradp_ros.runtime.timeline import Event
 
 SEEN = Seen('shared', at=[0.0, 0.1, 0.3, 0.4], latency=[0.1, 0.2, 0.1, 0.4],

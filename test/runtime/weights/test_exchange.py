@@ -65,7 +65,7 @@ def fetching(folder: Path, limit: int = 1 << 30, **options: object) -> WeightPol
 
 def check(model: SharedModel, made: LocalFleet, frames: Sequence[torch.Tensor]) -> None:
     """See that a plan comes into use, and answers are those of the unsplit model."""
-    assert made.wait_ready(TIMEOUT), made.client.trouble()
+    assert made.wait_ready(TIMEOUT), made.client.unavailable_reason()
     graph = model.split.captured
     for frame, answer in zip(frames, made.run([(f,) for f in frames]), strict=True):
         assert answer.pipelined, answer.reason
@@ -131,7 +131,7 @@ def test_only_what_is_lacking_is_fetched_when_the_plan_changes(
         served = made.devices['a'].weights.served
         made.coordinator.propose(planner(model, 'b')(frozenset('abcd')))
         end = time.monotonic() + TIMEOUT
-        while needed(model, made, 'b') == before or made.client.trouble():
+        while needed(model, made, 'b') == before or made.client.unavailable_reason():
             assert time.monotonic() < end, said
             made.run([(images(1, SHAPE)[0],)])
         after = needed(model, made, 'b')
@@ -200,7 +200,7 @@ def test_a_fetch_that_outlasts_the_coordinator_goes_on_for_the_next_plan(
     times = replace(QUICK, switch=replace(QUICK.switch, preparing=4.0))
     with LocalFleet(cell(slow), 'a', dict.fromkeys('acd', model), planner(model, 'b'),
                     patience=SHORT, times=times, gathering=5.0, weights=weights) as made:
-        assert made.wait_ready(2 * TIMEOUT), made.client.trouble()
+        assert made.wait_ready(2 * TIMEOUT), made.client.unavailable_reason()
         assert made.client.plan.epoch > 1
         served = made.devices['a'].weights.served
         assert served < 3 * size

@@ -25,8 +25,8 @@ from intradp_ros.systems.sharing.book.make_book import (
     book_of,
     GUESSES,
     plan_point,
+    PlanningProblem,
     Point,
-    Setting,
 )
 from intradp_ros.systems.sharing.judge.energy import energy, EnergyUnderDeadline, Weighted
 from intradp_ros.systems.sharing.judge.simulator import simulate, Simulation
@@ -42,11 +42,11 @@ def cost_of(seed: int, count: int = 8) -> CostModel:
     return flat_cost(random_split_graph(seed, count, rows=40), server=5e-4)
 
 
-def setting_of(seed: int) -> Setting:
-    return Setting(cost_of(seed), delay=1e-3, overhead=1e-4)
+def setting_of(seed: int) -> PlanningProblem:
+    return PlanningProblem(cost_of(seed), delay=1e-3, overhead=1e-4)
 
 
-def play(setting: Setting, partition: Partition, mbps: float) -> Simulation:
+def play(setting: PlanningProblem, partition: Partition, mbps: float) -> Simulation:
     return simulate(lower(setting.cost.split, partition), setting.cost, setting.link(mbps))
 
 

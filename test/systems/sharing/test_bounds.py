@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from intradp_ros.graph.capture import capture
-from intradp_ros.profiling.profile import MovingCost
+from intradp_ros.profiling.profile import TransportCost
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.schedule import Compute, ROBOT, Schedule, SERVER, SIDES
 from intradp_ros.split.local_operator import SplitGraph
@@ -85,7 +85,7 @@ def test_no_schedule_is_below_the_bound(seed: int, count: int, rows: int, server
     link = LinkModel(up * mbps * 125e3, mbps * 125e3, delay, delay / 10, shared)
     bound = lower_bound(cost, link)
     tried = [data.draw(partitions(count)) for _ in range(8)]
-    crowded = replace(cost, moving=dict.fromkeys(SIDES, MovingCost(1e-4, 1e-6, 1e-4, 1e-6)))
+    crowded = replace(cost, moving=dict.fromkeys(SIDES, TransportCost(1e-4, 1e-6, 1e-4, 1e-6)))
     for partition in (local(count), offload(count), *tried):
         assert latency(cost, link, partition) >= bound
         assert latency(crowded, link, partition) >= bound

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 import pytest
 from synthetic import flat_cost, random_split_graph
 
-from intradp_ros.profiling.profile import MovingCost
+from intradp_ros.profiling.profile import TransportCost
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.critical_paths import anywhere
-from intradp_ros.systems.sharing.book.make_book import book_of, Setting
+from intradp_ros.systems.sharing.book.make_book import book_of, PlanningProblem
 from intradp_ros.systems.sharing.book.recourse_curve import CURVE_RATIOS, POINTS, recourse_curve
 from intradp_ros.systems.sharing.judge.judge import Judge
 from intradp_ros.systems.sharing.judge.simulator import simulate
@@ -34,9 +34,9 @@ GRID = (0.05, 0.5, 5.0)
 PLAYED = len(CURVE_RATIOS) * POINTS
 
 
-def setting_of(seed: int) -> Setting:
+def setting_of(seed: int) -> PlanningProblem:
     cost = flat_cost(random_split_graph(seed, 8, rows=40), server=5e-4)
-    return Setting(cost, delay=1e-3, overhead=1e-4)
+    return PlanningProblem(cost, delay=1e-3, overhead=1e-4)
 
 
 def partitions(count: int) -> list[Partition]:
@@ -90,8 +90,8 @@ def test_books_tell_it_of_every_schedule() -> None:
 def test_what_moving_bytes_takes_from_operators_counts_as_busy(seed: int) -> None:
     """Of a robot that never waits, that is all of the time."""
     cost = flat_cost(random_split_graph(seed, 8, rows=40), server=1e-9)
-    crowded = replace(cost, moving={ROBOT: MovingCost(1e-4, 1e-8, 2e-4, 2e-8)})
-    setting, grid = Setting(crowded, delay=0.0, overhead=0.0), (1e5, 1e6)
+    crowded = replace(cost, moving={ROBOT: TransportCost(1e-4, 1e-8, 2e-4, 2e-8)})
+    setting, grid = PlanningProblem(crowded, delay=0.0, overhead=0.0), (1e5, 1e6)
     partition = partitions(len(cost.split.operators))[2]
     robot, server = anywhere(crowded, setting.link, [partition], grid)[partition].busy
     played = simulate(lower(cost.split, partition), crowded, setting.link(math.sqrt(1e11)))

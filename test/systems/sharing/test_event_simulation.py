@@ -14,7 +14,7 @@ from synthetic import random_split_graph
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import Medium, Topology
 from intradp_ros.link.chunk_size import chunk_bytes_at
-from intradp_ros.profiling.profile import MovingCost
+from intradp_ros.profiling.profile import TransportCost
 from intradp_ros.schedule.cost import CostModel, LinkModel, WireCost
 from intradp_ros.schedule.event_simulator import Chunks
 from intradp_ros.schedule.event_simulator import simulate as simulate_events
@@ -107,7 +107,7 @@ def random_case(rng: random.Random) -> tuple[CostModel, LinkModel, Partition]:
     wire = {(v, NONE): WireCost(rng.uniform(0.3, 1), dict.fromkeys(SIDES, rng.uniform(0, 1e-6)),
                                 dict.fromkeys(SIDES, rng.uniform(0, 1e-6)))
             for v in range(len(split.rows)) if rng.random() < 0.3}
-    moving = {side: MovingCost(*(rng.uniform(0, 1e-5) for _ in range(4)))
+    moving = {side: TransportCost(*(rng.uniform(0, 1e-5) for _ in range(4)))
               for side in SIDES if rng.random() < 0.3}
     link = LinkModel(rng.uniform(1e4, 1e7), rng.uniform(1e4, 1e7), rng.choice([0.0, 1e-4]),
                      rng.choice([0.0, 1e-5]), rng.random() < 0.5)

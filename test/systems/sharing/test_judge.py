@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from synthetic import random_split_graph
 
-from intradp_ros.profiling.profile import JoinCost, MovingCost
+from intradp_ros.profiling.profile import JoinCost, TransportCost
 from intradp_ros.schedule.cost import CostModel, LinkModel, WireCost
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.judge import compiled
@@ -42,7 +42,7 @@ def cases(draw: st.DrawFn) -> tuple[CostModel, LinkModel, Partition]:
                    for stop in stops)
     encodings = draw(st.sampled_from([(), ((0, 'zstd'),)]))
     moving = draw(st.dictionaries(st.sampled_from([ROBOT, SERVER]), st.just(
-        MovingCost(1e-4, 2e-8, 3e-4, 4e-8))))
+        TransportCost(1e-4, 2e-8, 3e-4, 4e-8))))
     joining = draw(st.dictionaries(st.sampled_from([ROBOT, SERVER]), st.just(
         JoinCost(1e-4, 1e-6))))
     return CostModel(split, seconds, wire, moving, joining), link, Partition(stages, encodings)

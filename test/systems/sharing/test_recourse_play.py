@@ -22,7 +22,7 @@ from intradp_ros.link.trace import constant
 from intradp_ros.profiling.profile import JoinCost
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.book.make_book import Setting
+from intradp_ros.systems.sharing.book.make_book import PlanningProblem
 from intradp_ros.systems.sharing.book.recourse_curve import (
     at_ratio,
     curve_rates,
@@ -41,19 +41,19 @@ BY_ROWS = Partition((RowStage(2, 0.6, 2, 3), RowStage(OPERATORS, 0.4, 1, 16)))
 
 
 @pytest.fixture(scope='module')
-def setting() -> Setting:
+def setting() -> PlanningProblem:
     return made()
 
 
-def made() -> Setting:
+def made() -> PlanningProblem:
     split = random_split_graph(3, OPERATORS, rows=ROWS)
-    return Setting(CostModel(split, {side: tuple(
+    return PlanningProblem(CostModel(split, {side: tuple(
         np.linspace(0, seconds, op.rows + 1) for op in split.operators)
         for side, seconds in ((ROBOT, ALONE / OPERATORS), (SERVER, ALONE / OPERATORS / 10))}),
         delay=1e-3, overhead=1e-4)
 
 
-def player_of(setting: Setting, partition: Partition) -> RecoursePlayer:
+def player_of(setting: PlanningProblem, partition: Partition) -> RecoursePlayer:
     return RecoursePlayer(setting.cost, setting.link(8.0), partition)
 
 
@@ -61,7 +61,7 @@ def player_of(setting: Setting, partition: Partition) -> RecoursePlayer:
 @pytest.mark.parametrize('mbps', [0.5, 7.0, 90.0])
 @pytest.mark.parametrize('down_ratio', [1.0, 4.0])
 def test_who_is_never_late_takes_what_the_simulator_says(
-        setting: Setting, partition: Partition, mbps: float, down_ratio: float) -> None:
+        setting: PlanningProblem, partition: Partition, mbps: float, down_ratio: float) -> None:
     cost = replace(setting.cost, joining={ROBOT: JoinCost(2e-4, 1e-8), SERVER: JoinCost(1e-4)})
     setting = replace(setting, cost=cost, down_ratio=down_ratio)
     said = simulate(lower(setting.cost.split, partition), setting.cost, setting.link(mbps))
@@ -72,13 +72,13 @@ def test_who_is_never_late_takes_what_the_simulator_says(
 
 @pytest.mark.parametrize('partition', [BY_ROWS, offload(OPERATORS)])
 def test_on_a_dead_link_it_takes_little_more_than_alone(
-        setting: Setting, partition: Partition) -> None:
+        setting: PlanningProblem, partition: Partition) -> None:
     player, dead = player_of(setting, partition), Air(constant(1e-3))
     assert player.seconds(dead, 0.0) > 100 * ALONE
     assert player.seconds(dead, 0.0, LateThreshold(0.0, 0.0)) < 1.2 * ALONE
 
 
-def test_meeting_in_the_middle_is_faster_than_either(setting: Setting) -> None:
+def test_meeting_in_the_middle_is_faster_than_either(setting: PlanningProblem) -> None:
     """On a link that is half as fast as needed, neither waiting nor working alone is best."""
     player = player_of(setting, Partition((RowStage(OPERATORS, 0.4, 1, 16),)))
     ample = player.seconds(Air(constant(1e4)), 0.0)
@@ -92,7 +92,7 @@ def test_meeting_in_the_middle_is_faster_than_either(setting: Setting) -> None:
     assert player.seconds(Air(constant(1e4)), 0.0, NEVER_LATE) == ample
 
 
-def test_a_short_wait_is_none(setting: Setting) -> None:
+def test_a_short_wait_is_none(setting: PlanningProblem) -> None:
     """Who works after a wait of its own length is as who waits; on a dead link it adds up."""
     player = player_of(setting, offload(OPERATORS))
     ample, dead = player.seconds(Steady(100.0), 0.0), Steady(1e-3)
@@ -120,7 +120,7 @@ def test_curves_go_beyond_the_bandwidths_of_a_book() -> None:
     assert list(rates) == sorted(rates)
 
 
-def test_where_nothing_crosses_the_rate_does_not_matter(setting: Setting) -> None:
+def test_where_nothing_crosses_the_rate_does_not_matter(setting: PlanningProblem) -> None:
     whole = local(OPERATORS)
     curve = recourse_curve(setting.cost, setting.link(8.0), whole, (1.0, 100.0))
     alone = simulate(lower(setting.cost.split, whole), setting.cost, setting.link(8.0)).latency

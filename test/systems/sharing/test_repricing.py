@@ -13,7 +13,7 @@ from synthetic import flat_cost, random_split_graph
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import LOCAL
 from intradp_ros.systems.sharing.book.book import ScheduleBook
-from intradp_ros.systems.sharing.book.make_book import book_of, Setting
+from intradp_ros.systems.sharing.book.make_book import book_of, PlanningProblem
 from intradp_ros.systems.sharing.book.repricing import (
     moved_by,
     repriced,
@@ -22,8 +22,8 @@ from intradp_ros.systems.sharing.book.repricing import (
 )
 from intradp_ros.systems.sharing.search.bounds import Relaxation
 
-SETTING = Setting(flat_cost(random_split_graph(3, 8, rows=40), server=5e-4),
-                  delay=1e-3, overhead=1e-4)
+SETTING = PlanningProblem(flat_cost(random_split_graph(3, 8, rows=40), server=5e-4),
+                          delay=1e-3, overhead=1e-4)
 
 
 @pytest.fixture(scope='module')
@@ -31,11 +31,11 @@ def book() -> ScheduleBook:
     return book_of(SETTING, 'd' * 64, (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0))
 
 
-def lost(book: ScheduleBook, setting: Setting) -> float:
+def lost(book: ScheduleBook, setting: PlanningProblem) -> float:
     return value_lost(book, setting, Relaxation(setting.cost))
 
 
-def slower(robot: float, server: float) -> Setting:
+def slower(robot: float, server: float) -> PlanningProblem:
     return replace(SETTING, cost=SETTING.cost.scaled({ROBOT: robot, SERVER: server}))
 
 

@@ -13,7 +13,7 @@ from synthetic import flat_cost, random_split_graph
 import torch
 
 from intradp_ros.link.chunk_size import chunk_bytes_at
-from intradp_ros.profiling.profile import MovingCost
+from intradp_ros.profiling.profile import TransportCost
 from intradp_ros.schedule.cost import LinkModel, WireCost
 from intradp_ros.schedule.schedule import Receive, ROBOT, Schedule, SERVER, SIDES
 from intradp_ros.split.regions.region import Region
@@ -59,7 +59,7 @@ def test_offload_takes_input_compute_and_output_one_after_another() -> None:
 
 def test_moving_bytes_takes_from_operators_unless_the_device_waits_anyway() -> None:
     split = random_split_graph(5, operators=1)
-    free, moving = flat_cost(split), MovingCost(1e-4, 1e-6, 2e-4, 2e-6)
+    free, moving = flat_cost(split), TransportCost(1e-4, 1e-6, 2e-4, 2e-6)
     slow = LinkModel(up=1e4, down=2e4, delay=2e-3, overhead=1e-3)
     waiting = simulate(lower(split, offload(1)), free, slow)
     for side in (ROBOT, SERVER):
@@ -82,7 +82,7 @@ def test_encoding_takes_from_operators_where_no_core_is_free() -> None:
         for v in range(2)})
     halves, fast = lower(split, Partition((RowStage(1, 0.5),))), LinkModel(1e12, 1e12)
     computing = simulate(halves, free, fast)
-    slower = simulate(halves, replace(free, moving={ROBOT: MovingCost()}), fast)
+    slower = simulate(halves, replace(free, moving={ROBOT: TransportCost()}), fast)
     assert slower.latency == pytest.approx(
         computing.latency + 2 * (1e-6 * slower.bytes_up + 2e-6 * slower.bytes_down))
 

@@ -19,7 +19,7 @@ from intradp_ros.systems.sharing.baselines import SHARED, STRATEGIES, UNEVEN
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.choice import ChosenSchedule, Forecast, ScheduleChoice
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
-from intradp_ros.systems.sharing.book.make_book import book_of, seek, Setting
+from intradp_ros.systems.sharing.book.make_book import book_of, PlanningProblem, search_at
 from intradp_ros.systems.sharing.book.uneven_speeds import (
     conditions,
     conditions_between,
@@ -39,9 +39,9 @@ SOUGHT: dict[tuple[int, SpeedCondition], Partition] = {}
 
 
 @lru_cache
-def setting_of(seed: int) -> Setting:
+def setting_of(seed: int) -> PlanningProblem:
     cost = flat_cost(random_split_graph(seed, 8, rows=40), 8e-3, 4e-3)
-    return Setting(cost, delay=1e-3, overhead=1e-4)
+    return PlanningProblem(cost, delay=1e-3, overhead=1e-4)
 
 
 @lru_cache
@@ -51,15 +51,15 @@ def books(seed: int) -> tuple[ScheduleBook, ScheduleBook]:
 
     def look(known: Sequence[Partition], where: Sequence[SpeedCondition]) -> Iterable[Partition]:
         for condition in where:
-            SOUGHT[seed, condition] = seek(setting, known, condition)
+            SOUGHT[seed, condition] = search_at(setting, known, condition)
             yield SOUGHT[seed, condition]
     return (book_of(setting, 'd' * 64, GRID),
-            book_of(setting, 'd' * 64, GRID, ratios=RATIOS, look=look))
+            book_of(setting, 'd' * 64, GRID, ratios=RATIOS, search_many=look))
 
 
-def least(setting: Setting, where: SpeedCondition, book: ScheduleBook) -> float:
+def least(setting: PlanningProblem, where: SpeedCondition, book: ScheduleBook) -> float:
     """Return the seconds of the best schedule that a book has for a condition."""
-    return min(map(setting.prices_at(where), {e.partition for e in book.entries}),
+    return min(map(setting.evaluator_at(where), {e.partition for e in book.entries}),
                key=lambda c: c.price).price
 
 
@@ -86,7 +86,7 @@ def test_no_condition_loses_more_than_the_tolerance(seed: int) -> None:
     sought = {where: found for (of, where), found in SOUGHT.items() if of == seed}
     assert len(sought) > len(conditions(GRID))  # some between them
     for where, found in sought.items():
-        price = setting.prices_at(where)(found).price
+        price = setting.evaluator_at(where)(found).price
         assert least(setting, where, book) <= (1 + TOLERANCE) * price * (1 + 1e-9)
 
 
@@ -96,7 +96,7 @@ def test_schedules_are_sought_between_neighbours_that_cannot_stand_in_for_each_o
     setting, (even, _) = setting_of(seed), books(seed)
     where = conditions(GRID)
     known = [*(SOUGHT[seed, w] for w in where), *(e.partition for e in even.entries)]
-    halves = conditions_between(setting.prices_at, known, where)
+    halves = conditions_between(setting.evaluator_at, known, where)
     ratios = sorted({w.ratio for w in where})
     rates = sorted({w.mbps for w in where})
     possible = {SpeedCondition(*(float(f'{x:.4g}') for x in pair)) for pair in (
@@ -105,10 +105,10 @@ def test_schedules_are_sought_between_neighbours_that_cannot_stand_in_for_each_o
     assert 0 < len(halves) <= MOST_BETWEEN and set(halves) <= possible
     assert len(set(halves)) == len(halves)
     shuffled = np.random.default_rng(seed).permutation(len(where))
-    assert set(conditions_between(setting.prices_at, known, [where[i] for i in shuffled])) \
+    assert set(conditions_between(setting.evaluator_at, known, [where[i] for i in shuffled])) \
         == set(halves)
-    assert conditions_between(setting.prices_at, known[:1], where) == ()  # it stands for all
-    assert conditions_between(setting.prices_at, known, ()) == ()
+    assert conditions_between(setting.evaluator_at, known[:1], where) == ()  # it stands for all
+    assert conditions_between(setting.evaluator_at, known, ()) == ()
 
 
 def test_an_uneven_pair_gains_much() -> None:
@@ -124,7 +124,7 @@ def test_at_even_speeds_the_usual_schedule_stays_the_best(seed: int) -> None:
     assert set(book.strategies) <= {*STRATEGIES, UNEVEN}
     assert ScheduleBook.from_json(book.to_json()) == book
     for mbps in book.grid:
-        price = setting.prices(mbps)
+        price = setting.evaluator(mbps)
         best = min(price(e.partition).price for e in book.entries)
         usual = book.entries[book.choose(mbps)]
         assert usual.strategy == SHARED
@@ -170,10 +170,10 @@ def test_few_schedules_are_kept_and_only_what_was_found(seed: int) -> None:
     marked = rng.random(len(pool)) < 0.4
     known = [p for p, mark in zip(pool, marked) if mark] or pool[:1]
     found = [p for p in pool if p not in known]
-    kept = worth_keeping(setting.prices_at, known, found, where)
+    kept = worth_keeping(setting.evaluator_at, known, found, where)
     assert set(kept) <= set(found) and len(set(kept)) == len(kept)
     for condition in where:
-        price = setting.prices_at(condition)
+        price = setting.evaluator_at(condition)
         assert min(price(p).price for p in (*known, *kept)) <= (1 + TOLERANCE) * min(
             price(p).price for p in pool) * (1 + 1e-9)
-    assert worth_keeping(setting.prices_at, pool, pool, where) == ()
+    assert worth_keeping(setting.evaluator_at, pool, pool, where) == ()

@@ -20,9 +20,9 @@ from intradp_ros.profiling.drift import DriftMeter
 from intradp_ros.profiling.profile import (
     EncodingTiming,
     JoinCost,
-    MovingCost,
     OperatorTiming,
     Profile,
+    TransportCost,
 )
 from intradp_ros.runtime.memory_channel import memory_pair
 from intradp_ros.runtime.model import share_module, SharedModel
@@ -122,7 +122,7 @@ def test_what_a_program_puts_together_takes_time(model: SharedModel, profile: Pr
 
 def test_moving_bytes_explains_some_of_what_takes_longer(
         model: SharedModel, profile: Profile) -> None:
-    crowded = replace(profile, cores=1, moving=MovingCost(send_chunk=1.0, receive_chunk=2.0))
+    crowded = replace(profile, cores=1, moving=TransportCost(send_chunk=1.0, receive_chunk=2.0))
     schedule = lower(model.split, offload(len(model.split.operators)))
     up, down = 3 * HEIGHT * WIDTH * 4, sum(
         model.split.graph.values[v].nbytes for v in set(model.split.graph.output_values))

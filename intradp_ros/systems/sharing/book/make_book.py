@@ -40,7 +40,7 @@ from intradp_ros.systems.sharing.search.pool import (
 Progress = Callable[[int, int], None]
 PlanPoints = Callable[[Iterable[float]], Iterable['Point']]
 #: Seeks a schedule for each condition, beginning from some that are known.
-Seek = Callable[[Sequence[Partition], Sequence[SpeedCondition]], Iterable[Partition]]
+SearchMany = Callable[[Sequence[Partition], Sequence[SpeedCondition]], Iterable[Partition]]
 #: Neighbours whose schedules lose this fraction at each other's bandwidth get a point between.
 TOLERANCE = 0.03
 # Points closer than this factor are not parted further.
@@ -61,7 +61,7 @@ def _rounded(mbps: float) -> float:
 
 
 @dataclass(frozen=True)
-class Setting:
+class PlanningProblem:
     """What all points of a book have in common."""
 
     cost: CostModel
@@ -75,11 +75,11 @@ class Setting:
         """Return the link of a bandwidth (up) in Mbit/s."""
         return LinkModel.of_up(mbps, self.down_ratio, self.delay, self.overhead, self.shared_air)
 
-    def prices(self, mbps: float) -> Evaluator:
+    def evaluator(self, mbps: float) -> Evaluator:
         """Return what partitions take at a bandwidth."""
         return Evaluator(self.cost, self.link(mbps), self.aim)
 
-    def prices_at(self, where: SpeedCondition) -> Evaluator:
+    def evaluator_at(self, where: SpeedCondition) -> Evaluator:
         """Return what partitions take where devices have other speeds."""
         return Evaluator(where.of(self.cost), self.link(where.mbps), self.aim)
 
@@ -93,7 +93,7 @@ class Point:
     bound: float
 
 
-def plan_point(setting: Setting, relaxation: Relaxation, mbps: float) -> Point:
+def plan_point(setting: PlanningProblem, relaxation: Relaxation, mbps: float) -> Point:
     """Plan for one bandwidth."""
     link = setting.link(mbps)
     found = candidates(setting.cost, link, setting.aim)
@@ -101,7 +101,8 @@ def plan_point(setting: Setting, relaxation: Relaxation, mbps: float) -> Point:
     return Point(mbps, found, relaxation.bound(link, known))
 
 
-def seek(setting: Setting, known: Sequence[Partition], where: SpeedCondition) -> Partition:
+def search_at(setting: PlanningProblem, known: Sequence[Partition],
+              where: SpeedCondition) -> Partition:
     """Return the best schedule that is found for a condition."""
     return improved(where.of(setting.cost), setting.link(where.mbps), setting.aim,
                     known).partition
@@ -116,36 +117,38 @@ def make_book(cost: CostModel, digest: str, *, grid: Sequence[float] | None = No
     `progress` is called with points done and points in all; `lossy` is a
     lossy encoding that the user allows.
     """
-    setting = Setting(cost, delay, overhead, aim=Aim(seed=seed, lossy=lossy))
+    setting = PlanningProblem(cost, delay, overhead, aim=Aim(seed=seed, lossy=lossy))
     return book_of(setting, digest, grid or bandwidth_grid(), progress=progress)
 
 
-def book_of(setting: Setting, digest: str, grid: Sequence[float], *, extra: int = 0,
+def book_of(setting: PlanningProblem, digest: str, grid: Sequence[float], *, extra: int = 0,
             ratios: Sequence[float] = (), objective: str = 'latency',
-            plan: PlanPoints | None = None, look: Seek | None = None,
+            plan: PlanPoints | None = None, search_many: SearchMany | None = None,
             progress: Progress | None = None) -> ScheduleBook:
     """
     Make the book for a grid of bandwidths, with at most `extra` points where schedules change.
 
     With schedules for devices whose speeds have these `ratios` (robot's
     seconds over the server's, as profiled 1).  `plan` plans several points
-    (by default one after another), `look` seeks schedules for several
-    conditions, at last for each point from the best that all of them have;
-    `objective` is the name of what the setting aims at.
+    (by default one after another), `search_many` searches for
+    several conditions, at last for each point from the best that all of them
+    have; `objective` is the name of what the setting aims at.
     """
     plan = plan or partial(map, partial(plan_point, setting, Relaxation(setting.cost)))
-    look = look or (lambda known, where: map(partial(seek, setting, known), where))
+    search_many = search_many or (
+        lambda known, where: map(partial(search_at, setting, known), where))
     grid = sorted(set(grid))
     where = conditions(grid, ratios)
     tell = progress or (lambda done, total: None)
     points = _planned(setting, grid, extra, plan,
                       lambda done, total: tell(done, 2 * total + len(where)))
-    found, where = _sought(setting, _partitions(points), where, look, lambda done, total: tell(
-        len(points) + done, 2 * len(points) + total))
+    found, where = _sought(
+        setting, _partitions(points), where, search_many,
+        lambda done, total: tell(len(points) + done, 2 * len(points) + total))
     before = len(points) + len(found)
-    final = _improved(setting, points, found, look, lambda done, total: tell(
+    final = _improved(setting, points, found, search_many, lambda done, total: tell(
         before + done, before + total))
-    uneven = worth_keeping(setting.prices_at, _partitions(final), found, where)
+    uneven = worth_keeping(setting.evaluator_at, _partitions(final), found, where)
     return ScheduleBook(
         digest, setting.cost.split.axis, setting.delay, setting.overhead,
         tuple(entries(setting, final, uneven)), setting.aim.lossy,
@@ -153,7 +156,7 @@ def book_of(setting: Setting, digest: str, grid: Sequence[float], *, extra: int 
         shared_air=setting.shared_air, down_ratio=setting.down_ratio)
 
 
-def _planned(setting: Setting, grid: Sequence[float], extra: int, plan: PlanPoints,
+def _planned(setting: PlanningProblem, grid: Sequence[float], extra: int, plan: PlanPoints,
              progress: Progress) -> list[Point]:
     """Return the points of a grid, and at most `extra` where schedules change, ascending."""
     points: dict[float, Point] = {}
@@ -167,24 +170,25 @@ def _planned(setting: Setting, grid: Sequence[float], extra: int, plan: PlanPoin
     return _ascending(points)
 
 
-def _sought(setting: Setting, known: Sequence[Partition], where: Sequence[SpeedCondition],
-            look: Seek, progress: Progress) -> tuple[list[Partition], tuple[SpeedCondition, ...]]:
+def _sought(setting: PlanningProblem, known: Sequence[Partition], where: Sequence[SpeedCondition],
+            search_many: SearchMany, progress: Progress,
+            ) -> tuple[list[Partition], tuple[SpeedCondition, ...]]:
     """Return what is found for some conditions and then between them, and all of these."""
     found: list[Partition] = []
     asked: list[SpeedCondition] = []
 
     def find(places: Sequence[SpeedCondition]) -> None:
         asked.extend(places)
-        for partition in look([*known, *found], places):
+        for partition in search_many([*known, *found], places):
             found.append(partition)
             progress(len(found), len(asked))
     find(where)
-    find(conditions_between(setting.prices_at, [*known, *found], where))
+    find(conditions_between(setting.evaluator_at, [*known, *found], where))
     return found, tuple(asked)
 
 
-def _improved(setting: Setting, points: Sequence[Point], found: Sequence[Partition], look: Seek,
-              progress: Progress) -> list[Point]:
+def _improved(setting: PlanningProblem, points: Sequence[Point], found: Sequence[Partition],
+              search_many: SearchMany, progress: Progress) -> list[Point]:
     """
     Return the points with what is found for them from the best schedules of all points.
 
@@ -192,7 +196,7 @@ def _improved(setting: Setting, points: Sequence[Point], found: Sequence[Partiti
     """
     better: list[Partition] = []
     where = [SpeedCondition(1.0, point.mbps) for point in points]
-    for partition in look([*_partitions(points), *found], where):
+    for partition in search_many([*_partitions(points), *found], where):
         better.append(partition)
         progress(len(better), len(points))
     return shared_with_neighbours(setting, points, [*found, *better])
@@ -206,7 +210,7 @@ def _ascending(points: Mapping[float, Point]) -> list[Point]:
     return [points[mbps] for mbps in sorted(points)]
 
 
-def where_to_look(setting: Setting, points: Sequence[Point]) -> list[float]:
+def where_to_look(setting: PlanningProblem, points: Sequence[Point]) -> list[float]:
     """Return bandwidths between neighbours that cannot stand in for each other; worst first."""
     found = []
     for a, b in zip(points, points[1:]):
@@ -217,13 +221,13 @@ def where_to_look(setting: Setting, points: Sequence[Point]) -> list[float]:
     return [middle for _, middle in sorted(found)]
 
 
-def _loss_between(setting: Setting, a: Point, b: Point) -> float:
+def _loss_between(setting: PlanningProblem, a: Point, b: Point) -> float:
     """Return what is lost, as a fraction, by the better of using either schedule for both."""
     first, second = a.found[SHARED], b.found[SHARED]
     if first.partition == second.partition:
         return 0.0
-    losses = (_ratio(setting.prices(b.mbps)(first.partition), second),
-              _ratio(setting.prices(a.mbps)(second.partition), first))
+    losses = (_ratio(setting.evaluator(b.mbps)(first.partition), second),
+              _ratio(setting.evaluator(a.mbps)(second.partition), first))
     return min(losses) - 1
 
 
@@ -231,12 +235,12 @@ def _ratio(one: Candidate, other: Candidate) -> float:
     return one.price / other.price if other.price > 0 else 1.0
 
 
-def shared_with_neighbours(setting: Setting, points: Sequence[Point],
+def shared_with_neighbours(setting: PlanningProblem, points: Sequence[Point],
                            others: Sequence[Partition] = ()) -> list[Point]:
     """Take over a neighbour's schedule, or one of `others`, where it is better than a point's."""
     final = []
     for index, point in enumerate(points):
-        price = setting.prices(point.mbps)
+        price = setting.evaluator(point.mbps)
         near = [points[i].found[SHARED].partition for i in (index - 1, index + 1)
                 if 0 <= i < len(points)]
         winner = best([point.found[SHARED], *map(price, (*near, *others))])
@@ -244,13 +248,13 @@ def shared_with_neighbours(setting: Setting, points: Sequence[Point],
     return final
 
 
-def entries(setting: Setting, points: Sequence[Point], uneven: Sequence[Partition] = (),
+def entries(setting: PlanningProblem, points: Sequence[Point], uneven: Sequence[Partition] = (),
             ) -> list[Entry]:
     """Return the entries of all points and strategies with their ranges, and of uneven speeds."""
     found, middle = [], points[len(points) // 2].mbps
     partitions = [*_partitions(points), *uneven]
     known = anywhere(setting.cost, setting.link, partitions, [p.mbps for p in points])
-    for candidate in map(setting.prices(middle), uneven):
+    for candidate in map(setting.evaluator(middle), uneven):
         found.append(Entry(middle, UNEVEN, candidate.played.latency, candidate.partition,
                            candidate.joules, anywhere=known[candidate.partition]))
     for strategy in STRATEGIES:
@@ -268,7 +272,7 @@ def entries(setting: Setting, points: Sequence[Point], uneven: Sequence[Partitio
     return sorted(found, key=lambda e: (e.mbps, (*STRATEGIES, UNEVEN).index(e.strategy)))
 
 
-def _switch(setting: Setting, a: Point, b: Point) -> float:
+def _switch(setting: PlanningProblem, a: Point, b: Point) -> float:
     """
     Return from which guessed bandwidth on the schedule for the faster of two links is used.
 
@@ -288,10 +292,10 @@ def _switch(setting: Setting, a: Point, b: Point) -> float:
     return math.exp(high)
 
 
-def _wins(setting: Setting, guess: float, one: Partition, other: Partition) -> bool:
+def _wins(setting: PlanningProblem, guess: float, one: Partition, other: Partition) -> bool:
     """Tell whether a schedule is expected to be better than another if a bandwidth is guessed."""
     lead = 0.0
     for factor, weight in GUESSES:
-        price = setting.prices(guess * factor)
+        price = setting.evaluator(guess * factor)
         lead += weight * (price(other).price - price(one).price)
     return lead > 0

@@ -27,10 +27,10 @@ from intradp_ros.systems.sharing.book.make_book import (
     bandwidth_grid,
     book_of,
     plan_point,
+    PlanningProblem,
     Point,
     Progress,
-    seek,
-    Setting,
+    search_at,
 )
 from intradp_ros.systems.sharing.book.repricing import moved_by, repriced, value_lost
 from intradp_ros.systems.sharing.book.uneven_speeds import RATIOS, SpeedCondition
@@ -158,7 +158,7 @@ def _plan(request: PlanRequest, progress: Progress | None, workers: int) -> Sche
             extra=extra, ratios=RATIOS if request.objective == LATENCY else (),
             objective=request.objective, progress=progress,
             plan=partial(mapped, partial(_plan_point, request)),
-            look=lambda known, where: mapped(partial(_seek, request, known), where))
+            search_many=lambda known, where: mapped(partial(_seek, request, known), where))
 
 
 @contextmanager
@@ -178,11 +178,11 @@ def _plan_point(request: PlanRequest, mbps: float) -> Point:
 
 def _seek(request: PlanRequest, known: Sequence[Partition], where: SpeedCondition) -> Partition:
     setting, _, _ = _prepared(request)
-    return seek(setting, known, where)
+    return search_at(setting, known, where)
 
 
 @lru_cache(maxsize=1)
-def _prepared(request: PlanRequest) -> tuple[Setting, Relaxation, str]:
+def _prepared(request: PlanRequest) -> tuple[PlanningProblem, Relaxation, str]:
     """Return what all bandwidths of a request have in common, and the digest of its model."""
     robot, server = Profile.from_json(request.robot), Profile.from_json(request.server)
     if (robot.digest, robot.axis) != (server.digest, server.axis):
@@ -193,8 +193,8 @@ def _prepared(request: PlanRequest) -> tuple[Setting, Relaxation, str]:
     cost = CostModel.from_profiles(split, {ROBOT: robot, SERVER: server})
     aim = Aim(_objective(request, robot.power), robot.power, request.deadline, request.seed,
               request.lossy)
-    setting = Setting(cost, request.delay, request.overhead, request.shared_air, aim,
-                      request.down_ratio)
+    setting = PlanningProblem(cost, request.delay, request.overhead, request.shared_air, aim,
+                              request.down_ratio)
     return setting, Relaxation(cost), robot.digest
 
 

@@ -13,7 +13,7 @@ from intradp_ros.schedule.cost import LinkModel
 from intradp_ros.systems.sharing.baselines import SHARED, UNEVEN
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.critical_paths import anywhere
-from intradp_ros.systems.sharing.book.make_book import Setting
+from intradp_ros.systems.sharing.book.make_book import PlanningProblem
 from intradp_ros.systems.sharing.judge.simulator import simulate
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.search.bounds import Relaxation
@@ -29,7 +29,7 @@ def sampled_rates(book: ScheduleBook) -> tuple[float, ...]:
     return tuple(book.grid[round(place)] for place in places)
 
 
-def moved_by(book: ScheduleBook, setting: Setting) -> float:
+def moved_by(book: ScheduleBook, setting: PlanningProblem) -> float:
     """
     Return the largest part by which a prediction of the book moves.
 
@@ -41,11 +41,11 @@ def moved_by(book: ScheduleBook, setting: Setting) -> float:
                for entry in book.entries if entry.mbps in rates and entry.predicted > 0)
 
 
-def _seconds(entry: Entry, link: LinkModel, setting: Setting) -> float:
+def _seconds(entry: Entry, link: LinkModel, setting: PlanningProblem) -> float:
     return simulate(lower(setting.cost.split, entry.partition), setting.cost, link).latency
 
 
-def value_lost(book: ScheduleBook, setting: Setting, relaxation: Relaxation) -> float:
+def value_lost(book: ScheduleBook, setting: PlanningProblem, relaxation: Relaxation) -> float:
     """
     Return about which part of its time a book that is made anew would win.
 
@@ -62,15 +62,15 @@ def value_lost(book: ScheduleBook, setting: Setting, relaxation: Relaxation) -> 
         if not bound or book.objective != 'latency':
             return math.inf
         then = min(e.predicted for e in book.entries if e.mbps == mbps) / bound
-        price = setting.prices(mbps)
+        price = setting.evaluator(mbps)
         now = min(price(partition).played.latency for partition in partitions)
         ratios.append(now / relaxation.bound(setting.link(mbps), now) / then)
     return 1 - 1 / max(ratios)
 
 
-def repriced(book: ScheduleBook, setting: Setting) -> ScheduleBook:
+def repriced(book: ScheduleBook, setting: PlanningProblem) -> ScheduleBook:
     """Return the same schedules with what they take now; it has no lower bounds."""
-    prices = {mbps: setting.prices(mbps) for mbps in book.grid}
+    prices = {mbps: setting.evaluator(mbps) for mbps in book.grid}
     partitions = list(dict.fromkeys(entry.partition for entry in book.entries))
     known = anywhere(setting.cost, setting.link, partitions, book.grid)
     entries = tuple(replace(_repriced(entry, prices[entry.mbps]), anywhere=known[entry.partition])

@@ -10,7 +10,7 @@ from intradp_ros.runtime.timeline import Event
 from intradp_ros.systems.sharing.inference.shared_run import SharedRun
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.frames import Chunk, Control, MalformedFrameError
-from intradp_ros.wire.quoting import quoted
+from intradp_ros.wire.sanitise import quoted
 
 
 class CurrentInference:

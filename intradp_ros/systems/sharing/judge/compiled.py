@@ -15,7 +15,7 @@ import logging
 from types import SimpleNamespace
 from typing import Any
 
-from intradp_ros.core.machine_code import machine_code
+from intradp_ros.core.numba_compile import machine_code
 from intradp_ros.systems.sharing.judge.kernels import (
     bands,
     judging,

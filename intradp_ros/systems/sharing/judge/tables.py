@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from intradp_ros.link.chunk_size import chunk_bytes_at
-from intradp_ros.profiling.profile import JoinCost, MovingCost
+from intradp_ros.profiling.profile import JoinCost, TransportCost
 from intradp_ros.schedule.cost import CostModel, LinkModel, WireCost
 from intradp_ros.schedule.schedule import SIDES
 from intradp_ros.split.local_operator import SplitGraph
@@ -47,7 +47,7 @@ from intradp_ros.systems.sharing.partition.partition import Encodings, Partition
 from intradp_ros.wire.codecs.names import NONE
 from intradp_ros.wire.codecs.registry import piece_bytes
 
-_PLAIN, _FREE, _TOGETHER = WireCost(), MovingCost(), JoinCost()
+_PLAIN, _FREE, _TOGETHER = WireCost(), TransportCost(), JoinCost()
 
 
 def _once_for_each(make: Callable[[SplitGraph], Tables]) -> Callable[[SplitGraph], Tables]:

@@ -26,7 +26,7 @@ from intradp_ros.systems.sharing.session.server_clock import ServerClock
 from intradp_ros.systems.sharing.session.watch import DelayWatch
 from intradp_ros.wire.codecs.registry import available
 from intradp_ros.wire.frames import Control, ControlKind, MalformedFrameError, PROTOCOL
-from intradp_ros.wire.quoting import quoted
+from intradp_ros.wire.sanitise import quoted
 
 Log = Callable[[str], None]
 HEARTBEAT = 0.1   # seconds between pings

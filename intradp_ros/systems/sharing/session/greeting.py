@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from intradp_ros.wire.frames import PROTOCOL
-from intradp_ros.wire.quoting import quoted
+from intradp_ros.wire.sanitise import quoted
 
 
 def refusal(greeting: Mapping[str, Any], models: Iterable[str], names: Mapping[str, str],

@@ -14,7 +14,7 @@ from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.book_versions import BookVersion
 from intradp_ros.systems.sharing.book.program_cache import ProgramCache
 from intradp_ros.wire.frames import Control, ControlKind, MalformedFrameError
-from intradp_ros.wire.quoting import quoted
+from intradp_ros.wire.sanitise import quoted
 from intradp_ros.wire.texts import unpacked
 
 MAX_OFFERS = 1  # books of a session that may wait to be compiled: the newest

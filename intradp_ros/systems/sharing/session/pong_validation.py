@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from intradp_ros.wire.frames import MalformedFrameError
-from intradp_ros.wire.quoting import quoted
+from intradp_ros.wire.sanitise import quoted
 
 MOST_LOAD = 1000.0  # that a server may tell of
 

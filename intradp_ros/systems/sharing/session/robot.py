@@ -47,8 +47,8 @@ from intradp_ros.systems.sharing.session.connection import Connection
 from intradp_ros.systems.sharing.session.watch import DelayWatch, DriftWatch
 from intradp_ros.wire.chunking import TAMPERED
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError, Stamp
-from intradp_ros.wire.quoting import quoted
 from intradp_ros.wire.rejections import Rejections
+from intradp_ros.wire.sanitise import quoted
 
 Log = Callable[[str], None]
 #: From this load on what an inference takes is the server's other sessions' doing, more than its

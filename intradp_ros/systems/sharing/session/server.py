@@ -35,8 +35,8 @@ from intradp_ros.wire.frames import (
     MalformedFrameError,
     PROTOCOL,
 )
-from intradp_ros.wire.quoting import quoted
 from intradp_ros.wire.rejections import Rejections
+from intradp_ros.wire.sanitise import quoted
 
 Log = Callable[[str], None]
 MAX_ECHO = 90_000  # bytes that may wait to be sent when a probe is echoed

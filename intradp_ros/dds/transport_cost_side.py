@@ -4,7 +4,7 @@
 """
 One of the two processes that measure what moving bytes costs; `moving.py` starts them.
 
-As ``python -m intradp_ros.dds.moving_side robot NAME`` it sends bursts of
+As ``python -m intradp_ros.dds.transport_cost_side robot NAME`` it sends bursts of
 chunks, and as ``server NAME`` it receives them and says when all of a burst
 are there.  Either prints, as JSON, its processor seconds for a chunk of each
 size, and for a packet that comes by itself.  Meanwhile it computes, as an
@@ -23,8 +23,8 @@ import time
 import torch
 
 from intradp_ros.dds.dds_channel import DdsChannel
-from intradp_ros.dds.moving import PACKET_BYTES, SIZES
 from intradp_ros.dds.standalone import standalone_channel
+from intradp_ros.dds.transport_cost import PACKET_BYTES, SIZES
 from intradp_ros.profiling.machine import available_cores, prepare_process
 from intradp_ros.profiling.profile import CHUNK_BYTES
 from intradp_ros.split.regions.region import Region

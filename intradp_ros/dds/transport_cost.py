@@ -27,7 +27,7 @@ import sys
 from intradp_ros.dds.transport_profile import transport_in_use
 from intradp_ros.profiling.cache import cache_folder
 from intradp_ros.profiling.machine import available_cores, device_name
-from intradp_ros.profiling.profile import CHUNK_BYTES, MovingCost, Profile
+from intradp_ros.profiling.profile import CHUNK_BYTES, Profile, TransportCost
 
 #: Bytes of the chunks that are sent.
 SIZES = (CHUNK_BYTES, 1000)
@@ -37,25 +37,26 @@ PACKET_BYTES = 1472
 TIMEOUT = 90.0
 # Like ``python -m``, but the working directory is not searched for this package.
 _RUN = ('import runpy, sys; sys.path[:] = [path for path in sys.path if path]; '
-        'runpy.run_module("intradp_ros.dds.moving_side", run_name="__main__", alter_sys=True)')
+        'runpy.run_module("intradp_ros.dds.transport_cost_side", run_name="__main__", '
+        'alter_sys=True)')
 _LOG = logging.getLogger(__name__)
 
 
-class MovingError(RuntimeError):
+class TransportCostError(RuntimeError):
     """It could not be measured; the text says what a process said last."""
 
 
-def with_moving(profile: Profile, folder: Path | None = None) -> Profile:
+def with_transport_cost(profile: Profile, folder: Path | None = None) -> Profile:
     """
     Return a profile of this device that knows its cores, and what moving bytes takes from them.
 
     Measured only where there is no core beside those that compute.
     """
     known = replace(profile, cores=available_cores())
-    return replace(known, moving=moving_cost(folder)) if known.crowded else known
+    return replace(known, moving=cached_transport_cost(folder)) if known.crowded else known
 
 
-def moving_cost(folder: Path | None = None) -> MovingCost:
+def cached_transport_cost(folder: Path | None = None) -> TransportCost:
     """
     Return what moving bytes costs this device, measuring it only the first time.
 
@@ -65,24 +66,24 @@ def moving_cost(folder: Path | None = None) -> MovingCost:
     key = hashlib.sha256(device.encode()).hexdigest()[:12]
     path = (folder or cache_folder() / 'profiles') / f'moving-{key}.json'
     with suppress(OSError, ValueError, TypeError):  # none yet, or a damaged one: measure
-        return MovingCost(**json.loads(path.read_text()))
+        return TransportCost(**json.loads(path.read_text()))
     try:
-        cost = measure_moving(TIMEOUT)
-    except MovingError as error:
+        cost = measure_transport_cost(TIMEOUT)
+    except TransportCostError as error:
         _LOG.warning('what moving bytes costs is not known, and counts as nothing: %s', error)
-        return MovingCost()
+        return TransportCost()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(asdict(cost)))
     return cost
 
 
-def measure_moving(timeout: float = TIMEOUT) -> MovingCost:
+def measure_transport_cost(timeout: float = TIMEOUT) -> TransportCost:
     """
     Send chunks of two sizes from one process to another and count their processor seconds.
 
     Raises
     ------
-    MovingError
+    TransportCostError
         If nothing arrives, or a process fails or takes longer than `timeout` (seconds).
 
     """
@@ -104,14 +105,14 @@ def _said(child: subprocess.Popen[str], timeout: float) -> list[float]:
     try:
         said, errors = child.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
-        raise MovingError(f'nothing was measured within {timeout:g} s') from None
+        raise TransportCostError(f'nothing was measured within {timeout:g} s') from None
     if child.returncode:
-        raise MovingError(errors.strip().rpartition('\n')[2]
-                          or f'a process ended with {child.returncode}')
+        raise TransportCostError(errors.strip().rpartition('\n')[2]
+                                 or f'a process ended with {child.returncode}')
     return [float(seconds) for seconds in json.loads(said.strip().rpartition('\n')[2])]
 
 
-def _cost(sent: Sequence[float], received: Sequence[float]) -> MovingCost:
+def _cost(sent: Sequence[float], received: Sequence[float]) -> TransportCost:
     """
     Return what a chunk and a byte cost, from chunks of two sizes and a packet by itself.
 
@@ -121,4 +122,4 @@ def _cost(sent: Sequence[float], received: Sequence[float]) -> MovingCost:
     bytes_ = [max(0.0, (a - b) / (large - small)) for a, b, _ in (sent, received)]
     chunk = [max(0.0, b - each * small) for each, (_, b, _) in zip(bytes_, (sent, received))]
     packet = received[2] / PACKET_BYTES
-    return MovingCost(chunk[0], bytes_[0], chunk[1], bytes_[1] + packet)
+    return TransportCost(chunk[0], bytes_[0], chunk[1], bytes_[1] + packet)

@@ -8,22 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from intradp_ros.dds import moving
-from intradp_ros.dds.moving import measure_moving, moving_cost, MovingError, with_moving
-from intradp_ros.profiling.profile import CHUNK_BYTES, MovingCost, OperatorTiming, Profile
+from intradp_ros.dds import transport_cost
+from intradp_ros.dds.transport_cost import (
+    cached_transport_cost,
+    measure_transport_cost,
+    TransportCostError,
+    with_transport_cost,
+)
+from intradp_ros.profiling.profile import CHUNK_BYTES, OperatorTiming, Profile, TransportCost
 
 PROFILE = Profile('digest', 2, 'device', 1, (OperatorTiming((1, 8), (0.1, 0.4)),), 0.4)
 
 
 @pytest.mark.usefixtures('domain')
 def test_sending_and_receiving_a_chunk_costs_something(tmp_path: Path) -> None:
-    cost = moving_cost(tmp_path)
+    cost = cached_transport_cost(tmp_path)
     for chunk, byte in ((cost.send_chunk, cost.send_byte),
                         (cost.receive_chunk, cost.receive_byte)):
         assert 1e-6 < chunk + byte * CHUNK_BYTES < 1.0
     (kept,) = tmp_path.iterdir()
     written = kept.stat().st_mtime_ns
-    assert moving_cost(tmp_path) == cost
+    assert cached_transport_cost(tmp_path) == cost
     assert kept.stat().st_mtime_ns == written
 
 
@@ -31,18 +36,18 @@ def test_sending_and_receiving_a_chunk_costs_something(tmp_path: Path) -> None:
 def test_what_cannot_be_measured_counts_as_nothing(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setenv('INTRADP_TRANSPORT', 'carrier pigeons')
-    with pytest.raises(MovingError, match='carrier pigeons'):
-        measure_moving()
+    with pytest.raises(TransportCostError, match='carrier pigeons'):
+        measure_transport_cost()
     monkeypatch.delenv('INTRADP_TRANSPORT')
-    with pytest.raises(MovingError, match='within 0.01 s'):
-        measure_moving(timeout=0.01)
-    monkeypatch.setattr(moving, 'TIMEOUT', 0.01)
-    assert moving_cost(tmp_path) == MovingCost()
+    with pytest.raises(TransportCostError, match='within 0.01 s'):
+        measure_transport_cost(timeout=0.01)
+    monkeypatch.setattr(transport_cost, 'TIMEOUT', 0.01)
+    assert cached_transport_cost(tmp_path) == TransportCost()
     assert 'counts as nothing' in caplog.text and not list(tmp_path.iterdir())
 
 
 def test_only_where_no_core_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moving, 'available_cores', lambda: 2)
-    roomy = with_moving(PROFILE, tmp_path)
-    assert (roomy.cores, roomy.moving, roomy.crowded) == (2, MovingCost(), False)
+    monkeypatch.setattr(transport_cost, 'available_cores', lambda: 2)
+    roomy = with_transport_cost(PROFILE, tmp_path)
+    assert (roomy.cores, roomy.moving, roomy.crowded) == (2, TransportCost(), False)
     assert not list(tmp_path.iterdir())

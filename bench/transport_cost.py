@@ -10,7 +10,7 @@ some rows, and the server answers each with fewer bytes once it has all of
 it; nothing is computed.  Processor seconds and wake-ups are the kernel's
 account of every thread (schedstat), less those of as many seconds without
 frames.  ``charged`` is what schedules are charged for these transfers, by
-what was measured on this machine (`dds/moving.py`).
+what was measured on this machine (`dds/transport_cost.py`).
 """
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from models import print_table
 import torch
 
 from intradp_ros.dds.dds_channel import DdsChannel
-from intradp_ros.dds.moving import measure_moving
 from intradp_ros.dds.standalone import standalone_channel
+from intradp_ros.dds.transport_cost import measure_transport_cost
 from intradp_ros.dds.transport_profile import TRANSPORTS
 from intradp_ros.lab.emulation.processes import Command
 from intradp_ros.lab.testbed.experiment import Place, place
 from intradp_ros.link.chunk_size import chunk_bytes_at
 from intradp_ros.profiling.machine import prepare_process
-from intradp_ros.profiling.profile import MovingCost
+from intradp_ros.profiling.profile import TransportCost
 from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.cutting import split
@@ -195,17 +195,17 @@ def figures(found: Mapping[str, Any]) -> dict[str, Any]:
             'wakes': sum(wakes for _, wakes in lanes.values()), 'threads': lanes}
 
 
-def cost_on_one_core() -> MovingCost:
+def cost_on_one_core() -> TransportCost:
     """Return what moving bytes costs a device without a free core, as these sides are."""
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(cores)[:1])
     try:
-        return measure_moving()
+        return measure_transport_cost()
     finally:
         os.sched_setaffinity(0, cores)
 
 
-def charged(cost: MovingCost, side: str, mbps: float) -> float:
+def charged(cost: TransportCost, side: str, mbps: float) -> float:
     """Return the milliseconds that the cost model charges a side for a frame."""
     piece = chunk_bytes_at(mbps * 125e3)
     out, back = (UP, DOWN) if side == 'robot' else (DOWN, UP)
