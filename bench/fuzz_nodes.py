@@ -261,7 +261,7 @@ def nodes(folder: Path) -> Iterator[dict[str, Child]]:
                 ('offload_node', 'offload_node', {'models': [model]}, {}),
                 ('inference_node', 'inference_node', {'model': model}, {}),
                 ('robot', 'device_node', {
-                    'models': [model], 'device_name': 'robot', 'asks': True}, fleet),
+                    'models': [model], 'device_name': 'robot', 'requests': True}, fleet),
                 ('box', 'device_node', {'models': [model], 'device_name': 'box'}, fleet),
                 ('coordinator_node', 'coordinator_node', {
                     'model': model, 'source': 'robot', 'stages': 'robot,box',

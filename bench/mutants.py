@@ -50,7 +50,7 @@ AREAS: dict[str, tuple[list[str], list[str]]] = {
             'several_robots', 'sessions', 'stream', 'pauses', 'recovery')),
          *(f'test/runtime/test_{name}.py' for name in (
              'example_picture', 'link_rate', 'memory', 'memory_network', 'model', 'processor',
-             'own_work_memory', 'recourse', 'worker_thread'))]),
+             'local_catch_up_memory', 'straggler_mitigation', 'worker_thread'))]),
     'planning': (
         ['systems/sharing/judge/*.py', 'systems/sharing/judge/kernels/*.py',
          'systems/sharing/partition/*.py'],

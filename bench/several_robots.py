@@ -30,7 +30,7 @@ import time
 from rich.console import Console
 from rich.table import Table
 
-from intradp_ros.lab.soak.process_resources import held
+from intradp_ros.lab.soak.process_resources import process_resources
 from intradp_ros.lab.testbed.checking_channel import CheckingChannel
 from intradp_ros.lab.testbed.joined_channel import JoinedChannel
 from intradp_ros.lab.testbed.paced_pair import PacedPair
@@ -147,7 +147,7 @@ def together(site: Site, rates: Sequence[float], seconds: float, strategy: str,
 def holds() -> dict[str, float]:
     """Return what this process holds: memory (MB, without what is free), threads, descriptors."""
     trim_heap()
-    found = held(os.getpid(), time.monotonic())
+    found = process_resources(os.getpid(), time.monotonic())
     assert found, 'this process is there'
     return {'MB': found.resident_bytes / 1e6, 'threads': threading.active_count(),
             'descriptors': found.descriptors}

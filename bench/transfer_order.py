@@ -49,7 +49,7 @@ from intradp_ros.systems.fleet.stage_order import with_order
 
 TIMEOUT = 300.0
 #: Inferences of a stream that are under way at most; no camera here outruns its fleet.
-UNDER_WAY = 16
+INFLIGHT = 16
 #: Frames that an order is searched for.
 FRAMES_PLANNED = 8
 
@@ -161,7 +161,7 @@ def predicted(prepared: Prepared, plan: StagePlan, frames: int) -> tuple[float, 
     topology, discipline = payload(setting), discipline_of(plan, CHUNK_BYTES)
     seconds = seconds_by_speed(split, prepared.profile, setting.topology)
     one = stage_tasks(split, plan, seconds, topology)
-    many = stage_tasks(split, plan, seconds, topology, frames, setting.interval, UNDER_WAY)
+    many = stage_tasks(split, plan, seconds, topology, frames, setting.interval, INFLIGHT)
     return (one.latencies(simulate(one.graph, topology, discipline))[0],
             statistics.median(many.latencies(simulate(many.graph, topology, discipline))))
 
@@ -184,7 +184,7 @@ def measured(prepared: Prepared, plan: StagePlan, network: FleetNetwork, folder:
     with running(fleet) as run:
         seen = run.answers(run.asker(
             alone=alone, frames=alone + frames, interval=prepared.setting.interval,
-            under_way=UNDER_WAY, silence=SILENCE), TIMEOUT)
+            inflight=INFLIGHT, silence=SILENCE), TIMEOUT)
     if lost := [s.reason for s in seen if not s.pipelined]:
         raise SystemExit(f'{len(lost)} frames were not computed by the fleet: {lost[0]}')
     return [s.latency for s in seen[:alone]], [s.latency for s in seen[alone:]]

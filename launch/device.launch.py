@@ -26,6 +26,6 @@ def generate_launch_description() -> LaunchDescription:
             description='Name of the machine in its fleet, and of the node.'),
         DeclareLaunchArgument(
             'image_topic', default_value='image',
-            description='Topic of sensor_msgs/Image, for a device that asks for inferences.'),
+            description='Topic of sensor_msgs/Image, for a device that requests inferences.'),
     ], [node('device_node', 'params_file', [('image', LaunchConfiguration('image_topic'))],
              name='name', overrides={'name': 'device_name'})])

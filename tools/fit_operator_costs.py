@@ -21,7 +21,7 @@ from scipy.optimize import nnls
 
 from intradp_ros.lab.testbed.evaluation_results import FLOAT32
 from intradp_ros.lab.testbed.operator_costs import KINDS, OperatorCost, OTHER, Work, work_of
-from intradp_ros.lab.testbed.package_data import shipped
+from intradp_ros.lab.testbed.package_data import package_data
 from intradp_ros.lab.testbed.workloads import Workload, WORKLOADS
 from intradp_ros.profiling.recorded import DEVICES, profile_from_recording, read_recording
 from intradp_ros.report.result_tables import write_json
@@ -35,7 +35,7 @@ Rows = Sequence[tuple[Work, Mapping[str, float]]]
 def rows_of(workload: Workload) -> Rows:
     """Return the work of a network's operators and their recorded seconds by device."""
     model = share_module(workload.module(FLOAT32), (workload.example(FLOAT32),))
-    recording = read_recording(shipped('devices', f'{workload.recording}.json'))
+    recording = read_recording(package_data('devices', f'{workload.recording}.json'))
     timings = {device: profile_from_recording(
         model.split, model.digest, recording, device).timings for device in DEVICES}
     return [(work_of(model.split, op), {d: timings[d][i].seconds[-1] for d in DEVICES})

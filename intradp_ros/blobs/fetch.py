@@ -212,18 +212,18 @@ def _ask(fetch: Fetch, now: float) -> tuple[Fetch, tuple[Ask, ...]]:
     usable = [name for name, peer in fetch.peers.items()
               if not peer.lied and now >= peer.rests_until]
     silences = {name: peer.silences for name, peer in fetch.peers.items()}
-    under_way = dict.fromkeys(fetch.peers, 0)
+    inflight = dict.fromkeys(fetch.peers, 0)
     for request in fetch.requests.values():
-        under_way[request.peer] += 1
+        inflight[request.peer] += 1
     while usable and len(fetch.requests) < OF_ALL:
-        name = min(usable, key=lambda peer: (under_way[peer], silences[peer]))
-        digest = _next(fetch, name) if under_way[name] < max(1, OF_ONE >> silences[name]) \
+        name = min(usable, key=lambda peer: (inflight[peer], silences[peer]))
+        digest = _next(fetch, name) if inflight[name] < max(1, OF_ONE >> silences[name]) \
             else None
         if digest is None:
             usable.remove(name)
             continue
         fetch, asked = _asked(fetch, name, digest, now)
-        under_way[name] += 1
+        inflight[name] += 1
         asks.append(asked)
     return fetch, tuple(asks)
 

@@ -31,7 +31,7 @@ from intradp_ros.lab.fleet.fleet_figures import (
     measured_local,
     PipelineFigures,
     predicted,
-    usual_under_way,
+    usual_inflight,
 )
 from intradp_ros.lab.fleet.namespace_fleet import run_nodes, TRANSPORT
 from intradp_ros.profiling.profile import Profile
@@ -83,12 +83,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument('--stages', help='stages in order, with commas between them')
     which.add_argument('--plan', type=Path, metavar='PLAN.json', help='a plan of stages')
     parser.add_argument('--source', metavar='DEVICE',
-                        help='the device that asks (default: the first of the file)')
+                        help='the device that requests frames (default: the first of the file)')
     parser.add_argument('--frames', type=int, default=30, metavar='N',
-                        help='frames that are asked for together (default 30)')
+                        help='frames that are requested together (default 30)')
     parser.add_argument('--alone', type=int, default=4, metavar='N',
                         help='frames before them, one at a time (default 4)')
-    parser.add_argument('--under-way', type=int, default=0, metavar='N',
+    parser.add_argument('--inflight', '--under-way', type=int, default=0, metavar='N',
                         help='frames in the pipeline at most (default: two a stage and one more)')
     parser.add_argument('--profile', type=Path, metavar='PROFILE.json',
                         help="of a device of speed 1 (default: this machine's, measured)")
@@ -112,18 +112,18 @@ def run(args: argparse.Namespace) -> int:
         own = {name: read_profile(path, subject) for name, path in fleet.profiles.items()}
         seconds = seconds_by_speed(subject.shared.split, profile, topology, own)
         plan = _plan(args, subject, topology, source, seconds[source])
-        under_way = args.under_way or usual_under_way(plan)
+        inflight = args.inflight or usual_inflight(plan)
         share = find_transport(TRANSPORT).payload_share if args.nodes else 1.0
         expected = predicted(
             subject.shared.split, plan, seconds, for_payload(topology, share), args.alone,
-            args.frames, under_way, discipline_of(plan, CHUNK_BYTES))
+            args.frames, inflight, discipline_of(plan, CHUNK_BYTES))
         if args.nodes:
-            found, differences = _nodes(args, subject, fleet, plan, profile, own, under_way,
+            found, differences = _nodes(args, subject, fleet, plan, profile, own, inflight,
                                         out)
         else:
-            found, differences = _local(args, subject, topology, plan, profile, own, under_way,
+            found, differences = _local(args, subject, topology, plan, profile, own, inflight,
                                         out)
-        data = _summary(args, subject, plan, under_way, expected, found, differences)
+        data = _summary(args, subject, plan, inflight, expected, found, differences)
         data['payload_share'] = share
         _show(data, plan, out)
         out.result(data)
@@ -133,8 +133,8 @@ def run(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> None:
     if args.frames > MOST_FRAMES or args.alone > MOST_FRAMES:
         raise CommandError(f'--frames and --alone are at most {MOST_FRAMES}')
-    if args.frames < 2 or args.alone < 1 or args.under_way < 0:
-        raise CommandError('--frames must be 2 or more, --alone 1 or more, --under-way 0 or more')
+    if args.frames < 2 or args.alone < 1 or args.inflight < 0:
+        raise CommandError('--frames must be 2 or more, --alone 1 or more, --inflight 0 or more')
     if args.nodes and (problem := available()):
         raise CommandError(f'--nodes: {problem}')
     if args.limits and (problem := 'goes with --nodes' if not args.nodes else cannot_limit()):
@@ -166,26 +166,26 @@ def _plan(args: argparse.Namespace, subject: Subject, topology: Topology, source
 
 
 def _local(args: argparse.Namespace, subject: Subject, topology: Topology, plan: StagePlan,
-           profile: Profile, own: Mapping[str, Profile], under_way: int, out: Output,
+           profile: Profile, own: Mapping[str, Profile], inflight: int, out: Output,
            ) -> tuple[PipelineFigures, list[float]]:
     """Run real inferences and then emulated ones in this process."""
     real = dict.fromkeys(topology.names, subject.shared)
     frames = list(_frames(subject.inputs, args.alone + args.frames))
     with out.status('real inferences'), _local_fleet(args, topology, plan, real) as fleet:
-        answers = measured_local(fleet, frames, args.alone, under_way)[1]
+        answers = measured_local(fleet, frames, args.alone, inflight)[1]
     differences = [_difference(subject, frame, answer.outputs)
                    for frame, answer in zip(frames, answers, strict=True)]
     slow = {d.name: emulated_at(subject.shared, own.get(d.name, profile),
                                 1.0 if d.name in own else d.speed) for d in topology.devices}
     with out.status('emulated devices'), _local_fleet(args, topology, plan, slow) as fleet:
-        return measured_local(fleet, frames, args.alone, under_way)[0], differences
+        return measured_local(fleet, frames, args.alone, inflight)[0], differences
 
 
 def _local_fleet(args: argparse.Namespace, topology: Topology, plan: StagePlan,
                  models: Mapping[str, SharedModel]) -> LocalFleet:
     needed = frozenset((plan.source, *plan.devices))
     fleet = LocalFleet(topology, plan.source, models, lambda alive: plan if needed <= alive
-                       else None, under_way=args.under_way, waiting=args.frames + args.alone)
+                       else None, inflight=args.inflight, waiting=args.frames + args.alone)
     if not fleet.wait_ready(START_TIMEOUT):
         fleet.__exit__(None, None, None)
         raise CommandError('the devices did not come together: ' + '; '.join(
@@ -194,13 +194,13 @@ def _local_fleet(args: argparse.Namespace, topology: Topology, plan: StagePlan,
 
 
 def _nodes(args: argparse.Namespace, subject: Subject, fleet: Fleet, plan: StagePlan,
-           profile: Profile, own: Mapping[str, Profile], under_way: int, out: Output,
+           profile: Profile, own: Mapping[str, Profile], inflight: int, out: Output,
            ) -> tuple[PipelineFigures, list[float]]:
     """Run real inferences and then emulated ones as nodes over DDS."""
     with tempfile.TemporaryDirectory() as folder, out.status('nodes over DDS'):
         try:
             return run_nodes(subject.shared, fleet, plan, profile, Path(folder),
-                             alone=args.alone, frames=args.frames, under_way=under_way,
+                             alone=args.alone, frames=args.frames, inflight=inflight,
                              limited=args.limits, own=own)
         except (LimitError, ValueError) as error:
             raise CommandError(f'--nodes: {error}') from error
@@ -220,12 +220,12 @@ def _difference(subject: Subject, frame: Sequence[torch.Tensor], outputs: Any) -
     return max((e.relative if e.exact else float('inf') for e in errors), default=0.0)
 
 
-def _summary(args: argparse.Namespace, subject: Subject, plan: StagePlan, under_way: int,
+def _summary(args: argparse.Namespace, subject: Subject, plan: StagePlan, inflight: int,
              expected: PipelineFigures, found: PipelineFigures, differences: Sequence[float],
              ) -> dict[str, Any]:
     return {
         'model': subject.name, 'digest': subject.shared.digest, 'plan': plan.to_json(),
-        'carried': 'DDS' if args.nodes else 'memory', 'under_way': under_way,
+        'carried': 'DDS' if args.nodes else 'memory', 'inflight': inflight,
         'frames': {'alone': args.alone, 'together': args.frames},
         'predicted': asdict(expected), 'measured_on_emulated_devices': asdict(found),
         'exact': max(differences) < float('inf'),
@@ -244,7 +244,7 @@ def _show(data: Mapping[str, Any], plan: StagePlan, out: Output) -> None:
                     'apart')
     figures.add_row('latency alone, ms', milliseconds(says['latency']),
                     milliseconds(saw['latency']), f'{saw["latency"] / says["latency"] - 1:+.1%}')
-    figures.add_row(f'frames a second, {data["under_way"]} in flight', f'{says["fps"]:.2f}',
+    figures.add_row(f'frames a second, {data["inflight"]} in flight', f'{says["fps"]:.2f}',
                     f'{saw["fps"]:.2f}', f'{saw["fps"] / says["fps"] - 1:+.1%}')
     out.show(stages, figures,
              'predicted by the event simulator'

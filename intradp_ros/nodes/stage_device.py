@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Stages in a device node: its catalogue, the role, and images that it asks inferences of."""
+"""Stages in a device node: its catalogue, the role, and images that it requests inferences of."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ from intradp_ros.wire.frames import Stamp
 
 class StageDevice:
     """
-    Loads the catalogue; with `asks` it subscribes `image` and publishes `result`.
+    Loads the catalogue; with `requests` it subscribes `image` and publishes `result`.
 
     Raises
     ------
@@ -47,7 +47,7 @@ class StageDevice:
         self._node, self._given = node, given
         self._receiver = Receiver(node)
         models = [node.load(text) for text in given['models'] if text]
-        if not models and (given['asks'] or not node.fetches):
+        if not models and (given['requests'] or not node.fetches):
             raise ValueError('parameter models is empty: name at least one model, or let a device '
                              'that does not ask fetch what it needs (parameters fetch, key_file)')
         self.models: Mapping[str, SharedModel] = {model.digest: model for model in models}
@@ -57,7 +57,7 @@ class StageDevice:
         """Return the role; it asks the fleet for an inference of every image if it is to."""
         given = self._given
         self._role = StageRole(host, self.models, open_device(given[DEVICE.name]))
-        if given['asks']:
+        if given['requests']:
             model = next(iter(self.models.values()))
             inputs = model.split.graph.inputs
             value = model.split.graph.values[inputs[0]]
@@ -66,7 +66,7 @@ class StageDevice:
                                  'a device asks of models of one image, 1 x 3 x height x width')
             self._camera = Camera(value.shape, value.dtype, InputCard())
             self._role.ask(
-                model, self._answered, under_way=given['under_way'], waiting=given['queue_size'],
+                model, self._answered, inflight=given['max_inflight'], waiting=given['queue_size'],
                 patience=FleetPatience(silence=given['silence_ms'] / 1e3))
             images = self._receiver.subscribe(
                 Image, 'image', self._take_image, qos_profile_sensor_data, 'image',

@@ -10,18 +10,20 @@ STAGE_PARAMETERS: tuple[Parameter, ...] = (
     Parameter('models', ['intradp_ros.lab.zoo.mobilenet_v2:mobilenet_v2 1x3x224x224 uint8'],
               'Catalogue: "package.module:factory shape dtype" or archive paths. May be empty '
               'where weights are fetched.'),
-    Parameter('asks', False, 'Ask for inferences of the first model, of images that come.'),
+    Parameter('requests', False, 'Request inferences of the first model, of images that come.',
+              formerly='asks'),
     Parameter('deadline_ms', 0.0, 'An image is of use for so long; 0 for ever.', 0.0, 60000.0),
     Parameter('queue_size', 4, 'Images that may wait; the late and the oldest make room.',
               1, 1000),
-    Parameter('under_way', 0, 'Inferences in the pipeline at most; 0 for two a stage.', 0, 60),
-    Parameter('silence_ms', 600.0, 'Finish alone when a device was not heard for so long.',
+    Parameter('max_inflight', 0, 'Inferences in the pipeline at most; 0 for two a stage.', 0, 60,
+              formerly='under_way'),
+    Parameter('silence_ms', 600.0, 'Finish alone when a device was silent for so long.',
               100.0, 10000.0),
 )
 PLANNING_PARAMETERS: tuple[Parameter, ...] = (
     Parameter('model', 'intradp_ros.lab.zoo.mobilenet_v2:mobilenet_v2 1x3x224x224 uint8',
               'The model that is run: as in the catalogue of the devices.'),
-    Parameter('source', 'device', 'The device that asks for inferences.'),
+    Parameter('source', 'device', 'The device that requests inferences.'),
     Parameter('stages', 'device', 'Stages in order: "a,b*2+c,d@30" are three, the second on '
               'b and c (b takes two samples of three), the third up to operator 30.'),
     Parameter('plan', '', 'A file with a plan of stages (JSON), in place of `stages`.'),

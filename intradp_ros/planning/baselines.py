@@ -185,9 +185,9 @@ class _GroupTable:
         costs = self._costs
         _, total, slowest, sums, parts = state
         shares = costs.groups[group]
-        under_way = min(costs.batches, 2 * left - 1)
+        inflight = min(costs.batches, 2 * left - 1)
         held = (self._held[end] - self._held[start] + shares
-                * (under_way * (self._kept[end] - self._kept[start])
+                * (inflight * (self._kept[end] - self._kept[start])
                    + self._working[start:end].max()))
         if ((held > costs.memory_limits) & (shares > 0)).any():
             return (math.inf, 0.0, 0.0, 0.0, ())

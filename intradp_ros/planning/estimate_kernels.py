@@ -247,6 +247,6 @@ def _keep(t: Tables, placement: Ints, row: int, found: Figures) -> None:
     for k in range(len(placement) - 1, -1, -1):
         if k + 1 < len(placement) and placement[k] != placement[k + 1]:
             behind += 1
-        under_way = min(t.batches, 2 * behind + 1)
+        inflight = min(t.batches, 2 * behind + 1)
         for d in range(t.shares.shape[1]):
-            found.memory[row, d] += under_way * t.kept[k] * t.shares[placement[k], d]
+            found.memory[row, d] += inflight * t.kept[k] * t.shares[placement[k], d]

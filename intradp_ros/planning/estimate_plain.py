@@ -147,7 +147,7 @@ def _kept(costs: FleetCosts, placed: Indices) -> Numbers:
     changes = np.zeros_like(placed)
     changes[:, 1:] = placed[:, 1:] != placed[:, :-1]
     stages = changes.cumsum(axis=1)
-    under_way = np.minimum(costs.batches, 2 * (stages[:, -1:] - stages) + 1)
+    inflight = np.minimum(costs.batches, 2 * (stages[:, -1:] - stages) + 1)
     for k in range(placed.shape[1]):
-        kept += (under_way[:, k] * costs.kept_bytes[k])[:, None] * costs.groups[placed[:, k]]
+        kept += (inflight[:, k] * costs.kept_bytes[k])[:, None] * costs.groups[placed[:, k]]
     return kept

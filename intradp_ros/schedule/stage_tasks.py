@@ -81,13 +81,13 @@ def discipline_of(plan: StagePlan, chunk_bytes: float) -> Discipline:
 
 
 def stage_tasks(split: SplitGraph, plan: StagePlan, seconds: DeviceSeconds, topology: Topology,
-                frames: int = 1, interval: float = 0.0, under_way: int | None = None,
+                frames: int = 1, interval: float = 0.0, inflight: int | None = None,
                 ) -> StageTasks:
     """
     Return the tasks of frames that arrive every `interval` seconds at the plan's source.
 
     Frame k takes the route of sample ``k % plan.samples``.  No more than
-    `under_way` frames are on their way at a time (None: any number); those
+    `inflight` frames are on their way at a time (None: any number); those
     that arrive meanwhile wait.  Each device holds the parameters of its
     operators all along, and a value until its last reader or transfer has
     ended.
@@ -106,8 +106,8 @@ def stage_tasks(split: SplitGraph, plan: StagePlan, seconds: DeviceSeconds, topo
     made = {route: _Frame(split, schedule, plan, seconds, topology)
             for route, schedule in schedules.items()}
     patterns = [made[plan.route(k)] for k in range(plan.samples)]
-    period = _period(patterns, topology, interval, under_way)
-    return _repeat(patterns, frames, interval, period, under_way,
+    period = _period(patterns, topology, interval, inflight)
+    return _repeat(patterns, frames, interval, period, inflight,
                    _resident(split, plan))
 
 
@@ -281,7 +281,7 @@ def _alone(task: TransferTask, topology: Topology) -> float:
 
 
 def _period(patterns: Sequence[_Frame], topology: Topology, interval: float,
-            under_way: int | None) -> float:
+            inflight: int | None) -> float:
     """Return the seconds from frame to frame that no device and no medium is too slow for."""
     needs: dict[str, float] = defaultdict(float)
     for pattern in patterns:
@@ -294,12 +294,12 @@ def _period(patterns: Sequence[_Frame], topology: Topology, interval: float,
                         task.nbytes / topology.medium(name).bytes_per_second / len(patterns))
     longest = max(pattern.begins[-1] for pattern in patterns)
     # A little more than needed, so that no rounding puts a frame before the one it waits for.
-    window = longest / under_way * (1 + 1e-9) if under_way else 0.0
+    window = longest / inflight * (1 + 1e-9) if inflight else 0.0
     return max(interval, window, *needs.values())
 
 
 def _repeat(patterns: Sequence[_Frame], frames: int, interval: float, period: float,
-            under_way: int | None, resident: Mapping[str, float]) -> StageTasks:
+            inflight: int | None, resident: Mapping[str, float]) -> StageTasks:
     keys = sorted((frame * period + begin, frame, index)
                   for frame in range(frames)
                   for index, begin in enumerate(patterns[frame % len(patterns)].begins))
@@ -309,8 +309,8 @@ def _repeat(patterns: Sequence[_Frame], frames: int, interval: float, period: fl
     for _, frame, index in keys:
         task = patterns[frame % len(patterns)].tasks[index]
         after = tuple(place[frame, k] for k in task.after)
-        if index == 0 and under_way and frame >= under_way:
-            after = (place[frame - under_way, last[frame - under_way]],)
+        if index == 0 and inflight and frame >= inflight:
+            after = (place[frame - inflight, last[frame - inflight]],)
         until = tuple(place[frame, k] for k in task.until)
         if isinstance(task, TransferTask):
             task = replace(task, priority=frame + task.priority)

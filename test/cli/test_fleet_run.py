@@ -101,7 +101,7 @@ def test_a_plan_that_a_device_refuses_ends_with_its_cause(fleet: str) -> None:
     model, unlike = SharedModel(split, 'a' * 64), SharedModel(other, 'b' * 64)
     plan = plan_of_cuts(model.digest, 'robot', parse_stages('robot,box'),
                         [1.0] * len(split.operators), dict.fromkeys(topology.names, 1.0))
-    args = argparse.Namespace(under_way=0, frames=2, alone=1)
+    args = argparse.Namespace(inflight=0, frames=2, alone=1)
     with pytest.raises(CommandError, match='come together: .*box has no model aaaaaaaaaaaa'):
         _local_fleet(args, topology, plan, {'robot': model, 'box': unlike, 'server': model})
 

@@ -72,7 +72,7 @@ def test_devices_read_only_the_weights_of_their_stages(model: SharedModel) -> No
 
 def test_several_are_under_way_at_once_and_no_more_than_allowed(model: SharedModel) -> None:
     seen = []
-    with fleet(model, 'b,c', mbit=20.0, under_way=3) as made:
+    with fleet(model, 'b,c', mbit=20.0, inflight=3) as made:
         for frame in images(8, SHAPE):
             made.client.ask((frame,))
             seen.append(made.client.counts()['under way'])
@@ -82,7 +82,7 @@ def test_several_are_under_way_at_once_and_no_more_than_allowed(model: SharedMod
 
 
 def test_what_is_late_is_dropped_first_and_says_why(model: SharedModel) -> None:
-    with fleet(model, 'b,c', mbit=2.0, under_way=1, waiting=3) as made:
+    with fleet(model, 'b,c', mbit=2.0, inflight=1, waiting=3) as made:
         frames = images(6, SHAPE)
         made.client.ask((frames[0],))
         made.client.ask((frames[1],), deadline=0.0)

@@ -16,8 +16,8 @@ EVENTS = st.lists(st.tuples(st.sampled_from(['ask', 'hurry', 'begin', 'answer', 
 @settings(max_examples=300)
 @given(EVENTS, st.integers(1, 4), st.integers(1, 5))
 def test_every_request_is_answered_once_and_in_order(
-        events: list[tuple[str, int]], under_way: int, waiting: int) -> None:
-    queue, now, told, asked = RequestQueue(under_way, waiting), 0.0, [], 0
+        events: list[tuple[str, int]], inflight: int, waiting: int) -> None:
+    queue, now, told, asked = RequestQueue(inflight, waiting), 0.0, [], 0
     begun: list[int] = []
     for kind, pick in events:
         now += 0.1 * pick
@@ -28,8 +28,8 @@ def test_every_request_is_answered_once_and_in_order(
             if request := queue.begin(now):
                 assert not request.late(now)
                 begun.append(request.number)
-        elif kind == 'answer' and queue.those(State.UNDER_WAY):
-            flying = queue.those(State.UNDER_WAY)
+        elif kind == 'answer' and queue.those(State.INFLIGHT):
+            flying = queue.those(State.INFLIGHT)
             number = flying[pick % len(flying)].number
             assert queue.answer(number) and not queue.answer(number)
         elif kind == 'late':
@@ -37,9 +37,9 @@ def test_every_request_is_answered_once_and_in_order(
                 queue.answer(request.number, 'late')
         told += [r.number for r in queue.deliver()]
         counts = queue.counts()
-        assert counts['waiting'] <= waiting and counts['under way'] <= under_way
+        assert counts['waiting'] <= waiting and counts['under way'] <= inflight
     assert begun == sorted(begun)
-    while request := queue.begin(now) or next(iter(queue.those(State.UNDER_WAY)), None):
+    while request := queue.begin(now) or next(iter(queue.those(State.INFLIGHT)), None):
         queue.answer(request.number)
     told += [r.number for r in queue.deliver()]
     assert told == list(range(1, asked + 1))

@@ -93,7 +93,7 @@ def test_frames_under_way_are_bounded(model: SharedModel) -> None:
     alone = stage_tasks(split, plan, seconds, topology)
     one = simulate(alone.graph, topology).makespan
     for most in (1, 2):
-        made = stage_tasks(split, plan, seconds, topology, frames=6, under_way=most)
+        made = stage_tasks(split, plan, seconds, topology, frames=6, inflight=most)
         found = simulate(made.graph, topology)
         begins = found.start[list(made.arrivals)]
         ends = found.finish[list(made.ends)]

@@ -143,19 +143,19 @@ def test_the_server_is_killed_in_mid_inference(system: System) -> None:
 
 def kill_in_mid_inference(system: System) -> None:
     """Stop the server, let the rows of a frame be on their way, and kill it."""
-    pixels, under_way = picture(5), threading.Event()
+    pixels, inflight = picture(5), threading.Event()
 
     def hear(chunk: TensorChunk) -> None:
         if chunk.inference:
-            under_way.set()
+            inflight.set()
 
     with system.observer.listening(TensorChunk, 'offload/chunks_up', hear, 100):
-        system.observer.infer_until(pixels, system.model, lambda s: under_way.is_set())
+        system.observer.infer_until(pixels, system.model, lambda s: inflight.is_set())
         for _ in range(5):  # a robot whose last frame was late may keep one to itself
             system.server.signal(signal.SIGSTOP)
-            under_way.clear()
+            inflight.clear()
             number = system.observer.publish(pixels)
-            if under_way.wait(5.0):
+            if inflight.wait(5.0):
                 break
             system.server.signal(signal.SIGCONT)
             system.observer.infer_until(pixels, system.model, lambda s: s.shared)

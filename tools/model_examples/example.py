@@ -79,7 +79,7 @@ def normalised(pixels: torch.Tensor, mean: Sequence[float] = (),
         deviation).view(1, 3, 1, 1)
 
 
-def lively(model: nn.Module, shape: Sequence[int], seed: int = 0) -> nn.Module:
+def rescale_weights(model: nn.Module, shape: Sequence[int], seed: int = 0) -> nn.Module:
     """Give a model random weights with which its outputs depend on its input."""
     torch.manual_seed(seed)
     model.eval()

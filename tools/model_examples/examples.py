@@ -21,7 +21,14 @@ from intradp_ros.core.torchvision_import import torchvision
 from intradp_ros.lab.zoo.hed import hed
 from intradp_ros.lab.zoo.pickled_weights import pickled_module, weights_of
 from intradp_ros.lab.zoo.wheel_files import wheel_file
-from model_examples.example import Example, IMAGENET, lively, normalised, Prepared, tensors
+from model_examples.example import (
+    Example,
+    IMAGENET,
+    normalised,
+    Prepared,
+    rescale_weights,
+    tensors,
+)
 from model_examples.onnx_examples import ONNX_EXAMPLES
 
 SIZE = (128, 160)
@@ -71,7 +78,7 @@ def _yolo(config: str, kind: str, folder: Path) -> Prepared:
     os.environ.setdefault('YOLO_CONFIG_DIR', tempfile.gettempdir())
     torchvision()
     tasks = import_module('ultralytics.nn.tasks')
-    model = lively(getattr(tasks, kind)(config, verbose=False), SHAPE)
+    model = rescale_weights(getattr(tasks, kind)(config, verbose=False), SHAPE)
     names = {n: f'class {n}' for n in range(int(vars(model)['yaml']['nc']))}
     vars(model)['names'] = names
     path = folder / f'{config.removesuffix(".yaml")}.pt'
@@ -106,7 +113,7 @@ def _torchvision(name: str, folder: Path) -> Prepared:
     models = torchvision().models
     dense = name.startswith(('deeplab', 'fcn', 'lraspp'))
     options = {'weights_backbone': None} if dense else {}
-    model = lively(models.get_model(name, weights=None, **options), SHAPE)
+    model = rescale_weights(models.get_model(name, weights=None, **options), SHAPE)
     return _saved(f'torchvision:{name}', model, folder,
                   (lambda x: model(x)['out']) if dense else None)
 
@@ -115,7 +122,7 @@ def _timm(name: str, folder: Path) -> Prepared:
     torchvision()
     model = import_module('timm').create_model(name, pretrained=False)
     known = model.pretrained_cfg
-    lively(model, (1, *known['input_size']))
+    rescale_weights(model, (1, *known['input_size']))
     made = _saved(f'timm:{name}', model, folder, options=())
     return Prepared(made.source, made.options, lambda pixels: model(
         normalised(pixels, known['mean'], known['std'])))
@@ -130,7 +137,7 @@ def _transformers(kind: str, settings: Mapping[str, Any], reads: Sequence[str],
     names = {0: 'street', 1: 'tree', 2: 'car'}
     config = made.config_class(**settings, id2label=names,
                                label2id={name: n for n, name in names.items()})
-    model: Any = lively(made(config), SHAPE)
+    model: Any = rescale_weights(made(config), SHAPE)
     path = folder / 'saved'
     model.save_pretrained(path)
     (path / 'preprocessor_config.json').write_text(json.dumps({
@@ -168,7 +175,7 @@ def _trained_script(folder: Path) -> Prepared:
 
 def _scripted(folder: Path) -> Prepared:
     models = torchvision().models
-    model = lively(models.get_model('shufflenet_v2_x0_5', weights=None), SHAPE)
+    model = rescale_weights(models.get_model('shufflenet_v2_x0_5', weights=None), SHAPE)
     path = folder / 'shuffle.torchscript'
     torch.jit.script(model).save(path)  # type: ignore[no-untyped-call]
     return Prepared(str(path), (*INPUT, *_mean(*IMAGENET), '--head', 'classification'),
@@ -184,7 +191,7 @@ def _trained_program(folder: Path) -> Prepared:
 
 def _program(name: str, folder: Path) -> Prepared:
     models = torchvision().models
-    model = lively(models.get_model(name, weights=None, weights_backbone=None), SHAPE)
+    model = rescale_weights(models.get_model(name, weights=None, weights_backbone=None), SHAPE)
     path = folder / f'{name}.pt2'
     torch.export.save(torch.export.export(model, (torch.zeros(SHAPE),)), path)
     return Prepared(

@@ -15,7 +15,7 @@ import torch
 from intradp_ros.cli.onnx_evaluation import evaluator
 from intradp_ros.core.torchvision_import import torchvision
 from intradp_ros.lab.zoo.wheel_files import wheel_file
-from model_examples.example import Example, IMAGENET, lively, normalised, Prepared
+from model_examples.example import Example, IMAGENET, normalised, Prepared, rescale_weights
 
 SHAPE = (1, 3, 64, 96)
 INPUT = ('--input', '1x3x64x96')
@@ -45,7 +45,7 @@ def _trained(file: str, head: str, folder: Path) -> Prepared:
 def _exported(name: str, head: str, folder: Path) -> Prepared:
     """Write an architecture of torchvision as ONNX."""
     models = torchvision().models
-    model = lively(models.get_model(name, weights=None), SHAPE)
+    model = rescale_weights(models.get_model(name, weights=None), SHAPE)
     path = folder / f'{name}.onnx'
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')  # the exporter that needs no further package is old

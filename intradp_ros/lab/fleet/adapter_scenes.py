@@ -21,7 +21,7 @@ from intradp_ros.cluster.topology import behind_access_point
 from intradp_ros.graph.capture import capture
 from intradp_ros.lab.fleet.adapter_replay import Scenario
 from intradp_ros.lab.testbed.operator_costs import profile_from_costs, shipped_costs
-from intradp_ros.lab.testbed.package_data import shipped
+from intradp_ros.lab.testbed.package_data import package_data
 from intradp_ros.lab.zoo.mobilenet_v2 import mobilenet_v2
 from intradp_ros.link.trace import LinkTrace, read_trace
 from intradp_ros.planning.captured_model import captured_model
@@ -57,7 +57,7 @@ def scene_costs() -> FleetCosts:
 def scenarios() -> Iterator[Scenario]:
     """Yield what happens: recorded and synthetic rates, a burst, a device that leaves."""
     for name in RECORDED:
-        trace = read_trace(shipped('links', f'{name}.csv'))
+        trace = read_trace(package_data('links', f'{name}.csv'))
         yield Scenario(f'recorded {name}', SECONDS, _rates(trace.part(60.0, SECONDS)))
     yield Scenario('camera burst', SECONDS, ((0.0, AIR), (15.0, 0.5 * AIR), (30.0, AIR),
                                              (45.0, 0.5 * AIR)))

@@ -139,7 +139,7 @@ def main() -> None:
         def stages(host: Host) -> StageRole:
             role = StageRole(host, models)
             clients.append(role.ask(
-                model, asker.answered, under_way=asking.under_way, waiting=1 << 16,
+                model, asker.answered, inflight=asking.inflight, waiting=1 << 16,
                 patience=FleetPatience(silence=asking.silence)))
             return role
 

@@ -32,7 +32,7 @@ class Asking:
     video: bool = False
     profile: str = ''
     speed: float = 1.0
-    under_way: int = 0
+    inflight: int = 0
     silence: float = 0.6
     patience: float = 60.0
     coordinators: tuple[str, ...] = ('coordinator',)

@@ -30,20 +30,20 @@ class PipelineFigures:
     fps: float
 
 
-def usual_under_way(plan: StagePlan) -> int:
+def usual_inflight(plan: StagePlan) -> int:
     """Return how many inferences a client has under way where nothing else is said."""
     return 2 * len(plan.stages) + 1
 
 
 def predicted(split: SplitGraph, plan: StagePlan, seconds: Mapping[str, Sequence[float]],
-              topology: Topology, alone: int, frames: int, under_way: int,
+              topology: Topology, alone: int, frames: int, inflight: int,
               discipline: Discipline = FAIR) -> PipelineFigures:
     """Return what the event simulator says of so many frames alone, and of so many at once."""
-    one = stage_tasks(split, plan, seconds, topology, alone, under_way=1)
-    many = stage_tasks(split, plan, seconds, topology, frames, under_way=under_way)
+    one = stage_tasks(split, plan, seconds, topology, alone, inflight=1)
+    many = stage_tasks(split, plan, seconds, topology, frames, inflight=inflight)
     latency = max(one.latencies(simulate(one.graph, topology, discipline))) / alone
     return PipelineFigures(latency, _fps(
-        many.latencies(simulate(many.graph, topology, discipline)), under_way))
+        many.latencies(simulate(many.graph, topology, discipline)), inflight))
 
 
 def for_payload(topology: Topology, share: float) -> Topology:
@@ -54,7 +54,7 @@ def for_payload(topology: Topology, share: float) -> Topology:
 
 
 def measured_local(fleet: LocalFleet, inputs: Sequence[Sequence[torch.Tensor]], alone: int,
-                   under_way: int) -> tuple[PipelineFigures, list[FleetResult]]:
+                   inflight: int) -> tuple[PipelineFigures, list[FleetResult]]:
     """Ask for inferences one at a time, `alone` of them, and then for the others together."""
     answers = []
     for frame in inputs[:alone]:
@@ -67,14 +67,14 @@ def measured_local(fleet: LocalFleet, inputs: Sequence[Sequence[torch.Tensor]], 
         fleet.client.ask(frame)
     many = fleet.answers(len(asked))
     ends = [at + answer.latency for at, answer in zip(asked, many)]
-    return PipelineFigures(statistics.median(a.latency for a in answers), _fps(ends, under_way)), \
+    return PipelineFigures(statistics.median(a.latency for a in answers), _fps(ends, inflight)), \
         answers + many
 
 
-def measured_nodes(seen: Sequence[SeenAnswer], alone: int, under_way: int) -> PipelineFigures:
+def measured_nodes(seen: Sequence[SeenAnswer], alone: int, inflight: int) -> PipelineFigures:
     """Return the figures of what an asker saw, which asked for the first `alone` one at a time."""
     return PipelineFigures(statistics.median(s.latency for s in seen[:alone]),
-                           _fps([s.asked + s.latency for s in seen[alone:]], under_way))
+                           _fps([s.asked + s.latency for s in seen[alone:]], inflight))
 
 
 def without_pipeline(seen: Sequence[SeenAnswer], since: float, until: float) -> float:
@@ -84,12 +84,12 @@ def without_pipeline(seen: Sequence[SeenAnswer], since: float, until: float) -> 
     return max(gaps, default=until - since)
 
 
-def _fps(ends: Sequence[float], under_way: int) -> float:
+def _fps(ends: Sequence[float], inflight: int) -> float:
     """
     Return frames per second between the first answer and the last; answers go in order.
 
     Of many frames those that filled the pipeline, and those that emptied it, are left out.
     """
     ordered = list(accumulate(ends, max))
-    counted = ordered[under_way:-under_way] if len(ordered) > 3 * under_way else ordered
+    counted = ordered[inflight:-inflight] if len(ordered) > 3 * inflight else ordered
     return (len(counted) - 1) / (counted[-1] - counted[0])

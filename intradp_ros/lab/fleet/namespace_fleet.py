@@ -33,7 +33,7 @@ RING = 'ring'
 
 
 def run_nodes(model: SharedModel, fleet: Fleet, plan: StagePlan, profile: Profile,
-              folder: Path, *, alone: int, frames: int, under_way: int, limited: bool = False,
+              folder: Path, *, alone: int, frames: int, inflight: int, limited: bool = False,
               own: Mapping[str, Profile] | None = None,
               ) -> tuple[PipelineFigures, list[float]]:
     """
@@ -62,12 +62,12 @@ def run_nodes(model: SharedModel, fleet: Fleet, plan: StagePlan, profile: Profil
             folder / name, plan=str(plan_file), profiles=emulated, network=network,
             groups=groups,
             environment={**network.discovery, **transport_environment(TRANSPORT)}),
-            alone, frames, under_way) for name, emulated in (
+            alone, frames, inflight) for name, emulated in (
                 ('real', {}), ('emulated', {n: path for n, (path, _) in times.items()}))]
     if alone_ones := [s.reason for found in seen for s in found if not s.pipelined]:
         raise ValueError(f'{len(alone_ones)} frames were not computed by the fleet: '
                          f'{alone_ones[0]}')
-    return measured_nodes(seen[1], alone, under_way), [s.difference for s in seen[0]]
+    return measured_nodes(seen[1], alone, inflight), [s.difference for s in seen[0]]
 
 
 def device_times(fleet: Fleet, profile: Profile, own: Mapping[str, Profile], folder: Path,
@@ -114,9 +114,9 @@ def _network(fleet: Fleet, joined: Network,
     return fleet_network(fleet.topology.names, joined.rate / 125e3, joined.wired)
 
 
-def _ask(fleet: NodeFleet, alone: int, frames: int, under_way: int) -> list[SeenAnswer]:
+def _ask(fleet: NodeFleet, alone: int, frames: int, inflight: int) -> list[SeenAnswer]:
     fleet.folder.mkdir()
     with running(fleet) as run:
-        asker = run.asker(alone=alone, frames=alone + frames, under_way=under_way,
+        asker = run.asker(alone=alone, frames=alone + frames, inflight=inflight,
                           silence=SILENCE)
         return run.answers(asker, TIMEOUT)

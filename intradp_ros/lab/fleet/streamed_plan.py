@@ -21,7 +21,7 @@ from intradp_ros.lab.fleet.fleet_figures import (
     measured_local,
     PipelineFigures,
     predicted,
-    usual_under_way,
+    usual_inflight,
 )
 from intradp_ros.lab.fleet.fleet_scene import FleetScene, TARGET
 from intradp_ros.runtime.memory_network import CHUNK_BYTES
@@ -95,20 +95,20 @@ def play(scene: FleetScene, plan: StagePlan, inputs: Sequence[Frame],
         If the devices did not come together.
 
     """
-    under_way = usual_under_way(plan)
+    inflight = usual_inflight(plan)
     real = real_answers(scene, plan, inputs)
     slow = {d.name: emulated_at(scene.model, scene.profile, d.speed)
             for d in scene.topology.devices}
     with _ready(scene, plan, slow, len(inputs)) as fleet:
         repeated = [inputs[k % len(inputs)] for k in range(alone + together)]
-        measured, first = measured_local(fleet, repeated, alone, under_way)
+        measured, first = measured_local(fleet, repeated, alone, inflight)
         stream = _in_time(fleet, inputs)
     every = [*real, *first, *stream]
     asked = 2 * len(inputs) + len(first)
     lost = asked - sum(answer.outputs is not None for answer in every)
     return PlayedPlan(
         predicted(scene.model.split, plan, scene.seconds, scene.topology, alone, together,
-                  under_way, discipline_of(plan, CHUNK_BYTES)),
+                  inflight, discipline_of(plan, CHUNK_BYTES)),
         measured, _latencies(stream, len(inputs)), difference(real, wanted), asked, lost,
         sum(not answer.pipelined for answer in every))
 

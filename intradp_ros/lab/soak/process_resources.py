@@ -15,7 +15,7 @@ _PAGE = os.sysconf('SC_PAGE_SIZE')
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ProcessResources:
     """What a process holds at a time (seconds of the monotonic clock); `pid` names it."""
 
     pid: int
@@ -29,8 +29,8 @@ class Held:
 class Growth:
     """What a process held early and late in a run: medians."""
 
-    early: Held
-    late: Held
+    early: ProcessResources
+    late: ProcessResources
 
     @property
     def memory(self) -> float:
@@ -38,17 +38,17 @@ class Growth:
         return self.late.resident_bytes / self.early.resident_bytes - 1.0
 
 
-def held(pid: int, now: float) -> Held | None:
+def process_resources(pid: int, now: float) -> ProcessResources | None:
     """Return what a process and its children hold together; None if it is gone."""
     try:
         tree = [pid, *_children(pid)]
         parts = [_of_one(each) for each in tree]
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return Held(pid, now, *(sum(column) for column in zip(*parts)))
+    return ProcessResources(pid, now, *(sum(column) for column in zip(*parts)))
 
 
-def growth(samples: Sequence[Held]) -> Growth | None:
+def growth(samples: Sequence[ProcessResources]) -> Growth | None:
     """
     Compare the second tenth of the samples with the last; None if there are too few.
 
@@ -63,8 +63,8 @@ def growth(samples: Sequence[Held]) -> Growth | None:
     return Growth(_median(samples[tenth:2 * tenth]), _median(samples[-tenth:]))
 
 
-def _median(samples: Sequence[Held]) -> Held:
-    return Held(samples[0].pid, samples[0].at, *(
+def _median(samples: Sequence[ProcessResources]) -> ProcessResources:
+    return ProcessResources(samples[0].pid, samples[0].at, *(
         round(statistics.median(getattr(each, name) for each in samples))
         for name in ('resident_bytes', 'threads', 'descriptors')))
 

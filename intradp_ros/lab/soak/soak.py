@@ -15,7 +15,12 @@ import time
 
 from intradp_ros.lab.soak.faults import Fault, faults_of, left_out
 from intradp_ros.lab.soak.frame_row import FrameRow, LOST
-from intradp_ros.lab.soak.process_resources import Growth, growth, Held, held
+from intradp_ros.lab.soak.process_resources import (
+    Growth,
+    growth,
+    process_resources,
+    ProcessResources,
+)
 from intradp_ros.lab.soak.soak_site import open_site, SoakSite
 
 #: The greatest difference to the unsplit model, relative to its output's spread.
@@ -51,7 +56,7 @@ class SoakRecord:
     linked: bool
     left_out: Mapping[str, str] = field(default_factory=dict)
     happened: list[Happened] = field(default_factory=list)
-    samples: dict[str, list[Held]] = field(default_factory=dict)
+    samples: dict[str, list[ProcessResources]] = field(default_factory=dict)
     rows: list[FrameRow] = field(default_factory=list)
 
 
@@ -96,7 +101,7 @@ def _watch(site: SoakSite, record: SoakRecord, end: float) -> None:
             if child.returncode is not None and child is site.robot:
                 raise child.failure('ended')
         for name, child in site.nodes().items():
-            if found := held(child.pid, now):
+            if found := process_resources(child.pid, now):
                 record.samples.setdefault(name, []).append(found)
         time.sleep(min(_SAMPLE, max(0.0, end - now)))
 

@@ -23,7 +23,7 @@ from intradp_ros.graph.operator_graph import OperatorGraph, ValueRef
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.to_float64 import in_double
 from intradp_ros.lab.testbed.checking_channel import Arrived, arrived_path
-from intradp_ros.lab.testbed.rescale_weights import LEAST_REACTION, lively, reaction
+from intradp_ros.lab.testbed.rescale_weights import LEAST_REACTION, reaction, rescale_weights
 from intradp_ros.lab.testbed.trial import Seen, Trial
 from intradp_ros.report.statements import OURS
 from intradp_ros.runtime.catalogue import example_inputs, ModelSpec
@@ -95,7 +95,8 @@ class Comparer:
         self.inputs = example_inputs(self.model)
         self.wanted, self.reaction = self._unsplit(self.model)
         if self.reaction < LEAST_REACTION:
-            self.model = _with_graph(self.model, lively(self.model.split.captured, self.inputs))
+            self.model = _with_graph(self.model,
+                                     rescale_weights(self.model.split.captured, self.inputs))
             self.adjusted = True
             self.wanted, self.reaction = self._unsplit(self.model)
 

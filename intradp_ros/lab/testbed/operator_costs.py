@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import json
 
 from intradp_ros.graph.operator_graph import iter_refs, ParameterRef
-from intradp_ros.lab.testbed.package_data import shipped
+from intradp_ros.lab.testbed.package_data import package_data
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.profiling.recorded import FIXED, timing_by_rows
 from intradp_ros.split.calls.call import Call
@@ -61,7 +61,7 @@ class DeviceCosts:
 
 def shipped_costs() -> dict[str, DeviceCosts]:
     """Return the fitted costs of the devices of the recordings, by side."""
-    data = json.loads(shipped('operator_costs.json').read_text())
+    data = json.loads(package_data('operator_costs.json').read_text())
     return {side: DeviceCosts(found['device'], {
         kind: OperatorCost(*numbers) for kind, numbers in found['kinds'].items()})
         for side, found in data['devices'].items()}

@@ -8,6 +8,6 @@ from importlib.resources import files
 from pathlib import Path
 
 
-def shipped(*names: str) -> Path:
+def package_data(*names: str) -> Path:
     """Return a file of the package's data; the package lies in files, never in an archive."""
     return Path(str(files('intradp_ros').joinpath('lab', 'data', *names)))

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from intradp_ros.lab.testbed.evaluation_results import Case, FLOAT32
-from intradp_ros.lab.testbed.package_data import shipped
+from intradp_ros.lab.testbed.package_data import package_data
 
 TIME = ('mean_ms', 'std_ms', 'transmission_ms', 'transmission_std_ms', 'transmission_share')
 ENERGY = ('power_w', 'power_std_w', 'energy_j', 'energy_std_j')
@@ -21,7 +21,7 @@ Known = Mapping[tuple[str, ...], Mapping[str, float]]
 
 def tables(cases: Iterable[Case]) -> dict[str, list[dict[str, Any]]]:
     """Return rows by the number of the table, as `Results` has them."""
-    source = json.loads(shipped('paper.json').read_text())
+    source = json.loads(package_data('paper.json').read_text())
     logged, found = _by_key(source['logged']), list(cases)
     return {number: _rows([c for c in found if c.dense is not classifiers],
                           _by_key(source['printed'][number]), logged, quantities)

@@ -22,7 +22,7 @@ from intradp_ros.core.workers import worker_pool
 from intradp_ros.graph.serialise import graph_to_json, save_graph
 from intradp_ros.lab.testbed.intra_dp import intra_dp_book
 from intradp_ros.lab.testbed.operator_costs import profile_from_costs, shipped_costs
-from intradp_ros.lab.testbed.package_data import shipped
+from intradp_ros.lab.testbed.package_data import package_data
 from intradp_ros.lab.testbed.systems import (
     BOOK,
     ENERGY_BOOK,
@@ -143,8 +143,8 @@ def _key(workload: Workload, inputs: str, planning: Planning) -> str:
 def _times(workload: Workload) -> Path:
     """Return the shipped file that a workload's times come from."""
     if workload.recording:
-        return shipped('devices', f'{workload.recording}.json')
-    return shipped('operator_costs.json')
+        return package_data('devices', f'{workload.recording}.json')
+    return package_data('operator_costs.json')
 
 
 def _prepare(workload: Workload, inputs: str, folder: Path, planning: Planning) -> str:

@@ -54,7 +54,8 @@ def _moved(a: torch.Tensor, b: torch.Tensor) -> float:
     return (a != b).double().mean().item()
 
 
-def lively(graph: OperatorGraph, inputs: Sequence[torch.Tensor], seed: int = 0) -> OperatorGraph:
+def rescale_weights(graph: OperatorGraph, inputs: Sequence[torch.Tensor],
+                    seed: int = 0) -> OperatorGraph:
     """
     Return the graph with convolutions and linear layers rescaled on an input.
 

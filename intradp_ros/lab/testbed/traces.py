@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from intradp_ros.lab.testbed.package_data import shipped
+from intradp_ros.lab.testbed.package_data import package_data
 from intradp_ros.link.trace import COLUMNS, LinkTrace, read_trace
 
 #: Names of links as in the paper, and the recordings; see the README beside these.
@@ -21,7 +21,7 @@ _EVERY = 5  # tenths of a second between the stretches that are compared
 
 def shipped_trace(name: str) -> LinkTrace:
     """Return a recorded link by its name in `TRACES`."""
-    return read_trace(shipped('links', f'{TRACES[name]}.csv'))
+    return read_trace(package_data('links', f'{TRACES[name]}.csv'))
 
 
 def typical_stretch(trace: LinkTrace, seconds: float) -> LinkTrace:

@@ -47,7 +47,7 @@ class LocalFleet:
         Each device's own copy of the model; a device without one fetches it, if it may.
     make_plan :
         The plan for the devices that are there.
-    under_way, waiting, patience, times, gathering, log :
+    inflight, waiting, patience, times, gathering, log :
         As for `PipelineClient` and `FleetCoordinator`.
     weights :
         What devices may fetch and hand out; nothing where nothing is said.
@@ -57,7 +57,7 @@ class LocalFleet:
     """
 
     def __init__(self, topology: Topology, source: str, models: Mapping[str, SharedModel],
-                 make_plan: MakePlan, *, under_way: int = 0, waiting: int = 64,
+                 make_plan: MakePlan, *, inflight: int = 0, waiting: int = 64,
                  patience: FleetPatience = FleetPatience(),
                  times: CoordinatorTimes = CoordinatorTimes(), gathering: float = 3.0,
                  weights: Mapping[str, WeightPolicy] | None = None, standby: int = 0,
@@ -76,7 +76,7 @@ class LocalFleet:
         self.stages: dict[str, StageRole] = {}
         self.devices = {name: self._device(name) for name in topology.names}
         self.client = self.stages[source].ask(
-            models[source], self._answers.put, under_way=under_way, waiting=waiting,
+            models[source], self._answers.put, inflight=inflight, waiting=waiting,
             patience=patience)
         for coordinator in (self.coordinator, *self.standby):
             coordinator.expect(topology.names)

@@ -79,7 +79,7 @@ class PipelineClient:
         Called with every answer, in the order of asking, on a thread of its own.
     release :
         Called often, with the oldest plan of which something is in flight.
-    under_way, waiting :
+    inflight, waiting :
         Inferences in the pipeline at most (0: two for each stage and one
         more), and those that may wait before the oldest is dropped.
     patience :
@@ -89,13 +89,13 @@ class PipelineClient:
 
     def __init__(self, channel: PeerChannel, worker: StageWorker, model: SharedModel,
                  answered: Callable[[FleetResult], None],
-                 release: Callable[[PlanId], None] = lambda oldest: None, *, under_way: int = 0,
+                 release: Callable[[PlanId], None] = lambda oldest: None, *, inflight: int = 0,
                  waiting: int = 64, patience: FleetPatience = FleetPatience()) -> None:
         self.channel, self.worker, self.model = channel, worker, model
         self.patience = patience
-        self._answered, self._release, self._wanted = answered, release, under_way
+        self._answered, self._release, self._wanted = answered, release, inflight
         self._queue = RequestQueue(1 << 16, waiting)
-        self._under_way = max(1, under_way)
+        self._inflight = max(1, inflight)
         self._flights: dict[int, _PendingRequest] = {}
         self._plan = NO_PLAN
         self._programs: StagePrograms | None = None
@@ -174,7 +174,7 @@ class PipelineClient:
             if flight is None or flight.request.state is State.ANSWERED:
                 return
             flight.discarded = reason
-            if flight.request.state is State.UNDER_WAY and flight.plan != NO_PLAN:
+            if flight.request.state is State.INFLIGHT and flight.plan != NO_PLAN:
                 self._give_up(flight, reason)
             self._answer(flight, None, reason)
             self._go_on()
@@ -200,7 +200,7 @@ class PipelineClient:
             (_, id_), self._next = self._next, None
             programs, now = self.worker.programs(id_), time.monotonic()
             last, self._plan, self._programs = self._plan, id_, programs
-            self._under_way = self._wanted or 2 * len(programs.plan.stages) + 1
+            self._inflight = self._wanted or 2 * len(programs.plan.stages) + 1
             self._trusted = True
             for name in programs.plan.devices:
                 if name != self.channel.name:
@@ -249,11 +249,11 @@ class PipelineClient:
             self._answers.put(partial(self._answered, answer))
 
     def _may_begin(self) -> bool:
-        flying = [f for f in self._flights.values() if f.request.state is State.UNDER_WAY]
+        flying = [f for f in self._flights.values() if f.request.state is State.INFLIGHT]
         alone = sum(f.plan == NO_PLAN or bool(f.given_up) for f in flying)
         if self._usable() is None:
             return alone < 1
-        limit = self._under_way if self._trusted else 1
+        limit = self._inflight if self._trusted else 1
         return len(flying) - alone < limit or (not self._trusted and alone < 1)
 
     def _usable(self, preferred: int = 0) -> int | None:
@@ -284,7 +284,7 @@ class PipelineClient:
         self._begun = max(self._begun, number)
         if self._next and number >= self._next[0]:
             self._turn()
-        tries = sum(f.plan != NO_PLAN and f.request.state is State.UNDER_WAY and not f.given_up
+        tries = sum(f.plan != NO_PLAN and f.request.state is State.INFLIGHT and not f.given_up
                     for f in self._flights.values())
         route = self._usable(self._programs.route_of(number)) if self._programs else None
         if self._programs is None or route is None or (not self._trusted and tries):
@@ -396,7 +396,7 @@ class PipelineClient:
             self.cancel(request.number, f'late: not done within '
                                         f'{1e3 * (request.deadline - request.asked):.0f} ms')
         for flight in tuple(self._flights.values()):
-            if flight.route and flight.request.state is State.UNDER_WAY and not flight.given_up:
+            if flight.route and flight.request.state is State.INFLIGHT and not flight.given_up:
                 reason = self._route_unavailable_reason(flight.route, flight.plan, now) \
                     or self._lateness(flight, now)
                 if reason:

@@ -19,7 +19,7 @@ class State(Enum):
     """Where a request is."""
 
     WAITING = 'waiting'
-    UNDER_WAY = 'under way'
+    INFLIGHT = 'under way'
     ANSWERED = 'answered'
 
 
@@ -41,12 +41,12 @@ class Request:
 @dataclass
 class RequestQueue:
     """
-    Requests in order, at most `waiting` of them not begun and `under_way` begun.
+    Requests in order, at most `waiting` of them not begun and `inflight` begun.
 
     Where one too many waits, the late ones make room first, then the oldest.
     """
 
-    under_way: int
+    inflight: int
     waiting: int
     _requests: dict[int, Request] = field(default_factory=dict)
     _newest: int = 0
@@ -54,9 +54,9 @@ class RequestQueue:
 
     def __post_init__(self) -> None:
         """See that the limits let anything through."""
-        if self.under_way < 1 or self.waiting < 1:
+        if self.inflight < 1 or self.waiting < 1:
             raise ValueError('at least 1 inference must be allowed to wait and to be in flight, '
-                             f'got {self.waiting} and {self.under_way}')
+                             f'got {self.waiting} and {self.inflight}')
 
     def ask(self, now: float, seconds: float = math.inf) -> Request:
         """
@@ -74,13 +74,13 @@ class RequestQueue:
 
     def begin(self, now: float) -> Request | None:
         """Return the next request to begin, if one more may be under way."""
-        if len(self.those(State.UNDER_WAY)) >= self.under_way:
+        if len(self.those(State.INFLIGHT)) >= self.inflight:
             return None
         for request in self.those(State.WAITING):
             if request.late(now):
                 self._drop(request, now)
                 continue
-            request.state = State.UNDER_WAY
+            request.state = State.INFLIGHT
             return request
         return None
 

@@ -44,12 +44,12 @@ class StageRole(Role):
         self._lock = threading.Lock()
 
     def ask(self, model: SharedModel, answered: Callable[[FleetResult], None], *,
-            under_way: int = 0, waiting: int = 64, patience: FleetPatience = FleetPatience(),
+            inflight: int = 0, waiting: int = 64, patience: FleetPatience = FleetPatience(),
             ) -> PipelineClient:
         """Let this device ask for inferences of a model; as for `PipelineClient`."""
         self.client = PipelineClient(
             self._host.channel, self.worker, model, answered, self._host.release,
-            under_way=under_way, waiting=waiting, patience=patience)
+            inflight=inflight, waiting=waiting, patience=patience)
         if self._used != NO_PLAN and self.worker.programs(self._used).asks:
             self.client.use(self._used)
         return self.client

@@ -15,7 +15,7 @@ from intradp_ros.split.local_operator import SplitGraph
 
 
 def with_order(split: SplitGraph, plan: StagePlan, seconds: DeviceSeconds, topology: Topology,
-               frames: int = 8, interval: float = 0.0, under_way: int | None = None) -> StagePlan:
+               frames: int = 8, interval: float = 0.0, inflight: int | None = None) -> StagePlan:
     """
     Return a plan with the best order that was found for frames that arrive every `interval` (s).
 
@@ -28,7 +28,7 @@ def with_order(split: SplitGraph, plan: StagePlan, seconds: DeviceSeconds, topol
 
     """
     tasks = stage_tasks(split, replace(plan, order=()), seconds, topology, frames, interval,
-                        under_way)
+                        inflight)
     found = order_transfers(tasks, topology)
     if found.discipline == FAIR:
         return replace(plan, order=None)

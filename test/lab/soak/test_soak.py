@@ -15,7 +15,7 @@ from resident import needs_proc
 
 from intradp_ros.cli.main import main
 from intradp_ros.lab.soak.frame_row import FrameRow
-from intradp_ros.lab.soak.process_resources import growth, Held, held
+from intradp_ros.lab.soak.process_resources import growth, process_resources, ProcessResources
 from intradp_ros.lab.soak.small_disk import filled, small_disk
 from intradp_ros.lab.soak.soak import figures, Happened, SoakRecord
 from intradp_ros.lab.soak.wall_clock import wall_clocks
@@ -56,7 +56,7 @@ def test_answers_that_are_all_right_are_well() -> None:
 
 
 def test_growth_leaves_out_the_beginning() -> None:
-    samples = [Held(7, t, 500 if t < 2 else 100 + t, 5, 9) for t in range(20)]
+    samples = [ProcessResources(7, t, 500 if t < 2 else 100 + t, 5, 9) for t in range(20)]
     found = growth(samples)
     assert found and found.early.resident_bytes == 102 and found.late.resident_bytes == 118
     assert found.memory == pytest.approx(118 / 102 - 1)
@@ -65,7 +65,7 @@ def test_growth_leaves_out_the_beginning() -> None:
 
 def test_growth_is_that_of_one_process() -> None:
     """One that was started again later, and is small as yet, must not hide it."""
-    samples = [Held(7 if t < 20 else 8, t, 100 + t, 5, 9) for t in range(30)]
+    samples = [ProcessResources(7 if t < 20 else 8, t, 100 + t, 5, 9) for t in range(30)]
     assert growth(samples) == growth(samples[:20])
 
 
@@ -73,13 +73,13 @@ def test_growth_is_that_of_one_process() -> None:
 def test_children_count_for_their_parent() -> None:
     code = 'import subprocess, sys; subprocess.run([sys.executable, "-c", "input()"])'
     with subprocess.Popen([sys.executable, '-c', code], stdin=subprocess.PIPE) as process:
-        end, alone = time.monotonic() + 20, held(os.getpid(), 0.0)
-        while (found := held(process.pid, 0.0)) is None or found.threads < 2:
+        end, alone = time.monotonic() + 20, process_resources(os.getpid(), 0.0)
+        while (found := process_resources(process.pid, 0.0)) is None or found.threads < 2:
             assert time.monotonic() < end
             time.sleep(0.05)
         assert alone and found.descriptors > 2 and found.resident_bytes > 1e6
         process.communicate(b'\n')
-    assert held(process.pid, 0.0) is None
+    assert process_resources(process.pid, 0.0) is None
 
 
 def test_a_folder_with_anything_in_it_is_left_alone(

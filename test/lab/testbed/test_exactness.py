@@ -23,7 +23,7 @@ from intradp_ros.lab.testbed.exactness import (
     schedules_run,
     summary,
 )
-from intradp_ros.lab.testbed.rescale_weights import LEAST_REACTION, lively, reaction
+from intradp_ros.lab.testbed.rescale_weights import LEAST_REACTION, reaction, rescale_weights
 from intradp_ros.lab.testbed.trial import Phase, Seen, Trial
 from intradp_ros.report.statements import OURS
 from intradp_ros.runtime.model import share_module, SharedModel
@@ -132,7 +132,7 @@ def test_a_network_whose_output_is_constant_is_checked_with_other_weights() -> N
         return reaction(run_graph(graph, inputs), run_graph(graph, other))
 
     assert moves(dead.split.captured) < 1e-5
-    assert moves(lively(dead.split.captured, inputs)) > LEAST_REACTION
+    assert moves(rescale_weights(dead.split.captured, inputs)) > LEAST_REACTION
     comparer = Comparer(dead)
     assert comparer.adjusted and comparer.reaction > LEAST_REACTION
     halves = hand_made_book(dead).entries[-1].partition

@@ -162,15 +162,15 @@ def test_where_several_under_way_gain_little_each_waits_for_those_before(
     together, noted = [0], []
 
     class Counting(RobotClient):
-        under_way = 0
+        inflight = 0
 
         def _infer_shared(self, *given: Any) -> Outcome:
-            Counting.under_way += 1
-            together.append(Counting.under_way)
+            Counting.inflight += 1
+            together.append(Counting.inflight)
             try:
                 return super()._infer_shared(*given)
             finally:
-                Counting.under_way -= 1
+                Counting.inflight -= 1
 
     with site(model, 3, book=book_with_speeds(model, busy), delay=0.01, kind=Counting) as found:
         for client in found.stream.clients:

@@ -14,9 +14,9 @@ from intradp_ros.runtime.arrivals import Arrivals
 from intradp_ros.runtime.interpreter import Execution
 from intradp_ros.runtime.mailbox import Mailbox
 from intradp_ros.runtime.processor import Turns
-from intradp_ros.runtime.recourse import Recourse
 from intradp_ros.runtime.recovery import finish_alone
 from intradp_ros.runtime.sending import describe_transfers, expected_transfer, SendContext, Sender
+from intradp_ros.runtime.straggler_mitigation import StragglerMitigation
 from intradp_ros.runtime.timeline import Event, Recorder, RECOVERY
 from intradp_ros.runtime.traffic import Traffic
 from intradp_ros.schedule.schedule import ROBOT
@@ -66,7 +66,7 @@ class SharedRun:
         self.recorder = Recorder(ROBOT)
         execution = Execution(compiled.program, self.recorder, self.arrivals.mailbox,
                               self._sender, turns)
-        self._recourse = Recourse(split, execution, schedule, waiting.work)
+        self._recourse = StragglerMitigation(split, execution, schedule, waiting.work)
 
     def run(self, inputs: Mapping[int, torch.Tensor]) -> Values:
         """

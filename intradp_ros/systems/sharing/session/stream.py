@@ -66,7 +66,7 @@ class InferenceStream:
         self._processor = Processor()
         self._free = threading.Semaphore(inflight)
         self._idle = deque(self.clients)
-        self._under_way: deque[tuple[Future[Outcome], Deliver]] = deque()
+        self._inflight: deque[tuple[Future[Outcome], Deliver]] = deque()
         self._delivering = threading.Lock()
         self._pool = ThreadPoolExecutor(inflight, 'inference')
         self._asked = 0
@@ -93,7 +93,7 @@ class InferenceStream:
         future = self._pool.submit(self._infer, client, self._asked, among, inputs, strategy,
                                    stamp)
         self._last.append(future)
-        self._under_way.append((future, deliver))
+        self._inflight.append((future, deliver))
         future.add_done_callback(partial(self._ended, client))
 
     def wait_for_room(self) -> None:
@@ -143,10 +143,10 @@ class InferenceStream:
         """Deliver what is next in order, and its followers that have ended."""
         self._idle.append(client)
         with self._delivering:
-            while self._under_way and self._under_way[0][0].done():
-                future, deliver = self._under_way[0]
+            while self._inflight and self._inflight[0][0].done():
+                future, deliver = self._inflight[0]
                 deliver(future)
-                self._under_way.popleft()
+                self._inflight.popleft()
                 self._free.release()
 
 

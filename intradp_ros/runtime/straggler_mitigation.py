@@ -19,8 +19,8 @@ import time
 import torch
 
 from intradp_ros.runtime.interpreter import Execution
+from intradp_ros.runtime.local_catch_up import owed, steps_to, stride
 from intradp_ros.runtime.mailbox import InferenceAbandonedError
-from intradp_ros.runtime.own_work import owed, steps_to, stride
 from intradp_ros.runtime.recovery import Held, held_pieces, rows_for
 from intradp_ros.runtime.timeline import Event, RECOURSE
 from intradp_ros.schedule.schedule import Schedule, SERVER, Transfer
@@ -31,7 +31,7 @@ Late = Callable[[float], str | None]
 
 
 @dataclass
-class Recourse:
+class StragglerMitigation:
     """
     Runs one side's program to the end, with own rows in the place of late ones.
 

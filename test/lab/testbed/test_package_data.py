@@ -16,7 +16,7 @@ from intradp_ros.lab.testbed.operator_costs import (
     shipped_costs,
     work_of,
 )
-from intradp_ros.lab.testbed.package_data import shipped
+from intradp_ros.lab.testbed.package_data import package_data
 from intradp_ros.lab.testbed.traces import (
     mean_over,
     shipped_trace,
@@ -34,7 +34,7 @@ from intradp_ros.runtime.model import share_module
 @pytest.mark.parametrize('workload', [w for w in WORKLOADS.values() if w.recording],
                          ids=lambda w: w.key)
 def test_recordings_add_up_to_what_the_whole_took(workload) -> None:  # type: ignore
-    path = shipped('devices', f'{workload.recording}.json')
+    path = package_data('devices', f'{workload.recording}.json')
     recording = read_recording(path)
     for side, least in (('robot', 0.02), ('server', 0.001)):
         assert sum(op.seconds[side] for op in recording.operators) > least

@@ -24,7 +24,7 @@ from intradp_ros.profiling.kept_memory import KeptMemory, private_bytes
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.runtime.interpreter import Execution
 from intradp_ros.runtime.mailbox import Mailbox
-from intradp_ros.runtime.recourse import Recourse
+from intradp_ros.runtime.straggler_mitigation import StragglerMitigation
 from intradp_ros.runtime.timeline import Recorder
 from intradp_ros.schedule.program import compile_program, compile_steps
 from intradp_ros.schedule.schedule import Compute, ROBOT, Schedule, SERVER
@@ -71,8 +71,9 @@ def robot(looks: bool) -> None:
     for frame in range(FRAMES):
         schedule, program = book[frame % SCHEDULES]
         box = Mailbox(lambda waited: None)
-        recourse = Recourse(split, Execution(program, Recorder(ROBOT), box, lambda *sent: None),
-                            schedule, lambda waited: 'late')
+        recourse = StragglerMitigation(split, Execution(program, Recorder(ROBOT), box,
+                                                        lambda *sent: None),
+                                       schedule, lambda waited: 'late')
         coming = list(schedule.between(SERVER, ROBOT))
         for transfer in coming[:random.randrange(len(coming) + 1) if frame % 2 else None]:
             whole = values[transfer.value]

@@ -15,9 +15,9 @@ from synthetic import PRIME, random_split_graph, reference
 import torch
 
 from intradp_ros.runtime.interpreter import Execution
+from intradp_ros.runtime.local_catch_up import owed, PARTS, stride
 from intradp_ros.runtime.mailbox import Mailbox
-from intradp_ros.runtime.own_work import owed, PARTS, stride
-from intradp_ros.runtime.recourse import Recourse
+from intradp_ros.runtime.straggler_mitigation import StragglerMitigation
 from intradp_ros.runtime.timeline import Recorder
 from intradp_ros.schedule.program import compile_program
 from intradp_ros.schedule.schedule import ROBOT, SERVER, Transfer
@@ -35,7 +35,7 @@ class Server:
         self.random = Random(seed)
         self.waiting = [t for t in transfers if self.random.random() >= loss]
         self.box = Mailbox(lambda waited: None, lambda: self.recourse.changed())
-        self.recourse: Recourse
+        self.recourse: StragglerMitigation
 
     def late(self, waited: float) -> str | None:
         """Deliver something now and then, in any order, while the robot waits."""
@@ -89,7 +89,7 @@ def test_whoever_is_first_the_result_is_exact(seed: int, shares: list[float], ba
     there = busy(split, server.sometimes)
     execution = Execution(compile_program(there, schedule, ROBOT, {}, delivers=True),
                           Recorder(ROBOT), server.box, lambda transfer, tensor: None)
-    server.recourse = Recourse(there, execution, schedule, server.late)
+    server.recourse = StragglerMitigation(there, execution, schedule, server.late)
     got = server.recourse.run({0: source})
     for value in split.graph.output_values:
         assert torch.equal(got[value], server.rows[value])
@@ -127,7 +127,7 @@ def test_both_meet_in_the_middle_and_nothing_is_computed_twice() -> None:
     there = busy(split, one_more)
     execution = Execution(compile_program(there, schedule, ROBOT, {}, delivers=True),
                           Recorder(ROBOT), server.box, lambda transfer, tensor: None)
-    server.recourse = Recourse(there, execution, schedule, late)
+    server.recourse = StragglerMitigation(there, execution, schedule, late)
     got = server.recourse.run({0: source})
     assert all(torch.equal(got[v], rows[v]) for v in split.graph.output_values)
     assert server.recourse.met and not server.recourse.reason
