@@ -12,6 +12,7 @@ tokens    5 prompts x 32 tokens x 3 devices: resident, streaming, moved, switche
 resident  SmolLM2 on three device processes with all weights in memory
 wide      random weights of width 2048 on three device processes
 settings  ours and a plain pipeline: 1000, 100, 20 Mbit/s x 3 memories x 2 disks (20 minutes)
+ablations ours without the planner, and without steps for keys and values; a plan that changes
 kills     20 kills at random moments, with requests in flight
 """
 from __future__ import annotations
@@ -249,11 +250,42 @@ def settings(folder: Path) -> dict[str, Any]:
                     where = folder / f'{memory}-{disk}-{mbit:g}-{kind}'.replace(' ', '')
                     got = measure_fleet(made, scene, where, kind, NAMES)
                     row[kind] = {key: got[key] for key in (
-                        'ms_per_token', 'predicted_ms', 'limit_ms', 'x', 'difference')}
+                        'ms_per_token', 'predicted_ms', 'limit_ms', 'x', 'difference',
+                        'computing_and_hops_ms', 'reading_ms', 'binds')}
                 row['gain'] = row[PLAIN]['ms_per_token'] / row[OURS]['ms_per_token']
                 row['predicted gain'] = row[PLAIN]['predicted_ms'] / row[OURS]['predicted_ms']
                 found[f'{memory} MB, {disk} MB/s, {mbit:g} Mbit/s'] = row
                 print(json.dumps({f'{memory} {disk} {mbit:g}': row}), flush=True)
+    return found
+
+
+def ablations(folder: Path) -> dict[str, Any]:
+    """Measure ours with something left out; and how long an answer waits for another plan."""
+    scene = Scene(dict(zip(NAMES, (200 * MB, 150 * MB, 120 * MB))), 200 * MB, 100.0, 16)
+    made, found = opened(scene), dict[str, Any]()
+    for kind in (OURS, 'last step', 'even', PLAIN):
+        got = measure_fleet(made, scene, folder / kind.replace(' ', '-'), kind, NAMES)
+        found[kind] = {key: got[key] for key in ('ms_per_token', 'predicted_ms', 'difference')}
+        found[kind]['ms of ours'] = found[OURS]['ms_per_token'] / got['ms_per_token']
+        print(json.dumps({kind: found[kind]}), flush=True)
+    torch.set_num_threads(1)
+    for keeps in (True, False):
+        gaps = []
+        with local(made.manifest, made.store, 1, False) as fleet:
+            for number in range(6):
+                times: list[float] = []
+                answering = fleet.ask(made.prompt * 8 + [number], 40)
+                while answering.ended is None:
+                    if len(answering.tokens) > len(times):
+                        times.append(time.perf_counter())
+                        if len(times) == 10:
+                            fleet.coordinator.propose(replace(fleet_plan(
+                                fleet.costs, NAMES, 1, False, number % 3), cache='c',
+                                keeps=keeps))
+                    time.sleep(0.0005)
+                gaps.append(max(b - a for a, b in zip(times, times[1:])))
+        found['gap when layers move, ms, ' + ('with their keys and values' if keeps else
+              'computed anew')] = 1e3 * statistics.median(gaps)
     return found
 
 
@@ -338,8 +370,8 @@ def _short(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 PARTS: Mapping[str, Callable[[Path], dict[str, Any]]] = {
-    'blocks': blocks, 'batch': batch, 'tokens': tokens, 'resident': resident, 'wide': wide,
-    'settings': settings, 'kills': kills}
+    'blocks': blocks, 'batch': batch, 'tokens': tokens, 'resident': resident,
+    'wide': wide, 'settings': settings, 'ablations': ablations, 'kills': kills}
 
 
 def main() -> None:

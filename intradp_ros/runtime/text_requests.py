@@ -80,10 +80,11 @@ class TextRequest:
     def __post_init__(self) -> None:
         """Look at all limits."""
         if isinstance(self.prompt, str):
-            length = len(self.prompt)
+            texts, length = [self.prompt], len(self.prompt)
         else:
             within('messages', len(self.prompt), 1, MAX_MESSAGES)
-            length = sum(len(turn.content) for turn in self.prompt)
+            texts = [turn.content for turn in self.prompt]
+            length = sum(map(len, texts))
             for turn in self.prompt:
                 if turn.role not in ROLES:
                     raise ValueError(f'role {turn.role[:20]!r} is none of {", ".join(ROLES)}')
@@ -96,6 +97,12 @@ class TextRequest:
         for text in self.stop:
             within('characters of a stop text', len(text), 1, MAX_STOP)
         within('characters of the schema', len(self.schema), 0, MAX_SCHEMA)
+        for text in (*texts, *self.stop, self.schema):
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise ValueError(f'half of a surrogate pair at character {error.start} of a '
+                                 'text: it is no Unicode') from None
         if not self.remaining >= 0:
             raise ValueError(f'the deadline is in {self.remaining} s: it must not be negative')
         within('priority', self.priority, -(1 << 31), (1 << 31) - 1)

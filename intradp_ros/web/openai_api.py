@@ -230,18 +230,20 @@ def openai_app(model: TextModel) -> FastAPI:
                  'object': kind, 'created': int(time.time()), 'model': model.name}
         if body.stream:
             usage = bool(body.stream_options and body.stream_options.include_usage)
-            return await _stream(answer, frame, usage)
+            return await _stream(answer, frame, usage, request)
         return await _whole(answer, frame, request)
     return app
 
 
+async def _cancel_when_gone(answer: _Answer, request: Request) -> None:
+    while (await request.receive())['type'] != 'http.disconnect':
+        pass
+    answer.cancel(Fate.CANCELLED)
+
+
 async def _whole(answer: _Answer, frame: dict[str, Any], request: Request) -> JSONResponse:
     """Return the whole answer; a client that goes away meanwhile cancels it."""
-    async def gone() -> None:
-        while (await request.receive())['type'] != 'http.disconnect':
-            pass
-        answer.cancel(Fate.CANCELLED)
-    watch = asyncio.ensure_future(gone())
+    watch = asyncio.ensure_future(_cancel_when_gone(answer, request))
     text, end = '', None
     try:
         async for event in answer.pieces():
@@ -261,10 +263,15 @@ async def _whole(answer: _Answer, frame: dict[str, Any], request: Request) -> JS
         'usage': _usage(end)})
 
 
-async def _stream(answer: _Answer, frame: dict[str, Any], with_usage: bool) -> Response:
+async def _stream(answer: _Answer, frame: dict[str, Any], with_usage: bool, request: Request,
+                  ) -> Response:
     """Return server-sent events; what is refused before its first token is a plain error."""
     events = answer.pieces()
-    first = await anext(events)
+    watch = asyncio.ensure_future(_cancel_when_gone(answer, request))  # until events are sent
+    try:
+        first = await anext(events)
+    finally:
+        watch.cancel()
     if isinstance(first, TextEnd) and first.fate not in (Fate.DONE, Fate.RESUMED):
         await events.aclose()  # type: ignore[attr-defined]
         return _failed(first)

@@ -48,7 +48,7 @@ class Speller:
             if 'busy' in text:
                 heard(TextEnd(Fate.REFUSED, 'the queue is full'))
                 return
-            for letter in text:
+            for letter in () if 'silent' in text else text:
                 heard(Piece(letter, (ord(letter),)))
             if 'endless' in text:
                 self.cancelled.wait(PATIENCE)
@@ -137,6 +137,14 @@ def test_what_is_not_understood_is_refused_with_its_name(site: Site, named: str,
     assert not site.model.requests
 
 
+def test_half_a_surrogate_pair_is_no_text(site: Site) -> None:
+    for body in (rb'{"messages": [{"role": "user", "content": "x\ud83d"}]}',
+                 rb'{"messages": [{"role": "user", "content": "x"}], "stop": "\udc00"}'):
+        status, answer = site.post('/v1/chat/completions', body)
+        assert status == 400 and b'surrogate' in answer
+    assert not site.model.requests
+
+
 def test_what_the_model_refuses_and_what_breaks_off_are_errors(site: Site) -> None:
     with pytest.raises(openai.BadRequestError, match='the context 8192'):
         site.chat('impossible')
@@ -153,14 +161,15 @@ def test_what_the_model_refuses_and_what_breaks_off_are_errors(site: Site) -> No
     assert heard == 'broken'
 
 
-@pytest.mark.parametrize('stream', [False, True])
-def test_a_client_that_goes_away_cancels(site: Site, stream: bool) -> None:
-    body = json.dumps({'messages': [{'role': 'user', 'content': 'endless'}],
+@pytest.mark.parametrize('text, stream', [
+    ('endless', False), ('endless', True), ('silent endless', True)])
+def test_a_client_that_goes_away_cancels(site: Site, text: str, stream: bool) -> None:
+    body = json.dumps({'messages': [{'role': 'user', 'content': text}],
                        'stream': stream}).encode()
     with socket.create_connection(('127.0.0.1', site.server.port)) as connection:
         connection.sendall(b'POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: '
                            b'application/json\r\ncontent-length: %d\r\n\r\n' % len(body) + body)
-        if stream:
+        if stream and 'silent' not in text:
             assert connection.recv(100)
         else:
             while not site.model.requests:

@@ -112,7 +112,7 @@ def measure_fleet(prepared: Prepared, scene: Scene, folder: Path, kind: str,
     """Return figures of a fleet that answers the question with plans of a kind."""
     devices = [EmulatedDevice(name, scene.memory[name], FLOOR + scene.memory[name], scene.disk)
                for name in names]
-    planning = {**prepared.planning, 'kind': 'plain' if kind == PLAIN else 'language'}
+    planning = {**prepared.planning, 'kind': {PLAIN: 'plain', ALONE: 'language'}.get(kind, kind)}
     with language_fleet(folder, devices, prepared.store.folder, scene.mbit, planning) as fleet:
         rates = fleet.rates()
         for device in fleet.devices.values():
@@ -134,11 +134,15 @@ def measure_fleet(prepared: Prepared, scene: Scene, folder: Path, kind: str,
     limit = plan_limit(plan, prepared.manifest, device_rates, hop, context)
     whole = fleet_limit(prepared.manifest, device_rates, hop, names[0], context)
     rounds = max(s['meter']['rounds'] for s in states.values())
+    computing = sum(s['meter']['computing'] for s in states.values()) / rounds + plan.hops * hop
+    reading = max(sum(prepared.manifest.blocks[b].nbytes for b in plan.streamed(name))
+                  / rates[name]['disk_rate'] for name in names)
     return {
         'ms_per_token': measured, 'predicted_ms': 1e3 * predicted.seconds,
         'limit_ms': 1e3 * limit.seconds, 'x': measured / (1e3 * limit.seconds),
         'binds': limit.binds, 'fleet_limit_ms': 1e3 * whole.seconds,
         'x_fleet': measured / (1e3 * whole.seconds),
+        'computing_and_hops_ms': 1e3 * computing, 'reading_ms': 1e3 * reading,
         'peak_mb': {name: s['peak'] / MB for name, s in states.items()},
         'limit_mb': {d.name: d.limit / MB for d in devices},
         'streamed': {name: len(plan.streamed(name)) for name in plan.slots},
@@ -226,7 +230,9 @@ def _measured(costs: LanguageCosts, states: Mapping[str, Mapping[str, Any]],
     attention, mlp, head = (statistics.median(k) if k else 0.0 for k in kinds)
     media = tuple(replace(m, bytes_per_second=rates[m.name.split()[-1]]['disk_rate'])
                   if m.name.startswith('disk of') else m for m in costs.topology.media)
-    return replace(costs, attention=attention, mlp=mlp, head=head, hop=_hop(states, 0.0),
+    ways = [replace(costs, hop=0.0).hop_seconds(a, b) for a in states for b in states if a != b]
+    hop = max(0.0, _hop(states, 0.0) - statistics.mean(ways)) if ways else 0.0
+    return replace(costs, attention=attention, mlp=mlp, head=head, hop=hop,
                    topology=replace(costs.topology, media=media))
 
 

@@ -17,9 +17,22 @@ from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.estimate import play
 from intradp_ros.systems.language.live_planner import MakePlan
 from intradp_ros.systems.language.manifest import read_manifest
-from intradp_ros.systems.language.planner import plain_pipeline, plan_language, Planned
+from intradp_ros.systems.language.planner import (
+    build,
+    Choice,
+    NoPlanError,
+    plain_pipeline,
+    plan_language,
+    Planned,
+    ring_order,
+    share,
+)
+from intradp_ros.systems.language.segment_plan import SegmentPlan
 
 FLEET, COORDINATOR = 'language', 'coordinator'
+#: Ways to plan, each with what is said of its plan.
+KINDS = {'language': '', 'plain': 'a plain pipeline with offloading',
+         'even': 'layers in equal parts', 'last step': 'room for all tokens at once'}
 
 
 @dataclass(frozen=True)
@@ -53,14 +66,50 @@ def costs_of(settings: dict[str, Any]) -> LanguageCosts:
 
 
 def maker(kind: str) -> MakePlan:
-    """Return what plans: "language" for ours, "plain" for a pipeline with offloading."""
+    """
+    Return what plans, by its name in `KINDS`.
+
+    Two are ours with something left out: "even" divides the layers evenly over all devices,
+    "last step" has room for keys and values of all tokens from the beginning.
+    """
     if kind == 'language':
         return plan_language
 
-    def plain(costs: LanguageCosts, head: str, devices: frozenset[str]) -> Planned:
-        plan = plain_pipeline(costs, head, devices)
-        return Planned(plan, play(plan, costs).seconds, 'a plain pipeline with offloading')
-    return plain
+    def make(costs: LanguageCosts, head: str, devices: frozenset[str]) -> Planned:
+        if kind == 'plain':
+            plan = plain_pipeline(costs, head, devices)
+        elif kind == 'even':
+            plan = even_plan(costs, head, devices)
+        else:
+            ours = plan_language(costs, head, devices).plan
+            plan = ours.at(len(ours.steps))
+        return Planned(plan, play(plan, costs).seconds, KINDS[kind])
+    return make
+
+
+def even_plan(costs: LanguageCosts, head: str, devices: frozenset[str]) -> SegmentPlan:
+    """
+    Return the fastest plan that gives each device as many layers as the others.
+
+    Raises
+    ------
+    NoPlanError
+        If there is none.
+
+    """
+    names, layers = ring_order(devices, head), costs.manifest.layers
+    counts = {n: (k + 1) * layers // len(names) - k * layers // len(names)
+              for k, n in enumerate(names)}
+    made = []
+    for segments in range(1, min(counts.values()) + 1):
+        shares = {n: share(costs, head, n, counts[n], segments) for n in names}
+        if all(shares.values()):
+            plan = build(costs, head, Choice(0.0, segments, {
+                n: s for n, s in shares.items() if s}))
+            made.append((play(plan, costs).seconds, segments, plan))
+    if not made:
+        raise NoPlanError(f'{costs.manifest.name} does not fit in equal parts')
+    return min(made, key=lambda each: each[:2])[-1]
 
 
 class PeakMemory:

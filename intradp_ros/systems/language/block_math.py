@@ -36,7 +36,6 @@ class KvPages:
         self.layers = {layer: (torch.zeros(shape, dtype=manifest.dtype),
                                torch.zeros(shape, dtype=manifest.dtype)) for layer in layers}
 
-
     def put(self, layer: int, keys: Tensor, values: Tensor) -> None:
         """Take keys and values (heads x tokens x dim) of a layer from its first page on."""
         for kept, new in zip(self.layers[layer], (keys, values)):

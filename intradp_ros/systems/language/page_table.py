@@ -30,8 +30,8 @@ class PageTable:
     """
     Pages ``0 .. pages-1``, the same on every device.
 
-    A request gets all that it may need at once, in one run where there is one: so it
-    never waits for memory in the middle of an answer, and attention reads without copies.
+    A request gets the pages of some tokens ahead, in one run where there is one: so attention
+    reads without copies.
     Pages that begin with the tokens of an earlier request are shared with it; they stay after
     its end until their room is needed.
     """

@@ -1,0 +1,218 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+100,000 requests of strangers to a language model: ``python bench/language_fuzz.py``.
+
+80,000 go to the OpenAI endpoint (in this process, without sockets), 20,000 to a real action
+server.  Each has one answer, memory stays, and the model answers as before.
+"""
+from __future__ import annotations
+
+import argparse
+import asyncio
+from dataclasses import replace
+import json
+import math
+from pathlib import Path
+import random
+import sys
+import tempfile
+import threading
+import time
+from typing import Any
+
+import torch
+
+from intradp_ros.blobs.store import BlobStore
+from intradp_ros.lab.language.reference import whole_answer, whole_model
+from intradp_ros.runtime.admission import AdmissionLimits, ClientRates, Fate
+from intradp_ros.systems.language.head import HeadPolicy
+from intradp_ros.systems.language.import_model import import_model
+from intradp_ros.systems.language.local_fleet import LocalLanguage
+from intradp_ros.systems.language.role import LanguageOptions
+from intradp_ros.web.access import Guard
+from intradp_ros.web.openai_api import openai_app
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / 'test'))  # small random models
+
+from language_models import costs, Scripted  # noqa: E402
+from tiny_language_model import save_tiny_model  # noqa: E402
+
+MB = 1e6
+#: Requests in flight at once; seconds in which they must have ended.
+AT_ONCE, PATIENCE = 20, 60.0
+
+
+def fuzz(folder: Path, scale: float) -> dict[str, Any]:
+    """Send requests of strangers to endpoint and action; each must have one answer."""
+    torch.set_num_threads(1)
+    store = BlobStore(folder / 'blobs', 1 << 40)
+    manifest = import_model(save_tiny_model(folder / 'model'), store.put)
+    given = replace(costs(manifest, 2), tokens=1024)
+    with LocalLanguage(given, 'a', Scripted(given, 1, False), {'a': store}, LanguageOptions(
+            policy=HeadPolicy(limits=AdmissionLimits(8, 32, 1 << 20)))) as fleet:
+        fleet.wait_ready()
+        found = {'endpoint': fuzz_endpoint(fleet.head, round(80000 * scale)),
+                 'action': fuzz_action(fleet.head, round(20000 * scale))}
+        good = fleet.ask([5, 6, 7], 8)
+        assert good.wait(60).fate is Fate.DONE
+        assert good.tokens == whole_answer(whole_model(manifest, store), [5, 6, 7], 8,
+                                           frozenset())[0]
+        state = fleet.head.state()
+        assert not state.serving and not state.waiting
+        found['fates'] = state.fates
+    return found
+
+
+def fuzz_endpoint(model: Any, count: int) -> dict[str, Any]:
+    """Send bodies of all kinds through the application, without sockets; count the answers."""
+    app, source = Guard(openai_app(model), None, ClientRates(1e9, 1 << 30)), random.Random(0)
+    statuses: dict[str, int] = {}
+    good: dict[str, Any] = {
+        'model': model.name, 'messages': [{'role': 'user', 'content': 'hello'}],
+        'prompt': 'hello', 'max_tokens': 2, 'temperature': 0.5, 'top_p': 0.9, 'top_k': 3,
+        'seed': 1, 'stop': ['x'], 'stream': False, 'n': 1, 'deadline': 5.0, 'priority': 0,
+        'response_format': {'type': 'text'}}
+
+    async def one(number: int) -> None:
+        body = dict(good)
+        for _ in range(source.choice((0, 0, 1, 1, 2, 5))):
+            body[source.choice([*good, 'tools', 'logit_bias', 'x' * 50])] = strange(source)
+        data = json.dumps(body).encode(errors='surrogatepass')
+        if source.random() < 0.2:
+            place = source.randrange(len(data))
+            data = data[:place] + bytes(source.randrange(256) for _ in range(
+                source.randrange(20))) + data[place + source.randrange(20):]
+        path = source.choice(['/v1/chat/completions'] * 6 + ['/v1/completions'] * 4 + [
+            '/v1/models/' + str(strange(source))[:200], '/v1/models', '/health', '/'])
+        leaves = source.random() < 0.1
+        got: list[Any] = []
+        given = False
+
+        async def receive() -> dict[str, Any]:
+            nonlocal given
+            if not given:
+                given = True
+                return {'type': 'http.request', 'body': data, 'more_body': False}
+            await asyncio.sleep(0 if leaves else 60)
+            return {'type': 'http.disconnect'}
+
+        async def send(message: Any) -> None:
+            if message['type'] == 'http.response.start':
+                got.append(message['status'])
+        await app({'type': 'http', 'asgi': {'version': '3.0'}, 'http_version': '1.1',
+                   'method': source.choice(['POST'] * 18 + ['GET', 'PUT']), 'scheme': 'http',
+                   'path': path, 'raw_path': path.encode(errors='replace'), 'query_string': b'',
+                   'root_path': '', 'client': ('127.0.0.1', number % 60000), 'server': ('x', 1),
+                   'headers': [(b'content-type', b'application/json'),
+                               (b'content-length', str(len(data)).encode())]}, receive, send)
+        assert len(got) <= 1
+        name = str(got[0]) if got else 'gone'
+        statuses[name] = statuses.get(name, 0) + 1
+
+    async def all_() -> int:
+        before = 0
+        for begin in range(0, count, 20):
+            await asyncio.wait_for(asyncio.gather(*(one(k) for k in range(begin, begin + 20))), 60)
+            if begin == count // 5 // 20 * 20:
+                before = _anonymous()
+        return before
+    start = time.perf_counter()
+    before = asyncio.run(all_())
+    return {'requests': count, 'statuses': dict(sorted(statuses.items())),
+            'memory after a fifth, MB': before / MB, 'at the end, MB': _anonymous() / MB,
+            'seconds': time.perf_counter() - start}
+
+
+def fuzz_action(model: Any, count: int) -> dict[str, Any]:
+    """Send goals of all kinds to a real action server; count the ends."""
+    import rclpy
+    from rclpy.action import ActionClient
+    from rclpy.executors import SingleThreadedExecutor
+
+    from intradp_ros.action import GenerateResponse
+    from intradp_ros.msg import SamplingConfig
+    from intradp_ros.nodes.text_actions import TextActions
+    source, ends = random.Random(1), dict[str, int]()
+    context = rclpy.Context()
+    rclpy.init(context=context)
+    server, asker = (rclpy.create_node(name, context=context) for name in ('served', 'asker'))
+    actions = TextActions(server, model, 2)
+    client = ActionClient(asker, GenerateResponse, '/served/generate_response')
+    executors = [SingleThreadedExecutor(context=context) for _ in range(2)]
+    for executor, node in zip(executors, (server, asker)):
+        executor.add_node(node)
+        threading.Thread(target=executor.spin, daemon=True).start()
+    assert client.wait_for_server(20)
+
+    def ended(future: Any) -> Any:
+        over = threading.Event()
+        future.add_done_callback(lambda _: over.set())
+        assert over.wait(60), 'no end'
+        return future.result()
+    before, start = 0, time.perf_counter()
+    for begin in range(0, count, 10):
+        sent = []
+        for _ in range(10):
+            text = ''.join(chr(source.choice((0, 10, 65, 233, 8364, 128512)) or 97)
+                           for _ in range(source.choice((0, 1, 8, 40, 2000))))
+            def mostly(usual: Any, *others: Any) -> Any:
+                return source.choice(others) if source.random() < 0.1 else usual
+            sent.append(client.send_goal_async(GenerateResponse.Goal(
+                prompt=text, max_tokens=mostly(2, 0, -1, (1 << 31) - 1),
+                stop=[text[:3]] * mostly(0, 1, 40), priority=source.choice((0, 1, -5, 1 << 30)),
+                deadline=mostly(0.0, 5.0, -1.0, math.inf, math.nan, 1e-9),
+                sampling_config=SamplingConfig(
+                    temp=mostly(1.0, 0.0, -1.0, math.nan, 1e30),
+                    top_k=mostly(0, 5, -3, (1 << 31) - 1),
+                    top_p=mostly(1.0, 0.5, 0.0, 2.0, math.nan), seed=source.randrange(1 << 32),
+                    grammar_schema=mostly('', '{', '{"type": 5}', '[]', '{"type": "object"}')))))
+        for future in sent:
+            goal = ended(future)
+            if not goal.accepted:
+                name = 'rejected'
+            else:
+                if source.random() < 0.1:
+                    goal.cancel_goal_async()
+                name = f'status {ended(goal.get_result_async()).status}'
+            ends[name] = ends.get(name, 0) + 1
+        if begin == count // 5 // 10 * 10:
+            before = _anonymous()
+    found = {'goals': count, 'ends': ends, 'memory after a fifth, MB': before / MB,
+             'at the end, MB': _anonymous() / MB, 'seconds': time.perf_counter() - start}
+    actions.close()
+    for executor in executors:
+        executor.shutdown()
+    context.shutdown()
+    return found
+
+
+def strange(source: random.Random) -> Any:
+    """Return a value that nobody expects."""
+    return source.choice((
+        None, True, -1, 0, 1e308, 1 << 70, '', 'x' * source.randrange(2000), '\ud83d', '\0', [],
+        {}, [[]], [None] * 30, {'type': 'json_schema'}, {'type': 'json_object'},
+        {'type': 'json_schema', 'json_schema': {'schema': {'type': 'integer'}}},
+        [{'role': 'user', 'content': 'x' * source.randrange(600)}], [{'role': 'robot'}],
+        [{'role': 'user', 'content': [{'type': 'text', 'text': 'hi'}]}], ['a', 'b'], 0.3, 7))
+
+
+def _anonymous() -> int:
+    for line in Path('/proc/self/status').read_text().splitlines():
+        if line.startswith('RssAnon'):
+            return 1024 * int(line.split()[1])
+    return 0
+
+
+def main() -> None:
+    """Run, and print what became of the requests."""
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--scale', type=float, default=1.0, help='part of the requests')
+    with tempfile.TemporaryDirectory() as folder:
+        print(json.dumps(fuzz(Path(folder), parser.parse_args().scale), indent=1))
+
+
+if __name__ == '__main__':
+    main()
