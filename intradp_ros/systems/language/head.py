@@ -54,7 +54,8 @@ class HeadPolicy:
     After `patience` seconds, and `slack` times the longest round of late, hidden states that
     do not come are given up.  `lanes` is the most lanes of a round; 0: one for each device.
     After `rest` seconds without requests the plan's first step is used again.  Where no token
-    comes for `hold` seconds, requests are refused.  Pages are had for `reserve` tokens ahead.
+    comes for `hold` seconds, requests are refused.  Pages are given out for
+    `reserve` tokens ahead.
     """
 
     chunk: int = 128
@@ -392,6 +393,7 @@ class Head:
         self._paused = [request for request in self._paused if not request.over]
         while self._paused:  # they were taken before
             if not self._placed(self._paused[0]):
+                self._want_pages(-(-self._reserved(self._paused[0]) // PAGE))
                 return
             min(self._lanes, key=len).append(self._paused.pop(0))
         while True:

@@ -9,11 +9,14 @@ import time
 
 from language_models import costs, even_plan, QUICK, Scripted, tiny_model
 import pytest
+import torch
 
 from intradp_ros.cluster.plan_id import PlanError
 from intradp_ros.lab.language.reference import whole_answer
 from intradp_ros.runtime.admission import Fate
 from intradp_ros.runtime.member.planner import Proposal
+from intradp_ros.runtime.text_requests import Piece, TextEnd
+from intradp_ros.systems.language.head import Head, HeadPolicy
 from intradp_ros.systems.language.live_planner import LanguagePlanner
 from intradp_ros.systems.language.local_fleet import LocalLanguage
 from intradp_ros.systems.language.memory import memory_need
@@ -105,6 +108,40 @@ def test_room_for_keys_and_values_grows_in_steps_and_goes_back(model):
         again = local.ask(PROMPT, 20)
         assert again.wait(TIMEOUT).fate is Fate.DONE and again.tokens == first.tokens
         assert local.roles['b'].engine._program.step == 0
+
+
+def test_a_request_that_waits_for_room_gets_a_later_step_of_a_plan_that_keeps(model):
+    manifest, _, _ = model
+    ends: list[Piece | TextEnd] = []
+    plan = replace(even_plan(costs(manifest, 2), 'ab'), pages=20)
+    after = replace(plan, pages=4, steps=(Step(13, plan.slots), Step(20, plan.slots)))
+    head = Head(manifest, lambda ids: torch.zeros(len(ids), 1),
+                lambda hidden: torch.zeros(len(hidden), 97), policy=HeadPolicy(reserve=16))
+    head.devices(1)
+    head.anew(plan)
+    cancels = [head.submit_tokens(PROMPT, ends.append, count) for count in (300, 250)]
+
+    def ended() -> list[TextEnd]:
+        return [end for end in ends if isinstance(end, TextEnd)]
+
+    def go_on() -> None:
+        if head.begin(0):
+            lane, hidden = head.embed(0)
+            head.sample(0, hidden[lane.last_rows])
+        else:
+            head.step()
+    while not head._paused:
+        go_on()
+    serving = head._lanes[0][0]
+    cancels[serving.most == 250](Fate.CANCELLED)
+    while not ended():  # seen by the head's own thread
+        time.sleep(0.001)
+    head.kept(after)
+    for _ in range(400):
+        if len(ended()) < 2:
+            go_on()
+    head.close()
+    assert [end.fate for end in ended()] == [Fate.CANCELLED, Fate.DONE]
 
 
 def test_a_mission_takes_memory_back_and_answers_go_on(model):
