@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from dataclasses import replace
+import importlib
 import json
 import math
 from pathlib import Path
@@ -36,8 +37,8 @@ from intradp_ros.web.openai_api import openai_app
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / 'test'))  # small random models
 
-from language_models import costs, Scripted  # noqa: E402
-from tiny_language_model import save_tiny_model  # noqa: E402
+small = importlib.import_module('language_models')
+save_tiny_model = importlib.import_module('tiny_language_model').save_tiny_model
 
 MB = 1e6
 #: Requests in flight at once; seconds in which they must have ended.
@@ -49,8 +50,8 @@ def fuzz(folder: Path, scale: float) -> dict[str, Any]:
     torch.set_num_threads(1)
     store = BlobStore(folder / 'blobs', 1 << 40)
     manifest = import_model(save_tiny_model(folder / 'model'), store.put)
-    given = replace(costs(manifest, 2), tokens=1024)
-    with LocalLanguage(given, 'a', Scripted(given, 1, False), {'a': store}, LanguageOptions(
+    given = replace(small.costs(manifest, 2), tokens=1024)
+    with LocalLanguage(given, 'a', small.Scripted(given, 1, False), {'a': store}, LanguageOptions(
             policy=HeadPolicy(limits=AdmissionLimits(8, 32, 1 << 20)))) as fleet:
         fleet.wait_ready()
         found = {'endpoint': fuzz_endpoint(fleet.head, round(80000 * scale)),
@@ -128,7 +129,7 @@ def fuzz_endpoint(model: Any, count: int) -> dict[str, Any]:
 def fuzz_action(model: Any, count: int) -> dict[str, Any]:
     """Send goals of all kinds to a real action server; count the ends."""
     import rclpy
-    from rclpy.action import ActionClient
+    from rclpy.action.client import ActionClient
     from rclpy.executors import SingleThreadedExecutor
 
     from intradp_ros.action import GenerateResponse
@@ -139,7 +140,7 @@ def fuzz_action(model: Any, count: int) -> dict[str, Any]:
     rclpy.init(context=context)
     server, asker = (rclpy.create_node(name, context=context) for name in ('served', 'asker'))
     actions = TextActions(server, model, 2)
-    client = ActionClient(asker, GenerateResponse, '/served/generate_response')
+    client: Any = ActionClient(asker, GenerateResponse, '/served/generate_response')
     executors = [SingleThreadedExecutor(context=context) for _ in range(2)]
     for executor, node in zip(executors, (server, asker)):
         executor.add_node(node)

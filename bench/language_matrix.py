@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 import hashlib
+import importlib
 import json
 from pathlib import Path
 import sys
@@ -29,7 +30,7 @@ from intradp_ros.systems.language.manifest import Manifest
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / 'test'))  # small random models
 
-from language_models import costs, even_plan, QUICK, Scripted, tiny_model  # noqa: E402
+small = importlib.import_module('language_models')
 
 #: Tokens of an answer; most seconds that one may take.
 COUNT, PATIENCE = 12, 60.0
@@ -51,9 +52,9 @@ class Compared:
 
     def fleet(self, devices: int, streamed: bool) -> LocalLanguage:
         """Return devices of this process with a plan."""
-        given = costs(self.manifest, devices)
-        fleet = LocalLanguage(given, NAMES[0], Scripted(given, 1 + streamed, streamed),
-                              {NAMES[0]: self.store}, times=QUICK)
+        given = small.costs(self.manifest, devices)
+        fleet = LocalLanguage(given, NAMES[0], small.Scripted(given, 1 + streamed, streamed),
+                              {NAMES[0]: self.store}, times=small.QUICK)
         fleet.wait_ready()
         return fleet
 
@@ -82,7 +83,7 @@ def changed(devices: int, segments: int, keeps: bool, tokens: int) -> During:
     """Return what puts another plan in force after some tokens, with or without the cache."""
     def change(fleet: LocalLanguage, answering: Answering) -> None:
         _after(answering, tokens)
-        plan = even_plan(fleet.costs, NAMES[:devices], segments, segments > 1)
+        plan = small.even_plan(fleet.costs, NAMES[:devices], segments, segments > 1)
         fleet.coordinator.propose(replace(plan, cache='moved', keeps=keeps))
     return change
 
@@ -125,7 +126,7 @@ def main() -> None:
     torch.set_num_threads(1)
     for tied in (True, False):
         with tempfile.TemporaryDirectory() as folder:
-            model = Compared(*tiny_model(Path(folder), tied=tied))
+            model = Compared(*small.tiny_model(Path(folder), tied=tied))
             compare(model)
             print(json.dumps({'tied': tied, 'answers': model.answers, 'logits':
                               model.difference, 'sha256': model.ids.hexdigest()[:16]}))
