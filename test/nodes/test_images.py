@@ -246,10 +246,10 @@ def test_a_card_says_what_becomes_of_pixels() -> None:
     made = to_input(RGB, (1, 3, 7, 7), torch.float32, card)
     pixels = torch.from_numpy(RGB[..., ::-1].transpose(2, 0, 1).copy()) / 255
     wanted = (pixels - torch.tensor(card.mean).view(3, 1, 1)) / torch.tensor(
-        card.deviation).view(3, 1, 1)
+        card.std).view(3, 1, 1)
     torch.testing.assert_close(made[0, :, 1:6], wanted)
     torch.testing.assert_close(made[0, :, 0, 0], -torch.tensor(card.mean) / torch.tensor(
-        card.deviation))
+        card.std))
 
 
 @pytest.mark.parametrize(('changes', 'says'), [

@@ -65,7 +65,7 @@ class Cameras(Observer):
 
 def unsplit(model: torch.nn.Module, pictures: list[np.ndarray]) -> list[Detections]:
     """Return what the unsplit model says of each picture of a batch."""
-    shown = [fitted(pixels, (HEIGHT, WIDTH), CARD.input.fit, CARD.input.pad)
+    shown = [fitted(pixels, (HEIGHT, WIDTH), CARD.input.resize, CARD.input.pad)
              for pixels in pictures]
     with torch.inference_mode():
         outputs = model(torch.from_numpy(np.stack([s.transpose(2, 0, 1) for s, _ in shown])))

@@ -90,7 +90,7 @@ class Unsplit:
     def message(self, header: Header, image: Any) -> Any:
         """Return the typed message that belongs to an image."""
         rgb = decompressed(image) if isinstance(image, CompressedImage) else to_rgb(image)
-        shown, view = fitted(rgb, (HEIGHT, WIDTH), self.card.input.fit, self.card.input.pad)
+        shown, view = fitted(rgb, (HEIGHT, WIDTH), self.card.input.resize, self.card.input.pad)
         with torch.inference_mode():
             outputs = self.model(torch.from_numpy(shown.transpose(2, 0, 1).copy())[None])
         answer = decode(named(outputs, self.card.outputs), self.card.head, view)

@@ -64,7 +64,7 @@ class Watcher(Observer):
 
 def unsplit(model: torch.nn.Module, pixels: np.ndarray) -> Detections:
     """Return what the unsplit model and its post-processing say of a picture."""
-    shown, view = fitted(pixels, (HEIGHT, WIDTH), CARD.input.fit, CARD.input.pad)
+    shown, view = fitted(pixels, (HEIGHT, WIDTH), CARD.input.resize, CARD.input.pad)
     with torch.inference_mode():
         outputs = model(torch.from_numpy(shown.transpose(2, 0, 1).copy())[None])
     found = decode(outputs, CARD.head, view)
