@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-An action whose goals run elsewhere, and its mirror as a service.
+An action whose goals run elsewhere, and its mirror as a service where there is one.
 
 A goal has a `deadline` (seconds from its arrival, 0 for none), its result a
 `fate` and a `reason`.  What does the work is a function that begins it and
@@ -48,8 +48,9 @@ class Begin(Protocol):
 class _Work:
     """One goal, of an action or a call, until it has ended."""
 
-    def __init__(self, result_type: Any, ended: Callable[[Fate, Any], None]) -> None:
-        self._result_type, self._ended = result_type, ended
+    def __init__(self, result_type: Any, ended: Callable[[Fate, Any], None],
+                 grace: float) -> None:
+        self._result_type, self._ended, self._grace = result_type, ended, grace
         self._lock, self._over = Lock(), False
         self._timers: list[Timer] = []
         self._cancel: Callable[[Fate], None] = lambda fate: None
@@ -64,9 +65,9 @@ class _Work:
             self._after(goal.deadline, lambda: self.stop(Fate.LATE))
 
     def stop(self, fate: Fate) -> None:
-        """End the work early; what has not ended after `GRACE` ends without it."""
+        """End the work early; what has not ended after the grace ends without it."""
         self._cancel(fate)
-        self._after(GRACE, lambda: self.finish(fate, self._result_type(reason=fate.value)))
+        self._after(self._grace, lambda: self.finish(fate, self._result_type(reason=fate.value)))
 
     def finish(self, fate: Fate, result: Any) -> None:
         with self._lock:
@@ -91,22 +92,25 @@ class _Work:
 class GoalServer:
     """Serves an action and its mirror until it is closed."""
 
-    def __init__(self, node: Node, action: Any, service: Any, name: str, begin: Begin) -> None:
+    def __init__(self, node: Node, action: Any, service: Any | None, name: str, begin: Begin,
+                 grace: float = GRACE) -> None:
         """
         Serve `name` as an action and a service; the node needs `MAX_CALLS` further threads.
 
         Goal and request have equal fields, and result and response; both
-        goals and results have those that the module names.
+        goals and results have those that the module names.  Without `service`
+        there is no mirror, as for goals that take hours.
         """
         self._node, self._begin, self._action_type = node, begin, action
+        self._grace = grace
         self._works: dict[bytes, _Work] = {}
         self._closed = False
         self._calls = BoundedSemaphore(MAX_CALLS)
         self._action = ActionServer(
             node, action, name, self._no_execution, goal_callback=self._may_come,
             handle_accepted_callback=self._accepted, cancel_callback=self._cancelled)
-        self._service = node.create_service(service, name, self._called,
-                                            callback_group=ReentrantCallbackGroup())
+        self._service = service and node.create_service(
+            service, name, self._called, callback_group=ReentrantCallbackGroup())
 
     def close(self) -> None:
         """Refuse what is open, and serve no more; a second call does nothing."""
@@ -116,7 +120,8 @@ class GoalServer:
         for work in tuple(self._works.values()):
             work.stop(Fate.REFUSED)
             work.finish(Fate.REFUSED, self._action_type.Result(reason='the node stops'))
-        self._node.destroy_service(self._service)
+        if self._service:
+            self._node.destroy_service(self._service)
         self._action.destroy()
 
     def _may_come(self, goal: Any) -> GoalResponse:
@@ -140,7 +145,7 @@ class GoalServer:
                 return result
             handle.execute(conclude)
 
-        work = self._works[name] = _Work(self._action_type.Result, ended)
+        work = self._works[name] = _Work(self._action_type.Result, ended, self._grace)
         work.start(self._begin, handle.request, handle.publish_feedback)
 
     def _no_execution(self, handle: ServerGoalHandle[Any, Any, Any]) -> Any:
@@ -169,7 +174,7 @@ class GoalServer:
             _copied(result, response)
             over.set()
         try:
-            _Work(self._action_type.Result, ended).start(
+            _Work(self._action_type.Result, ended, self._grace).start(
                 self._begin, _copied(request, goal), lambda feedback: None)
             over.wait()
         finally:

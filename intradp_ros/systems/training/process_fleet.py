@@ -32,12 +32,12 @@ class ProcessFleet:
     def __init__(self, name: str, task: TrainingTask, graph: LayerGraph, topology: Topology,
                  planner: Planner, table: LayerTable, settings: Settings, emulate: bool = False,
                  progress: Callable[[RoundCommit], None] = lambda commit: None,
-                 logs: Path | None = None) -> None:
+                 logs: Path | None = None, threads: int = 1) -> None:
         check_distributed()
         from torch._C._distributed_c10d import TCPStore
         self._name, self._settings, self._table = name, settings, table
         self._topology, self._emulate, self._logs = topology, emulate, logs
-        self._weights = weights_digest(task)
+        self._weights, self._threads = weights_digest(task), threads
         self.store = TCPStore(settings.address, 0, is_master=True, wait_for_workers=False,
                               timeout=timedelta(seconds=10 * settings.timeout))
         sizes = tuple(float(graph.nbytes(k)) for k in range(len(graph.layers)))
@@ -62,7 +62,7 @@ class ProcessFleet:
             events.put((name, report))
         log = self._logs / f'{device}.log' if self._logs else None
         link = ProcessLink(device, self._name, (self._settings.address, self.store.port),
-                           settings, take, log=log, weights=self._weights)
+                           settings, take, self._threads, log=log, weights=self._weights)
         self.links[device] = self.trainer.links[device] = link
 
     def __enter__(self) -> ProcessFleet:

@@ -151,7 +151,8 @@ def linear(table: LayerTable, times: float = 1.0) -> LayerTable:
     def scaled(found: LayerTimes) -> LayerTimes:
         per_sample = found.batches[-1] / times
         return LayerTimes((1,), _divided(found.forward[-1:], per_sample),
-                          _divided(found.backward[-1:], per_sample))
+                          _divided(found.backward[-1:], per_sample),
+                          tuple(seconds * times for seconds in found.step))
     return replace(table, times={name: scaled(found) for name, found in table.times.items()})
 
 

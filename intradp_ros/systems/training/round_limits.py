@@ -42,7 +42,8 @@ def plan_limit(costs: RoundCosts, stages: Sequence[HybridStage]) -> RoundLimit:
         passes = {name: sum(costs.seconds(name, stage.first, stage.last, samples))
                   for name, samples in stage.shares}
         for name, seconds in passes.items():
-            found[f'computing on {name}'] = way + costs.micro_batches * seconds
+            found[f'computing on {name}'] = way + costs.micro_batches * seconds + \
+                costs.step_seconds(name, stage.first, stage.last)
         way += min(passes.values())
     found['the way of a micro-batch through all stages and back'] = way
     carried: dict[str, float] = {}

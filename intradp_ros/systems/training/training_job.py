@@ -62,6 +62,7 @@ class JobOptions:
     slowed: float | None = None
     settings: Settings = Settings()
     logs: Path | None = None
+    threads: int = 1
     called: str = ''
 
 
@@ -169,7 +170,7 @@ class TrainingJob:
         try:
             with ProcessFleet(prepared.name, prepared.task, prepared.graph, prepared.topology,
                               planner, prepared.table, settings, options.slowed is not None,
-                              self._look, options.logs) as fleet:
+                              self._look, options.logs, options.threads) as fleet:
                 return self._train(fleet)
         except TrainingError as error:
             saved = f'; {options.checkpoint} has round {self._saved_at}: resume from it' \
