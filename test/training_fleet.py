@@ -81,7 +81,8 @@ def start(trainer: Trainer, name: str, task: TrainingTask, graph: LayerGraph, st
 def train(task: TrainingTask, devices: Sequence[str], planner: Planner,
           faults: Mapping[str, tuple[int, str]] | None = None, every: int = 3,
           timeout: float = 5.0, deadline: float = 120.0, late: Sequence[str] = (),
-          graph: LayerGraph | None = None) -> tuple[Trainer, dict[str, torch.Tensor]]:
+          graph: LayerGraph | None = None, base: tuple[int, Any] | None = None,
+          ) -> tuple[Trainer, dict[str, torch.Tensor]]:
     """Train a task; return the trainer and the state of all layers at the end."""
     graph, store = graph or capture(task), HashStore()
     sizes = tuple(float(graph.nbytes(k)) for k in range(len(graph.layers)))
@@ -94,6 +95,8 @@ def train(task: TrainingTask, devices: Sequence[str], planner: Planner,
             start(trainer, waiting.pop(), task, graph, store, settings, dying)
 
     trainer.progress = progress
+    if base:
+        trainer.start_from(*base)
     for name in devices:
         start(trainer, name, task, graph, store, settings, dying)
     trainer.begin(len(devices))

@@ -9,30 +9,39 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 import signal
+from types import MappingProxyType
 from typing import Any
 
 from intradp_ros.cluster.topology import Topology
+from intradp_ros.systems.training.checkpoint import Checkpoint
 from intradp_ros.systems.training.layer_graph import LayerGraph
 from intradp_ros.systems.training.layer_table import LayerTable
 from intradp_ros.systems.training.round_commit import Planner, RoundCommit
 from intradp_ros.systems.training.round_groups import check_distributed
+from intradp_ros.systems.training.stage_runner import by_layer
 from intradp_ros.systems.training.task import TrainingTask, weights_digest
 from intradp_ros.systems.training.trainer import Trainer
 from intradp_ros.systems.training.worker import Emulation, Settings
 from intradp_ros.systems.training.worker_process import ProcessLink
+
+#: No device is elsewhere.
+NOWHERE: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType({})
 
 
 class ProcessFleet:
     """
     Worker processes and their trainer; a context, at whose end all of them have ended.
 
-    With `emulate` each takes the seconds of the table and sends at its path's rate.
+    With `emulate` each takes the seconds of the table and sends at its path's rate.  Training
+    begins with the checkpoint `base` where there is one.  `places` has the address of a device
+    and the words before its command, where they are not the settings' and none.
     """
 
     def __init__(self, name: str, task: TrainingTask, graph: LayerGraph, topology: Topology,
                  planner: Planner, table: LayerTable, settings: Settings, emulate: bool = False,
                  progress: Callable[[RoundCommit], None] = lambda commit: None,
-                 logs: Path | None = None, threads: int = 1) -> None:
+                 logs: Path | None = None, threads: int = 1, base: Checkpoint | None = None,
+                 places: Mapping[str, tuple[str, tuple[str, ...]]] = NOWHERE) -> None:
         check_distributed()
         from torch._C._distributed_c10d import TCPStore
         self._name, self._settings, self._table = name, settings, table
@@ -42,13 +51,17 @@ class ProcessFleet:
                               timeout=timedelta(seconds=10 * settings.timeout))
         sizes = tuple(float(graph.nbytes(k)) for k in range(len(graph.layers)))
         commit = RoundCommit(task.rounds, len(graph.layers), sizes, planner,
-                             2 * settings.timeout + 1)
+                             3 * settings.timeout + 1)
         self.trainer = Trainer(commit, self.store, beats=True, progress=progress)
+        if base is not None:
+            self.trainer.start_from(base.round, by_layer(graph, base.state))
         self.links: dict[str, ProcessLink] = {}
+        self._places = places
 
     def start(self, device: str) -> None:
         """Start a device's process; it takes part as soon as it is ready."""
-        settings = self._settings
+        address, prefix = self._places.get(device, (self._settings.address, ()))
+        settings = replace(self._settings, address=address)
         if self._emulate:
             times = self._table.times[device]
             others = [name for name in self._topology.names if name != device]
@@ -62,7 +75,7 @@ class ProcessFleet:
             events.put((name, report))
         log = self._logs / f'{device}.log' if self._logs else None
         link = ProcessLink(device, self._name, (self._settings.address, self.store.port),
-                           settings, take, self._threads, log=log, weights=self._weights)
+                           settings, take, self._threads, prefix, log, self._weights)
         self.links[device] = self.trainer.links[device] = link
 
     def __enter__(self) -> ProcessFleet:

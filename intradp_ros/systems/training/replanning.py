@@ -19,14 +19,18 @@ from intradp_ros.cluster.plan_id import PlanError
 from intradp_ros.cluster.topology import Topology
 from intradp_ros.systems.training.allocation import allocate
 from intradp_ros.systems.training.hybrid_plan import HybridStage
-from intradp_ros.systems.training.hybrid_planner import plan_round
+from intradp_ros.systems.training.hybrid_planner import judged, plan_round
 from intradp_ros.systems.training.layer_graph import LayerGraph, Pass, run_pass
 from intradp_ros.systems.training.layer_profiler import LayerCall, Tensors
 from intradp_ros.systems.training.layer_table import LayerTable, LayerTimes
 from intradp_ros.systems.training.round_commit import Planner
 from intradp_ros.systems.training.round_costs import RoundCosts
 from intradp_ros.systems.training.task import TrainingTask
-from intradp_ros.systems.training.training_plan import TrainingPlan, TrainingStage
+from intradp_ros.systems.training.training_plan import (
+    MOST_SECONDS,
+    TrainingPlan,
+    TrainingStage,
+)
 
 
 def costs_of(task: TrainingTask, table: LayerTable, topology: Topology) -> RoundCosts:
@@ -53,7 +57,8 @@ def runnable(costs: RoundCosts, stages: Sequence[HybridStage], task: TrainingTas
         if sum(count for _, count in shares) != largest:
             raise PlanError(f'the shares {stage.shares} are no whole grains of {task.grain}')
         found.append(TrainingStage(stage.first, stage.last, tuple(shares)))
-    return TrainingPlan(tuple(found), task.grains, task.micro_batches)
+    seconds = min(judged(costs, stages).seconds, MOST_SECONDS)
+    return TrainingPlan(tuple(found), task.grains, task.micro_batches, seconds)
 
 
 def light_plan(costs: RoundCosts, before: TrainingPlan, task: TrainingTask) -> TrainingPlan | None:

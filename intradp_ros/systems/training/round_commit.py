@@ -6,7 +6,11 @@ The trainer's decisions, as a state machine over reports and time: no thread, no
 
 A round counts when every device of the plan has stepped it.  When a device is lost, or one
 reports that its plan has ended, all are given the time that their waits take to end; then the
-newest tag of which those left hold every layer is where the next plan begins.
+newest tag of which those left hold every layer is where the next plan begins, or the trainer's
+checkpoint where that is newer.
+
+Who cannot be reached by others is left out, and tried again after a time that doubles each time:
+else a device behind a link that is cut would stop the others again and again.
 """
 from __future__ import annotations
 
@@ -16,8 +20,16 @@ import enum
 from typing import Any
 
 from intradp_ros.cluster.plan_id import PlanId
-from intradp_ros.systems.training.snapshots import Move, moves, rollback_tag
+from intradp_ros.systems.training.snapshots import INITIAL, Move, moves, rollback_tag
 from intradp_ros.systems.training.training_plan import TrainingPlan
+
+#: Beyond so many strikes the time for which a device is left out doubles no more.
+MOST_STRIKES = 8
+
+
+#: Rounds that a device may need to leave its plan: it stops after the one after the next, and a
+#: wait may last for some.
+ENDING_ROUNDS = 8
 
 
 class Phase(enum.Enum):
@@ -61,7 +73,9 @@ class RoundCommit:
     Rounds, tags and plans of one training.
 
     `plan` makes a plan for devices, from the plan before where there is one; None if there is
-    none.  `patience` is the longest that a device needs to leave a plan (s).
+    none.  `patience` is the longest that a device needs to leave a plan whose rounds take no time
+    (s).  `base` is the
+    round of the checkpoint that the trainer has; 0: what the task makes.
     """
 
     rounds: int
@@ -85,12 +99,17 @@ class RoundCommit:
     recoveries: list[Recovery] = field(default_factory=list)
     committed: int = 0
     safe: int = 0
+    base: int = INITIAL
+    left_out: dict[str, float] = field(default_factory=dict)
+    strikes: dict[str, int] = field(default_factory=dict)
     paused: bool = False
     fruitless: int = 0
     since: float = 0.0
 
     def joined(self, device: str, now: float) -> list[Order]:
         """Take in a device that is there; it gets a part when all have left the plan."""
+        if device in self.left_out:
+            return []  # its time will come
         self.alive.add(device)
         self.held.setdefault(device, {})
         if self.phase is not Phase.TRAINING:
@@ -113,6 +132,7 @@ class RoundCommit:
 
     def lost(self, device: str, now: float) -> list[Order]:
         """Take notice that a device is gone."""
+        self.left_out.pop(device, None)
         if device not in self.alive:
             return []
         self.alive.discard(device)
@@ -151,15 +171,28 @@ class RoundCommit:
 
     def tick(self, now: float) -> list[Order]:
         """Let time pass: who does not leave its plan in time counts as lost."""
-        if self.phase is not Phase.ENDING or now - self.since < self.patience:
+        back = [device for device, until in self.left_out.items() if now >= until]
+        for device in back:
+            del self.left_out[device]
+        if back:
+            return [order for device in back for order in self.joined(device, now)]
+        if self.phase is not Phase.ENDING or self.plan is None or \
+                now - self.since < self.patience + ENDING_ROUNDS * self._round_seconds():
             return []
-        assert self.plan is not None
         orders = []
         for device in self.plan.participants:
-            if device not in self.alive or device in self.idle:
-                continue
-            orders += self.lost(device, now)
+            if device in self.alive and device not in self.idle:
+                orders += self.lost(device, now)
+                self._leave_out(device, now)
         return orders
+
+    def _round_seconds(self) -> float:
+        """Return what a round takes at most: as expected, and as the longest of the last ones."""
+        assert self.plan is not None
+        last = [float(self.figures[k]['seconds']) for k in range(self.committed - 3,
+                                                                 self.committed + 3)
+                if k in self.figures]
+        return max([self.plan.seconds, *last])
 
     def _commit(self, now: float) -> None:
         assert self.plan is not None
@@ -183,6 +216,8 @@ class RoundCommit:
         if safe <= self.safe:
             return []
         self.safe = safe
+        for name in self.plan.participants:
+            self.strikes.pop(name, None)  # it does its part
         return [Order(name, {'order': 'committed', 'tag': safe})
                 for name in self.plan.participants]
 
@@ -217,15 +252,19 @@ class RoundCommit:
     def _plan_anew(self, now: float) -> list[Order]:
         if self.plan is not None and any(report['error'] for report in self.idle.values()):
             self.fruitless += 1
-            if self.fruitless >= 2:
-                self._suspect(now)
+            self._suspect(now)
         if self.fruitless > self.most_failures:
             return self._fail(f'{self.fruitless} plans in a row came to nothing: ' + '; '.join(
                 f'{d}: {r["error"]}' for d, r in self.idle.items() if r['error']))
         made = self.make_plan(tuple(sorted(self.alive)), self.plan) if self.alive else None
+        if made is None and self.left_out:  # better with them than not at all
+            self.alive |= set(self.left_out)
+            self.left_out.clear()
+            made = self.make_plan(tuple(sorted(self.alive)), self.plan)
         if made is None:
             return self._fail(self.why or 'no device is left that the network fits on')
-        tag = rollback_tag({d: self.held.get(d, {}) for d in made.participants}, self.layers)
+        tag = max(self.base, rollback_tag(
+            {d: self.held.get(d, {}) for d in made.participants}, self.layers))
         self.held = {d: {t: has for t, has in tags.items() if t <= tag}
                      for d, tags in self.held.items()}
         moved = moves(self.held, tag, made, self.sizes)
@@ -244,12 +283,32 @@ class RoundCommit:
                 for name in made.participants]
 
     def _suspect(self, now: float) -> None:
-        """Leave out the device that most waited for in vain: a link to it may be cut."""
-        named = [r['peer'] for r in self.idle.values() if r['error'] and r['peer'] in self.alive]
-        if named and len(self.alive) > 1:
-            out = max(sorted(set(named)), key=named.count)
+        """
+        Leave out those that others cannot reach, one end of each link that is cut.
+
+        Where all links are there, it is the one that most waited for in vain, at the second time.
+        """
+        cut = {frozenset((device, other)) for device, report in self.idle.items()
+               for other in report.get('cut', ()) if other in self.alive and device in self.alive}
+        if not cut and self.fruitless >= 2:
+            cut = {frozenset((device, report['peer'])) for device, report in self.idle.items()
+                   if report['error'] and report['peer'] in self.alive}
+        while cut and len(self.alive) > 1:
+            ends = [end for pair in sorted(map(sorted, cut)) for end in pair]
+            out = max(ends, key=lambda end: (ends.count(end), self.strikes.get(end, 0),
+                                             self._tag_without(end)))
+            cut = {pair for pair in cut if out not in pair}
             self.alive.discard(out)
+            self._leave_out(out, now)
             self.recoveries.append(Recovery((out,), now, reached=self.committed))
+
+    def _leave_out(self, device: str, now: float) -> None:
+        """Leave a device out for a time."""
+        self.strikes[device] = strikes = self.strikes.get(device, 0) + 1
+        self.left_out[device] = now + self.patience * 2 ** min(strikes + 1, MOST_STRIKES)
+
+    def _tag_without(self, device: str) -> int:
+        return rollback_tag({d: self.held.get(d, {}) for d in self.alive - {device}}, self.layers)
 
     def _fail(self, why: str) -> list[Order]:
         self.phase, self.why = Phase.FAILED, why

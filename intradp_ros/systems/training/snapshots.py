@@ -20,6 +20,8 @@ import torch
 from intradp_ros.systems.training.training_plan import TrainingPlan
 
 INITIAL = 0
+#: The source of layers that come from the trainer's checkpoint.
+TRAINER = ''
 #: Device to the layers that it holds of each tag.
 Held = Mapping[str, Mapping[int, Collection[int]]]
 
@@ -92,7 +94,7 @@ def rollback_tag(held: Held, layers: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Layers that go from a device to another before a plan begins."""
+    """Layers that go from a device, or from the trainer (''), to another before a plan begins."""
 
     source: str
     target: str
@@ -103,7 +105,8 @@ def moves(held: Held, tag: int, plan: TrainingPlan, sizes: Sequence[float]) -> t
     """
     Return what each device of a plan needs of a tag and lacks, from whom; all go at once.
 
-    Of several that hold a layer, the one that sends the fewest bytes so far sends it.
+    Of several that hold a layer, the one that sends the fewest bytes so far sends it; what no
+    device holds comes from the trainer.
     """
     if tag == INITIAL:
         return ()
@@ -115,8 +118,8 @@ def moves(held: Held, tag: int, plan: TrainingPlan, sizes: Sequence[float]) -> t
                 if layer not in own:
                     sender = min((name for name in plan.participants
                                   if layer in held.get(name, {}).get(tag, ())),
-                                 key=lambda name: load[name])
-                    load[sender] += sizes[layer]
+                                 key=lambda name: load[name], default=TRAINER)
+                    load[sender] = load.get(sender, 0.0) + sizes[layer]
                     found.setdefault((sender, device), []).append(layer)
     return tuple(Move(a, b, tuple(layers)) for (a, b), layers in found.items())
 

@@ -172,6 +172,11 @@ def names_of(graph: LayerGraph, layer: int) -> tuple[str, ...]:
             *(f'o:{n}:' for n in one.parameters))
 
 
+def by_layer(graph: LayerGraph, state: State) -> dict[int, dict[str, torch.Tensor]]:
+    """Return a whole state by layer."""
+    return {layer: state_of(graph, [layer], state) for layer in range(len(graph.layers))}
+
+
 def state_of(graph: LayerGraph, layers: Sequence[int], state: State) -> dict[str, torch.Tensor]:
     """Return the part of a state that belongs to some layers."""
     wanted = {name for layer in layers for name in names_of(graph, layer)}

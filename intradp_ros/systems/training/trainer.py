@@ -13,7 +13,8 @@ from typing import Any, Protocol
 import torch
 
 from intradp_ros.systems.training.round_commit import Order, Phase, RoundCommit
-from intradp_ros.systems.training.snapshots import unpack
+from intradp_ros.systems.training.snapshots import pack, TRAINER, unpack
+from intradp_ros.systems.training.store_bytes import given_key, put_bytes, take_bytes
 
 #: Seconds without a sign of life after which a device counts as lost.
 SILENCE = 2.5
@@ -50,6 +51,8 @@ class Trainer:
     events: queue.Queue[tuple[str, Mapping[str, Any] | None]] = field(default_factory=queue.Queue)
     _heard: dict[str, float] = field(default_factory=dict)
     _ended: list[str] = field(default_factory=list)
+    _base: Mapping[int, Mapping[str, torch.Tensor]] = field(default_factory=dict)
+    _given: set[str] = field(default_factory=set)
 
     def add(self, device: str, link: Link) -> None:
         """Let a device take part from the next plan on."""
@@ -118,9 +121,26 @@ class Trainer:
                 device in self.links and report.get('ready') else []
         return self.commit.reported(device, report, now)
 
+    def start_from(self, number: int, layers: Mapping[int, Mapping[str, torch.Tensor]]) -> None:
+        """
+        Have a checkpoint of that round, by layer, for when the devices have no newer state.
+
+        A training that has not begun begins with it.
+        """
+        self._base, self.commit.base = layers, number
+        self._given.clear()
+
     def _give(self, orders: list[Order]) -> None:
         for order in orders:
+            for source, _, layers in order.body.get('moves', ()):
+                for layer in layers if source == TRAINER else ():
+                    self._put(given_key(self.commit.base, layer), self._base[layer])
             self.links[order.device].send(order.body)
+
+    def _put(self, key: str, state: Mapping[str, torch.Tensor]) -> None:
+        if key not in self._given:
+            put_bytes(self.store, key, pack({0: state}))
+            self._given.add(key)
 
     def begin(self, devices: int, wait: float = 120.0) -> None:
         """
@@ -166,12 +186,7 @@ class Trainer:
             self.links[there[0]].send({'order': 'collect', 'key': key})
             try:
                 self.store.wait([key], timedelta(seconds=wait))
-                size = int(self.store.get(key))
-                body, chunk = b'', 0
-                while len(body) < size:
-                    body += self.store.get(f'{key}/{chunk}')
-                    self.store.delete_key(f'{key}/{chunk}')
-                    chunk += 1
+                body = take_bytes(self.store, key, delete=True)
             except RuntimeError as error:
                 raise TrainingError(f'{there[0]} did not give its weights: '
                                     f'{str(error).splitlines()[0]}') from error

@@ -11,7 +11,7 @@ state is saved, so that whatever happens afterwards, nothing is lost.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 import enum
 from pathlib import Path
 import statistics
@@ -29,6 +29,7 @@ from intradp_ros.systems.training.prepared import Prepared
 from intradp_ros.systems.training.process_fleet import ProcessFleet
 from intradp_ros.systems.training.replanning import replanner
 from intradp_ros.systems.training.round_commit import Phase, Planner, Recovery, RoundCommit
+from intradp_ros.systems.training.stage_runner import by_layer
 from intradp_ros.systems.training.trainer import TrainingError
 from intradp_ros.systems.training.training_plan import TrainingPlan
 from intradp_ros.systems.training.worker import Settings
@@ -127,8 +128,9 @@ class TrainingJob:
         self._shown: tuple[object, ...] = ()
         self._loss = float('nan')
         self._fleet: ProcessFleet | None = None
+        self._base: Checkpoint | None = None
         if options.resume:
-            found = read_checkpoint(options.checkpoint)
+            self._base = found = read_checkpoint(options.checkpoint)
             check_fits(found, prepared.task, prepared.graph)
             self._from = self._saved_at = self._counted = found.round
 
@@ -164,13 +166,12 @@ class TrainingJob:
 
         """
         prepared, options = self._prepared, self._options
-        settings = replace(options.settings, resume=str(options.checkpoint.resolve())
-                           if options.resume else '')
         planner = steady(replanner(prepared.task, prepared.table, prepared.topology))
         try:
             with ProcessFleet(prepared.name, prepared.task, prepared.graph, prepared.topology,
-                              planner, prepared.table, settings, options.slowed is not None,
-                              self._look, options.logs, options.threads) as fleet:
+                              planner, prepared.table, options.settings,
+                              options.slowed is not None, self._look, options.logs,
+                              options.threads, self._base) as fleet:
                 return self._train(fleet)
         except TrainingError as error:
             saved = f'; {options.checkpoint} has round {self._saved_at}: resume from it' \
@@ -203,6 +204,8 @@ class TrainingJob:
             state, self._options.called or prepared.name, number, task.seed, task.batch,
             self._loss, len(task.data)))
         self._state, self._saved_at = state, number
+        assert self._fleet is not None
+        self._fleet.trainer.start_from(number, by_layer(prepared.graph, state))
 
     def _look(self, commit: RoundCommit) -> None:
         """Follow the training: what is shown, and when it is to pause."""

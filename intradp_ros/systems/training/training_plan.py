@@ -13,6 +13,8 @@ from intradp_ros.cluster.plan_id import PlanError
 
 FORMAT = 'rounds/1'
 MOST_STAGES, MOST_GRAINS, MOST_NAME = 256, 1 << 16, 256
+#: Of a round; a day.
+MOST_SECONDS = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,8 @@ class TrainingPlan:
     Stages in order, and how a round of `grains` is dealt in micro-batches.
 
     Micro-batches are as equal as grains allow; the shares of every stage add up to the grains
-    of the largest.  In a smaller one the last devices of a stage have less to do.
+    of the largest.  In a smaller one the last devices of a stage have less to do.  `seconds` are
+    what a round is expected to take: waits are longer by some rounds; 0 where nobody knows.
 
     Raises
     ------
@@ -47,6 +50,7 @@ class TrainingPlan:
     stages: tuple[TrainingStage, ...]
     grains: int
     micro_batches: int
+    seconds: float = 0.0
 
     def __post_init__(self) -> None:
         """Check that everything is there once."""
@@ -55,6 +59,8 @@ class TrainingPlan:
             raise PlanError(f'a plan has 1 to {MOST_STAGES} stages, 1 to {MOST_GRAINS} grains and '
                             'no more micro-batches than grains')
         ends = [0, *(stage.last for stage in self.stages)]
+        if not 0 <= self.seconds <= MOST_SECONDS:
+            raise PlanError(f'a round takes 0 to {MOST_SECONDS} s, not {self.seconds}')
         if any(s.first != end or s.last <= s.first for s, end in zip(self.stages, ends)):
             raise PlanError('the stages of a plan take the layers from 0 on, each once')
         names = self.participants
@@ -102,6 +108,7 @@ class TrainingPlan:
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data."""
         return {'format': FORMAT, 'grains': self.grains, 'micro_batches': self.micro_batches,
+                'seconds': self.seconds,
                 'stages': [{'first': s.first, 'last': s.last,
                             'shares': [list(share) for share in s.shares]}
                            for s in self.stages]}
@@ -129,7 +136,8 @@ def parse_plan(data: Any) -> TrainingPlan:
         stages = tuple(TrainingStage(_number(s['first']), _number(s['last']), tuple(
             (_name(name), _number(share)) for name, share in
             itertools.islice(s['shares'], MOST_STAGES))) for s in data['stages'])
-        return TrainingPlan(stages, _number(data['grains']), _number(data['micro_batches']))
+        return TrainingPlan(stages, _number(data['grains']), _number(data['micro_batches']),
+                            float(data.get('seconds', 0.0)))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise PlanError(f'a plan of training cannot be read: {error!r:.200}') from None
 

@@ -14,14 +14,13 @@ and SIGKILL is a way to end it.  Orders and reports are JSON objects, one a line
     end        {}
 
     ready {plan} | round {plan, round, loss, norm, samples, seconds} | replicated {plan, tag}
-    idle  {plan, round, error, peer, held}               the plan has ended here, and why
+    idle  {plan, round, error, peer, cut, held}          the plan has ended here, and why
     fault {error}                                        nothing can be trained here
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 import queue
 import threading
 import time
@@ -30,8 +29,8 @@ from typing import Any
 import torch
 
 from intradp_ros.cluster.plan_id import PlanId
-from intradp_ros.systems.training.checkpoint import read_checkpoint
 from intradp_ros.systems.training.layer_graph import LayerGraph, Value
+from intradp_ros.systems.training.reachability import Reachability
 from intradp_ros.systems.training.round_groups import GroupError, join_group, RoundGroup
 from intradp_ros.systems.training.snapshots import (
     backups,
@@ -39,18 +38,20 @@ from intradp_ros.systems.training.snapshots import (
     pack,
     Snapshots,
     TornError,
+    TRAINER,
     unpack,
 )
 from intradp_ros.systems.training.stage_actions import Action, fan_out, Part, stage_actions
 from intradp_ros.systems.training.stage_runner import StageRunner, state_of
-from intradp_ros.systems.training.task import samples_of, TaskError, Tensors, TrainingTask
+from intradp_ros.systems.training.store_bytes import given_key, put_bytes, take_bytes
+from intradp_ros.systems.training.task import samples_of, Tensors, TrainingTask
 from intradp_ros.systems.training.training_plan import parse_plan, TrainingPlan
 
 Report = Callable[[dict[str, Any]], None]
 #: Receives that are begun ahead of the action that needs them.
 AHEAD = 2
-#: Bytes of a value in the store.
-CHUNK = 1 << 22
+#: Rounds by which waits are longer than the time-out: what is waited for may be computed first.
+WAITING_ROUNDS = 2
 
 
 @dataclass(frozen=True)
@@ -79,14 +80,17 @@ class Settings:
     """
     How a worker waits and copies: time-out of every wait (s), rounds between snapshots.
 
-    `resume` is the file of a checkpoint that this device has.
+    Waits are longer by two rounds as the plan expects them.
     """
 
     timeout: float = 3.0
     every: int = 5
     address: str = '127.0.0.1'
-    resume: str = ''
     emulation: Emulation | None = None
+
+
+#: Seconds from which on a device has waited for what it receives.
+WAITED = 0.5e-3
 
 
 class _LetGo(Exception):  # noqa: N818
@@ -109,14 +113,14 @@ class Worker:
         self._snapshots, self._later = Snapshots(), list[Mapping[str, Any]]()
         self._stop_at = task.rounds
         self._stage: StageRunner | None = None
-        if settings.resume:
-            self._resume(Path(settings.resume))
+        self._reachability = Reachability(name, settings.address, store())
 
     def run(self) -> None:
         """Carry out orders until told to end."""
         while True:
             order = self._later.pop(0) if self._later else self.orders.get()
             if order['order'] == 'end':
+                self._reachability.close()
                 return
             if order['order'] == 'plan':
                 self._run_plan(order)
@@ -131,31 +135,16 @@ class Worker:
         elif order['order'] == 'stop':
             self._stop_at = min(self.task.rounds, int(order['round']))
 
-    def _resume(self, path: Path) -> None:
-        """Hold all layers of a checkpoint, and report so."""
-        found = read_checkpoint(path)
-        if (found.seed, found.batch) != (self.task.seed, self.task.batch):
-            raise TaskError(f'{path} was trained with seed {found.seed} and {found.batch} samples '
-                            f'a round, the task has {self.task.seed} and {self.task.batch}: '
-                            'samples would be left out or seen twice')
-        for layer in range(len(self.graph.layers)):
-            self._snapshots.put(found.round, layer, state_of(self.graph, [layer], found.state))
-        self._report({'report': 'idle', 'plan': PlanId(0, 0), 'round': found.round, 'error': '',
-                      'peer': '', 'held': self._snapshots.held()})
-
     def _collect(self, key: str) -> None:
         """Put this stage's state into the store, in chunks."""
         assert self._stage is not None
-        body, store = pack({0: self._stage.state()}), self._store()
-        for begin in range(0, len(body), CHUNK):
-            store.set(f'{key}/{begin // CHUNK}', body[begin:begin + CHUNK])
-        store.set(key, str(len(body)))
+        put_bytes(self._store(), key, pack({0: self._stage.state()}))
 
     def _run_plan(self, order: Mapping[str, Any]) -> None:
         plan, number = parse_plan(order['what']), PlanId(*order['plan'])
         tag, self._stop_at = int(order['tag']), self.task.rounds
         run = _PlanRun(self, plan, number, tag)
-        error = peer = ''
+        error, peer, cut = '', '', list[str]()
         try:
             run.begin([Move(a, b, tuple(c)) for a, b, c in order['moves']])
             self._report({'report': 'ready', 'plan': number})
@@ -168,10 +157,11 @@ class Worker:
             pass
         except (GroupError, TornError) as failure:
             error, peer = str(failure), getattr(failure, 'peer', '')
+            cut = self._reachability.unreached(self._store(), plan.participants)
         finally:
             run.close()
         self._report({'report': 'idle', 'plan': number, 'round': run.round, 'error': error,
-                      'peer': peer, 'held': self._snapshots.held()})
+                      'peer': peer, 'cut': cut, 'held': self._snapshots.held()})
 
     def _hear(self) -> None:
         """Take orders that came meanwhile; those that end the plan wait until it is left."""
@@ -204,12 +194,16 @@ class _PlanRun:
         worker, settings = self._worker, self._worker.settings
         worker._snapshots.forget(after=self.round)
         rate = settings.emulation.rate if settings.emulation else None
+        timeout = settings.timeout + WAITING_ROUNDS * self._plan.seconds
         for purpose in ('rounds', 'copies'):
             self._groups.append(join_group(
                 worker._store(), self._number, self._plan.participants, worker.name,
-                self._part.devices, settings.timeout, rate, settings.address, purpose))
+                self._part.devices, timeout, rate, settings.address, purpose))
         held = worker._snapshots.kept.get(self.round, {})
-        received = [m for m in moved if m.target == worker.name]
+        received = [m for m in moved if m.target == worker.name and m.source != TRAINER]
+        for layer in (k for m in moved if m.target == worker.name and m.source == TRAINER
+                      for k in m.layers):
+            worker._snapshots.put(self.round, layer, self._given(layer))
         for move in moved:
             if move.source == worker.name:
                 self._send_bytes(pack({k: held[k] for k in move.layers}), move.target)
@@ -223,6 +217,20 @@ class _PlanRun:
             held = worker._snapshots.kept[self.round]
             self._stage.restore({name: tensor for layer in range(self._part.first, self._part.last)
                                  for name, tensor in held[layer].items()})
+
+    def _given(self, layer: int) -> dict[str, torch.Tensor]:
+        """Return a layer of the trainer's checkpoint."""
+        try:
+            return unpack(take_bytes(self._worker._store(), given_key(self.round, layer),
+                                     self._most_bytes()), [0])[0]
+        except (RuntimeError, ValueError) as error:
+            raise GroupError(f'layer {layer} of the checkpoint did not come: '
+                             f'{str(error).splitlines()[0]:.200}') from None
+
+    def _most_bytes(self) -> int:
+        """Return the most bytes that a snapshot may have: of an optimiser, and headers."""
+        sizes = sum(self._worker.graph.nbytes(k) for k in range(len(self._worker.graph.layers)))
+        return 8 * sizes + (1 << 24)
 
     def play(self) -> None:
         """Train one round."""
@@ -276,12 +284,11 @@ class _PlanRun:
     def _joined(self, begun: list[tuple[Part, list[tuple[torch.Tensor, Any]]]], back: bool,
                 ) -> Tensors:
         """Wait for parts and join their rows."""
-        waited = False
+        asked = time.monotonic()
         for part, values in begun:
             for _, work in values:
-                waited |= work is not None and not work.is_completed()
                 self._groups[0].wait(work, part.target if back else part.source)
-        if waited:
+        if time.monotonic() - asked > WAITED:
             self._clock.idle()
         return tuple(torch.cat(rows) if len(rows) > 1 else rows[0]
                      for rows in zip(*([tensor for tensor, _ in values] for _, values in begun)))
@@ -435,8 +442,7 @@ class _PlanRun:
         group = self._groups[1]
         size, work = group.receive((1,), torch.int64, source, 1)
         group.wait(work, source)
-        sizes = sum(self._worker.graph.nbytes(k) for k in range(len(self._worker.graph.layers)))
-        if not 32 <= int(size) <= 8 * sizes + (1 << 24):
+        if not 32 <= int(size) <= self._most_bytes():
             raise TornError(f'{source} offers a snapshot of {int(size)} bytes')
         data, work = group.receive((int(size),), torch.uint8, source, 2)
         group.wait(work, source)

@@ -1,0 +1,181 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""The trainer's decisions: who is left out and for how long, and where training goes on."""
+from __future__ import annotations
+
+import pytest
+import torch
+from training_fleet import difference, fixed, make_task, train
+
+from intradp_ros.systems.training.layer_graph import capture
+from intradp_ros.systems.training.one_process import train_alone
+from intradp_ros.systems.training.reachability import Reachability
+from intradp_ros.systems.training.round_commit import Phase, RoundCommit
+from intradp_ros.systems.training.round_groups import GroupError
+from intradp_ros.systems.training.snapshots import moves, TRAINER
+from intradp_ros.systems.training.stage_runner import by_layer
+from intradp_ros.systems.training.store_bytes import put_bytes, take_bytes
+from intradp_ros.systems.training.training_plan import TrainingPlan, TrainingStage
+
+PATIENCE = 4.0
+
+
+def pipeline(devices, before):
+    """Return one stage of one layer for each device."""
+    return TrainingPlan(tuple(TrainingStage(k, k + 1, ((name, 2),))
+                              for k, name in enumerate(devices)), 4, 2)
+
+
+def alone_first(devices, before):
+    return TrainingPlan((TrainingStage(0, 3, tuple((name, 1) for name in devices)),),
+                        2 * len(devices), 2) if devices else None
+
+
+class World:
+    """Devices that obey; links between some of which are cut."""
+
+    def __init__(self, names='abc', planner=alone_first):
+        self.commit = RoundCommit(1000, 3, (1.0, 1.0, 1.0), planner, PATIENCE)
+        self.now, self.cut, self.plans = 0.0, set(), []
+        for name in names:
+            self.commit.joined(name, 0.0)
+        self.give(self.commit.resume(0.0))
+
+    def give(self, orders):
+        if any(order.body['order'] == 'plan' for order in orders):
+            self.plans.append((self.now, self.commit.plan.participants))
+
+    def report(self, device, kind, **more):
+        self.give(self.commit.reported(
+            device, {'report': kind, 'plan': list(self.commit.number), **more}, self.now))
+
+    def turn(self):
+        """Let all train a round, or find that they cannot."""
+        commit, number = self.commit, self.commit.number
+        self.now += 1.0
+        self.give(commit.tick(self.now))
+        if commit.number != number or commit.phase is Phase.FAILED:
+            return
+        names = commit.plan.participants
+        lost = {a: [b for b in names if {a, b} in self.cut] for a in names}
+        tag = commit.committed
+        held = {tag: [0, 1, 2]}
+        for name in names:
+            if any(lost.values()):
+                self.report(name, 'idle', round=tag, error='time-out', peer='', held=held,
+                            cut=lost[name])
+            elif commit.phase is Phase.ENDING:
+                self.report(name, 'idle', round=tag, error='', peer='', held=held, cut=[])
+            else:
+                self.report(name, 'round', round=tag, loss=0.0, norm=0.0, samples=4, seconds=1.0)
+        if commit.number == number and commit.phase is Phase.TRAINING and tag % 5 == 0:
+            for name in names:
+                self.report(name, 'replicated', tag=tag)
+
+
+def test_one_end_of_a_cut_link_is_left_out_at_once_and_comes_back_when_it_is_whole():
+    world = World()
+    for _ in range(5):
+        world.turn()
+    world.cut = [{'a', 'b'}]
+    world.turn()
+    assert len(world.plans) == 2 and len(world.commit.plan.participants) == 2
+    assert 'c' in world.commit.plan.participants
+    world.cut = []
+    for _ in range(40):
+        world.turn()
+    assert set(world.commit.plan.participants) == set('abc')
+    assert world.commit.committed > 35
+
+
+def test_a_link_that_stays_cut_costs_less_and_less():
+    """Every beat of the device says that it is there; it is tried at times that double."""
+    world = World()
+    world.cut = [{'a', 'b'}]
+    for _ in range(2000):
+        world.turn()
+        for name in 'abc':
+            if name not in world.commit.alive:
+                world.give(world.commit.joined(name, world.now))  # as its beats do
+    tried = [now for now, names in world.plans if len(names) == 3]
+    assert world.commit.phase is not Phase.FAILED and world.commit.committed > 900
+    assert 5 <= len(tried) <= 14
+    assert all(later - now > 1.5 * (now - before) or later - now > 2 ** 7 * PATIENCE
+               for before, now, later in zip(tried[2:], tried[3:], tried[4:]))
+
+
+def test_the_device_that_most_cannot_reach_is_left_out():
+    world = World('abcd')
+    world.cut = [{'c', name} for name in 'abd']
+    world.turn()
+    assert world.commit.plan.participants == ('a', 'b', 'd')
+
+
+def test_those_left_out_are_taken_when_nobody_else_is_left():
+    world = World('ab')
+    world.cut = [{'a', 'b'}]
+    world.turn()
+    left = world.commit.plan.participants
+    assert len(left) == 1
+    world.give(world.commit.lost(left[0], world.now))
+    assert world.commit.phase is Phase.TRAINING
+    assert set(world.commit.plan.participants) == set('ab') - set(left)
+
+
+def test_devices_with_long_rounds_are_not_lost_while_they_leave():
+    def slow(devices, before):
+        plan = alone_first(devices, before)
+        return TrainingPlan(plan.stages, plan.grains, plan.micro_batches, 60.0)
+    world = World('ab', slow)
+    world.commit.joined('c', 1.0)
+    assert world.commit.phase is Phase.ENDING
+    world.commit.tick(200.0)
+    assert world.commit.alive == set('abc')
+    world.commit.tick(1000.0)
+    assert world.commit.alive == {'c'}
+
+
+def test_what_no_device_holds_comes_from_the_trainer():
+    plan = pipeline('abc', None)
+    held = {'a': {4: [0]}, 'b': {4: [1]}, 'c': {}}
+    assert [(m.source, m.target) for m in moves(held, 4, plan, (1, 1, 1))] == [(TRAINER, 'c')]
+
+
+@pytest.mark.parametrize('fails', [{}, {'a': (12, 'F0'), 'b': (12, 'F0'), 'c': (14, 'B0')}])
+def test_a_training_goes_on_from_a_checkpoint_and_back_to_it(fails):
+    """All that hold the newest state die at once: those left begin at the checkpoint."""
+    task = make_task()
+    graph, alone = capture(task), train_alone(task)
+    half = make_task(rounds=10)
+    _, state = train(half, 'ab', fixed(len(graph.layers), half), graph=graph)
+    trainer, found = train(task, ('a', 'b', 'c', 'd'), fixed(len(graph.layers), task), fails,
+                           graph=graph, every=50, base=(10, by_layer(graph, state)))
+    assert difference(found, alone) < 1e-10
+    assert sorted(trainer.commit.figures) == list(range(10, 20))
+    assert all(recovery.tag == 10 for recovery in trainer.commit.recoveries)
+
+
+def test_long_values_go_through_the_store_in_chunks(monkeypatch):
+    monkeypatch.setattr('intradp_ros.systems.training.store_bytes.CHUNK', 10)
+    store = torch.distributed.HashStore()
+    put_bytes(store, 'k', bytes(range(95)))
+    assert take_bytes(store, 'k') == bytes(range(95)) == take_bytes(store, 'k', delete=True)
+    put_bytes(store, 'k', b'')
+    assert take_bytes(store, 'k') == b''
+    put_bytes(store, 'k', bytes(20))
+    with pytest.raises(ValueError, match='at most 8 are taken'):
+        take_bytes(store, 'k', 8)
+
+
+def test_devices_that_can_be_reached_are_known():
+    store = torch.distributed.HashStore()
+    a, b = (Reachability(name, '127.0.0.1', store) for name in 'ab')
+    store.set('reachability/c', 'nonsense')
+    assert a.unreached(store, 'abc') == ['c']
+    b.close()
+    assert a.unreached(store, 'ab') == []  # the machine is there
+    a.close()
+    with pytest.raises(GroupError, match='name an address of its own'):
+        Reachability('a', '192.0.2.1', store)
+
