@@ -121,6 +121,17 @@ def test_types_are_enforced(context: rclpy.Context) -> None:
         OffloadNode(context=context, parameter_overrides=[Parameter('threads', value='many')])
 
 
+def test_parameters_have_their_former_names_too(context: rclpy.Context,
+                                                capfd: pytest.CaptureFixture[str]) -> None:
+    """With one warning; the name of now counts where both are given."""
+    with made(InferenceNode, context, score=0.5, fit='crop', resize='stretch') as node:
+        assert node.get_parameter('score_threshold').value == 0.5
+        assert node.get_parameter('resize').value == 'stretch'
+        assert not node.has_parameter('score') and not node.has_parameter('fit')
+    said = capfd.readouterr().err
+    assert said.count('parameter score is now called score_threshold') == 1
+
+
 @pytest.mark.parametrize('kind', GOOD)
 def test_parameters_explain_themselves(context: rclpy.Context, kind: type[ManagedNode]) -> None:
     """Each has a description; all but two are fixed; numbers have ranges."""
