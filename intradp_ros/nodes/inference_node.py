@@ -306,7 +306,7 @@ class InferenceNode(ManagedNode):
         self._answers.publish(headers, scenes, outcome, self._stream.timeline)
         extra = time.monotonic() - began - outcome.stats.latency
         self._answers.publish_stats(headers[0], outcome, sum(self._rejected().values()), extra)
-        self._memory.look(usual=not outcome.own_work)
+        self._memory.look(usual=not outcome.local_catch_up)
 
     def _failed(self, error: Exception) -> None:
         if isinstance(error, UNUSABLE):

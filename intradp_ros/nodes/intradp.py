@@ -381,7 +381,7 @@ class _SharedForward:
         if not outcome.stats.shared and client.connection.heard == float('-inf'):
             self._warn(f'no server {self.owner.server!r} answers: running locally until one does')
         self.owner.last = outcome
-        self._memory.look(usual=not outcome.own_work)
+        self._memory.look(usual=not outcome.local_catch_up)
         leaves = self._results.copies(outcome.outputs, tensors)
         if sources and any(self._flags[kinds]):
             places = [k for k, x in enumerate(leaves) if isinstance(x, torch.Tensor)]

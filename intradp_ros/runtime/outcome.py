@@ -54,7 +54,7 @@ class Outcome:
     events: tuple[Event, ...]
 
     @property
-    def own_work(self) -> bool:
+    def local_catch_up(self) -> bool:
         """Whether the robot computed rows that the server owed it."""
         return any(event.name in (RECOURSE, RECOVERY) for event in self.events)
 

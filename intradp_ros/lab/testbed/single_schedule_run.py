@@ -222,7 +222,7 @@ def _whole(run: PinnedRun, client: RobotClient, inputs: Iterator[Inputs],
     own = client.infer(next(inputs), strategy=LOCAL)
     offloaded = client.infer(next(inputs), strategy=OFFLOAD)
     server = total(client.timeline(offloaded), SERVER, 'compute')
-    if not offloaded.stats.shared or offloaded.own_work or not server:
+    if not offloaded.stats.shared or offloaded.local_catch_up or not server:
         return None
     return {ROBOT: total(own.events, ROBOT, 'compute'), SERVER: server}
 
