@@ -39,6 +39,10 @@ class BookIntake:
                                    MAX_BYTES[ScheduleBookMessage])
         node.until_cleanup.callback(node.destroy_subscription, books)
 
+    def follow(self, digest: str) -> None:
+        """Take the books of another model from now on."""
+        self._digest = digest
+
     @property
     def dropped(self) -> int:
         """How many books were overtaken by newer ones."""

@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
+import math
+from pathlib import Path
+import threading
 import time
 from typing import Any
 
@@ -41,6 +44,14 @@ from intradp_ros.nodes.robot_silence import RobotSilence
 from intradp_ros.nodes.sensor_inputs import Camera, Scene, UNUSABLE
 from intradp_ros.nodes.silence import network_of, SilenceWatch
 from intradp_ros.nodes.sole_publisher import SolePublisher
+from intradp_ros.nodes.weight_loading import (
+    initial_weights,
+    trial,
+    weight_bytes,
+    WeightLoading,
+    Weights,
+    WEIGHTS_FOLDER,
+)
 from intradp_ros.perception.card import ModelCard
 from intradp_ros.power.meter import EnergyMeter, open_meter
 from intradp_ros.profiling.cache import example_key
@@ -52,8 +63,10 @@ from intradp_ros.runtime.catalogue import ModelSpec
 from intradp_ros.runtime.channel import Channel
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.outcome import Outcome
+from intradp_ros.runtime.session_channels import SessionChannels
 from intradp_ros.runtime.worker_thread import Worker
 from intradp_ros.split.calls.accelerator import open_device
+from intradp_ros.srv import LoadWeights
 from intradp_ros.systems.sharing.baselines import LOCAL
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
@@ -69,6 +82,8 @@ from intradp_ros.wire.rejections import Rejections
 ASK_AGAIN = 10.0
 #: Seconds between two lines about the same thing that images or cameras lack.
 REPORT_AGAIN = 600.0
+#: Longest wait for a server to take a session with new weights, before they are used.
+SERVER_PATIENCE = 5.0
 
 
 class InferenceNode(ManagedNode):
@@ -101,7 +116,13 @@ class InferenceNode(ManagedNode):
         self._seen: dict[int, float] = {}
         self._asked = float('-inf')
         self._published: ProfilePublisher | None = None
+        self._switching = threading.Lock()
         self.add_on_set_parameters_callback(self._change)
+
+    @property
+    def callback_threads(self) -> int:
+        """Return 2 where weights are loaded meanwhile."""
+        return 2 if self.get_parameter(WEIGHTS_FOLDER.name).value else 1
 
     def setup(self, parameters: dict[str, Any]) -> None:
         """Load and profile the model, and look for the server."""
@@ -110,7 +131,7 @@ class InferenceNode(ManagedNode):
         self._key = key_of(parameters, self.warn)
         model = ModelSpec.parse(parameters['model']).load(
             parameters['axis'] if parameters['axis'] >= 0 else None,
-            open_device(parameters[DEVICE.name]))
+            open_device(parameters[DEVICE.name]), initial_weights(parameters))
         card = card_of(parameters)
         self._intake = intake_for(model, parameters, (card or ModelCard()).input,
                                   region_of(parameters['roi']))
@@ -121,9 +142,14 @@ class InferenceNode(ManagedNode):
         self._answers = AnswerPublisher(self, self._intake, model, card)
         self._example = self._intake.example(parameters['example'], model)
         profile = profile_model(model, self._example, self.info, example_key(self._example))
+        self._labels = card.labels if card else ()
         self._connect(model.tuned(profile.tuning), profile)
         self._books = BookIntake(self, self._receiver, AnnouncementCheck(self._key), model.digest,
                                  self._use_book)
+        if parameters[WEIGHTS_FOLDER.name]:
+            WeightLoading(self, parameters[WEIGHTS_FOLDER.name],
+                          lambda: weight_bytes(self.client.model) if self.client else 0.0,
+                          self._load_weights)
         self.call_every(1.0, self._diagnose, self.until_cleanup)
 
     def start(self) -> None:
@@ -206,8 +232,9 @@ class InferenceNode(ManagedNode):
 
     def _stop(self, worker: Worker[Any]) -> None:
         worker.close()
-        if self._stream is not None:
-            self._stream.wait()
+        with self._switching:
+            if self._stream is not None:
+                self._stream.wait()
         self._dropped += worker.dropped
         self._worker = None
 
@@ -230,34 +257,111 @@ class InferenceNode(ManagedNode):
                              namespace=self.get_namespace(), chunk_bytes=given['chunk_bytes'],
                              key=self._key)
         self.until_cleanup.callback(channel.close)
-        self._channel = channel
+        self._channel, self._profile = channel, profile
         self._asked = time.monotonic()
-        self._published = published = ProfilePublisher(
+        self._stream, self._published = self._stream_of(model, profile, channel)
+        self.client = self._stream.clients[0]
+        channel.only(self._stream.numbers.__contains__)
+        self.until_cleanup.callback(self._close_stream)
+        self.client.meter = open_meter()
+        self.call_every(DELAY_PATIENCE, self._begin, self.until_cleanup)
+
+    def _stream_of(self, model: SharedModel, profile: Profile, channel: Channel | SessionChannels,
+                   ) -> tuple[InferenceStream, ProfilePublisher]:
+        """Return a stream of inferences of a model, and what publishes its profile."""
+        given = self._settings
+        published = ProfilePublisher(
             self._profiles, 'robot', model, profile, self.info, self.get_fully_qualified_name(),
             Announcer(self._key))
         watch = DriftWatch(model.split, profile, published.drifted, DriftMeter(step=BEYOND_BOOKS))
         delay_watch = DelayWatch(published.delayed)
+        deadline = self.client.patience.deadline if self.client else given['deadline_ms'] / 1e3
 
         def client(way: Channel, stream: int) -> RobotClient:
             return RobotClient(
                 model, way, make_predictor(given['predictor']), self.info,
                 patience=PatiencePolicy(silence=given['server_timeout_ms'] / 1e3,
-                                        deadline=given['deadline_ms'] / 1e3),
+                                        deadline=deadline),
                 power=profile.power, lossy=allowed(given), watch=watch, delay_watch=delay_watch,
                 experience=LatencyCalibration(), stream=stream)
 
-        self._stream = InferenceStream(channel, given['max_inflight'], client)
-        self.client = self._stream.clients[0]
-        channel.only(self._stream.numbers.__contains__)
-        self.until_cleanup.callback(self._stream.close)
-        self.client.meter = open_meter()
-        self.call_every(DELAY_PATIENCE, partial(self._begin, published), self.until_cleanup)
+        return InferenceStream(channel, given['max_inflight'], client), published
 
-    def _begin(self, published: ProfilePublisher) -> None:
+    def _close_stream(self) -> None:
+        with self._switching:
+            stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
+
+    def _load_weights(self, request: Any, pictures: Path | None, weights: Weights) -> Any:
+        """Try weights, and use them from the next input on; on the thread of the service."""
+        given, client = self._settings, self.client
+        assert client is not None and self._stream is not None
+        before = client.model
+        model = ModelSpec.parse(given['model']).load(
+            before.split.axis, before.split.device, weights).tuned(before.tuning)
+        if len(model.split.operators) != len(before.split.operators):
+            raise ValueError('with these weights the model has other operators: restart the node '
+                             'with them (parameter weights)')
+        new, old = (math.nan, math.nan) if pictures is None else trial(
+            model, before, pictures, self._labels,
+            lambda path: self._intake.example(path, before), request.least_accuracy)
+        text = 'these weights are in use already'
+        if model.digest != before.digest:
+            text = self._switch(model, replace(self._profile, digest=model.digest))
+        return LoadWeights.Response(success=True, message=text, digest=model.digest, accuracy=new,
+                                    accuracy_before=old)
+
+    def _switch(self, model: SharedModel, profile: Profile) -> str:
+        """
+        Let a model of other weights answer from the next input on; say how.
+
+        Its session begins beside the old one, with the same schedules, so that sharing goes on
+        where the server has the weights, too.
+        """
+        old = self._stream
+        assert old is not None
+        now, was = self._stream_of(model, profile, old.channels), old.clients[0].connection
+        stream, published = now
+        self._channel.only((old.numbers | stream.numbers).__contains__)
+        sharing, refusal = was.agreement is not None, ''
+        try:
+            if was.book is not None:
+                stream.use_book(replace(was.book, digest=model.digest))
+            end = time.monotonic() + SERVER_PATIENCE
+            while sharing and time.monotonic() < end and not refusal and not all(
+                    client.connection.agreement for client in stream.clients):
+                time.sleep(0.02)
+                refusal = stream.clients[0].connection.refusal
+        except Exception:
+            stream.close()
+            self._channel.only(old.numbers.__contains__)
+            raise
+        for client, before in zip(stream.clients, old.clients):
+            client.sent, client.received = before.sent, before.received
+        with self._switching:  # no input begins
+            if self._stream is not old:
+                stream.close()
+                raise ValueError('the node stops')
+            old.wait()
+            meter, old.clients[0].meter = old.clients[0].meter, None
+            self._stream, self.client, self._profile = stream, stream.clients[0], profile
+            self._published, self.client.meter = published, meter
+            self._books.follow(model.digest)
+        old.close()
+        self._channel.only(stream.numbers.__contains__)
+        published.begin()
+        shared = all(client.connection.agreement for client in stream.clients)
+        return f'model {model.digest[:12]} is in use' + (
+            ', shared as before' if shared else '' if not sharing else
+            '; the server does not have these weights: load them there, too; until then the '
+            f'robot computes alone{": " * bool(refusal)}{refusal}')
+
+    def _begin(self) -> None:
         """Publish the profile without the link's delay if no server answers."""
-        assert self.client is not None
+        assert self.client is not None and self._published is not None
         if not self.client.connection.answers:
-            published.begin()
+            self._published.begin()
 
     def _change(self, parameters: Sequence[RclParameter[Any]]) -> SetParametersResult:
         """Take what may change while the node runs."""
@@ -286,9 +390,11 @@ class InferenceNode(ManagedNode):
         began = time.monotonic()
         inputs, scenes = self._intake.inputs(messages)
         headers = [message.header for message in messages]
-        self._stream.submit(inputs, partial(self._deliver, headers, began, scenes),
-                            strategy=self._mode, stamp=_stamp(headers[0]))
-        self._stream.wait_for_room()
+        with self._switching:
+            stream = self._stream
+            stream.submit(inputs, partial(self._deliver, headers, began, scenes),
+                          strategy=self._mode, stamp=_stamp(headers[0]))
+        stream.wait_for_room()
 
     def _deliver(self, headers: Sequence[Header], began: float, scenes: Sequence[Scene],
                  future: Future[Outcome]) -> None:
@@ -347,6 +453,7 @@ class InferenceNode(ManagedNode):
             'is_processing_time_ms_in_expected_range': in_range,
             **crossed(self.client.sent, self.client.received),
             **_power(self.client.meter), **self._monitor.counts,
+            'model_digest': self.client.model.digest[:12],
             'refusal': connection.refusal, 'last_rejection': self._receiver.last,
             'server_load': f'{connection.load:.2f}', 'mode': self._mode, 'inputs_dropped': dropped,
             'inputs_unmatched': self._together.unmatched,

@@ -14,6 +14,7 @@ from intradp_ros.nodes.lossy_parameter import LOSSY_PARAMETER
 from intradp_ros.nodes.monitoring import MONITORING
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.perception import PERCEPTION
+from intradp_ros.nodes.weight_loading import WEIGHTS, WEIGHTS_FOLDER
 from intradp_ros.systems.sharing.baselines import CUT, LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.session.stream import MAX_INFLIGHT
 
@@ -54,4 +55,6 @@ INFERENCE_PARAMETERS = (
     Parameter('max_allowed_processing_time_ms', 1000.0,
               'Diagnostics warn when an inference takes longer.', 0.0, 60000.0),
     *MONITORING,
+    WEIGHTS,
+    WEIGHTS_FOLDER,
 )

@@ -55,6 +55,11 @@ class ManagedNode(LifecycleNode):
         self.until_cleanup, self.until_deactivated = ExitStack(), ExitStack()
         declare(self, (*self.PARAMETERS, AUTOSTART, BOND_PERIOD))
 
+    @property
+    def callback_threads(self) -> int:
+        """Return the threads of its executor: more than 1 for callbacks that take long."""
+        return 1
+
     def setup(self, parameters: dict[str, Any]) -> None:
         """Acquire everything that the node needs."""
         raise NotImplementedError
@@ -170,7 +175,7 @@ def run_node(make: Callable[[], ManagedNode], args: list[str] | None = None, thr
     try:
         if node.get_parameter(AUTOSTART.name).value:
             _start(node)
-        ending.spin(node, threads)
+        ending.spin(node, max(threads, node.callback_threads))
     except (KeyboardInterrupt, ExternalShutdownException):
         pass
     finally:

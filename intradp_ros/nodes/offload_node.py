@@ -5,6 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+import math
+from pathlib import Path
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
@@ -24,6 +27,12 @@ from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.profile_publisher import profile_model, PROFILE_TOPIC, ProfilePublisher
 from intradp_ros.nodes.receiving import Receiver
 from intradp_ros.nodes.silence import network_of
+from intradp_ros.nodes.weight_loading import (
+    weight_bytes,
+    WeightLoading,
+    Weights,
+    WEIGHTS_FOLDER,
+)
 from intradp_ros.profiling.drift import BEYOND_BOOKS, DriftMeter
 from intradp_ros.profiling.kept_memory import KeptMemory
 from intradp_ros.profiling.machine import available_cores, prepare_process, settle_process
@@ -33,9 +42,13 @@ from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.processor import Processor
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
+from intradp_ros.srv import LoadWeights
 from intradp_ros.systems.sharing.session.leases import USUAL_SESSIONS
 from intradp_ros.systems.sharing.session.server import OffloadServer
 from intradp_ros.systems.sharing.session.watch import DriftWatch
+
+#: Weights that were loaded meanwhile and are served; older ones are let go.
+MOST_LOADED = 2
 
 
 class OffloadNode(ManagedNode):
@@ -62,6 +75,7 @@ class OffloadNode(ManagedNode):
         Parameter('max_sessions', USUAL_SESSIONS,
                   'Robots served at a time; another one is refused.',
                   1, MAX_SESSIONS),
+        WEIGHTS_FOLDER,
     )
 
     def __init__(self, **kwargs: Any) -> None:
@@ -81,23 +95,77 @@ class OffloadNode(ManagedNode):
         self._lanes = lanes_of(device, parameters['threads'])
         catalogue = self._catalogue(parameters['models'], axis, device)
         self._names = {model.digest: text for text, model in catalogue.items()}
-        models = [self._profiled(model) for model in catalogue.values()]
-        self._models = {model.digest: model for model, _ in models}
-        profiles = self.publish_on(OperatorProfile, PROFILE_TOPIC, LATCHED)
-        self._watches, announcer = {}, Announcer(self._key)
-        self._published: list[ProfilePublisher] = []
-        for model, profile in models:
-            published = ProfilePublisher(profiles, 'server', model, profile, self.info,
-                                         self.get_fully_qualified_name(), announcer)
-            published.begin()
-            self._published.append(published)
-            self._watches[model.digest] = DriftWatch(model.split, profile, published.drifted,
-                                                   DriftMeter(step=BEYOND_BOOKS))
+        self._catalogued = {text: self._profiled(model) for text, model in catalogue.items()}
+        self._models: dict[str, SharedModel] = {}
+        self._profiles = self.publish_on(OperatorProfile, PROFILE_TOPIC, LATCHED)
+        self._watches: dict[str, DriftWatch] = {}
+        self._announcer = Announcer(self._key)
+        self._published: dict[str, ProfilePublisher] = {}
+        self._loaded: list[str] = []
+        for model, profile in self._catalogued.values():
+            self._offer(model, profile)
+        if parameters[WEIGHTS_FOLDER.name]:
+            WeightLoading(self, parameters[WEIGHTS_FOLDER.name],
+                          lambda: max(map(weight_bytes, self._models.values())),
+                          self._load_weights)
         heard = self._receiver.subscribe(OperatorProfile, PROFILE_TOPIC, self._hear_profile,
                                          LATCHED, 'profile', MAX_BYTES[OperatorProfile])
         self.until_cleanup.callback(self.destroy_subscription, heard)
         self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
         self.call_every(1.0, self._diagnose, self.until_cleanup)
+
+    @property
+    def callback_threads(self) -> int:
+        """Return 2 where weights are loaded meanwhile."""
+        return 2 if self.get_parameter(WEIGHTS_FOLDER.name).value else 1
+
+    def _offer(self, model: SharedModel, profile: Profile) -> None:
+        """Have a model in the catalogue, and publish its profile."""
+        published = ProfilePublisher(self._profiles, 'server', model, profile, self.info,
+                                     self.get_fully_qualified_name(), self._announcer)
+        published.begin()
+        self._models = {**self._models, model.digest: model}
+        self._published = {**self._published, model.digest: published}
+        self._watches[model.digest] = DriftWatch(model.split, profile, published.drifted,
+                                                 DriftMeter(step=BEYOND_BOOKS))
+
+    def _load_weights(self, request: Any, pictures: Path | None, weights: Weights) -> Any:
+        """Serve a model of the catalogue with other weights, too; on the service's thread."""
+        if pictures is not None:
+            raise ValueError("pictures are tried by the robot's node: leave them out here")
+        text, model, profile = self._fitting(weights)
+        if model.digest not in self._models:
+            self._offer(model, profile)
+            self._names[model.digest] = f'{text} with {Path(request.path).name}'
+            if self.server:
+                self.server.add(model, self._names[model.digest], self._watches[model.digest])
+            self._loaded.append(model.digest)
+            for digest in self._loaded[:-MOST_LOADED]:
+                self._let_go(digest)
+        return LoadWeights.Response(
+            success=True, digest=model.digest, accuracy=math.nan, accuracy_before=math.nan,
+            message=f'serves {text} with these weights, too, as model {model.digest[:12]}')
+
+    def _fitting(self, weights: Weights) -> tuple[str, SharedModel, Profile]:
+        """Return the first model of the catalogue that weights fit, with them; or raise."""
+        wrong: Exception = ValueError('no model of the catalogue is a factory')
+        for text, (model, profile) in self._catalogued.items():
+            try:
+                found = ModelSpec.parse(text).load(model.split.axis, model.split.device, weights)
+            except ValueError as error:
+                wrong = error
+                continue
+            return text, found.tuned(model.tuning), replace(profile, digest=found.digest)
+        raise ValueError(str(wrong)) from wrong
+
+    def _let_go(self, digest: str) -> None:
+        """Serve no new session of weights that newer ones have followed."""
+        self._loaded.remove(digest)
+        if self.server:
+            self.server.forget(digest)
+        self._models = {key: one for key, one in self._models.items() if key != digest}
+        self._published = {key: one for key, one in self._published.items() if key != digest}
+        self._watches.pop(digest), self._names.pop(digest)
 
     def start(self) -> None:
         """Listen to robots."""
@@ -116,7 +184,7 @@ class OffloadNode(ManagedNode):
 
     def _hear_profile(self, message: OperatorProfile) -> None:
         """See whether another speaks in this node's name."""
-        for published in self._published:
+        for published in self._published.values():
             published.hear(message)
 
     def _stop(self, server: OffloadServer) -> None:
@@ -156,7 +224,7 @@ class OffloadNode(ManagedNode):
         return model.tuned(profile.tuning), profile
 
     def _diagnose(self) -> None:
-        for published in self._published:
+        for published in self._published.values():
             published.insist()
         server = self.server
         if server is None:

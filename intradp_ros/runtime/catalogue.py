@@ -4,6 +4,7 @@
 """Where models come from: a factory in an installed package, or an archive. Never the network."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 import importlib
 from pathlib import Path
@@ -18,6 +19,7 @@ from intradp_ros.graph.serialise import load_graph
 from intradp_ros.profiling.machine import release_memory
 from intradp_ros.runtime.example_picture import example_picture, is_picture
 from intradp_ros.runtime.model import AS_GRAPH, share_graph, SharedModel
+from intradp_ros.runtime.weight_file import load_weights
 from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
 
 
@@ -94,15 +96,34 @@ class ModelSpec:
             pictures = (pictures - pictures.mean()) / pictures.std()
         return pictures.to(self.dtype)
 
-    def load(self, axis: int | None = None, device: KernelDevice = HOST) -> SharedModel:
-        """Load the model, make it ready for sharing on a device, and release what that took."""
-        model = share_graph(paged(self._graph()), axis).on(device)
+    def load(self, axis: int | None = None, device: KernelDevice = HOST,
+             weights: Mapping[str, torch.Tensor] | None = None) -> SharedModel:
+        """
+        Load the model, make it ready for sharing on a device, and release what that took.
+
+        With `weights` it gets those instead of its own.
+
+        Raises
+        ------
+        ModelSpecError
+            If it cannot be loaded, or has its weights in an archive.
+        WeightsError
+            If the weights do not fit.
+
+        """
+        model = share_graph(paged(self._graph(weights)), axis).on(device)
         release_memory()
         return model
 
-    def _graph(self) -> OperatorGraph:
+    def _graph(self, weights: Mapping[str, torch.Tensor] | None) -> OperatorGraph:
         if not self.is_archive:
-            return capture(self.module(), (self.example(),), methods=AS_GRAPH)
+            module = self.module()
+            if weights is not None:
+                load_weights(module, weights)
+            return capture(module, (self.example(),), methods=AS_GRAPH)
+        if weights is not None:
+            raise ModelSpecError(f'{self.source} is an archive, in which weights are folded: name '
+                                 'the model as package.module:factory, or make another archive')
         try:
             return load_graph(Path(self.source))
         except OSError as error:

@@ -61,7 +61,7 @@ class OffloadServer:
                  names: Mapping[str, str] = MappingProxyType({}), *,
                  processor: Processor | None = None, max_sessions: int = USUAL_SESSIONS) -> None:
         self.channel, self.models, self.log = channel, dict(models), log
-        self.watches, self.names, self.max_sessions = watches, names, max_sessions
+        self.watches, self.names, self.max_sessions = dict(watches), dict(names), max_sessions
         self.processor = processor or Processor()
         self.number = secrets.randbits(63) | 1
         self.foreign = 0
@@ -71,6 +71,19 @@ class OffloadServer:
         self._split = SplitModels(self.models, lambda error: self.reject('split', str(error)))
         self.sessions: dict[int, ServerSession] = {}
         channel.listen(self.handle)
+
+    def add(self, model: SharedModel, name: str, watch: DriftWatch | None = None) -> None:
+        """Serve another model from now on; sessions of the others go on."""
+        self.names[model.digest] = name
+        if watch:
+            self.watches[model.digest] = watch
+        self._split.add(model)
+        self.models = {**self.models, model.digest: model}
+
+    def forget(self, digest: str) -> None:
+        """Begin no more sessions of a model; those that there are go on."""
+        self.models = {key: model for key, model in self.models.items() if key != digest}
+        self._split.forget(digest)
 
     def handle(self, frame: Frame) -> None:
         """Sort one frame; what is malformed is counted and dropped."""
@@ -194,7 +207,7 @@ class OffloadServer:
         digest = frame.body['digest']
         model = self._split.find(digest, frame.body['axis'])
         assert model is not None
-        watch = self.watches.get(digest) if model is self.models[digest] else None
+        watch = self.watches.get(digest) if model is self.models.get(digest) else None
         way = SendContext(self.channel, frame.session,
                           SerialExecutor(f'executor-{frame.session:x}'), self.sent,
                           server=self.number)

@@ -40,16 +40,27 @@ class SplitModels:
 
         """
         key = digest, axis
-        if key not in self._found:
-            checked_axis(self._models[digest].split.captured, axis)
+        if key not in self._found and (model := self._models.get(digest)):
+            checked_axis(model.split.captured, axis)
             self._worker.put(key)
         return self._found.get(key)
+
+    def add(self, model: SharedModel) -> None:
+        """Take another model of the catalogue, split along the axis that it has."""
+        self._models = {**self._models, model.digest: model}
+        self._found[model.digest, model.split.axis] = model
+
+    def forget(self, digest: str) -> None:
+        """Let go of a model that is in the catalogue no more."""
+        self._models = {key: model for key, model in self._models.items() if key != digest}
+        for key in [key for key in self._found if key[0] == digest]:
+            self._found.pop(key, None)
 
     def close(self) -> None:
         """Split nothing more."""
         self._worker.stop()
 
     def _split(self, key: _Key) -> None:
-        if key not in self._found:
-            digest, axis = key
-            self._found[key] = self._models[digest].with_axis(axis)
+        digest, axis = key
+        if key not in self._found and (model := self._models.get(digest)):
+            self._found[key] = model.with_axis(axis)

@@ -42,7 +42,8 @@ class InferenceStream:
     """
     Runs inferences of one model, up to `inflight` at a time; results come in the order of asking.
 
-    `client` makes a robot's client on a channel, of the stream of a number.
+    `client` makes a robot's client on a channel, of the stream of a number.  Streams may follow
+    one another on the channels of sessions that one of them made.
     `submit` belongs to one thread; it waits while as many inferences are under
     way, or not delivered, as there may be.
 
@@ -53,11 +54,12 @@ class InferenceStream:
 
     """
 
-    def __init__(self, channel: Channel, inflight: int,
+    def __init__(self, channel: Channel | SessionChannels, inflight: int,
                  client: Callable[[Channel, int], RobotClient]) -> None:
         if not 1 <= inflight <= MAX_INFLIGHT:
             raise ValueError(f'1 to {MAX_INFLIGHT} inferences may be in flight, got {inflight}')
-        self.channels = SessionChannels(channel)
+        self.channels = channel if isinstance(channel, SessionChannels) else \
+            SessionChannels(channel)
         number = secrets.randbits(63) | 1
         self.clients = tuple(
             client(self.channels.of_a_session(), number) for _ in range(inflight))
