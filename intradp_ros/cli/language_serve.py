@@ -25,7 +25,7 @@ Addresses other than this machine's own need API keys."""
 EPILOG = """\
 examples:
   intradp language serve smollm2 --port 8000
-  intradp language serve smollm2 --address 0.0.0.0 --keys keys.json
+  intradp language serve smollm2 --address 0.0.0.0 --keys keys.txt
   curl localhost:8000/v1/models"""
 
 
@@ -36,7 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_fleet(parser)
     parser.add_argument('--address', default='127.0.0.1', help='default %(default)s')
     parser.add_argument('--port', type=int, default=8000, help='default %(default)s')
-    parser.add_argument('--keys', type=Path, metavar='FILE', help='file of API keys')
+    parser.add_argument('--keys', type=Path, metavar='FILE',
+                        help='file of API keys: a name, a blank and a key on each line')
     parser.add_argument('--threads', type=int, default=0, metavar='N',
                         help='processor threads (default: all)')
     parser.add_argument('--rate', type=float, default=5.0, metavar='N',

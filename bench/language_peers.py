@@ -1,0 +1,181 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+SmolLM2 in float32 by what others offer: ``python bench/language_peers.py PART ...`` (root).
+
+airllm     layer by layer from disk (`pip install --no-deps airllm`), with the memory of one of
+           the demo's boards, and with that of all three
+llama.cpp  its RPC servers on three emulated boards, all weights in memory, at 1000, 100 and 20
+           Mbit/s; ``--llama FOLDER`` has ggml-rpc-server, llama-bench and llama-quantize, built
+           with -DGGML_RPC=ON
+
+Ours at the same memory, or with all in memory, is measured in the same run.
+"""
+from __future__ import annotations
+
+import argparse
+from contextlib import redirect_stdout
+import importlib
+import json
+from pathlib import Path
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+from intradp_ros.lab.emulation.device_limits import DeviceLimits, limited_devices
+from intradp_ros.lab.emulation.fleet_network import address, fleet_network
+from intradp_ros.lab.emulation.processes import Command
+from intradp_ros.lab.language.accelerate_process import forget
+from intradp_ros.lab.language.demo_scene import (
+    FLOOR,
+    MB,
+    measure_fleet,
+    OURS,
+    prepare,
+    Prepared,
+    Scene,
+)
+from intradp_ros.lab.language.emulated_fleet import Talking
+from intradp_ros.lab.language.reference import smollm2, whole_model
+from intradp_ros.lab.language.settings import PeakMemory
+from intradp_ros.profiling.cache import cache_folder
+from intradp_ros.systems.language.import_model import load_tokenizer
+
+MEMORY = {'rover': 200 * MB, 'drone': 150 * MB, 'dock': 150 * MB}
+RESIDENT = {'rover': 290 * MB, 'drone': 175 * MB, 'dock': 175 * MB}
+PORT, TOKENS = 50052, 32
+
+
+def opened(scene: Scene) -> Prepared:
+    """Return SmolLM2, and what one process answers."""
+    folder = cache_folder() / 'demo-language'
+    folder.mkdir(parents=True, exist_ok=True)
+    return prepare(folder, scene)
+
+
+def airllm(folder: Path, llama: Path) -> dict[str, Any]:
+    """Measure AirLLM beneath the memory and the disk rate of boards; and ours."""
+    scene = Scene(MEMORY)
+    made = opened(scene)
+    saved = _saved(made, folder / 'model')
+    found: dict[str, Any] = {}
+    whole = sum(MEMORY.values())
+    for memory in (MEMORY['rover'], whole):
+        limit = FLOOR + memory
+        for shards in saved.rglob('*.safetensors'):
+            forget(shards.parent)
+        with limited_devices({'board': DeviceLimits(0.0, limit, scene.disk)},
+                             made.store.folder) as groups:
+            child = Talking(Command('airllm', [
+                sys.executable, __file__, 'answer', '--folder', str(saved), '--prompt',
+                json.dumps(made.prompt)], groups.exec_prefix('board')), folder / 'airllm.log')
+            try:
+                end = child.hear('answer', 400.0)
+            finally:
+                child.stop()
+        assert end['answer'] == made.answer[:len(end['answer'])]
+        found[f'airllm, {memory / MB:.0f} MB'] = end
+    ours = measure_fleet(made, scene, folder / 'ours', OURS, tuple(MEMORY))
+    found['ours, 500 MB on three'] = {'ms_per_token': ours['ms_per_token']}
+    return found
+
+
+def answer(folder: Path, prompt: list[int]) -> dict[str, Any]:
+    """Answer as AirLLM does, in this process; ms a token."""
+    import torch
+    torch.set_num_threads(1)
+    library = importlib.import_module('airllm')
+    memory = PeakMemory()
+    model = library.AutoModel.from_pretrained(str(folder), device='cpu', dtype=torch.float32)
+    times = []
+    tokens = torch.tensor([prompt])
+    for count in (1, 4):  # the difference is three tokens after the prompt
+        start = time.perf_counter()
+        with torch.inference_mode():
+            made = model.generate(tokens, max_new_tokens=count, do_sample=False, use_cache=True,
+                                  pad_token_id=0)
+        times.append(time.perf_counter() - start)
+    return {'answer': made[0, tokens.shape[1]:].tolist(), 'peak_mb': memory.nbytes / MB,
+            'ms_per_token': 1e3 * (times[1] - times[0]) / 3}
+
+
+def _saved(made: Prepared, folder: Path) -> Path:
+    """Write the model as `save_pretrained` does, split into layers as AirLLM wants it."""
+    from safetensors.torch import save_file
+    model = whole_model(made.manifest, made.store)
+    folder.mkdir(parents=True)
+    model.config.architectures = [type(model).__name__]
+    model.config.save_pretrained(folder)
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    save_file(state, folder / 'model.safetensors', {'format': 'pt'})
+    assert made.manifest.tokenizer
+    data = made.store.load(made.manifest.tokenizer.digest)
+    assert data is not None
+    load_tokenizer(data).save_pretrained(folder)
+    importlib.import_module('airllm').AutoModel.from_pretrained(str(folder), device='cpu')
+    return folder
+
+
+def llama_cpp(folder: Path, llama: Path) -> dict[str, Any]:
+    """Measure llama.cpp's RPC over three boards, the first of which asks; and ours."""
+    model, found = folder / 'float32.gguf', dict[str, Any]()
+    _run(str(llama / 'llama-quantize'), '--allow-requantize', str(smollm2()), str(model), 'F32')
+    names = list(RESIDENT)
+    for mbit in (1000.0, 100.0, 20.0):
+        scene = Scene(RESIDENT, disk=0.0, mbit=mbit, tokens=TOKENS)
+        ours = measure_fleet(opened(scene), scene, folder / f'ours-{mbit:g}', OURS, names)
+        with fleet_network(names, mbit) as network:
+            servers = [subprocess.Popen(
+                [*network.exec_prefix(name), str(llama / 'ggml-rpc-server'), '-H', address(k),
+                 '-p', str(PORT), '-t', '1'], stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL) for k, name in enumerate(names) if k]
+            try:
+                time.sleep(3)
+                text = _run(*network.exec_prefix(names[0]), str(llama / 'llama-bench'), '-m',
+                            str(model), '-t', '1', '-ngl', '99', '-p', '0', '-n', str(TOKENS),
+                            '-r', '3', '--rpc', ','.join(
+                                f'{address(k)}:{PORT}' for k in range(1, len(names))),
+                            '-o', 'json')
+            finally:
+                for server in servers:
+                    server.kill()
+                    server.wait()
+        rate = json.loads(text[text.index('['):])[0]['avg_ts']
+        found[f'{mbit:g} Mbit/s'] = {'llama.cpp, ms a token': 1e3 / rate,
+                                     'ours, ms a token': ours['ms_per_token']}
+        print(json.dumps(found), flush=True)
+    return found
+
+
+def _run(*words: str) -> str:
+    done = subprocess.run(words, text=True, capture_output=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def main() -> None:
+    """Run the parts that are named."""
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('parts', nargs='+', choices=('airllm', 'llama.cpp', 'answer'),
+                        metavar='PART')
+    parser.add_argument('--llama', type=Path, default=Path('bin'), metavar='FOLDER')
+    parser.add_argument('--folder', type=Path, help=argparse.SUPPRESS)
+    parser.add_argument('--prompt', type=json.loads, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.parts == ['answer']:
+        with redirect_stdout(sys.stderr):  # it prints, too
+            made = answer(args.folder, args.prompt)
+        print(json.dumps(made), flush=True)
+        return
+    for part in args.parts:
+        with tempfile.TemporaryDirectory() as folder:
+            found = {'airllm': airllm, 'llama.cpp': llama_cpp}[part](Path(folder), args.llama)
+        print(part, json.dumps(found, indent=1), flush=True)
+
+
+if __name__ == '__main__':
+    main()
