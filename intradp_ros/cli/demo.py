@@ -221,7 +221,7 @@ def _tell(part: Mapping[str, Any], console: Console) -> None:
                       f'({ratio["low"]:.2f} to {ratio["high"]:.2f}, frame by frame: {verdict})',
                       highlight=False)
     console.print(f'  {shared["by_rows"]} of {shared["frames"]} frames in mode shared were shared '
-                  f'by rows; {part["books"]} book', highlight=False)
+                  f'by rows; schedule tables: {part["books"]}', highlight=False)
 
 
 def _summary(phase: Mapping[str, Any]) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_lossy(parser)
     _add_goal(parser)
     parser.add_argument('-o', '--output', type=result_file, metavar='FILE',
-                        help='write the book here')
+                        help='write the schedule table here')
     parser.add_argument('--plot', type=result_picture, metavar='PNG',
                         help='draw latency over bandwidth for all strategies')
     parser.add_argument('--show', type=float, metavar='MBPS',
@@ -306,7 +306,7 @@ def _draw_front(plan: Plan, mbps: float, path: Path, out: Output) -> list[dict[s
 def _write(args: argparse.Namespace, plan: Plan, rows: list[dict[str, Any]], out: Output) -> None:
     if args.output:
         plan.book.save(args.output)
-        out.show(f'book written to {args.output}')
+        out.show(f'schedule table written to {args.output}')
     if args.plot:
         _parent(args.plot)
         names = [*SYSTEMS, *(['bound'] if all(row['bound_ms'] > 0 for row in rows) else [])]

@@ -155,27 +155,27 @@ class PlannerNode(ManagedNode):
             s['link.overhead_ms'] / 1e3, s['seed'], allowed(s), s['link.shared_air'],
             s['objective'], s['deadline_ms'] / 1e3, s['ms_per_joule'] / 1e3,
             down_ratio=s['link.down_ratio'])
-        customer = robot.name, robot.digest
-        if customer not in self._keepers:
+        robot_model = robot.name, robot.digest
+        if robot_model not in self._keepers:
             self._make_room()
             folder = Path(s['book_folder']) if s['book_folder'] else None
-            self._keepers[customer] = BookKeeper(self.info, folder)
+            self._keepers[robot_model] = BookKeeper(self.info, folder)
             self.info(f'planning for model {robot.digest[:12]} on {s["grid.points"]} bandwidths')
-        self._keepers[customer].want(request)
-        self._keepers.move_to_end(customer, last=False)  # whoever comes last has not left
+        self._keepers[robot_model].want(request)
+        self._keepers.move_to_end(robot_model, last=False)  # whoever comes last has not left
 
     def _make_room(self) -> None:
         """Forget the robot that had its turn the longest time ago, if there are too many."""
         if len(self._keepers) >= MAX_PROFILES:
-            customer, oldest = self._keepers.popitem()
-            self._published.pop(customer, None)
+            robot_model, oldest = self._keepers.popitem()
+            self._published.pop(robot_model, None)
             oldest.close()
 
     def _poll(self) -> None:
         """Take what was checked and planned; robots take turns, one process at a time."""
         while not self._checked.empty():
             self._take_profile(self._checked.get())
-        for customer, keeper in list(self._keepers.items()):
+        for robot_model, keeper in list(self._keepers.items()):
             idle = not any(k.busy for k in self._keepers.values())
             try:
                 book = keeper.poll(may_begin=idle)
@@ -184,23 +184,24 @@ class PlannerNode(ManagedNode):
                     self.get_logger().error(f'planning failed: {error}')
                 continue
             if book:
-                self._keepers.move_to_end(customer)
-                self._publish(customer, book)
+                self._keepers.move_to_end(robot_model)
+                self._publish(robot_model, book)
 
-    def _publish_again(self, customer: RobotModelKey) -> None:
+    def _publish_again(self, robot_model: RobotModelKey) -> None:
         """Publish a book for a robot that was restarted: later ones displace latched ones."""
-        if message := self._published.get(customer):
+        if message := self._published.get(robot_model):
             self._announcer.announce(self._books, message)
-            self.info(f'published book {message.epoch} again for model {message.digest[:12]}')
+            self.info(f'published schedule table {message.epoch} again for model '
+                      f'{message.digest[:12]}')
 
-    def _publish(self, customer: RobotModelKey, book: ScheduleBook) -> None:
+    def _publish(self, robot_model: RobotModelKey, book: ScheduleBook) -> None:
         self._epoch += 1
-        robot, digest = customer
+        robot, digest = robot_model
         message = ScheduleBookMessage(epoch=self._epoch, digest=digest, robot=robot,
                                       book=packed(book.to_json()))
-        self._published[customer] = message
+        self._published[robot_model] = message
         self._announcer.announce(self._books, message)
-        self.info(f'published book {self._epoch} for model {digest[:12]}')
+        self.info(f'published schedule table {self._epoch} for model {digest[:12]}')
 
     def _diagnose(self) -> None:
         dropped = self._checks.dropped if self._checks else 0

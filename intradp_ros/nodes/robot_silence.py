@@ -46,7 +46,7 @@ class RobotSilence:
         yield Awaited('agreement', not refused, f'the server refuses model {self.model}',
                       lambda: connection.refusal)
         yield Awaited('schedule book', refused or connection.book is not None,
-                      f'no schedule book for model {self.model}',
+                      f'no schedule table for model {self.model}',
                       lambda: explain_topic(
                           self.node, BOOK_TOPIC, 'start planner_node in this namespace, or '
                           'wait: it publishes once it has planned'))

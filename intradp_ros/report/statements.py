@@ -109,7 +109,7 @@ def _prediction(ours: Mapping[str, Any]) -> list[str]:
     error = ours['error_median']
     if error is None or error <= FAR_OFF:
         return []
-    return [f'Shared inferences took {percent(error)} more or less than the schedule book had '
+    return [f'Shared inferences took {percent(error)} more or less than the schedule table had '
             'predicted (median): the link or the devices were not what was planned for.']
 
 

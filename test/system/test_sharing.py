@@ -183,7 +183,7 @@ def test_planner_and_robot_are_restarted(system: System) -> None:
     system.robot.kill()
     system.start_robot()
     system.planner = system.nodes.start('planner_node', QUICK_PLANNER)
-    system.planner.wait_for_line('published book 1', 60)
+    system.planner.wait_for_line('published schedule table 1', 60)
     assert system.shares()
 
 

@@ -31,7 +31,7 @@ def test_what_is_missing_is_told_by_name(tmp_path: Path) -> None:
             assert 'skipped model nowhere:missing 1x3x8x8' in server.output()
             robot.wait_for_line('INFO.*server: there now', TIMEOUT)
             robot.wait_for_line(
-                f'WARN.*no schedule book for model {DENSE} for 5 s: looked on /schedule_book '
+                f'WARN.*no schedule table for model {DENSE} for 5 s: looked on /schedule_book '
                 '.*where nobody publishes; start planner_node', TIMEOUT)
             assert observer.infer(picture(0))[1].strategy == 'local'
             profiles: list[OperatorProfile] = []

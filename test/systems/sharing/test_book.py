@@ -194,7 +194,7 @@ def test_damaged_and_old_books_are_refused(change: dict[str, object], cause: str
     data = json.loads(hand_made().to_json())
     target = data if set(change) <= set(data) else data['entries'][2]
     target.update(change)
-    with pytest.raises(ValueError, match=f'not a schedule book: .*{cause}'):
+    with pytest.raises(ValueError, match=f'not a schedule table: .*{cause}'):
         ScheduleBook.from_json(json.dumps(data))
 
 

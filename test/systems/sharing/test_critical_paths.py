@@ -115,5 +115,5 @@ def test_impossible_paths_are_refused(spoil: dict[str, object]) -> None:
     data['entries'][0]['anywhere'] = known
     assert ScheduleBook.from_json(json.dumps(data)).knows_recourse
     data['entries'][0]['anywhere'] = {**known, **spoil}
-    with pytest.raises(ValueError, match='not a schedule book'):
+    with pytest.raises(ValueError, match='not a schedule table'):
         ScheduleBook.from_json(json.dumps(data))

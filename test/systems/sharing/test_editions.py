@@ -118,7 +118,7 @@ def test_a_refused_book_leaves_the_former_in_use(
     pair.robot.use_book(another_book(model))
     assert until(lambda: bool(detained.frames))
     detained.let_go(book=packed('{}'))
-    assert until(lambda: 'bad book' in connection.refusal)
+    assert until(lambda: 'bad schedule table' in connection.refusal)
     assert connection.state is State.READY
     assert_shared(pair, wanted)
     assert used(pair) == 1
@@ -180,7 +180,7 @@ def test_a_book_that_is_refused_late_is_no_refusal_of_the_robot(pair: Pair) -> N
     connection = pair.robot.connection
     connection.lost('as if the link had failed')
     pair.robot.handle(Control(ControlKind.REFUSE, connection.session, connection.epoch,
-                              body={'reason': 'bad book', 'book': True},
+                              body={'reason': 'bad schedule table', 'book': True},
                               server=pair.server.number))
     assert connection.state is State.ALONE
     assert until(lambda: used(pair) == 1)

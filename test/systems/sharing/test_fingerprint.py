@@ -104,7 +104,7 @@ def test_a_server_of_another_release_is_not_shared_with(
         assert not outcome.stats.shared and not pair.robot.connection.wait_ready(0.0)
         with torch.no_grad():
             assert_equal(outcome.outputs, TwoHeads().eval()(SOURCE))
-    assert sum('the server refuses: bad book' in text for text in said) == 1
+    assert sum('the server refuses: bad schedule table' in text for text in said) == 1
 
 
 def test_a_server_of_the_same_release_is(model: SharedModel) -> None:

@@ -187,7 +187,7 @@ def test_bad_books_are_refused(stranger: Stranger, model: SharedModel, book: Any
     assert bad != packed(good)
     stranger.ask(hello(model))
     answer = stranger.ask(Control(ControlKind.BOOK, 5, 1, body={'book': bad}))
-    assert answer.kind is ControlKind.REFUSE and 'bad book' in answer.body['reason']
+    assert answer.kind is ControlKind.REFUSE and 'bad schedule table' in answer.body['reason']
     assert stranger.server.rejections.by_cause() == {'book': 1}
     answer = stranger.ask(Control(
         ControlKind.BOOK, 5, 2, body={'book': packed(good), 'fingerprint': seen_by(model)}))

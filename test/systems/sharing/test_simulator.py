@@ -166,7 +166,7 @@ def test_the_best_cut_is_the_best_of_all_cuts(seed: int, mbps: float) -> None:
 
 @pytest.mark.parametrize('text', ['', '[]', '{}', '{"format": "other"}', 'null', '3', '\x00'])
 def test_what_is_no_book_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match='not a schedule book'):
+    with pytest.raises(ValueError, match='not a schedule table'):
         ScheduleBook.from_json(text)
 
 

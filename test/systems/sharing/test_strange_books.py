@@ -47,7 +47,7 @@ def test_impossible_entries_are_refused(model: SharedModel, change: dict[str, fl
 @pytest.mark.parametrize('seconds', [-1.0, 1e300, float('nan'), float('inf')])
 def test_impossible_links_are_refused(model: SharedModel, name: str, seconds: float) -> None:
     data = {**json.loads(hand_made_book(model).to_json()), name: seconds}
-    with pytest.raises(ValueError, match=f'not a schedule book: {name}'):
+    with pytest.raises(ValueError, match=f'not a schedule table: {name}'):
         ScheduleBook.from_json(json.dumps(data))
 
 

@@ -168,7 +168,7 @@ class ScheduleBook:
         distance = {i: (e.beyond(mbps), abs(math.log(mbps / e.mbps)))
                     for i, e in enumerate(self.entries) if e.strategy == strategy}
         if not distance:
-            raise ValueError(f'the book has no strategy {strategy!r}; it has '
+            raise ValueError(f'the schedule table has no strategy {strategy!r}; it has '
                              f'{sorted({e.strategy for e in self.entries})}')
         return min(distance, key=lambda i: distance[i])
 
@@ -186,7 +186,7 @@ class ScheduleBook:
 
         """
         if strategy not in self._curves:
-            raise ValueError(f'the book has no strategy {strategy!r}; it has '
+            raise ValueError(f'the schedule table has no strategy {strategy!r}; it has '
                              f'{sorted(self._curves)}')
         rates, seconds = self._curves[strategy]
         return float(np.exp(np.interp(math.log(max(mbps, 1e-9)), rates, seconds)))
@@ -224,7 +224,7 @@ class ScheduleBook:
         Raises
         ------
         ValueError
-            If the text is no schedule book, or one of another format.
+            If the text is no schedule table, or one of another format.
 
         """
         try:
@@ -243,7 +243,7 @@ class ScheduleBook:
                        bool(data['shared_air']), float(data.get('down_ratio', 1.0)))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError,
                 RecursionError) as error:
-            raise ValueError(f'not a schedule book: {error}') from error
+            raise ValueError(f'not a schedule table: {error}') from error
 
     def save(self, path: pathlib.Path) -> None:
         """Write the book to a file, which is complete or as it was."""

@@ -43,7 +43,8 @@ class LatencyCurves:
     def __init__(self, book: ScheduleBook, ids: Sequence[int]) -> None:
         known = [entry.anywhere for entry in (book.entries[i] for i in ids) if entry.anywhere]
         if len(known) < len(ids) or not all(k.recourse for k in known):
-            raise ValueError('the book does not tell what its schedules take with recourse')
+            raise ValueError('the schedule table does not say what its schedules take with '
+                             'recourse')
         self.ids, rates = tuple(ids), np.array(book.curve_rates)
         self._places = np.log(rates)
         longest = max(len(k.paths) for k in known)

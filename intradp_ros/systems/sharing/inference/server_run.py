@@ -34,7 +34,7 @@ def named_by(chunk: Chunk, book: ScheduleBook, cache: ProgramCache) -> Compiled:
     entries = book.entries
     if chunk.schedule >= len(entries):
         raise MalformedFrameError(
-            f'schedule {chunk.schedule}, the book has {len(entries)}', 'schedule')
+            f'schedule {chunk.schedule}, the table has {len(entries)}', 'schedule')
     compiled = cache.get(entries[chunk.schedule].partition)
     expected = expected_transfer(cache.model.split, compiled.schedule, chunk.transfer, SERVER)
     if expected is None:

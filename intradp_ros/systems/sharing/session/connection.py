@@ -40,7 +40,7 @@ class State(Enum):
     """How far a session has come."""
 
     ALONE = 'no server'
-    GREETED = 'server agreed, no common book yet'
+    GREETED = 'server agreed, no common schedule table yet'
     READY = 'sharing'
     REFUSED = 'refused by the server'
 

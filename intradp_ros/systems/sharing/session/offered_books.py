@@ -53,7 +53,7 @@ class OfferedBooks:
         offered = frame.epoch, frame.body.get('book')
         compiled = next((v for v in self.versions if v.epoch == frame.epoch), None)
         if compiled and compiled.text != offered[1]:
-            self._refuse(frame, 'another book has this epoch', taken=True)
+            self._refuse(frame, 'another schedule table has this epoch', taken=True)
         elif compiled:
             self._ready(compiled)
         elif offered != self._offered:
@@ -79,7 +79,7 @@ class OfferedBooks:
     def _refuse(self, frame: Control, reason: str, *, taken: bool = False) -> None:
         self._reject('book', reason)
         self._reply(ControlKind.REFUSE, frame.epoch, 0, {
-            'reason': f'bad book: {quoted(reason)}', 'book': True, 'taken': taken})
+            'reason': f'bad schedule table: {quoted(reason)}', 'book': True, 'taken': taken})
 
     def _compiled(self, frame: Control, kept: tuple[BookVersion, ...]) -> BookVersion:
         """Return the book of a frame, compiled beside those that are kept; raise if it is bad."""
