@@ -39,7 +39,7 @@ from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.split.regions.region import Region
 from intradp_ros.systems.sharing.partition.encoding_choice import best_encodings
 from intradp_ros.wire.codecs.names import LOSSLESS, NONE
-from intradp_ros.wire.cutting import split as cut
+from intradp_ros.wire.cutting import cut_into_chunks as cut
 
 NETWORKS: Mapping[str, tuple[Callable[[], torch.nn.Module], tuple[int, int]]] = {
     'hed 160x384': (hed, (160, 384)), 'mobilenet_v2 224x224': (mobilenet_v2, (224, 224))}

@@ -40,7 +40,7 @@ from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.profiling.profile import TransportCost
 from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
-from intradp_ros.wire.cutting import split
+from intradp_ros.wire.cutting import cut_into_chunks
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame
 
 UP, DOWN, TRANSFER = 200_000, 50_000, 25_000
@@ -75,9 +75,9 @@ def send_bytes(channel: DdsChannel, inference: int, nbytes: int) -> None:
     """Send one way of an inference, as transfers of a few rows each."""
     for transfer, start in enumerate(range(0, nbytes, TRANSFER)):
         tensor = torch.zeros(min(TRANSFER, nbytes - start), dtype=torch.uint8)
-        for chunk in split(tensor, session=SESSION, epoch=0, inference=inference, schedule=0,
-                           transfer=transfer, value=0, region=Region(0, 1),
-                           chunk_bytes=channel.chunk_bytes):
+        for chunk in cut_into_chunks(tensor, session=SESSION, epoch=0, inference=inference,
+                                     schedule=0, transfer=transfer, value=0, region=Region(0, 1),
+                                     chunk_bytes=channel.chunk_bytes):
             channel.send(chunk)
 
 

@@ -42,7 +42,7 @@ from intradp_ros.dds.sealer import is_greeting, Sealer
 from intradp_ros.msg import SessionControl
 from intradp_ros.runtime.member.fleet_control import from_control, to_control
 from intradp_ros.split.regions.region import Region
-from intradp_ros.wire.cutting import split
+from intradp_ros.wire.cutting import cut_into_chunks
 from intradp_ros.wire.frames import Chunk, Control, MalformedFrameError
 
 DEVICES, CANDIDATES = ('a', 'b', 'c'), {'k': 2, 'm': 1}
@@ -281,9 +281,10 @@ class SealedFleet:
             self.answers[frame] = value
             return
         data = json.dumps(value).encode().ljust(16)
-        for chunk in split(torch.frombuffer(bytearray(data), dtype=torch.uint8), session=id_.term,
-                           epoch=id_.epoch, inference=frame, schedule=0, transfer=place, value=0,
-                           region=Region(0, 16), chunk_bytes=1024):
+        for chunk in cut_into_chunks(torch.frombuffer(bytearray(data), dtype=torch.uint8),
+                                     session=id_.term, epoch=id_.epoch, inference=frame,
+                                     schedule=0, transfer=place, value=0,
+                                     region=Region(0, 16), chunk_bytes=1024):
             self.say(process, plan.devices[place + 1], chunk)
 
     def _chunk(self, process: Process, sender: str, chunk: Chunk) -> None:

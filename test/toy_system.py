@@ -23,7 +23,7 @@ from intradp_ros.runtime.member.role import Host, Lacking, Role
 from intradp_ros.runtime.member.state import State
 from intradp_ros.runtime.serial_executor import SerialExecutor
 from intradp_ros.split.regions.region import Region
-from intradp_ros.wire.cutting import split
+from intradp_ros.wire.cutting import cut_into_chunks as cut
 from intradp_ros.wire.frames import Chunk, Frame, MalformedFrameError
 
 FORMAT, WIDTH, HALVES = 'toy/1', 64, ('first', 'second')
@@ -109,9 +109,9 @@ class ToyRole(Role):
     def _send(self, id_: PlanId, target: str, value: int, step: int, data: torch.Tensor) -> None:
         if target == self.host.name:
             return self.work.put(partial(self._take, id_, value, step, data))
-        for chunk in split(data, session=id_.term, epoch=id_.epoch, inference=step, schedule=0,
-                           transfer=value, value=value, region=Region(0, len(data)),
-                           chunk_bytes=self.host.channel.chunk_bytes(target)):
+        for chunk in cut(data, session=id_.term, epoch=id_.epoch, inference=step, schedule=0,
+                         transfer=value, value=value, region=Region(0, len(data)),
+                         chunk_bytes=self.host.channel.chunk_bytes(target)):
             self.host.channel.send(target, chunk)
 
     def _take(self, id_: PlanId, value: int, step: int, data: torch.Tensor) -> None:

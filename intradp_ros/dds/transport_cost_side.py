@@ -29,7 +29,7 @@ from intradp_ros.profiling.machine import available_cores, prepare_process
 from intradp_ros.profiling.profile import CHUNK_BYTES
 from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
-from intradp_ros.wire.cutting import split
+from intradp_ros.wire.cutting import cut_into_chunks
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame
 
 #: Bursts of chunks of each size: the first ones warm up, of the others the middle one counts.
@@ -123,9 +123,9 @@ def _send_burst(channel: DdsChannel, computing: Computing, finished: Finished, n
     tensor = torch.randint(0, 256, (size,), dtype=torch.uint8)
     start = computing.others()
     for transfer in range(COUNT):
-        for chunk in split(tensor, session=_SESSION, epoch=0, inference=number, schedule=0,
-                           transfer=transfer, value=0, region=Region(0, 1),
-                           chunk_bytes=CHUNK_BYTES):
+        for chunk in cut_into_chunks(tensor, session=_SESSION, epoch=0, inference=number,
+                                     schedule=0, transfer=transfer, value=0, region=Region(0, 1),
+                                     chunk_bytes=CHUNK_BYTES):
             channel.send(chunk)
         time.sleep(PAUSE)
     if not finished.wait(number, PATIENCE):

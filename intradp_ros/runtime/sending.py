@@ -20,7 +20,7 @@ from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.wire.chunking import ExpectedTransfer
 from intradp_ros.wire.codecs.names import NONE
 from intradp_ros.wire.codecs.registry import available
-from intradp_ros.wire.cutting import split
+from intradp_ros.wire.cutting import cut_into_chunks
 from intradp_ros.wire.frames import Stamp
 
 
@@ -122,7 +122,7 @@ class Sender:
         transfer, way = self.schedule.transfers[index], self.way
         encoding = transfer.encoding if transfer.encoding in way.encodings else NONE
         known, before = (transfer.value, encoding), self.nbytes
-        for chunk in split(
+        for chunk in cut_into_chunks(
                 tensor, session=way.session, epoch=self.epoch, inference=self.inference,
                 schedule=self.schedule_id, transfer=index, value=transfer.value,
                 region=transfer.region, chunk_bytes=way.channel.chunk_bytes_of(way.session),

@@ -49,7 +49,7 @@ def chunk_extent(index: int, count: int, elements: int, itemsize: int) -> tuple[
     return index * size, min((index + 1) * size, elements * itemsize)
 
 
-def split(
+def cut_into_chunks(
     tensor: torch.Tensor, *, session: int, epoch: int, inference: int, schedule: int,
     transfer: int, value: int, region: Region, chunk_bytes: int, stamp: Stamp = NO_STAMP,
     encoding: str = NONE, server: int = 0, ratio: float = 1.0,
@@ -87,6 +87,9 @@ def split(
             transfer=transfer, value=value, start=region.start, stop=region.stop,
             chunk=index, count=count, dtype_code=code, dtype_bits=bits, codec=number,
             shape=tuple(tensor.shape), data=part, stamp=stamp, server=server)
+
+
+split = cut_into_chunks  # its name of before, in systems/language
 
 
 def _usable(encoding: str, data: Bytes, dtype: torch.dtype, chunk_bytes: int) -> Codec | None:

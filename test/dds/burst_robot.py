@@ -22,7 +22,7 @@ import torch
 from intradp_ros.dds.dds_channel import DdsChannel
 from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
-from intradp_ros.wire.cutting import split
+from intradp_ros.wire.cutting import cut_into_chunks
 from intradp_ros.wire.frames import Control, ControlKind, Frame
 
 ELEMENTS = 32_500
@@ -57,9 +57,9 @@ def main() -> None:
         channel.send(Control(ControlKind.PING, SESSION))
     for number, _ in enumerate(sys.stdin):
         tensor = torch.rand(ELEMENTS)
-        for chunk in split(tensor, session=SESSION, epoch=0, inference=number, schedule=0,
-                           transfer=0, value=ELEMENTS, region=Region(0, 1),
-                           chunk_bytes=channel.chunk_bytes):
+        for chunk in cut_into_chunks(tensor, session=SESSION, epoch=0, inference=number,
+                                     schedule=0, transfer=0, value=ELEMENTS, region=Region(0, 1),
+                                     chunk_bytes=channel.chunk_bytes):
             channel.send(chunk)
         with changed:
             back = changed.wait_for(lambda n=number: n in tensors, 2.0)

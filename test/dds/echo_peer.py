@@ -19,7 +19,7 @@ import torch
 from intradp_ros.dds.dds_channel import DdsChannel
 from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
-from intradp_ros.wire.cutting import split
+from intradp_ros.wire.cutting import cut_into_chunks
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame
 
 LARGEST = 4_000_000
@@ -57,10 +57,10 @@ def main() -> None:
             piles.clear()
         tensor = piles.setdefault(frame.session, Reassembler(expected)).add(frame)
         if tensor is not None:
-            for chunk in split(tensor + 1, session=frame.session, epoch=frame.epoch,
-                               inference=frame.inference, schedule=0, transfer=0,
-                               value=tensor.numel(), region=Region(0, 1),
-                               chunk_bytes=channel.chunk_bytes):
+            for chunk in cut_into_chunks(tensor + 1, session=frame.session, epoch=frame.epoch,
+                                         inference=frame.inference, schedule=0, transfer=0,
+                                         value=tensor.numel(), region=Region(0, 1),
+                                         chunk_bytes=channel.chunk_bytes):
                 channel.send(chunk)
 
     channel.listen(take)

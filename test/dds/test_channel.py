@@ -27,7 +27,7 @@ from intradp_ros.dds.dds_channel import DdsChannel
 from intradp_ros.msg import ChunkAck, SessionControl, TensorChunk
 from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
-from intradp_ros.wire.cutting import split
+from intradp_ros.wire.cutting import cut_into_chunks
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError
 
 PEER = Path(__file__).with_name('echo_peer.py')
@@ -41,8 +41,9 @@ def expected(chunk: Chunk) -> ExpectedTransfer:
 
 def cut(tensor: torch.Tensor, session: int, inference: int, chunk_bytes: int) -> Iterator[Chunk]:
     """Cut a tensor as `expected` expects it."""
-    return split(tensor, session=session, epoch=0, inference=inference, schedule=0, transfer=0,
-                 value=tensor.numel(), region=Region(0, 1), chunk_bytes=chunk_bytes)
+    return cut_into_chunks(tensor, session=session, epoch=0, inference=inference, schedule=0,
+                           transfer=0,
+                           value=tensor.numel(), region=Region(0, 1), chunk_bytes=chunk_bytes)
 
 
 class Robot:

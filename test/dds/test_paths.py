@@ -13,15 +13,15 @@ import torch
 from intradp_ros.dds.paths import InboundPath, MAX_SESSIONS, OutboundPath, SharedMedium
 from intradp_ros.link.send_window import INITIAL_CHUNKS, SendWindow
 from intradp_ros.split.regions.region import Region
-from intradp_ros.wire.cutting import split
+from intradp_ros.wire.cutting import cut_into_chunks
 from intradp_ros.wire.frames import Chunk, Control, ControlKind
 
 
 def chunks_of(count: int, inference: int = 1, session: int = 1) -> list[Chunk]:
     """Return that many chunks of 1000 bytes."""
-    return list(split(torch.zeros(count * 1000, dtype=torch.uint8), session=session, epoch=1,
-                      inference=inference, schedule=0, transfer=0, value=0, region=Region(0, 1),
-                      chunk_bytes=1000))
+    return list(cut_into_chunks(torch.zeros(count * 1000, dtype=torch.uint8), session=session,
+                                epoch=1, inference=inference, schedule=0, transfer=0, value=0,
+                                region=Region(0, 1), chunk_bytes=1000))
 
 
 def path() -> OutboundPath:

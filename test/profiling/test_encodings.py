@@ -14,7 +14,7 @@ from intradp_ros.profiling.encoding_measurement import measure_encodings
 from intradp_ros.profiling.measure import measure_profile, value_encodings
 from intradp_ros.split.regions.region import Region
 from intradp_ros.split.split_graph import split_graph
-from intradp_ros.wire.cutting import split
+from intradp_ros.wire.cutting import cut_into_chunks
 
 GENERATOR = torch.Generator().manual_seed(0)
 NOISE = torch.randn(1, 8, 60, 70, generator=GENERATOR)
@@ -59,7 +59,7 @@ def test_ratios_are_those_of_rows_that_cross(dim: int, alive: range) -> None:
     sent = plain = 0
     for start in range(0, value.shape[dim], size):
         rows = value.narrow(dim, start, size)
-        sent += sum(len(chunk.data) for chunk in split(
+        sent += sum(len(chunk.data) for chunk in cut_into_chunks(
             rows, session=1, epoch=1, inference=1, schedule=1, transfer=1, value=1,
             region=Region(start, start + size), chunk_bytes=60_000, encoding='floats'))
         plain += 4 * rows.numel()

@@ -15,13 +15,13 @@ import torch
 from intradp_ros.runtime.memory_channel import memory_pair, MemoryChannel
 from intradp_ros.runtime.wrapped_channel import WrappedChannel
 from intradp_ros.split.regions.region import Region
-from intradp_ros.wire.cutting import split
+from intradp_ros.wire.cutting import cut_into_chunks
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame
 
 
 def chunks_of(nbytes: int, inference: int = 1, chunk_bytes: int = 10_000) -> list[Chunk]:
     """Cut a transfer of that many bytes."""
-    return list(split(
+    return list(cut_into_chunks(
         torch.arange(nbytes, dtype=torch.int64).to(torch.uint8), session=1, epoch=1,
         inference=inference, schedule=0, transfer=0, value=0, region=Region(0, 1),
         chunk_bytes=chunk_bytes))

@@ -17,7 +17,7 @@ import torch
 from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES
 from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler, TAMPERED
-from intradp_ros.wire.cutting import chunk_count, chunk_size, CODEC_NONE, split
+from intradp_ros.wire.cutting import chunk_count, chunk_size, CODEC_NONE, cut_into_chunks
 from intradp_ros.wire.frames import Chunk, MalformedFrameError, Stamp
 
 ADDRESS = {'session': 5, 'epoch': 1, 'schedule': 2, 'transfer': 3, 'value': 4}
@@ -26,8 +26,9 @@ ADDRESS = {'session': 5, 'epoch': 1, 'schedule': 2, 'transfer': 3, 'value': 4}
 def cut(tensor: torch.Tensor, chunk_bytes: int, inference: int = 7) -> list[Chunk]:
     """Cut a transfer with the usual address; its region is its first dimension."""
     rows = tensor.shape[0] if tensor.dim() else 1
-    return list(split(tensor, **ADDRESS, inference=inference, region=Region(10, 10 + rows),
-                      chunk_bytes=chunk_bytes, stamp=Stamp(1, 2, 'camera')))
+    return list(cut_into_chunks(tensor, **ADDRESS, inference=inference,
+                                region=Region(10, 10 + rows),
+                                chunk_bytes=chunk_bytes, stamp=Stamp(1, 2, 'camera')))
 
 
 def expecting(tensor: torch.Tensor) -> ExpectedTransfer:

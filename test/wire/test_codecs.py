@@ -21,7 +21,7 @@ from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.codecs import names
 from intradp_ros.wire.codecs.registry import available, CODECS, most_elements, NUMBERS
-from intradp_ros.wire.cutting import CODEC_NONE, split
+from intradp_ros.wire.cutting import CODEC_NONE, cut_into_chunks
 from intradp_ros.wire.frames import Chunk, MalformedFrameError
 from intradp_ros.wire.tensors import tensor_bytes
 
@@ -32,8 +32,9 @@ LOSSLESS = names.LOSSLESS[1:]
 
 
 def cut(tensor: torch.Tensor, encoding: str, chunk_bytes: int = 30_000) -> list[Chunk]:
-    return list(split(tensor, session=1, epoch=1, inference=1, schedule=0, transfer=0, value=2,
-                      region=Region(0, 4), chunk_bytes=chunk_bytes, encoding=encoding))
+    return list(cut_into_chunks(tensor, session=1, epoch=1, inference=1, schedule=0, transfer=0,
+                                value=2,
+                                region=Region(0, 4), chunk_bytes=chunk_bytes, encoding=encoding))
 
 
 def expecting(tensor: torch.Tensor, encoding: str) -> ExpectedTransfer:
@@ -101,7 +102,8 @@ def test_lossless_round_trip(tensor, encoding, chunk_bytes, order, sliced) -> No
     ('bits', 'binary', torch.uint8, 7.5), ('bits', 'binary', torch.float32, 30),
     ('bits', 'signed zeros', torch.float64, 60), ('fp16', 'dense', torch.float32, 2.1),
     ('int8', 'dense', torch.float32, 3.9)])
-def test_encodings_shrink_what_they_are_made_for(encoding, kind, dtype, ratio) -> None:  # type: ignore
+def test_encodings_shrink_what_they_are_made_for(encoding, kind, dtype,
+                                                 ratio) -> None:  # type: ignore
     tensor = contents(kind, dtype, (8, 100, 100), 0)
     chunks = cut(tensor, encoding)
     assert {c.codec for c in chunks} == {NUMBERS[encoding]}

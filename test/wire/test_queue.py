@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from intradp_ros.split.regions.region import Region
-from intradp_ros.wire.cutting import split
+from intradp_ros.wire.cutting import cut_into_chunks
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Stamp
 from intradp_ros.wire.queue import FrameQueue, payload_bytes
 from intradp_ros.wire.rejections import MAX_CAUSES, Rejections
@@ -22,8 +22,9 @@ MESSAGE = Path(__file__).parents[2] / 'msg' / 'SessionControl.msg'
 
 def chunks_of(inference: int, session: int = 1) -> list[Chunk]:
     """Return three chunks of 4 bytes."""
-    return list(split(torch.zeros(3), session=session, epoch=1, inference=inference,
-                      schedule=0, transfer=0, value=0, region=Region(0, 3), chunk_bytes=4))
+    return list(cut_into_chunks(torch.zeros(3), session=session, epoch=1, inference=inference,
+                                schedule=0, transfer=0, value=0, region=Region(0, 3),
+                                chunk_bytes=4))
 
 
 def test_control_overtakes_chunks_and_each_keeps_its_order() -> None:

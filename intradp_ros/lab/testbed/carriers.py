@@ -19,7 +19,7 @@ from intradp_ros.dds.standalone import standalone_channel
 from intradp_ros.lab.testbed.transport_bench import MOST_TENSORS, TCP
 from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
-from intradp_ros.wire.cutting import split
+from intradp_ros.wire.cutting import cut_into_chunks
 from intradp_ros.wire.frames import Control, ControlKind, Frame
 
 PATIENCE = 60.0
@@ -69,9 +69,9 @@ class DdsCarrier:
 
     def send(self, number: int, tensor: torch.Tensor) -> None:
         """Send a tensor without waiting for its arrival."""
-        for chunk in split(tensor, session=1, epoch=1, inference=number, schedule=0, transfer=0,
-                           value=tensor.numel(), region=Region(0, 1),
-                           chunk_bytes=self._channel.chunk_bytes):
+        for chunk in cut_into_chunks(tensor, session=1, epoch=1, inference=number, schedule=0,
+                                     transfer=0, value=tensor.numel(), region=Region(0, 1),
+                                     chunk_bytes=self._channel.chunk_bytes):
             self._channel.send(chunk)
 
     def _greet(self) -> None:

@@ -38,7 +38,7 @@ from intradp_ros.runtime.timeline import Event
 from intradp_ros.runtime.traffic import Traffic
 from intradp_ros.schedule.stage_plan import PlanError, StagePlan
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler, TAMPERED
-from intradp_ros.wire.cutting import split
+from intradp_ros.wire.cutting import cut_into_chunks
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError, Stamp
 from intradp_ros.wire.rejections import Rejections
 from intradp_ros.wire.sanitise import quoted
@@ -242,7 +242,7 @@ class StageWorker:
         if any(self.channel.doubted(other.source) for other in route.schedule.transfers
                if other.target == self.device):
             raise TamperedError('two processes speak as a device that sent values')
-        for chunk in split(
+        for chunk in cut_into_chunks(
                 tensor, session=id_.term, epoch=id_.epoch, inference=inference, schedule=number,
                 transfer=index, value=transfer.value, region=transfer.region,
                 chunk_bytes=self.channel.chunk_bytes(transfer.target), stamp=stamp):

@@ -24,7 +24,7 @@ from intradp_ros.core.limits import MAX_BLOB, MAX_DIMENSIONS, MAX_ELEMENTS
 from intradp_ros.graph.manifest import is_digest
 from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.chunking import ExpectedTransfer
-from intradp_ros.wire.cutting import split
+from intradp_ros.wire.cutting import cut_into_chunks
 from intradp_ros.wire.dtypes import decode_dtype, encode_dtype
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError
 
@@ -153,8 +153,9 @@ def read_held(frame: Control) -> int | None:
 
 def piece_chunks(wish: Wish, data: torch.Tensor, chunk_bytes: int) -> Iterator[Chunk]:
     """Yield the chunks of a piece."""
-    return split(data, session=wish.session, epoch=0, inference=wish.number, schedule=0,
-                 transfer=0, value=0, region=Region(0, data.nbytes), chunk_bytes=chunk_bytes)
+    return cut_into_chunks(data, session=wish.session, epoch=0, inference=wish.number, schedule=0,
+                           transfer=0, value=0, region=Region(0, data.nbytes),
+                           chunk_bytes=chunk_bytes)
 
 
 def expected_piece(nbytes: int) -> ExpectedTransfer:

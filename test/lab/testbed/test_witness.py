@@ -15,7 +15,7 @@ from intradp_ros.lab.testbed.checking_channel import Arrived, CheckingChannel, p
 from intradp_ros.runtime.memory_channel import memory_pair
 from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
-from intradp_ros.wire.cutting import split
+from intradp_ros.wire.cutting import cut_into_chunks
 from intradp_ros.wire.frames import Chunk, Frame
 
 TENSOR = torch.zeros(1, 3, 40, 50)
@@ -23,8 +23,8 @@ REGION = Region(0, 40)
 
 
 def chunks(inference: int = 1) -> list[Chunk]:
-    return list(split(TENSOR, session=1, epoch=1, inference=inference, schedule=0, transfer=2,
-                      value=7, region=REGION, chunk_bytes=5000))
+    return list(cut_into_chunks(TENSOR, session=1, epoch=1, inference=inference, schedule=0,
+                                transfer=2, value=7, region=REGION, chunk_bytes=5000))
 
 
 def received(frames: list[Chunk], spoil: bool) -> tuple[Arrived, torch.Tensor]:
@@ -69,8 +69,8 @@ def test_bytes_that_are_not_those_that_were_sent_are_counted() -> None:
 
 
 def test_probes_and_encoded_chunks_keep_their_bytes() -> None:
-    probe, = split(torch.ones(100), session=1, epoch=0, inference=0, schedule=0, transfer=0,
-                   value=0, region=Region(0, 1), chunk_bytes=5000)
+    probe, = cut_into_chunks(torch.ones(100), session=1, epoch=0, inference=0, schedule=0,
+                             transfer=0, value=0, region=Region(0, 1), chunk_bytes=5000)
     encoded = replace(chunks()[0], codec=3)
     one, other = memory_pair()
     sender = CheckingChannel(one)

@@ -38,7 +38,7 @@ from intradp_ros.systems.sharing.partition.partition import (
     RowStage,
 )
 from intradp_ros.wire.codecs.names import DELTA, ENCODINGS, NONE
-from intradp_ros.wire.cutting import chunk_count, split
+from intradp_ros.wire.cutting import chunk_count, cut_into_chunks
 
 
 def test_local_takes_the_time_of_the_operators() -> None:
@@ -99,9 +99,10 @@ def test_transfers_are_charged_for_the_chunks_that_they_are_cut_into(
     cost = replace(flat_cost(graph), wire={(0, encoding): WireCost(ratio)})
     link = LinkModel.symmetric(mbps)
     charged = link_cost_of(cost, link, ((0, encoding),)).chunk[0]
-    cut = list(split(torch.arange(elements).remainder(2).to(dtype), session=1, epoch=1,
-                     inference=1, schedule=0, transfer=0, value=0, region=Region(0, 1),
-                     chunk_bytes=chunk_bytes_at(link.up), encoding=encoding, ratio=ratio))
+    cut = list(cut_into_chunks(torch.arange(elements).remainder(2).to(dtype), session=1, epoch=1,
+                               inference=1, schedule=0, transfer=0, value=0, region=Region(0, 1),
+                               chunk_bytes=chunk_bytes_at(link.up), encoding=encoding,
+                               ratio=ratio))
     assert len(cut) == chunk_count(elements * dtype.itemsize, int(charged))
 
 

@@ -10,7 +10,7 @@ import math
 import torch
 
 from intradp_ros.split.regions.region import Region
-from intradp_ros.wire.cutting import split
+from intradp_ros.wire.cutting import cut_into_chunks
 from intradp_ros.wire.frames import Chunk
 
 PROBE_AFTER = 0.5  # seconds without a measurement after which the link is probed
@@ -39,6 +39,6 @@ def probe_chunks(rate: float, chunk_bytes: int, session: int, epoch: int, server
     least, most = PROBE_BYTES
     wanted = int(rate * PROBE_SECONDS) or most
     padding = torch.zeros(min(max(wanted, least), most), dtype=torch.uint8)
-    return split(padding, session=session, epoch=epoch, inference=0, schedule=0, transfer=0,
-                 value=0, region=Region(0, 0), server=server,
-                 chunk_bytes=min(chunk_bytes, len(padding) // _PROBE_CHUNKS))
+    return cut_into_chunks(padding, session=session, epoch=epoch, inference=0, schedule=0,
+                           transfer=0, value=0, region=Region(0, 0), server=server,
+                           chunk_bytes=min(chunk_bytes, len(padding) // _PROBE_CHUNKS))

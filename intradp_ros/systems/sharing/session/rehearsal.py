@@ -21,7 +21,7 @@ from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.program_cache import ProgramCache
 from intradp_ros.systems.sharing.partition.partition import local, Partition
 from intradp_ros.wire.chunking import Reassembler
-from intradp_ros.wire.cutting import split
+from intradp_ros.wire.cutting import cut_into_chunks
 
 Values = dict[int, torch.Tensor]
 OTHER = {ROBOT: SERVER, SERVER: ROBOT}
@@ -64,7 +64,7 @@ class _Link:
 
     def __call__(self, index: int, tensor: torch.Tensor) -> None:
         transfer = self.schedule.transfers[index]
-        for chunk in split(
+        for chunk in cut_into_chunks(
                 tensor, session=0, epoch=0, inference=0, schedule=0, transfer=index,
                 value=transfer.value, region=transfer.region, chunk_bytes=MAX_CHUNK_BYTES,
                 encoding=transfer.encoding):
