@@ -57,7 +57,7 @@ class FixedRate:
 def hand_made_book(model: SharedModel, shared: Partition | None = None, mbps: float = 100.0,
                    predicted: float = 0.01) -> ScheduleBook:
     """
-    Return a book for one bandwidth whose schedule of `SHARED` is `shared`, by default halves in bands.
+    Return a book for one bandwidth, whose schedule of `SHARED` is by default halves in bands.
 
     The robot alone would take twice what all others are predicted to.
     """
