@@ -8,11 +8,13 @@ Parts (Linux, as root where devices are processes):
 
 blocks    a token through the blocks: the library's modules, the thinner ones, matrices alone
 batch     8 requests at once against one; 1,000 short requests, and the memory after them
+at_once   8 requests at once against one, on three device processes with half a core each
 tokens    5 prompts x 32 tokens x 3 devices: resident, streaming, moved, switched, killed
 resident  SmolLM2 on three device processes with all weights in memory
 wide      random weights of width 2048 on three device processes
 settings  ours and a plain pipeline: 1000, 100, 20 Mbit/s x 3 memories x 2 disks (20 minutes)
-ablations ours without the planner, and without steps for keys and values; a plan that changes
+ablations ours without the planner, and without steps for keys and values
+changes   how long answers wait when layers move, with their keys and values or without
 kills     20 kills at random moments, with requests in flight
 """
 from __future__ import annotations
@@ -37,6 +39,7 @@ from intradp_ros.blobs.store import BlobStore
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Medium, Topology
 from intradp_ros.lab.language.demo_scene import (
+    FLOOR,
     kill_one,
     MB,
     measure_fleet,
@@ -46,6 +49,7 @@ from intradp_ros.lab.language.demo_scene import (
     Prepared,
     Scene,
 )
+from intradp_ros.lab.language.emulated_fleet import EmulatedDevice, language_fleet
 from intradp_ros.lab.language.reference import whole_answer, whole_model
 from intradp_ros.profiling.cache import cache_folder
 from intradp_ros.runtime.admission import AdmissionLimits
@@ -118,15 +122,17 @@ def batch(folder: Path) -> dict[str, Any]:
     torch.set_num_threads(1)
     made = opened(Scene(RESIDENT))
     found: dict[str, Any] = {}
+    stories = long_answers(made)
     for lanes in (1, 3):
         with local(made.manifest, made.store, 1, False, lanes) as fleet:
             rates: dict[int, list[float]] = {1: [], 8: []}
             for count in (1, 8, 1, 8, 1, 8):
                 start = time.perf_counter()
-                asked = [fleet.ask(made.prompt + [k], 48) for k in range(count)]
+                asked = [fleet.ask(story, 32) for story in stories[:count]]
                 for answering in asked:
                     answering.wait(300)
-                rates[count].append(48 * count / (time.perf_counter() - start))
+                made_tokens = sum(len(answering.tokens) for answering in asked)
+                rates[count].append(made_tokens / (time.perf_counter() - start))
             found[f'tokens/s with {lanes} lanes'] = {
                 '1': max(rates[1]), '8': max(rates[8]), 'gain': max(rates[8]) / max(rates[1])}
     with local(made.manifest, made.store, 1, False) as fleet:
@@ -142,17 +148,38 @@ def batch(folder: Path) -> dict[str, Any]:
     return found
 
 
+def at_once(folder: Path) -> dict[str, Any]:
+    """Measure requests at once on three device processes that have half a core each."""
+    made = opened(Scene(RESIDENT))
+    stories = long_answers(made)
+    devices = [EmulatedDevice(name, memory, FLOOR + memory, 0.0, 0.5)
+               for name, memory in zip(NAMES, (340 * MB, 220 * MB, 220 * MB))]
+    rates: dict[int, list[float]] = {1: [], 8: []}
+    firsts: dict[int, list[float]] = {1: [], 8: []}
+    with language_fleet(folder, devices, made.store.folder, 1000.0, {
+            **made.planning, 'kind': OURS, 'tokens': 1024}, patience=60.0) as fleet:
+        for count in (1, 8, 1, 8, 1, 8):
+            start = time.perf_counter()
+            for number in range(count):
+                fleet.head.ask(ask='text', id=number, max_tokens=32,
+                               prompt_tokens=stories[number])
+            ends = [fleet.head.hear('fate', 300.0) for _ in range(count)]
+            seconds = time.perf_counter() - start
+            assert all(end['fate'] == 'done' for end in ends), ends
+            rates[count].append(sum(len(end['answer']) for end in ends) / seconds)
+            firsts[count] += [end['first'] for end in ends]
+    return {**{f'{count} at once, tokens/s': statistics.median(rates[count]) for count in rates},
+            'gain': statistics.median(rates[8]) / statistics.median(rates[1]),
+            **{f'first token of {count}, ms': 1e3 * statistics.median(firsts[count])
+               for count in firsts}}
+
+
 def tokens(folder: Path) -> dict[str, Any]:
     """Compare tokens and logits with one process, in five situations."""
     made = opened(Scene(RESIDENT))
-    data = made.store.load(made.manifest.tokenizer.digest) if made.manifest.tokenizer else None
-    assert data is not None
-    tokenizer = load_tokenizer(data)
     whole = whole_model(made.manifest, made.store)
-    prompts = [list(tokenizer.apply_chat_template(
-        [{'role': 'user', 'content': text}], add_generation_prompt=True, tokenize=True,
-        return_dict=False)) for text in PROMPTS]
-    ends = frozenset((tokenizer.eos_token_id,))
+    prompts = [chat_prompt(made, text) for text in PROMPTS]
+    ends = frozenset((tokenizer_of(made).eos_token_id,))
     wanted = [whole_answer(whole, prompt, 32, ends) for prompt in prompts]
     found: dict[str, Any] = {}
 
@@ -266,7 +293,7 @@ def settings(folder: Path) -> dict[str, Any]:
 
 
 def ablations(folder: Path) -> dict[str, Any]:
-    """Measure ours with something left out; and how long an answer waits for another plan."""
+    """Measure ours with something left out."""
     scene = Scene(dict(zip(NAMES, (200 * MB, 150 * MB, 120 * MB))), 200 * MB, 100.0, 16)
     made, found = opened(scene), dict[str, Any]()
     for kind in (OURS, 'last step', 'even', PLAIN):
@@ -274,13 +301,20 @@ def ablations(folder: Path) -> dict[str, Any]:
         found[kind] = {key: got[key] for key in ('ms_per_token', 'predicted_ms', 'difference')}
         found[kind]['ms of ours'] = found[OURS]['ms_per_token'] / got['ms_per_token']
         print(json.dumps({kind: found[kind]}), flush=True)
+    return found
+
+
+def changes(folder: Path) -> dict[str, Any]:
+    """Measure how long answers wait for another plan: layers move, or all is computed anew."""
     torch.set_num_threads(1)
+    made, found = opened(Scene(RESIDENT)), dict[str, Any]()
+    question = chat_prompt(made, 'Tell a long story of a robot that lost its dock. ' * 20)
     for keeps in (True, False):
         gaps = []
         with local(made.manifest, made.store, 1, False) as fleet:
             for number in range(6):
                 times: list[float] = []
-                answering = fleet.ask(made.prompt * 8 + [number], 40)
+                answering = fleet.ask([number + 5, *question], 40)
                 while answering.ended is None:
                     if len(answering.tokens) > len(times):
                         times.append(time.perf_counter())
@@ -290,8 +324,8 @@ def ablations(folder: Path) -> dict[str, Any]:
                                 keeps=keeps))
                     time.sleep(0.0005)
                 gaps.append(max(b - a for a, b in zip(times, times[1:])))
-        found['gap when layers move, ms, ' + ('with their keys and values' if keeps else
-              'computed anew')] = 1e3 * statistics.median(gaps)
+        found['longest gap, ms, ' + ('keys and values move' if keeps else 'computed anew')] = \
+            1e3 * statistics.median(gaps)
     return found
 
 
@@ -355,6 +389,27 @@ def local(manifest: Manifest, store: BlobStore, segments: int, streamed: bool, l
     return made
 
 
+def tokenizer_of(made: Prepared) -> Any:
+    """Return the model's tokenizer."""
+    data = made.store.load(made.manifest.tokenizer.digest) if made.manifest.tokenizer else None
+    assert data is not None
+    return load_tokenizer(data)
+
+
+def chat_prompt(made: Prepared, text: str) -> list[int]:
+    """Return the tokens of a chat with one message."""
+    return list(tokenizer_of(made).apply_chat_template(
+        [{'role': 'user', 'content': text}], add_generation_prompt=True, tokenize=True,
+        return_dict=False))
+
+
+def long_answers(made: Prepared) -> list[list[int]]:
+    """Return eight prompts that are answered at length."""
+    return [chat_prompt(made, f'Write a long story about {who} and a lost robot.') for who in (
+        'a girl', 'a whale', 'two brothers', 'the moon', 'an old ship', 'a king', 'a storm',
+        'a cat')]
+
+
 def _least(best: dict[str, float], name: str, start: float) -> None:
     best[name] = min(best.get(name, math.inf), time.perf_counter() - start)
 
@@ -378,8 +433,9 @@ def _short(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 PARTS: Mapping[str, Callable[[Path], dict[str, Any]]] = {
-    'blocks': blocks, 'batch': batch, 'tokens': tokens, 'resident': resident,
-    'wide': wide, 'settings': settings, 'ablations': ablations, 'kills': kills}
+    'blocks': blocks, 'batch': batch, 'at_once': at_once, 'tokens': tokens, 'resident': resident,
+    'wide': wide, 'settings': settings, 'ablations': ablations, 'changes': changes,
+    'kills': kills}
 
 
 def main() -> None:

@@ -74,9 +74,16 @@ def open_model(args: argparse.Namespace, out: Output) -> Opened:
     Raises
     ------
     CommandError
-        If there is none, or something that is needed is not installed.
+        If there is none, or something that is needed is not installed; or if devices or tokens of
+        the arguments make no sense, which is looked at first.
 
     """
+    if args.tokens < 16 or args.tokens > 1 << 24:
+        raise CommandError('--tokens must be 16 to 16777216')
+    if not 1 <= args.devices <= 8 or not args.memory >= 0:
+        raise CommandError('--devices must be 1 to 8, --memory 0 or more')
+    if args.fleet:
+        head_of(args, _fleet(args.fleet))
     store = BlobStore(cache_folder() / 'language' / 'blobs', _NO_LIMIT)
     try:
         source = smollm2() if args.model == SMOLLM2 else Path(args.model)
@@ -90,8 +97,6 @@ def open_model(args: argparse.Namespace, out: Output) -> Opened:
 
 def costs_of(args: argparse.Namespace, opened: Opened) -> LanguageCosts:
     """Return the costs of the arguments' fleet; CommandError if there is none."""
-    if args.tokens < 16 or args.tokens > 1 << 24:
-        raise CommandError('--tokens must be 16 to 16777216')
     seconds = opened.seconds
     return LanguageCosts(
         opened.manifest, _topology(args, opened), seconds.attention, seconds.mlp, seconds.head,
@@ -109,12 +114,7 @@ def head_of(args: argparse.Namespace, topology: Topology) -> str:
 
 def _topology(args: argparse.Namespace, opened: Opened) -> Topology:
     if args.fleet:
-        try:
-            return read_fleet(args.fleet).topology
-        except FleetFileError as error:
-            raise CommandError(str(error)) from error
-    if not 1 <= args.devices <= 8 or not args.memory >= 0:
-        raise CommandError('--devices must be 1 to 8, --memory 0 or more')
+        return _fleet(args.fleet)
     memory = 1e6 * args.memory or math.inf
     plain = [Device(f'device{k + 1}', memory) for k in range(args.devices)]
     joined = behind_access_point(plain, 1e12) if len(plain) > 1 else \
@@ -123,3 +123,10 @@ def _topology(args: argparse.Namespace, opened: Opened) -> Topology:
     disks = tuple(Medium(f'disk of {d.name}', rate) for d in plain)
     return Topology(tuple(replace(d, disk=f'disk of {d.name}') for d in plain),
                     joined.media + disks, joined.paths)
+
+
+def _fleet(path: Path) -> Topology:
+    try:
+        return read_fleet(path).topology
+    except FleetFileError as error:
+        raise CommandError(str(error)) from error

@@ -155,13 +155,21 @@ def _ask(args: argparse.Namespace, local: LocalLanguage, rate: float,
 
 
 def _limit(local: LocalLanguage, rate: float, seconds: float, tokens: int) -> dict[str, Any]:
-    """Return what physics allows for the plan in use, and how far the answer was from it."""
+    """
+    Return what physics allows for the plan in use, and how far the answer was from it.
+
+    Disks count as they were read in this run: they are this machine's, whatever the fleet's file
+    says.
+    """
     engine, costs = local.roles[local.head_name].engine, local.costs
     plan = engine.plan if engine else None
     if plan is None:
         return {}
-    rates = {d.name: DeviceRates(rate, costs.disk(d.name) or 1e-9, d.memory_bytes)
-             for d in costs.topology.devices}
+    rates = {}
+    for device in costs.topology.devices:
+        own = local.roles[device.name].engine
+        disk = own.loader.nbytes / own.loader.seconds if own and own.loader.seconds else 1e-9
+        rates[device.name] = DeviceRates(rate, disk, device.memory_bytes)
     limit = plan_limit(plan, costs.manifest, rates, 0.0, tokens)
     return {'limit_ms': 1e3 * limit.seconds, 'x': seconds / limit.seconds, 'binds': limit.binds}
 

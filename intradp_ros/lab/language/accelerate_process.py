@@ -35,7 +35,7 @@ def offload(store: BlobStore, digest: str, folder: Path) -> None:
 
 def forget(folder: Path) -> None:
     """Let no file of a folder be in the page cache: there it would cost no disk."""
-    for path in folder.iterdir():
+    for path in (each for each in folder.iterdir() if each.is_file()):
         with path.open('rb') as file:
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
