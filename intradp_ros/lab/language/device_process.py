@@ -29,6 +29,7 @@ from intradp_ros.runtime.member.fleet_member import FleetMember
 from intradp_ros.runtime.text_requests import Piece, Sampling, TextEnd, TextRequest
 from intradp_ros.runtime.weights.exchange import WeightPolicy
 from intradp_ros.systems.language.actions import Action, Embed
+from intradp_ros.systems.language.engine import Meter
 from intradp_ros.systems.language.head import HeadPolicy
 from intradp_ros.systems.language.measure import memory_rate
 from intradp_ros.systems.language.role import LanguageOptions, LanguageRole
@@ -124,7 +125,7 @@ class _Process:
         plan = engine.plan if engine else None
         return {'time': time.time(), 'in_use': plan.to_json() if plan else None,
                 'peak': self._memory.nbytes,
-                'meter': asdict(engine.meter) if engine else {},
+                'meter': asdict(engine.meter if engine else Meter()),  # it may have no part
                 'loaded': [engine.loader.seconds, engine.loader.nbytes] if engine else [0, 0],
                 'trace': self._trace[-_TRACED:]}
 
