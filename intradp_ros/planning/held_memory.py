@@ -1,15 +1,27 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a placement takes of each device's memory while all its frames are in flight."""
+"""
+What a placement takes of each device's memory while all its frames are in flight.
+
+All frames that a pipeline takes at a time are asked for at once.  A device holds its
+weights, what a node works with, and of every frame each value that it was sent until its
+last reader has run, and each that others read until it was sent.  How much that is at
+most is known from a simulation.  Bounds, which take none, decide most placements.
+"""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 import math
 
 from intradp_ros.planning.fleet_costs import FleetCosts
-from intradp_ros.planning.placement_tasks import held_tasks
-from intradp_ros.schedule.event_simulator import simulate
+from intradp_ros.planning.placement_tasks import ABOVE, held_tasks
+from intradp_ros.schedule.event_simulator import carried_bytes, peak_memory, play_arrays
+from intradp_ros.schedule.repeated_arrays import repeated
+from intradp_ros.schedule.task_arrays import holdings, task_arrays
+from intradp_ros.schedule.task_graph import ComputeTask, TaskGraph, TransferTask
 
 
 def frames_in_flight(placement: Sequence[int]) -> int:
@@ -17,14 +29,87 @@ def frames_in_flight(placement: Sequence[int]) -> int:
     return 2 * (1 + sum(a != b for a, b in zip(placement, placement[1:]))) + 1
 
 
-def held_memory(costs: FleetCosts, placement: Sequence[int]) -> dict[str, float]:
+class HeldMemory(Mapping[str, float]):
     """
-    Return the most bytes that each device holds, by the event simulator; without training.
+    The most bytes that each device holds; simulated when one is first asked for.  No training.
 
-    All frames that a pipeline takes at a time are asked for at once.  A device holds its
-    weights, what a node works with, and of every frame each value that it was sent until its
-    last reader has run, and each that others read until it was sent.
+    `least` and `most` are bounds of them, by device.
+
+    Raises
+    ------
+    ValueError
+        If nothing joins two devices that must talk.
+
     """
-    batches = math.ceil(frames_in_flight(placement) / costs.samples)
-    tasks = held_tasks(costs, placement, batches)
-    return dict(simulate(tasks.graph, costs.topology).peak_memory)
+
+    def __init__(self, costs: FleetCosts, placement: Sequence[int]) -> None:
+        self._topology = costs.topology
+        self._batches = math.ceil(frames_in_flight(placement) / costs.samples)
+        self._one = held_tasks(costs, placement)
+        self.least, self.most = memory_bounds(self._one, self._batches, costs.topology.names)
+
+    def beyond(self, limits: Sequence[float]) -> bool:
+        """Tell whether some device would hold more than its limit, by the bounds if these can."""
+        if any(held > limit * ABOVE for held, limit in zip(self.least.values(), limits)):
+            return True
+        if all(held * ABOVE <= limit for held, limit in zip(self.most.values(), limits)):
+            return False
+        return any(held > limit for held, limit in zip(self.values(), limits))
+
+    @cached_property
+    def _simulated(self) -> dict[str, float]:
+        one = task_arrays(self._one, self._topology)
+        alone = play_arrays(one)
+        period = float(max(alone.busy.max(), (carried_bytes(one) / one.rate).max(initial=0.0)))
+        arrays, held = repeated(one, holdings(self._one, self._topology), alone.start,
+                                self._batches, period * ABOVE)
+        return peak_memory(held, play_arrays(arrays), self._topology, self._one.resident)
+
+    def __getitem__(self, device: str) -> float:
+        """Return the bytes that a device holds."""
+        return self._simulated[device]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of devices."""
+        return iter(self._topology.names)
+
+    def __len__(self) -> int:
+        """Return how many devices there are."""
+        return len(self._topology.names)
+
+
+def memory_bounds(one: TaskGraph, batches: int, names: Sequence[str],
+                  ) -> tuple[dict[str, float], dict[str, float]]:
+    """
+    Return the least and the most bytes that devices hold, from the tasks of a micro-batch.
+
+    All micro-batches arrive at time 0 by the first task.  A device surely holds at once: what
+    a task works with and was sent, as it runs; and all inputs as the first task begins that
+    reads one.  It never holds more than all values of all micro-batches and what its largest
+    task works with.
+    """
+    sent: dict[int, float] = defaultdict(float)
+    values, works, least = (dict.fromkeys(names, 0.0) for _ in range(3))
+    for index, task in enumerate(one.tasks):  # a task comes after what it was sent
+        if isinstance(task, TransferTask):
+            values[task.target] += task.holds
+            for user in task.until:
+                if isinstance(reader := one.tasks[user], ComputeTask) and \
+                        reader.device == task.target:
+                    sent[user] += task.holds
+        elif isinstance(task, ComputeTask):
+            works[task.device] = max(works[task.device], task.holds)
+            if task.seconds > 0:
+                least[task.device] = max(least[task.device], task.holds + sent[index])
+    arrival = one.tasks[0]
+    assert isinstance(arrival, TransferTask)
+    if all(task.seconds > 0 if isinstance(task, ComputeTask) else
+           isinstance(task, TransferTask) and task.nbytes > 0
+           for task in (one.tasks[user] for user in arrival.until)):
+        begun = next((task for task in one.tasks if isinstance(task, ComputeTask)
+                      and task.device == arrival.target), None)
+        works_then = begun.holds if begun and begun.after == (0,) else 0.0
+        least[arrival.target] = max(least[arrival.target], batches * arrival.holds + works_then)
+    stay = {name: one.resident.get(name, 0.0) for name in names}
+    return ({name: stay[name] + least[name] for name in names},
+            {name: stay[name] + works[name] + batches * values[name] for name in names})

@@ -15,7 +15,10 @@ from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.planning_model import SOURCE, working_bytes
 from intradp_ros.schedule.event_simulator import simulate
 from intradp_ros.schedule.stage_tasks import StageTasks
-from intradp_ros.schedule.task_graph import ComputeTask, Task, TaskGraph, TransferTask
+from intradp_ros.schedule.task_graph import ComputeTask, LoadTask, Task, TaskGraph, TransferTask
+
+#: A little more than needed, so that no rounding puts a micro-batch before the one it waits for.
+ABOVE = 1 + 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +43,17 @@ def placement_tasks(costs: FleetCosts, placement: Sequence[int], batches: int = 
         If nothing joins two devices that must talk.
 
     """
-    one = _one_batch(costs, [int(group) for group in placement])
-    return _of_batches(costs, placement, one, batches, interval)
+    placement = [int(group) for group in placement]
+    one = _one_batch(costs, placement)
+    alone = simulate(TaskGraph(tuple(one)), costs.topology)
+    period = max((interval, *alone.busy.values(), *alone.in_use.values()))
+    return _repeat(one, alone.start.tolist(), batches, interval, period * ABOVE,
+                   _weights(costs, placement))
 
 
-def held_tasks(costs: FleetCosts, placement: Sequence[int], batches: int) -> StageTasks:
+def held_tasks(costs: FleetCosts, placement: Sequence[int]) -> TaskGraph:
     """
-    Return the tasks of micro-batches that arrive together, with the values that devices hold.
+    Return the tasks of one micro-batch with the values that devices hold, and their weights.
 
     Raises
     ------
@@ -55,20 +62,16 @@ def held_tasks(costs: FleetCosts, placement: Sequence[int], batches: int) -> Sta
 
     """
     placement = [int(group) for group in placement]
-    return _of_batches(costs, placement, _holding(costs, placement, _one_batch(costs, placement)),
-                       batches, 0.0)
+    one = _holding(costs, placement, _one_batch(costs, placement))
+    return TaskGraph(tuple(one), resident=_weights(costs, placement))
 
 
-def _of_batches(costs: FleetCosts, placement: Sequence[int], one: Sequence[Task], batches: int,
-                interval: float) -> StageTasks:
+def _weights(costs: FleetCosts, placement: Sequence[int]) -> dict[str, float]:
     weights: dict[str, float] = defaultdict(float)
     for node, group in zip(costs.model.nodes, placement):
-        for name in members(costs, int(group)):
+        for name in members(costs, group):
             weights[name] += node.weight_bytes
-    alone = simulate(TaskGraph(tuple(one)), costs.topology)
-    period = max((interval, *alone.busy.values(), *alone.in_use.values()))
-    return _repeat(one, alone.start.tolist(), batches, interval, period * (1 + 1e-9),
-                   dict(weights))
+    return dict(weights)
 
 
 def _holding(costs: FleetCosts, placement: Sequence[int], one: Sequence[Task]) -> list[Task]:
@@ -90,10 +93,8 @@ def _holding(costs: FleetCosts, placement: Sequence[int], one: Sequence[Task]) -
                                         holds=nbytes, until=until))
     end, shift = len(one) - 1, len(holders)
 
-    def renamed(names: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(k + shift if k == end else k for k in names)
-
-    return [replace(task, after=renamed(task.after), until=renamed(task.until))
+    return [replace(task, until=tuple(k + shift if k == end else k for k in task.until))
+            if not isinstance(task, LoadTask) and end in task.until else task
             for task in (*tasks[:-1], *holders, tasks[-1])]
 
 

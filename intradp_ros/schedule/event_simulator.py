@@ -113,13 +113,14 @@ def simulate(graph: TaskGraph, topology: Topology, discipline: Discipline = FAIR
     report = play_arrays(arrays, discipline)
     names = topology.names
     makespan = float(report.finish.max(initial=0.0))
-    carried = _carried(arrays)
+    carried = carried_bytes(arrays)
     return Simulation(
         report.start, report.finish, makespan, _named(names, report.busy),
         _named(names, report.sending), _named(names, report.receiving),
         _named([m.name for m in topology.media], carried),
         _named([m.name for m in topology.media], carried / arrays.rate),
-        peak_memory(graph, topology, report), _joules(topology, report, makespan))
+        peak_memory(holdings(graph, topology), report, topology, graph.resident),
+        _joules(topology, report, makespan))
 
 
 def play_arrays(arrays: TaskArrays, discipline: Discipline = FAIR) -> Report:
@@ -144,20 +145,20 @@ def _named(names: Any, values: Floats) -> dict[str, float]:
     return dict(zip(names, values.tolist()))
 
 
-def _carried(t: TaskArrays) -> Floats:
+def carried_bytes(t: TaskArrays) -> Floats:
     """Return the bytes that cross each medium."""
     moves = np.flatnonzero(t.route >= 0)
     by_route = np.bincount(t.route[moves], t.nbytes[moves], len(t.hop_at) - 1)
     return np.bincount(t.hop, np.repeat(by_route, np.diff(t.hop_at)), len(t.rate)).astype(float)
 
 
-def peak_memory(graph: TaskGraph, topology: Topology, report: Report) -> dict[str, float]:
+def peak_memory(held: Holdings, report: Report, topology: Topology,
+                resident: Mapping[str, float]) -> dict[str, float]:
     """
-    Return the most bytes that each device holds at a time.
+    Return the most bytes that each device holds at a time, with what is `resident`.
 
     What ends at a time is given back before what starts at that time is taken.
     """
-    held = holdings(graph, topology)
     back = _given_back(held, report)
     keep = back > report.start[held.task]
     device = np.concatenate([held.device[keep]] * 2)
@@ -165,7 +166,7 @@ def peak_memory(graph: TaskGraph, topology: Topology, report: Report) -> dict[st
     change = np.concatenate([held.nbytes[keep], -held.nbytes[keep]])
     order = np.lexsort((change, when, device))
     peaks = _peaks(device[order], change[order], len(topology.names))
-    return {name: graph.resident.get(name, 0.0) + peak
+    return {name: resident.get(name, 0.0) + peak
             for name, peak in _named(topology.names, peaks).items()}
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 import math
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy as np
 from intradp_ros.planning.baselines import fastest, quick_baselines
 from intradp_ros.planning.estimate import estimate, excess
 from intradp_ros.planning.fleet_costs import FleetCosts, NO_POWER
-from intradp_ros.planning.held_memory import held_memory
+from intradp_ros.planning.held_memory import HeldMemory
 from intradp_ros.planning.packing import packings
 from intradp_ros.planning.placement_tasks import flow_name, placement_tasks
 from intradp_ros.planning.quality import Scale, score
@@ -33,6 +34,7 @@ from intradp_ros.planning.transfer_order import (
 )
 from intradp_ros.schedule.event_simulator import FAIR
 from intradp_ros.schedule.stage_plan import Member, PlanError, Stage, StagePlan, Turn
+from intradp_ros.schedule.stage_tasks import StageTasks
 from intradp_ros.systems.fleet.contention_free import slow_baselines
 from intradp_ros.systems.fleet.partitioner import (
     KEPT,
@@ -58,8 +60,9 @@ class FleetPlan:
     `memory` and `busy` seconds (of a micro-batch) by device, `carried` bytes (of a
     micro-batch) by medium.
     `bound` is below the latency of any order of its transfers.  `memory`
-    counts all frames in flight.  `beyond` says which limit is exceeded, if
-    any is; a plan that meets its target keeps all limits.
+    counts all frames in flight, and may be simulated when it is first read.
+    `beyond` says which limit is exceeded, if any is; a plan that meets its
+    target keeps all limits.
     """
 
     name: str
@@ -190,7 +193,7 @@ def _judged(costs: FleetCosts, scale: Scale, kept: int, seeds: list[list[int]],
         If no plan keeps the limits.
 
     """
-    quality, found = costs.quality, dict[tuple[int, ...], FleetPlan]()
+    quality, found = costs.quality, dict[tuple[int, ...], FleetPlan | None]()
     most = kept * _MOST_JUDGED
     seeds = seeds + [[d] * len(costs.model.nodes) for d in range(len(costs.topology.devices))]
     why: NothingFits | None = None
@@ -204,44 +207,67 @@ def _judged(costs: FleetCosts, scale: Scale, kept: int, seeds: list[list[int]],
             energy={n: part * _LOOSE * limit for n, limit in quality.energy.items()},
             memory={**quality.memory, **limits})))
     first, wider, *tighter = searched
+    within = [p for p, over in zip(seeds, excess(first, estimate(costs, seeds))) if over <= 0]
+
+    @cache
+    def is_near(placement: tuple[int, ...]) -> bool:
+        plan = found[placement]
+        latency, rate = (plan.latency, plan.rate) if plan else _quickly(costs, placement)
+        return bool(quality.lateness(np.array([latency]), np.array([1 / rate]))[0] < _NEAR)
+
     bound, near = True, True
     for search in [first, wider, fastest(first), *tighter]:
         if search is wider and not bound or search in tighter and not near:
             continue
         try:
-            wide = kept * (_WIDER if any(plan.beyond for plan in found.values()) else 1)
+            wide = kept * (_WIDER if any(map(_is_beyond, found.values())) else 1)
             pool = partition(search, wide, seeds).placements.tolist()
         except NothingFits as error:
             why, pool = why or error, []
-        within = [p for p in seeds if excess(searched[0], estimate(costs, [p]))[0] <= 0]
         fitting = 0
         for placement in map(tuple, within + pool):
             if fitting >= kept + len(within) or len(found) >= most:
                 break  # the best of the estimates come first
             if placement not in found:
-                found[placement] = judge(costs, scale, OURS, placement)
-            fitting += not found[placement].beyond
-        bound = any(plan.beyond for plan in found.values())
-        near = any(quality.lateness(np.array([plan.latency]), np.array([1 / plan.rate]))[0]
-                   < _NEAR for plan in found.values())
-        fits = [plan for plan in found.values() if not plan.beyond]
+                found[placement] = _judged_if_held(costs, scale, placement)
+            fitting += not _is_beyond(found[placement])
+        bound = any(map(_is_beyond, found.values()))
+        near = any(map(is_near, sorted(found, key=lambda p: found[p] is None)))
+        fits = [plan for plan in found.values() if plan and not plan.beyond]
         if fits:
             judged = _with_ordered_transfers(costs, scale, fits)
             if judged[0].meets and (search is not first or not bound):
                 return judged
     if not fits:
-        least = min((plan.beyond for plan in found.values()), default='', key=len)
+        least = next(((plan or judge(costs, scale, OURS, placement)).beyond
+                      for placement, plan in found.items()), '')
         raise NothingFits(f'no division of {costs.model.name or "the model"} fits once all '
                           f'frames in flight are counted: {least}; allow more, or add a device'
                           ) if least else why or NothingFits('nothing fits')
     return judged
 
 
+def _judged_if_held(costs: FleetCosts, scale: Scale, placement: tuple[int, ...],
+                    ) -> FleetPlan | None:
+    """Return a placement as judged; nothing where some device would hold more than it may."""
+    if costs.training:
+        return judge(costs, scale, OURS, placement)
+    memory = HeldMemory(costs, placement)
+    return None if memory.beyond(costs.memory_limits.tolist()) else judge(
+        costs, scale, OURS, placement, memory=memory)
+
+
+def _is_beyond(plan: FleetPlan | None) -> bool:
+    return plan is None or bool(plan.beyond)
+
+
 def _beyond(costs: FleetCosts, joules: Mapping[str, float], memory: Mapping[str, float]) -> str:
     """Return which limit a plan as judged is beyond; nothing if it keeps all."""
+    held = (not isinstance(memory, HeldMemory)
+            or memory.beyond(costs.memory_limits.tolist()))
     for device, most, energy in zip(costs.topology.names, costs.memory_limits.tolist(),
                                     costs.energy_limits.tolist()):
-        if memory[device] > most:
+        if held and memory[device] > most:
             return (f'{device} would hold {memory[device] / 1e6:.4g} MB of its '
                     f'{most / 1e6:.4g} MB')
         if joules[device] > energy * (1 + 1e-9):
@@ -266,7 +292,8 @@ def _with_ordered_transfers(costs: FleetCosts, scale: Scale, fair: list[FleetPla
         for place, plan in enumerate(judged[:most]):
             if (_optimistic_score(costs, scale, plan) <= best
                     and plan.latency > plan.bound * _AT_BOUND):
-                ordered = judge(costs, scale, plan.name, plan.placement, tries)
+                ordered = judge(costs, scale, plan.name, plan.placement, tries,
+                                plan.memory)
                 if not ordered.beyond and ordered.score < plan.score:
                     judged[place] = ordered
                     best = min(best, ordered.score)
@@ -288,12 +315,14 @@ def _optimistic_score(costs: FleetCosts, scale: Scale, plan: FleetPlan) -> float
 
 
 def judge(costs: FleetCosts, scale: Scale, name: str, placement: Sequence[int],
-          tries: int = 0) -> FleetPlan:
-    """Return what a placement comes to, with so many orders of its transfers tried, or none."""
+          tries: int = 0, memory: Mapping[str, float] | None = None) -> FleetPlan:
+    """
+    Return what a placement comes to, with so many orders of its transfers tried, or none.
+
+    `memory` is what its devices hold, where that is known.
+    """
     quality, interval = costs.quality, _interval(costs)
-    batches = max(costs.batches, STREAM) if interval else costs.batches
-    tasks = (training_tasks(costs, placement) if costs.training
-             else placement_tasks(costs, placement, batches, interval))
+    tasks, batches = _tasks(costs, placement)
     order = (order_transfers(tasks, costs.topology, tries) if tries
              else fair_sharing(tasks, costs.topology))
     found = estimate(costs, [placement])
@@ -302,10 +331,10 @@ def judge(costs: FleetCosts, scale: Scale, name: str, placement: Sequence[int],
     latency, periods = np.array([order.latency]), np.array([period])
     value = score(quality, scale, np.array([sum(joules.values())]), latency, periods)
     names = costs.topology.names
-    memory = (dict(zip(names, found.memory[0].tolist())) if costs.training
-              else held_memory(costs, [int(group) for group in placement]))
-    memory = {name: max(held, order.played.peak_memory.get(name, 0.0))
-              for name, held in memory.items()}
+    if memory is None:
+        memory = ({name: max(held, order.played.peak_memory[name])
+                   for name, held in zip(names, found.memory[0].tolist())} if costs.training
+                  else HeldMemory(costs, placement))
     beyond = _beyond(costs, joules, memory)
     return FleetPlan(
         name, tuple(int(group) for group in placement), order, order.latency,
@@ -314,6 +343,21 @@ def judge(costs: FleetCosts, scale: Scale, name: str, placement: Sequence[int],
         {medium: nbytes / batches for medium, nbytes in order.played.carried.items()},
         order.bound, float(value[0]),
         not (beyond or quality.lateness(latency, periods)[0] > 0), beyond)
+
+
+def _tasks(costs: FleetCosts, placement: Sequence[int]) -> tuple[StageTasks, int]:
+    """Return the tasks by which a placement is judged, and their number of micro-batches."""
+    interval = _interval(costs)
+    batches = max(costs.batches, STREAM) if interval else costs.batches
+    return (training_tasks(costs, placement) if costs.training
+            else placement_tasks(costs, placement, batches, interval)), batches
+
+
+def _quickly(costs: FleetCosts, placement: Sequence[int]) -> tuple[float, float]:
+    """Return latency and rate of a placement whose transfers share the media fairly."""
+    period = float(estimate(costs, [placement]).period[0])
+    order = fair_sharing(_tasks(costs, placement)[0], costs.topology)
+    return order.latency, 1 / period if period else math.inf
 
 
 def _interval(costs: FleetCosts) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from random_fleets import random_case
 
+from intradp_ros.planning import held_memory
 from intradp_ros.planning.quality import Quality
 from intradp_ros.systems.fleet.partitioner import NothingFits, reference_scale
 from intradp_ros.systems.fleet.planner import judge, plan_fleet
@@ -50,3 +51,27 @@ def test_a_target_that_some_plan_meets_is_met_with_about_the_least_energy(seed):
             sum(plan.joules.values()) for plan in meeting)
     if any(plan.meets for plan in plans.others.values() if plan):
         assert plans.best.meets
+
+
+@pytest.mark.parametrize('seed', range(8))
+def test_bounds_of_memory_change_no_plan(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    costs = random_case(rng, int(rng.integers(5, 10)), 3)
+    if seed % 2:  # the room that some division takes
+        groups = rng.integers(0, 3, len(costs.model.nodes)).tolist()
+        held = judge(costs, reference_scale(costs), '', groups).memory
+        costs = replace(costs, quality=replace(costs.quality, energy={}, memory={
+            name: most * (1 + 1e-6) for name, most in held.items() if most}))
+
+    def found():
+        try:
+            plans = plan_fleet(costs)
+        except NothingFits:
+            return None
+        return [(plan.placement, plan.score, plan.meets, dict(plan.memory))
+                for plan in (plans.best, *plans.front)]
+
+    quick = found()
+    monkeypatch.setattr(held_memory, 'memory_bounds', lambda one, batches, names: (
+        dict.fromkeys(names, 0.0), dict.fromkeys(names, float('inf'))))
+    assert quick == found()
