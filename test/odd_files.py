@@ -211,6 +211,18 @@ GIVEN = ('--input', '1x3x8x8')
 TRUE = number('c', True, np.bool_)
 
 #: Name of the file, what makes it, options, and what the one line must say.
+def rotten(make: Make) -> Make:
+    """Return what makes a file in which a weight has changed on the disk."""
+    def changed(path: Path) -> None:
+        make(path)
+        weight = Net().conv.weight.detach().numpy().tobytes()
+        whole = bytearray(path.read_bytes())
+        at = bytes(whole).index(weight[:40]) + 8
+        whole[at:at + 4] = b'\0\0@@'
+        path.write_bytes(whole)
+    return changed
+
+
 ODD: tuple[tuple[str, Make, tuple[str, ...], str], ...] = (
     # kinds of files
     ('nothing.onnx', lambda p: p.touch(), GIVEN, 'is empty'),
@@ -235,6 +247,20 @@ ODD: tuple[tuple[str, Make, tuple[str, ...], str], ...] = (
     ('half.ts', half_of(script), GIVEN, 'damaged or incomplete'),
     ('half.pt2', half_of(program()), GIVEN, 'damaged or incomplete'),
     ('half.pt', half_of(weights), GIVEN, 'damaged or incomplete'),
+    ('rotten.ts', rotten(script), GIVEN, 'is damaged (the checksum of '),
+    ('rotten.pt2', rotten(program(model=Net())), GIVEN, 'is damaged (the checksum of '),
+    ('rotten.pth', rotten(weights), GIVEN, 'is damaged (the checksum of '),
+    ('pointer.onnx', lambda p: p.write_text('version https://git-lfs.github.com/spec/v1\n'),
+     GIVEN, 'git lfs pull'),
+    ('page.pt', lambda p: p.write_text('<!DOCTYPE html><p>Not found'), GIVEN, 'is a web page'),
+    # places
+    ('pipe.pt', os.mkfifo, GIVEN, 'is no file but a pipe'),
+    ('pipe.onnx', os.mkfifo, GIVEN, 'is no file but a pipe'),
+    ('null.pt', lambda p: p.symlink_to('/dev/null'), GIVEN, 'is no file but'),
+    ('link.pt', lambda p: p.symlink_to('nowhere.pt'), GIVEN, "link to 'nowhere.pt'"),
+    ('circle.onnx', lambda p: p.symlink_to(p), GIVEN, 'is a link to'),
+    ('nowhere.pt', lambda p: None, GIVEN, 'there is no such file'),
+    ('\x1b[31mred.pt', lambda p: None, GIVEN, '\\x1b[31mred.pt: there is no such file'),
     # what pickles hold
     ('evil.pt', evil_pickle, GIVEN, 'would run code'),
     ('evil.pth', evil_checkpoint, GIVEN, 'would run code'),

@@ -7,3 +7,8 @@ from __future__ import annotations
 
 class CommandError(Exception):
     """The command cannot do what it was asked for; the text is for the user: cause and mend."""
+
+
+def printable(text: str) -> str:
+    """Return a text with its control characters written out, lines as they are."""
+    return ''.join(c if c.isprintable() or c == '\n' else ascii(c)[1:-1] for c in text)

@@ -8,7 +8,9 @@ from enum import Enum
 import io
 from pathlib import Path
 import pickletools
+import stat
 import zipfile
+import zlib
 
 from intradp_ros.cli.command_errors import CommandError
 
@@ -31,6 +33,8 @@ class Kind(Enum):
     GGUF = 'is a model of llama.cpp'
     COMPRESSED = 'is compressed: unpack it first'
     PICTURE = 'is a picture'
+    POINTER = 'is a pointer of Git LFS, not the file: git lfs pull brings it'
+    PAGE = 'is a web page: what was downloaded is not the file'
     TEXT = 'is text'
     OTHER = 'is of a kind that is not known'
 
@@ -38,7 +42,9 @@ class Kind(Enum):
 _BEGINS = ((b'\x89HDF', Kind.HDF5), (b'GGUF', Kind.GGUF), (b'\x1f\x8b', Kind.COMPRESSED),
            (b'BZh', Kind.COMPRESSED), (b'\xfd7zXZ', Kind.COMPRESSED),
            (b'\x28\xb5\x2f\xfd', Kind.COMPRESSED), (b'\x89PNG', Kind.PICTURE),
-           (b'\xff\xd8\xff', Kind.PICTURE), (b'GIF8', Kind.PICTURE), (b'RIFF', Kind.PICTURE))
+           (b'\xff\xd8\xff', Kind.PICTURE), (b'GIF8', Kind.PICTURE), (b'RIFF', Kind.PICTURE),
+           (b'version https://git-lfs', Kind.POINTER), (b'<!DOCTYPE', Kind.PAGE),
+           (b'<!doctype', Kind.PAGE), (b'<html', Kind.PAGE))
 #: What torch.save wrote before 1.6: a number in a pickle.
 _OLD_CHECKPOINT = b'\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.'
 #: How much more an archive may hold unpacked: torch stores, and compresses code alone.
@@ -54,12 +60,16 @@ def kind_of(path: Path) -> Kind:
     Raises
     ------
     CommandError
-        If it is not there, cannot be read, or unpacks to much more than it is.
+        If it is not there, cannot be read, is a pipe or a device, or unpacks to
+        much more than it is.
 
     """
     if path.is_dir():
         return Kind.FOLDER
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise CommandError(f'cannot load {path}: it is no file but a pipe, a device or a '
+                               'socket; copy what it yields into a file')
         with path.open('rb') as file:
             begin = file.read(512)
     except OSError as error:
@@ -87,13 +97,15 @@ def _of_zip(path: Path) -> Kind:
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
-    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+            _check_size(path, members)
+            damaged = archive.testzip()  # what PyTorch reads it does not check
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, zlib.error, EOFError,
+            RuntimeError) as error:
         raise CommandError(f'{path} is a damaged or incomplete archive ({error}): copy it anew'
                            ) from error
-    size = sum(member.file_size for member in members)
-    if size > _MOST_TIMES * path.stat().st_size + _ANYWAY:
-        raise CommandError(f'{path} has {path.stat().st_size} bytes and would unpack to {size}: '
-                           'no archive of a model')
+    if damaged:
+        raise CommandError(f'{path} is damaged (the checksum of {damaged!r} is another): copy it '
+                           'anew')
     names = [member.filename for member in members]
     inner = [name.partition('/')[2] for name in names]
     if any(name.endswith(('.so', '.cubin')) or '/aotinductor/' in name for name in names):
@@ -106,6 +118,13 @@ def _of_zip(path: Path) -> Kind:
     if 'data.pkl' in inner:
         return Kind.CHECKPOINT
     return Kind.ARCHIVE if {'graph.json'} <= {*names} else Kind.ZIP
+
+
+def _check_size(path: Path, members: list[zipfile.ZipInfo]) -> None:
+    size = sum(member.file_size for member in members)
+    if size > _MOST_TIMES * path.stat().st_size + _ANYWAY:
+        raise CommandError(f'{path} has {path.stat().st_size} bytes and would unpack to {size}: '
+                           'no archive of a model')
 
 
 def check_program(path: Path) -> None:

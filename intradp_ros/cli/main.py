@@ -23,7 +23,7 @@ from typing import TextIO
 import warnings
 
 from intradp_ros import __version__
-from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.command_errors import CommandError, printable
 
 COMMANDS = {
     'model': ('model_archive', 'make an archive of a model with its card, for robot and server'),
@@ -154,8 +154,8 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
 def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename is not None:
-        return f'{error.filename}: {error.strerror}'
-    return ' '.join(str(error).split())
+        return printable(f'{error.filename}: {error.strerror}')
+    return printable(' '.join(str(error).split()))
 
 
 def _show_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int,

@@ -60,6 +60,8 @@ _ELSEWHERE = {
 _NETWORK = ('name the network (timm:NAME, torchvision:NAME, package.module:factory) and give the '
             'file as --weights')
 
+#: Other endings of names that can only be those of files.
+_OF_FILES = ('.pt', '.pth', '.ckpt', '.bin', '.pkl', '.safetensors', '.graph', '.zip')
 #: What wrappers of a model put before the names of its weights.
 _BEFORE = ('', 'module.', '_orig_mod.', 'model.', 'module.model.', '_orig_mod.module.')
 #: Letters of what PyTorch says of weights that do not fit: it names every one.
@@ -87,6 +89,9 @@ def find_model(source: str, weights: str = '', shape: Sequence[int] = ()) -> Fou
     try:
         if rest and scheme in _BY_SCHEME:
             found = _BY_SCHEME[scheme](rest)
+        elif rest.startswith('//'):
+            raise CommandError(f'{source} is an address: download what is there, and give the '
+                               'file')
         elif rest and not Path(source).exists():
             found = _from_factory(source)
         else:
@@ -107,6 +112,8 @@ def cause_of(error: Exception) -> str:
     """Return what an error of a library says, in one line."""
     lines = [line.strip() for line in str(error).splitlines()]
     said = next((line for line in lines if line), '')
+    if said.endswith(':'):
+        said = ' '.join(line for line in lines if line)
     return f'{type(error).__name__}: {said[:_MOST_TEXT]}' if said else type(error).__name__
 
 
@@ -116,9 +123,12 @@ def _from_path(source: str, shape: Sequence[int]) -> Found:
         return from_folder(source)
     ending = path.suffix.lower()
     if not path.exists():
+        if path.is_symlink():
+            raise CommandError(f'cannot load {source}: it is a link to {os.readlink(path)!r}, '
+                               'which is not there')
         if ending in _ELSEWHERE:
             raise CommandError(f'{source} {_ELSEWHERE[ending]}')
-        if ending in _ENDINGS:
+        if ending in _ENDINGS or ending in _OF_FILES or '/' in source:
             raise CommandError(f'cannot load {source}: there is no such file')
         raise CommandError(
             f'{source!r} names no model: it ends in none of {", ".join(_ENDINGS)}, is no folder '
@@ -159,7 +169,8 @@ def _from_factory(source: str) -> Found:
 
 
 def _from_script(path: str) -> Found:
-    model: Any = torch.jit.load(path, map_location='cpu')  # type: ignore[no-untyped-call]
+    with open(path, 'rb') as file:  # names that are no UTF-8 PyTorch does not take
+        model: Any = torch.jit.load(file, map_location='cpu')  # type: ignore[no-untyped-call]
     count = len([*model.graph.inputs()]) - 1  # the first is the module itself
     if count != 1:
         raise CommandError(f'{path} takes {count} inputs; an archive is made of models of one '
@@ -333,6 +344,12 @@ def _fill(model: nn.Module, path: str) -> None:
         if inner.keys() >= wanted:
             state = inner
             break
+    own = model.state_dict()
+    for name in state.keys() & own.keys():
+        if own[name].is_floating_point() and not state[name].is_floating_point():
+            raise CommandError(
+                f'the weights {path} do not fit: {name} is of {str(state[name].dtype)[6:]}, the '
+                'network computes with floating-point numbers (are they quantised?)')
     try:
         model.load_state_dict(state)
     except RuntimeError as error:

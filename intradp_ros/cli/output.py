@@ -18,6 +18,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from intradp_ros.cli.command_errors import printable
 from intradp_ros.report.result_tables import json_text
 
 WIDE = 160  # columns where the output is no terminal and nothing has to fit
@@ -38,7 +39,7 @@ class Output:
         """Print tables and text, unless JSON is wanted."""
         if self.stream is None:
             for item in items:
-                self.console.print(_printable(item) if isinstance(item, str) else item,
+                self.console.print(printable(item) if isinstance(item, str) else item,
                                    highlight=False)
 
     def warn(self, text: str) -> None:
@@ -121,10 +122,10 @@ def output(as_json: bool) -> Iterator[Output]:
 
 def table(title: str, *columns: str, left: int = 1) -> Table:
     """Return an empty table; its first `left` columns hold text, the others numbers."""
-    result = _Table(title=escape(_printable(title)), title_justify='left', box=SIMPLE_HEAD,
+    result = _Table(title=escape(printable(title)), title_justify='left', box=SIMPLE_HEAD,
                     pad_edge=False, collapse_padding=True)
     for index, column in enumerate(columns):
-        result.add_column(escape(_printable(column)), justify='left' if index < left else 'right',
+        result.add_column(escape(printable(column)), justify='left' if index < left else 'right',
                           overflow='fold' if index < left else 'ellipsis')
     return result
 
@@ -134,18 +135,13 @@ class _Table(Table):
 
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
         """Add a row, as `Table.add_row`."""
-        super().add_row(*(_printable(cell) if isinstance(cell, str) else cell
+        super().add_row(*(printable(cell) if isinstance(cell, str) else cell
                           for cell in cells), **options)
 
 
 def plain(text: object) -> str:
     """Return a text from a file or the network as rich shows it literally, on one line."""
-    return escape(_printable(str(text)).replace('\n', '\\n'))
-
-
-def _printable(text: str) -> str:
-    """Return a text with its control characters written out, lines as they are."""
-    return ''.join(c if c.isprintable() or c == '\n' else ascii(c)[1:-1] for c in text)
+    return escape(printable(str(text)).replace('\n', '\\n'))
 
 
 def size(count: float) -> str:

@@ -65,8 +65,9 @@ def capture(
     methods
         Ways to capture, in the order in which they are tried.
     effects
-        Whether callers see what the model writes to its inputs: such a model
-        is refused.
+        Whether callers see what the model does in addition to returning
+        results: one that writes to its inputs or to files, or leaves tensors
+        in itself, is refused.
 
     Raises
     ------
@@ -87,11 +88,15 @@ def capture(
     reasons: dict[str, CaptureError] = {}
     with torch.inference_mode(False), torch.no_grad():
         call = example_call(model, args, kwargs or {})
-        rehearsal = rehearse(model, call)
+        rehearsal = rehearse(model, call, effects)
         if effects and rehearsal.writes:
             raise CaptureError(
                 f'the model writes to its input {rehearsal.writes!r}, and a graph does not: let '
                 'it write to a copy')
+        if effects and rehearsal.leaves:
+            raise CaptureError(
+                f'the model leaves a tensor at {rehearsal.leaves} at each call, which somebody '
+                'may read, and a graph does not: return it as a result')
         for method in methods:
             try:
                 with _quiet_torch():

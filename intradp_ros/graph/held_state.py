@@ -6,21 +6,27 @@ All that a model holds, so that two moments of its life can be compared.
 
 The walk begins at the module and goes through attributes, containers,
 objects, arrays and hooks, and through code: closures, defaults, attributes of
-classes, and the global names that functions read.  Code of PyTorch, NumPy and
-Python's own library is not entered.  What only code leads to is `outside`: a
-deep copy of the model shares it with the original, so that it can be put back
-as it was.
+classes, and the names that functions look up: globals, modules that they
+import, the environment's variables.  Code of PyTorch, NumPy and Python's own
+library is not entered; which functions of it stand under the names that the
+model looks up is noted, as programs replace some.  What only code leads to is
+`outside`: a deep copy of the model shares it with the original, so that it
+can be put back as it was.
 """
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+import ctypes
 from dataclasses import dataclass, field
 import functools
 import io
 import itertools
 import logging
+import mmap
+import os
 from pathlib import Path
 import random
 import sys
@@ -93,7 +99,10 @@ class HeldState:
     once: list[str] = field(default_factory=list)
     containers: list[Any] = field(default_factory=list)
     classes: list[type] = field(default_factory=list)
+    functions: list[FunctionType] = field(default_factory=list)
     cells: list[CellType] = field(default_factory=list)
+    words: set[str] = field(default_factory=set)
+    variables: set[str] = field(default_factory=set)
     names: list[tuple[dict[str, Any], str]] = field(default_factory=list)
     outside: list[Callable[[], None]] = field(default_factory=list)
 
@@ -140,10 +149,11 @@ def put_back(state: HeldState) -> Iterator[None]:
 
 def numbers_of(tensor: torch.Tensor) -> Numbers:
     """Return the content of a tensor, or what stands for it."""
-    kind = (tuple(tensor.shape), tensor.dtype, tensor.device, tensor.layout)
+    kind: tuple[Any, ...] = (tuple(tensor.shape), tensor.dtype, tensor.device, tensor.layout)
     if tensor.layout != torch.strided or tensor.device.type == 'meta' or tensor.is_quantized \
             or type(tensor) not in (torch.Tensor, nn.Parameter):
         return Numbers((*kind, id(tensor), _version(tensor)), None)
+    kind = (*kind, tensor.stride())  # those of results depend on it
     with torch.inference_mode(False), torch.no_grad():
         plain = tensor.detach()
         if plain.nbytes <= _CLONED_BYTES:
@@ -175,6 +185,9 @@ _PLAIN = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), ran
 _UNSEEN = (ModuleType, logging.Logger, logging.Handler, logging.LoggerAdapter, io.IOBase,
            threading.Thread, weakref.ref, CodeType, FrameType, BuiltinFunctionType,
            type(threading.Lock()), type(threading.RLock()), torch.jit.ScriptFunction)
+BYTES: Any = (bytearray, array, mmap.mmap, ctypes.Structure, ctypes.Union, ctypes.Array,
+              ctypes._SimpleCData)
+"""Classes of objects that are what their bytes say."""
 _CACHED = type(functools.lru_cache(int))
 _ITERATORS: Any = (GeneratorType, itertools.count, itertools.cycle, itertools.chain, map, filter,
                    zip, enumerate, type(iter([])), type(iter(())), type(iter({})))
@@ -196,6 +209,7 @@ class _Walk:
     def __init__(self, shared: frozenset[int]) -> None:
         self.state, self.shared = HeldState(), shared
         self.seen: set[int] = set()
+        self.looked_up: set[tuple[int, str]] = set()
         self.alive: list[Any] = []  # so that no identity is used twice
         self.queue: deque[tuple[str, Any, bool]] = deque()
 
@@ -235,7 +249,7 @@ class _Walk:
             self._children(path, [('', f) for f in (item.fget, item.fset) if f], True)
         elif isinstance(item, functools.partial):
             self._children(path, [('', item.func), *_numbered(item.args),
-                                  *item.keywords.items()], outside)
+                                  ('', item.keywords)], outside)
         elif isinstance(item, CellType):
             self._cell(path, item)
         elif isinstance(item, _ITERATORS) and outside:
@@ -268,16 +282,17 @@ class _Walk:
             self._sequence(path, item, outside)
         elif isinstance(item, (set, frozenset)):
             self._set(path, item, outside)
-        elif isinstance(item, bytearray):
-            self.state.items[path] = bytes(item)
-            self._restore(outside, functools.partial(item.__setitem__, slice(None)), bytes(item))
+        elif isinstance(item, BYTES):
+            content = bytes(memoryview(item))
+            self.state.items[path] = content
+            self._restore(outside, functools.partial(_refill_bytes, item), content)
         elif isinstance(item, _CACHED):
             self.state.items[f'the cache of {path}'] = tuple(item.cache_info())[1:]
-        elif not hasattr(item, '__dict__') and not _slots(item):
+        elif not hasattr(item, '__dict__') and not slots(item):
             self._reduced(path, item, own)
         if hasattr(item, '__dict__') and not isinstance(item, type):
             self._attributes(path, item, outside)
-        for name in _slots(item):
+        for name in slots(item):
             if hasattr(item, name):
                 self.visit(f'{path}.{name}', getattr(item, name), outside)
         self.visit(path, type(item), True)
@@ -376,34 +391,81 @@ class _Walk:
                 self.visit(f'a default of {name}', default, True)
         if vars(function):
             self.visit(f'the attributes of {name}', vars(function), True)
-        names = _names(function.__code__)
-        for variable in names:
-            if variable in function.__globals__:
-                self._named(function.__globals__, variable, names)
+        self.state.functions.append(function)
+        self._look_up(function)
+
+    def _look_up(self, function: FunctionType) -> None:
+        """Note what stands under the names that a function looks up."""
+        space, names = function.__globals__, _names(function.__code__)
+        self.state.words.update(names)
+        if not names.isdisjoint(('environ', 'getenv')):
+            self._variables(_texts(function.__code__))
+        for name in names:
+            if name in space:
+                self._named(space, name, names)
+                continue
+            for found in _imported(name, space.get('__package__')):
+                self._named(sys.modules, found, names)
+
+    def _variables(self, names: frozenset[str]) -> None:
+        """Note the variables of the environment that code may name."""
+        for name in names - self.state.variables:
+            value = os.environ.get(name)
+            self.state.variables.add(name)
+            self.state.items[f'the variable {name} of the environment'] = value
+            self.state.outside.append(functools.partial(_set_variable, name, value))
 
     def _named(self, space: dict[str, Any], name: str, names: frozenset[str]) -> None:
         item = space[name]
-        if isinstance(item, ModuleType):
-            if is_users(item.__name__):
-                for inner in names.intersection(vars(item)):
-                    if not isinstance(vars(item)[inner], ModuleType):
-                        self._named(vars(item), inner, names)
-            return
         path = f'the global {name!r}'
-        if isinstance(item, (FunctionType, type)):
+        if isinstance(item, ModuleType):
+            self._module(item, names)
+        elif isinstance(item, (FunctionType, type)):
             if is_users(item.__module__):
                 self.visit(path, item, True)
-            return
+            else:
+                self._standing(space, name, path)
+        elif self._standing(space, name, path):
+            self.state.outside.append(lambda: space.__setitem__(name, item))
+            self.visit(path, item, True)
+
+    def _module(self, module: ModuleType, names: frozenset[str]) -> None:
+        users = is_users(module.__name__)
+        space = vars(module)
+        for name in names:
+            if name not in space:
+                continue
+            if users and not isinstance(space[name], ModuleType):
+                self._named(space, name, names)
+            elif isinstance(space[name], ModuleType):
+                if not users and space[name] is not module \
+                        and self._first((id(space[name]), f'by {id(names)}')):
+                    self._module(space[name], names)
+            elif callable(space[name]):
+                self._standing(space, name, f'{module.__name__}.{name}')
+
+    def _standing(self, space: dict[str, Any], name: str, path: str) -> bool:
+        """Note that an item stands under a name; tell whether that is new."""
+        if not self._first((id(space), name)):
+            return False
         self.state.names.append((space, name))
-        self.state.outside.append(lambda: space.__setitem__(name, item))
-        self.visit(path, item, True)
+        if isinstance(space[name], (FunctionType, BuiltinFunctionType, type)):
+            self.state.items[f'what {path} is'] = space[name]
+        return True
+
+    def _first(self, key: tuple[int, str]) -> bool:
+        new = key not in self.looked_up
+        self.looked_up.add(key)
+        return new
 
     def _class(self, kind: type) -> None:
         for each in kind.__mro__:
-            if not is_users(each.__module__) or each is not kind and id(each) in self.seen \
-                    or OURS in vars(each):
+            if each is not kind and id(each) in self.seen or OURS in vars(each):
                 continue
             self.seen.add(id(each))
+            if not is_users(each.__module__):
+                self._layer(each)
+                continue
             self.alive.append(each)
             self.state.classes.append(each)
             for name, item in list(vars(each).items()):
@@ -414,6 +476,18 @@ class _Walk:
                     self.state.outside.append(
                         functools.partial(_set_attribute, each, name, item))
                 self.visit(f'{each.__name__}.{name}', item, True)
+
+    def _layer(self, kind: type) -> None:
+        """Note the functions of a class of layers that is a library's."""
+        if not issubclass(kind, nn.Module) or kind is nn.Module:
+            return
+        self.alive.append(kind)
+        self.state.classes.append(kind)
+        for name, item in vars(kind).items():
+            if isinstance(item, FunctionType):
+                self.state.items[f'{kind.__name__}.{name}'] = item
+        if isinstance(forward := vars(kind).get('forward'), FunctionType):
+            self._look_up(forward)
 
     def _reduced(self, path: str, item: Any, own: str) -> None:
         """Look into an object that has no attributes by what a copy of it is made of."""
@@ -446,11 +520,12 @@ def _numbered(items: Any) -> Iterator[tuple[str, Any]]:
     return ((str(k), item) for k, item in enumerate(items))
 
 
-def _slots(item: Any) -> list[str]:
+def slots(item: Any) -> list[str]:
+    """Return the names of the slots of an object."""
     found = []
     for kind in type(item).__mro__:
-        slots = vars(kind).get('__slots__', ())
-        found += [slots] if isinstance(slots, str) else list(slots)
+        own = vars(kind).get('__slots__', ())
+        found += [own] if isinstance(own, str) else list(own)
     return [name for name in found if name not in ('__dict__', '__weakref__')
             and not name.startswith('__')]
 
@@ -460,6 +535,23 @@ def _names(code: CodeType) -> frozenset[str]:
     """Return the names that a function, and those defined in it, look up."""
     inner = (_names(c) for c in code.co_consts if isinstance(c, CodeType))
     return frozenset(code.co_names).union(*inner)
+
+
+@functools.lru_cache(maxsize=4096)
+def _texts(code: CodeType) -> frozenset[str]:
+    """Return the constant texts of a function, and of those defined in it."""
+    inner = (_texts(c) for c in code.co_consts if isinstance(c, CodeType))
+    own = (c for c in code.co_consts if isinstance(c, str) and '\0' not in c and '=' not in c)
+    return frozenset(own).union(*inner)
+
+
+@functools.lru_cache(maxsize=4096)
+def _imported(name: str, package: str | None) -> tuple[str, ...]:
+    """Return the names of loaded modules that a function may mean where it imports a name."""
+    parents = (package or '').split('.')
+    absolute = [name, *('.'.join((*parents[:k], name)) for k in range(1, len(parents) + 1))]
+    return tuple(each for each in absolute
+                 if each in sys.modules and isinstance(sys.modules[each], ModuleType))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -490,10 +582,25 @@ def _put(space: Any, kept: Mapping[Any, Any]) -> None:
         space.update(kept)
 
 
+def _set_variable(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    elif os.environ.get(name) != value:
+        os.environ[name] = value
+
+
 def _refill(sequence: Any, kept: list[Any]) -> None:
     if len(sequence) != len(kept) or any(a is not b for a, b in zip(sequence, kept)):
         sequence.clear()
         sequence.extend(kept)
+
+
+def _refill_bytes(item: Any, kept: bytes) -> None:
+    if isinstance(item, (bytearray, array)):
+        del item[:]
+        item.extend(kept) if isinstance(item, bytearray) else item.frombytes(kept)
+    elif bytes(memoryview(item)) != kept:
+        memoryview(item).cast('B')[:] = kept
 
 
 def _replace(found: set[Any], kept: set[Any]) -> None:

@@ -10,9 +10,11 @@ from call to call, or draw random numbers.
 
 State is found where it is held: whatever the model leads to is compared
 between runs, with other inputs in between.  A tensor may be left behind, as
-long as no later run reads it; a cache may be filled once.  What hides where
-`held_state` cannot look (a file, another process, an object of compiled code
-that cannot be copied) is not found, unless results differ.
+long as no later run reads it; a cache may be filled once.  What a run asks of
+the world around it (`surroundings`) counts as state, too, as does the mode of
+gradients and the clock, where the model's code asks for them.  What hides
+where `held_state` cannot look (an object of compiled code that cannot be
+copied) is not found, unless results differ.
 """
 from __future__ import annotations
 
@@ -28,6 +30,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch._ops import HigherOrderOperator
+from torch.fx import GraphModule
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -43,6 +46,7 @@ from intradp_ros.graph.held_state import (
     put_back,
 )
 from intradp_ros.graph.reference_evaluation import describe
+from intradp_ros.graph.surroundings import ASKING, other_time, Surroundings
 from intradp_ros.graph.trees import flatten
 
 
@@ -53,6 +57,7 @@ class Rehearsal:
     results: tuple[Any, ...]
     tree: str
     writes: str = ''  # the input that the model writes to
+    leaves: str = ''  # where it leaves a tensor at each call, which it does not read itself
 
     @property
     def tensors(self) -> list[torch.Tensor]:
@@ -96,18 +101,23 @@ def own_forward(model: nn.Module) -> nn.Module:
 
     Its parts are the same modules; calling it does what ``forward`` does.
     """
-    bare = copy.copy(model)
+    if isinstance(model, GraphModule):  # a copy of it would take its graph over
+        kind: type = model.__class__
+        bare: nn.Module = object.__new__(kind)
+        vars(bare).update(vars(model))
+    else:
+        bare = copy.copy(model)
     for name in HOOKS:
         vars(bare)[name] = OrderedDict()
     return bare
 
 
-def rehearse(model: nn.Module, call: ExampleCall) -> Rehearsal:
+def rehearse(model: nn.Module, call: ExampleCall, effects: bool = False) -> Rehearsal:
     """
     Run the model on the example and on other inputs.
 
     Neither the model nor what its code leads to is changed by it, nor are
-    the states of random numbers.
+    the states of random numbers; with `effects`, no file either.
 
     Raises
     ------
@@ -123,7 +133,7 @@ def rehearse(model: nn.Module, call: ExampleCall) -> Rehearsal:
             f'the model takes from an iterator, {own.once[0]}; a graph keeps no state from call '
             'to call: make what it yields an input of the model')
     with put_back(own), _unseen_draws():
-        trial = _Trial(model, call, mutable_identities(own))
+        trial = _Trial(model, call, mutable_identities(own), effects)
         with put_back(trial.state):
             return trial.rehearse()
 
@@ -131,8 +141,10 @@ def rehearse(model: nn.Module, call: ExampleCall) -> Rehearsal:
 class _Trial:
     """A private copy of the model, and what it held after each run."""
 
-    def __init__(self, model: nn.Module, call: ExampleCall, shared: frozenset[int]) -> None:
-        self.original, self.call, self.shared = model, call, shared
+    def __init__(self, model: nn.Module, call: ExampleCall, shared: frozenset[int],
+                 effects: bool) -> None:
+        self.original, self.call, self.shared, self.effects = model, call, shared, effects
+        self.begun = False  # once it has, a model has read what it reads but once
         self.model = private_copy(model, parameters=True)
         self.state = held_state(self.model, shared)
         self.drawn: list[str] = []
@@ -145,6 +157,7 @@ class _Trial:
         fresh = self.state
         with _higher_operators() as higher:
             first = self.run(self.call.tensors)
+        self.begun = True
         if higher:
             raise CaptureError(
                 f'the model calls {", ".join(dict.fromkeys(higher))}, which takes functions as '
@@ -161,19 +174,44 @@ class _Trial:
         self.refuse_memory()
         if begun:
             self.from_another_beginning(first, others)
-        return Rehearsal(first.results, first.tree, self.writes)
+        self.under_other_circumstances(first)
+        return Rehearsal(first.results, first.tree, self.writes, min(self.changing, default=''))
 
     def run(self, tensors: Sequence[torch.Tensor]) -> Rehearsal:
         """Run the model once, and see whether it draws, or writes to its inputs."""
         kept = [(t._version, t.clone()) for t in tensors]
         before = _draws_of_all()
-        result = _run(self.model, self.call, tensors)
+        result = self.plain_run(tensors)
         if before != _draws_of_all():
             self.drawn.append(_SOMEWHERE)
         for name, tensor, (version, content) in zip(self.call.tensor_names, tensors, kept):
             if tensor._version != version or not explained_by_rounding([content], [tensor]):
                 self.writes = name
         self.follow()
+        return result
+
+    def plain_run(self, tensors: Sequence[torch.Tensor]) -> Rehearsal:
+        """
+        Run the model once, and see what it asks of the world around it.
+
+        Raises
+        ------
+        CaptureError
+            If it does so at every run.
+
+        """
+        around = Surroundings(stops=self.effects or self.begun)
+        with around.watched():
+            try:
+                result = _run(self.model, self.call, tensors)
+            except CaptureError:
+                if around.touched and around.stops:
+                    raise CaptureError(around.touched) from None
+                raise
+        if around.touched and self.begun:
+            raise CaptureError(around.touched)
+        if around.drawn:
+            self.drawn.append(_SYSTEM)
         return result
 
     def follow(self) -> None:
@@ -188,9 +226,9 @@ class _Trial:
         watch = _Calls(left)
         try:
             with watch:
-                again = _run(self.model, self.call, tensors)
+                again = self.plain_run(tensors)
         except CaptureError:  # operators with functions for arguments take no watching
-            again = _run(self.model, self.call, self.call.tensors)
+            again = self.plain_run(self.call.tensors)
             watch.read = bool(left)
         self.drawn += watch.drawn
         self.follow()
@@ -257,6 +295,25 @@ class _Trial:
             except CaptureError:
                 return
         _check_repeatable(first, _run(self.model, self.call, self.call.tensors), self.drawn)
+
+    def under_other_circumstances(self, first: Rehearsal) -> None:
+        """Refuse a model whose results depend on the clock, or on whether gradients are kept."""
+        if not self.state.words.isdisjoint(ASKING):
+            with other_time(self.state):
+                later = _run(self.model, self.call, self.call.tensors)
+            self._same_as(first, later, 'the time of day, or that of a clock')
+        if not self.state.words.isdisjoint(_MODES):
+            with torch.enable_grad():
+                other = _run(self.model, self.call, self.call.tensors)
+            self._same_as(first, other, 'whether gradients are kept (torch.no_grad)')
+            with torch.inference_mode():
+                other = _run(private_copy(self.original), self.call, self.call.tensors)
+            self._same_as(first, other, 'whether it runs in torch.inference_mode')
+
+    def _same_as(self, first: Rehearsal, other: Rehearsal, on: str) -> None:
+        if first.tree != other.tree or not explained_by_rounding(first.results, other.results):
+            raise CaptureError(f'the results of the model depend on {on}, which a graph does not '
+                               'see: make it an input of the model')
 
 
 def other_inputs(tensors: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
@@ -403,3 +460,6 @@ def _draws(drawn: Sequence[str]) -> str:
 
 
 _SOMEWHERE = 'of torch, NumPy or Python, or seeds their draws'
+_SYSTEM = 'from the entropy of the system'
+_MODES = frozenset(('is_grad_enabled', 'is_inference_mode_enabled', 'is_inference'))
+"""Names by which code asks whether gradients are kept."""

@@ -189,7 +189,7 @@ class _SharedForward:
         self._tried = False
         self._watch: ModelWatch | None = None
         self._context: Context = ()
-        self._results: Results | None = None
+        self._results: dict[Layout, Results] = {}
         self._flags: dict[tuple[int, ...], list[bool]] = {}
         self._warned: set[str] = set()
         self._memory = KeptMemory()
@@ -197,7 +197,10 @@ class _SharedForward:
         self._inside = False
         self._preparing: threading.Thread | None = None
         self._stopping, self._refused = threading.Event(), ''
-        model.eval()
+        try:
+            model.eval()
+        except Exception as error:  # noqa: B902 - such as of a program that torch.export made
+            self._tried, self._refused = True, f'eval() fails: {_cause(error)}'
         self.place = StandIn(model, self)
         self.plain = self.place.plain
 
@@ -264,15 +267,15 @@ class _SharedForward:
         try:
             if versions != _versions(tensors):
                 raise CaptureError('it writes to its input, which callers would not see')
-            results = Results.of(result, tensors)
             device = open_device(self.owner.device or _device_of(self.model, tensors))
             watch = ModelWatch(self.model)
+            results = Results.of(result, tensors, watch.tensors)
             capturing = self._capture(own_forward(_on_host(self.model)), given)
         except Exception as error:  # noqa: B902 - whatever a model does, the program goes on
             self._refused = _cause(error)
             self._warn_of_refusal()
             return result
-        self._context, self._results, self._watch = context, results, watch
+        self._context, self._results, self._watch = context, {_layout(tensors): results}, watch
         self._preparing = threading.Thread(
             target=self._prepare, args=(capturing, given, device, results),
             name='intradp-prepare', daemon=True)
@@ -344,9 +347,9 @@ class _SharedForward:
 
     def _is_as_captured(self, client: RobotClient, tensors: Sequence[torch.Tensor]) -> bool:
         """Tell whether inputs, model and context are those of the capture; warn if not."""
-        assert self._watch is not None and self._results is not None
-        if not client.takes(tensors) or any(
-                t.device != self._results.device for t in tensors):
+        assert self._watch is not None and self._results
+        device = next(iter(self._results.values())).device
+        if not client.takes(tensors) or any(t.device != device for t in tensors):
             self._warn('inputs of other shapes or dtypes than those of the first call run as '
                        'before')
             return False
@@ -366,7 +369,13 @@ class _SharedForward:
         return not changed
 
     def _infer(self, client: RobotClient, tensors: Sequence[torch.Tensor]) -> Any:
-        assert self._watch is not None and self._results is not None
+        assert self._watch is not None
+        results = self._results.get(_layout(tensors))
+        if results is None:  # how results lie in memory may depend on how inputs do
+            result = self._as_before(tuple(tensors), {})
+            if len(self._results) < _LAYOUTS:
+                self._results[_layout(tensors)] = Results.of(result, tensors, self._watch.tensors)
+            return result
         sources = [t for t in self._watch.tensors if t.requires_grad] \
             if torch.is_grad_enabled() else []
         kinds = tuple(map(id, sources))
@@ -382,14 +391,14 @@ class _SharedForward:
             self._warn(f'no server {self.owner.server!r} answers: running locally until one does')
         self.owner.last = outcome
         self._memory.look(usual=not outcome.local_catch_up)
-        leaves = self._results.copies(outcome.outputs, tensors)
+        leaves = results.copies(outcome.outputs)
         if sources and any(self._flags[kinds]):
             places = [k for k, x in enumerate(leaves) if isinstance(x, torch.Tensor)]
             made = with_gradients([leaves[k] for k in places], self._flags[kinds], sources,
                                   self.plain, tensors)
             for k, x in zip(places, made):
                 leaves[k] = x
-        return self._results.rebuilt(leaves)
+        return results.rebuilt(leaves, tensors)
 
     def _warn(self, text: str, kind: str = '') -> None:
         if (kind or text) not in self._warned:
@@ -400,6 +409,7 @@ class _SharedForward:
 #: Waits for a graph, calling meanwhile what it is given; returns texts of warnings as well.
 Capture = Callable[[Callable[[], None]], tuple[OperatorGraph, list[str]]]
 _NO_TEXT = 'cannot be written as text'
+_LAYOUTS = 8  # of inputs, by which that of results is known
 _REFUSED = 'this model cannot be shared and runs locally: '
 
 
@@ -414,6 +424,14 @@ def _outside() -> int:
             'intradp_ros', 'torch'):
         level, frame = level + 1, frame.f_back
     return level
+
+
+Layout = tuple[tuple[int, ...], ...]
+
+
+def _layout(tensors: Sequence[torch.Tensor]) -> Layout:
+    """Return how tensors lie in memory."""
+    return tuple(t.stride() for t in tensors)
 
 
 def _versions(tensors: Sequence[torch.Tensor]) -> list[int]:

@@ -1,7 +1,13 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a model returns: classes, memory layout, and which results are inputs themselves."""
+"""
+What a model returns: classes, memory layout, and which results share memory.
+
+Where a result is an input or a tensor of the model, or a view of one or of
+another result, what a program writes to one of them shows in the others; so
+it is again a view.
+"""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -15,23 +21,58 @@ from intradp_ros.graph.graph_errors import CaptureError
 
 
 @dataclass(frozen=True)
+class Origin:
+    """
+    Whose memory a result lies in, and where there.
+
+    It is that of input `given`, of the model's own `tensor`, or of result
+    `other`; None of all three: its own.  `whole` says that it is that very
+    object.  `stride` and `offset` (from where the owner begins) are in
+    elements; `owners` are the owner's strides, without which it is no view.
+    """
+
+    given: int | None = None
+    tensor: torch.Tensor | None = None
+    other: int | None = None
+    whole: bool = False
+    shape: tuple[int, ...] = ()
+    stride: tuple[int, ...] = ()
+    offset: int = 0
+    owners: tuple[int, ...] = ()
+
+    @property
+    def own(self) -> bool:
+        """Tell whether the result has memory of its own."""
+        return self.given is None and self.tensor is None and self.other is None
+
+    def view(self, owner: torch.Tensor) -> torch.Tensor | None:
+        """Return the result as a view of its owner, if that lies as it did."""
+        if self.whole:
+            return owner
+        if owner.stride() != self.owners:
+            return None
+        return owner.as_strided(self.shape, self.stride, owner.storage_offset() + self.offset)
+
+
+@dataclass(frozen=True)
 class Results:
     """
     The form of a model's result, taken from a call of the model itself.
 
     `strides` are those of each result that is a tensor, None where they
-    overlap; `inputs` says of each which input it is, if it is one.
+    overlap; `origins` say in whose memory it lies.
     """
 
     structure: pytree.TreeSpec
     strides: tuple[tuple[int, ...] | None, ...]
-    inputs: tuple[int | None, ...]
+    origins: tuple[Origin, ...]
     device: torch.device
 
     @classmethod
-    def of(cls, result: Any, given: Sequence[torch.Tensor]) -> Results:
+    def of(cls, result: Any, given: Sequence[torch.Tensor],
+           held: Sequence[torch.Tensor] = ()) -> Results:
         """
-        Return the form of a result of a call on `given` tensors.
+        Return the form of a result of a call on `given` tensors, of a model that holds others.
 
         Raises
         ------
@@ -48,9 +89,8 @@ class Results:
         if type(again) is not type(result):
             raise CaptureError(f'the model returns a {type(result).__name__}, which cannot be '
                                'made again')
-        places = {id(x): k for k, x in enumerate(given)}
-        return cls(structure, tuple(map(_strides, leaves)),
-                   tuple(places.get(id(x)) for x in leaves), given[0].device)
+        return cls(structure, tuple(map(_strides, leaves)), _origins(leaves, given, held),
+                   given[0].device)
 
     def check(self, outputs: Sequence[Any]) -> None:
         """
@@ -66,22 +106,69 @@ class Results:
             raise CaptureError(f'the graph has {len(outputs)} results, the model '
                                f'{self.structure.num_leaves}')
 
-    def copies(self, outputs: Any, given: Sequence[torch.Tensor]) -> list[Any]:
+    def copies(self, outputs: Any) -> list[Any]:
         """Return the graph's results, in order, as the model would have made them."""
-        known: dict[int, Any] = {}
-        leaves = pytree.tree_leaves(outputs)
-        for k, leaf in enumerate(leaves):
-            place = self.inputs[k]
-            if place is not None:
-                leaves[k] = given[place]
-            elif isinstance(leaf, torch.Tensor):
-                leaves[k] = known.setdefault(id(leaf), _copied(leaf, self.strides[k],
-                                                               self.device))
-        return leaves
+        return [_copied(leaf, self.strides[k], self.device)
+                if isinstance(leaf, torch.Tensor) else leaf
+                for k, leaf in enumerate(pytree.tree_leaves(outputs))]
 
-    def rebuilt(self, leaves: Sequence[Any]) -> Any:
-        """Return results in the classes that the model returns them in."""
-        return pytree.tree_unflatten(list(leaves), self.structure)
+    def rebuilt(self, leaves: Sequence[Any], given: Sequence[torch.Tensor]) -> Any:
+        """Return results in the classes that the model returns them in, views as views."""
+        placed = list(leaves)
+        for k, origin in enumerate(self.origins):
+            if origin.own:
+                continue
+            owner = given[origin.given] if origin.given is not None else \
+                origin.tensor if origin.other is None else placed[origin.other]
+            if owner is not None and (view := origin.view(owner)) is not None:
+                placed[k] = view
+        return pytree.tree_unflatten(placed, self.structure)
+
+
+def _origins(leaves: Sequence[Any], given: Sequence[torch.Tensor],
+             held: Sequence[torch.Tensor]) -> tuple[Origin, ...]:
+    owners: list[tuple[torch.Tensor, dict[str, Any]]] = [
+        *((x, {'given': k}) for k, x in enumerate(given)), *((x, {'tensor': x}) for x in held)]
+    # Of results in one memory the largest owns it, and the first among those of one size.
+    order = sorted((k for k, x in enumerate(leaves) if _lies(x)),
+                   key=lambda k: -leaves[k].numel())
+    found = [Origin() for _ in leaves]
+    for k in order:
+        for owner, kind in owners:
+            origin = _within(leaves[k], owner, kind)
+            if origin is not None:
+                found[k] = origin
+                break
+        else:
+            owners.append((leaves[k], {'other': k}))
+    return tuple(found)
+
+
+def _within(leaf: torch.Tensor, owner: torch.Tensor, kind: dict[str, Any]) -> Origin | None:
+    """Return where a tensor lies in another's memory, if it does, wholly."""
+    if leaf is owner:
+        return Origin(**kind, whole=True)
+    if not _lies(owner) or _place(leaf) != _place(owner) or leaf.dtype != owner.dtype:
+        return None
+    first = int(leaf.storage_offset() - owner.storage_offset())
+    if first < 0 or first + _reach(leaf) > _reach(owner) or _strides(owner) is None:
+        return None
+    return Origin(**kind, shape=tuple(leaf.shape), stride=leaf.stride(), offset=first,
+                  owners=owner.stride())
+
+
+def _lies(item: Any) -> bool:
+    return isinstance(item, torch.Tensor) and item.layout == torch.strided and item.numel() > 0 \
+        and item.device.type != 'meta' and not item.is_conj() and not item.is_neg()
+
+
+def _place(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _reach(tensor: torch.Tensor) -> int:
+    """Return how many elements of memory a tensor spans."""
+    return 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride()))
 
 
 def _strides(leaf: Any) -> tuple[int, ...] | None:

@@ -88,10 +88,19 @@ def _derived(stand_in: StandIn) -> type:
             rest[0] = {**rest[0], **stand_in.own(self)}
         return (kind if maker is derived else maker, given, *rest)
 
+    def scriptable(self: Any) -> Any:
+        """Give `torch.jit.script` a module of the class whose code it is to read."""
+        if made := getattr(kind, '__prepare_scriptable__', None):
+            return made(self)
+        bare: Any = object.__new__(kind)
+        vars(bare).update({**vars(self), **stand_in.own(self)})
+        return bare
+
     # pickle, and programs that make another of a kind, ask the object for its class
     shown = property(lambda self: kind if _CLASS.__get__(self) is derived else
                      _CLASS.__get__(self), lambda self, other: _CLASS.__set__(self, other))
     body = {'forward': forward, '__reduce_ex__': reduce, '__class__': shown,
+            '__prepare_scriptable__': scriptable,
             '__module__': kind.__module__, '__qualname__': kind.__qualname__,
             '__doc__': kind.__doc__, OURS: True}
     # Neither the class nor its metaclass shall hear of one more: some keep books of them.

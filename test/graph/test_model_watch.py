@@ -5,16 +5,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+import ctypes
+from functools import partial
+import os
+import sys
+import types
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 from torch.nn.utils import parametrizations, prune
 
 from intradp_ros.graph.model_watch import ModelWatch
 
 LIMIT = 1.0
+
+
+class Slots:
+    __slots__ = ('gain',)
+
+    def __init__(self) -> None:
+        self.gain = 1.0
+
+
+def scale(x: torch.Tensor, by: float = 1.0) -> torch.Tensor:
+    return x * by
+
+
+SLOTS, WORDS, TABLE, BYTES, LARGE = Slots(), {'a'}, np.ones(3), bytearray(b'ab'), np.ones(50_000)
 
 
 class Net(nn.Module):
@@ -24,9 +45,14 @@ class Net(nn.Module):
         self.conv, self.norm = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)
         self.act, self.drop = nn.Tanh(), nn.Dropout()
         self.gain, self.settings = 2.0, {'sizes': [1, 2]}
+        self.scaled, self.cell = partial(torch.mul, other=1.0), ctypes.c_double(1.0)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.drop(self.act(self.norm(self.conv(x)))) * self.gain + LIMIT
+        y = self.drop(self.act(self.norm(self.conv(x)))) * self.gain + LIMIT
+        y = self.scaled(scale(F.relu(y))) * self.cell.value * SLOTS.gain * float(TABLE.sum())
+        if 'b' in WORDS or os.environ.get('NET_TWICE') or BYTES[0] == 0 or LARGE[7]:
+            y = y * 2
+        return y
 
 
 def scaled(net: Net) -> dict[str, torch.Tensor]:
@@ -46,6 +72,26 @@ def another_global(net: Net) -> None:
     globals()['LIMIT'] = 0.5
 
 
+def other_code(net: Net) -> None:
+    scale.__code__ = (lambda x, by=2.0: x / by).__code__
+
+
+def other_key(net: Net) -> None:
+    net.settings['colours'] = net.settings.pop('sizes')
+
+
+UNDO: dict[str, Callable[[], Any]] = {
+    'in slots': lambda: setattr(SLOTS, 'gain', 1.0), 'in a set': lambda: WORDS.discard('b'),
+    'in an array': lambda: TABLE.__setitem__(1, 1.0),
+    'in bytes': lambda: BYTES.__setitem__(0, 97),
+    'a variable': lambda: os.environ.pop('NET_TWICE'),
+    'a default': lambda c=scale.__defaults__: setattr(scale, '__defaults__', c),
+    'code': lambda c=scale.__code__: setattr(scale, '__code__', c),
+    'a function of PyTorch': lambda f=F.relu: setattr(F, 'relu', f),
+    'a layer of PyTorch': lambda f=nn.Conv2d.forward: setattr(nn.Conv2d, 'forward', f),
+}
+
+
 CHANGES: dict[str, Callable[[Net], Any]] = {
     'load_state_dict': lambda net: net.load_state_dict(scaled(net)),
     'assigned': lambda net: net.load_state_dict(scaled(net), assign=True),
@@ -60,6 +106,17 @@ CHANGES: dict[str, Callable[[Net], Any]] = {
     'a hook': lambda net: net.act.register_forward_hook(lambda *call: call[-1] * 2),
     'a hook before': lambda net: net.act.register_forward_pre_hook(lambda m, x: (x[0] * 2,)),
     'a forward': lambda net: setattr(net.act, 'forward', torch.relu),
+    'a single number': lambda net: net.conv.weight.data[1, 2, 0].sub_(1),
+    'in slots': lambda net: setattr(SLOTS, 'gain', 2.0), 'in a set': lambda net: WORDS.add('b'),
+    'in an array': lambda net: TABLE.__setitem__(1, 5.0),
+    'in bytes': lambda net: BYTES.__setitem__(0, 0), 'another key': other_key,
+    'in a C number': lambda net: setattr(net.cell, 'value', 2.0),
+    'a keyword': lambda net: net.scaled.keywords.update(other=3.0),
+    'a default': lambda net: setattr(scale, '__defaults__', (3.0,)), 'code': other_code,
+    'a variable': lambda net: os.environ.__setitem__('NET_TWICE', '1'),
+    'a function of PyTorch': lambda net: setattr(F, 'relu', torch.relu),
+    'a layer of PyTorch': lambda net: setattr(nn.Conv2d, 'forward', lambda self, x: x),
+    'other memory format': lambda net: net.to(memory_format=torch.channels_last),
     'half precision': lambda net: net.half(),
     'pruned': lambda net: prune.l1_unstructured(net.conv, 'weight', 0.5),
     'parametrised': lambda net: parametrizations.weight_norm(net.conv),
@@ -72,7 +129,34 @@ def test_changes_are_noticed(change: str, monkeypatch: pytest.MonkeyPatch) -> No
     net = Net().eval()
     watch = ModelWatch(net)
     assert [watch.changed() for _ in range(3)] == [''] * 3
-    CHANGES[change](net)
+    try:
+        CHANGES[change](net)
+        assert watch.changed()
+    finally:
+        UNDO.get(change, int)()
+
+
+def test_a_number_in_a_large_array_is_found_before_long() -> None:
+    net = Net().eval()
+    watch = ModelWatch(net)
+    LARGE[7] = 0.0
+    try:
+        assert any(watch.changed() for _ in range(20))
+    finally:
+        LARGE[7] = 1.0
+
+
+def test_what_a_function_imports_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType('settings_of_net')
+    module.GAIN = 1.0  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, 'settings_of_net', module)
+
+    class Importing(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            from settings_of_net import GAIN  # type: ignore[import-not-found]
+            return x * GAIN
+    watch = ModelWatch(Importing().eval())
+    module.GAIN = 2.0  # type: ignore[attr-defined]
     assert watch.changed()
 
 

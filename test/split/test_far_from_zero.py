@@ -88,3 +88,24 @@ def test_extreme_numbers_give_what_they_give_unsplit(case: str, odd: float) -> N
     for cuts in ([], [3], [2, 5, 7]):
         (result,), (own,) = in_pieces(split, [x], cuts), run_graph(single.graph, [x])
         torch.testing.assert_close(result, own, rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
+@pytest.mark.parametrize('parts', [1, 4])
+@pytest.mark.parametrize('order', [1.0, 2.0, 3.0, float('inf')])
+def test_norms_of_many_large_numbers_are_right_to_the_last_digits(order: float, parts: int,
+                                                                 ) -> None:
+    x = tensor(2, 6, 90, 50, seed=3).float() + 1e6
+    single = Single('linalg_vector_norm.default', x, order)
+    (given_,) = in_pieces(single.split(2), single.inputs, [90 // parts] * (parts - 1))
+    truth = torch.linalg.vector_norm(single.inputs[0].double(), order)
+    assert abs(float(given_) / float(truth) - 1) < 1e-7
+    (huge,) = in_pieces(single.split(2), [single.inputs[0] * 1e25], [30])
+    assert bool(huge.isinf()) == bool(
+        torch.linalg.vector_norm(single.inputs[0] * 1e25, order).isinf())
+
+
+def test_deviations_beyond_single_precision_leave_no_nan() -> None:
+    x = tensor(2, 6, 9, 5).float().sign() * 3.3e38
+    single = Single('instance_norm.default', x, None, None, None, None, True, 0.1, 1e-5, False)
+    (own,), (split,) = run_graph(single.graph, [x]), in_pieces(single.split(2), [x], [4])
+    assert torch.equal(own, split)

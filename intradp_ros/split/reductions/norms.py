@@ -34,6 +34,7 @@ def norm_coefficients(
     images, channels = shape
     each = channels * images // mean.numel()
     factor = _inverse_deviation(variance, eps, dtype)
+    mean = mean.masked_fill(factor == 0, 0.0)  # distances from it may be infinite; 0 x inf is NaN
     centre = mean.to(dtype).double()  # what its rounding leaves out is shifted afterwards
     result = torch.stack((centre, factor, (centre - mean) * factor))
     if each > 1:
@@ -59,6 +60,7 @@ def factor_and_mean(records: torch.Tensor, eps: float, shape: list[int], dtype: 
     """Return inverse deviations and means."""
     _, mean, variance = merged(records)
     factor = _inverse_deviation(variance, eps, dtype)
+    mean = mean.masked_fill(factor == 0, 0.0)
     return factor.to(dtype).reshape(tuple(shape)), mean.to(dtype).reshape(tuple(shape))
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+import math
 from math import prod
 from typing import Any
 
@@ -64,6 +65,11 @@ def total_reduction(
     result = records
     if len(records) > 1:
         result = _reduce(records, how, order, (0,), records.dtype)
+    if how == 'norm' and (records.dtype, dtype) == (torch.float64, torch.float32) \
+            and 0 < abs(order) < math.inf:
+        # A sum of powers that the type of the whole cannot hold is infinite there, too.
+        infinite = result.pow(order) > torch.finfo(dtype).max
+        result = result.masked_fill(infinite, math.inf if order > 0 else 0.0)
     if count > 1:
         result = result / count
     return result.to(dtype).view(tuple(shape))
@@ -93,8 +99,8 @@ def _records(
     own = dtype or draft.dtype(lead[0])
     if how in ('sum', 'prod') and not own.is_floating_point and not own.is_complex:
         own = torch.int64
-    if how in ('sum', 'prod') and own == torch.float32:
-        own = torch.float64  # parts may be far larger than the whole
+    if how in ('sum', 'prod', 'norm') and own == torch.float32:
+        own = torch.float64  # parts may be far larger than the whole; many add up to errors
     own = torch.bool if how in ('all', 'any') else summing_dtype(own)
     return draft.add(partial_reduction, lead[0], how, order, sorted(dims), own,
                      shape=(1, *without(shape, dims)), dtype=own)
