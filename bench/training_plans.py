@@ -5,13 +5,19 @@
 Plans of training rounds in Asteroid's environments (modelled) beside other planners' plans.
 
 Figures of other planners are how many times as long their rounds take.  Device is the fastest
-device alone, as if its memory sufficed.
+device alone, as if its memory sufficed.  A second table has what the loss of each device costs
+at 100 Mbit/s: rounds by light plans (Asteroid's layer-wise ones) against plans from scratch, and
+the seconds in which layers with their optimiser move; those of plans from scratch as the paper's
+heavy rescheduling does it, all through one device.
 """
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import replace
 import json
 from pathlib import Path
+from statistics import median
 import time
 from typing import Any
 
@@ -22,9 +28,12 @@ from intradp_ros.lab.paper_training import ENVIRONMENTS, NETWORKS, paper_costs, 
 from intradp_ros.schedule.event_simulator import simulate
 from intradp_ros.systems.training.baselines import BASELINES
 from intradp_ros.systems.training.hybrid_plan import HybridStage
-from intradp_ros.systems.training.hybrid_planner import estimate_plan, plan_round
+from intradp_ros.systems.training.hybrid_planner import estimate_plan, judged, plan_round
+from intradp_ros.systems.training.replanning import light_stages
 from intradp_ros.systems.training.round_costs import RoundCosts
 from intradp_ros.systems.training.round_tasks import Pipeline, round_tasks
+from intradp_ros.systems.training.snapshots import backups, moves
+from intradp_ros.systems.training.training_plan import TrainingPlan, TrainingStage
 
 
 def play(costs: RoundCosts, pipelines: list[Pipeline]) -> tuple[float, float]:
@@ -51,7 +60,50 @@ def measure(network: str, environment: str, mbits: int) -> dict[str, Any]:
             'device': alone / seconds,
             **{name: one and one[0] / seconds for name, one in others.items()},
             'hetpipe_bytes': others['HetPipe'] and others['HetPipe'][1],
+            'dp_bytes': others['EDDL'] and others['EDDL'][1],
             'paper': TABLE_4.get((network, environment, mbits)), 'plan': plan.shape}
+
+
+def after_losses(network: str, environment: str, mbits: int = 100) -> dict[str, Any]:
+    """Return medians over the loss of each device that has a part."""
+    costs = paper_costs(network, environment, mbits)
+    before = plan_round(costs).stages
+    sizes = [costs.fixed_bytes(k, k + 1) - costs.weights(k, k + 1) for k in range(costs.layers)]
+    rate = mbits * 1e6 / 8
+    rows = []
+    for lost in [name for stage in before for name in stage.devices]:
+        left = replace(costs, topology=costs.topology.without({lost}))
+        groups = [tuple(n for n in stage.devices if n != lost) for stage in before]
+        stages = light_stages(left, [group for group in groups if group])
+        if stages is None:
+            continue
+        begun = time.process_time()
+        heavy = plan_round(left)
+        planned = time.process_time() - begun
+        here = {name: {1: list(range(stage.first, stage.last))}
+                for stage in before for name in stage.devices if name != lost}
+        copies = backups(_plan(costs, before))
+        for source, target in copies.items():
+            if target != lost:
+                stage = next(s for s in before if source in s.devices)
+                here[target][1] = sorted({*here[target][1], *range(stage.first, stage.last)})
+        sent: dict[str, float] = {}
+        for move in moves(here, 1, _plan(left, stages), sizes):
+            sent[move.source] = sent.get(move.source, 0.0) + sum(sizes[k] for k in move.layers)
+        gathered = sum(sizes) + sum(sizes[k] for stage in heavy.stages for _ in stage.devices
+                                    for k in range(stage.first, stage.last))
+        rows.append((heavy.seconds / judged(left, stages).seconds,
+                     max(sent.values(), default=0.0) / rate, gathered / rate, planned))
+    columns = [median(column) for column in zip(*rows)]
+    return {'network': network, 'environment': environment, 'losses': len(rows),
+            **dict(zip(('throughput', 'light_move', 'heavy_move', 'heavy_planning'), columns)),
+            'least_throughput': min((row[0] for row in rows), default=None)}
+
+
+def _plan(costs: RoundCosts, stages: Sequence[HybridStage]) -> TrainingPlan:
+    return TrainingPlan(tuple(TrainingStage(s.first, s.last, tuple(
+        (name, costs.blocks(samples)) for name, samples in s.shares)) for s in stages),
+        costs.micro_batches * (len(costs.sizes) - 1), costs.micro_batches)
 
 
 def main() -> None:
@@ -62,7 +114,7 @@ def main() -> None:
     rows = [measure(network, environment, mbits) for network in NETWORKS
             for environment in ENVIRONMENTS for mbits in (100, 1000)]
     table = Table('network', 'env.', 'Mbit/s', 'round, s', 'Device', 'DP', 'PP', "paper's",
-                  'PipeDream', 'DAPPLE', 'HetPipe', 'MB', 'planned, s', 'plan')
+                  'PipeDream', 'DAPPLE', 'HetPipe', 'MB', 'MB of DP', 'planned, s', 'plan')
 
     def text(value: float | None) -> str:
         return 'no room' if value is None else f'{value:.2f}'
@@ -72,10 +124,21 @@ def main() -> None:
                       text(row['round_seconds']), text(row['device']), text(row['EDDL']),
                       text(row['PP']), ' / '.join(map(str, row['paper'] or '-')),
                       text(row['PipeDream']), text(row['DAPPLE']), text(row['HetPipe']),
-                      f'{row["bytes"] / 1e6:.0f}', text(row['planning_seconds']), row['plan'])
+                      f'{row["bytes"] / 1e6:.0f}', '-' if row['dp_bytes'] is None
+                      else f'{row["dp_bytes"] / 1e6:.0f}', text(row['planning_seconds']),
+                      row['plan'])
+    Console(width=250).print(table)
+    losses = [after_losses(network, environment) for network in NETWORKS
+              for environment in ENVIRONMENTS]
+    table = Table('network', 'env.', 'losses', 'light rounds against heavy', 'least',
+                  'light moves, s', 'heavy moves, s', 'heavy planned, s')
+    for row in losses:
+        table.add_row(row['network'], row['environment'], str(row['losses']), *(
+            '-' if row.get(key) is None else f'{row[key]:.2f}' for key in (
+                'throughput', 'least_throughput', 'light_move', 'heavy_move', 'heavy_planning')))
     Console(width=250).print(table)
     if arguments.json:
-        arguments.json.write_text(json.dumps(rows, indent=1))
+        arguments.json.write_text(json.dumps({'plans': rows, 'losses': losses}, indent=1))
 
 
 if __name__ == '__main__':

@@ -51,7 +51,7 @@ class ProcessFleet:
                               timeout=timedelta(seconds=10 * settings.timeout))
         sizes = tuple(float(graph.nbytes(k)) for k in range(len(graph.layers)))
         commit = RoundCommit(task.rounds, len(graph.layers), sizes, planner,
-                             3 * settings.timeout + 1)
+                             2 * settings.timeout + 2)
         self.trainer = Trainer(commit, self.store, beats=True, progress=progress)
         if base is not None:
             self.trainer.start_from(base.round, by_layer(graph, base.state))

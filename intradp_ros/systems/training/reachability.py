@@ -9,7 +9,7 @@ connection that is not made says which link is cut; a process that is stopped st
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 import contextlib
 import socket
@@ -49,18 +49,30 @@ class Reachability:
             except OSError:
                 return  # closed
 
-    def unreached(self, store: Any, names: Sequence[str]) -> list[str]:
-        """Return those of some devices to whom no connection can be made now."""
-        others = [name for name in names if name != self._name]
-        if not others:
-            return []
+    def places(self, store: Any, names: Sequence[str]) -> dict[str, list[str]]:
+        """
+        Return where others listen; to be asked while the store can be reached.
+
+        Raises
+        ------
+        GroupError
+            If the store does not answer in time.
+
+        """
         try:
-            places = [store.get(_key(name)).decode().split() for name in others]
-        except (RuntimeError, ValueError):
-            return []  # the store cannot be reached: this says nothing of the others
-        with ThreadPoolExecutor(len(others)) as pool:
-            found = list(pool.map(_reaches, places))
-        return [name for name, reached in zip(others, found) if not reached]
+            return {name: store.get(_key(name)).decode().split()[:2] for name in names
+                    if name != self._name}
+        except (RuntimeError, ValueError) as error:
+            raise GroupError(f'the store does not say where the others are: '
+                             f'{str(error).splitlines()[0]:.200}') from None
+
+    def unreached(self, places: Mapping[str, Sequence[str]]) -> list[str]:
+        """Return those to whom no connection can be made now."""
+        if not places:
+            return []
+        with ThreadPoolExecutor(len(places)) as pool:
+            found = list(pool.map(_reaches, places.values()))
+        return [name for name, reached in zip(places, found) if not reached]
 
     def close(self) -> None:
         """Listen no more."""

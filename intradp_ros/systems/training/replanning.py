@@ -17,9 +17,8 @@ import numpy as np
 
 from intradp_ros.cluster.plan_id import PlanError
 from intradp_ros.cluster.topology import Topology
-from intradp_ros.systems.training.allocation import allocate
 from intradp_ros.systems.training.hybrid_plan import HybridStage
-from intradp_ros.systems.training.hybrid_planner import judged, plan_round
+from intradp_ros.systems.training.hybrid_planner import judged, plan_round, stages_of
 from intradp_ros.systems.training.layer_graph import LayerGraph, Pass, run_pass
 from intradp_ros.systems.training.layer_profiler import LayerCall, Tensors
 from intradp_ros.systems.training.layer_table import LayerTable, LayerTimes
@@ -68,9 +67,17 @@ def light_plan(costs: RoundCosts, before: TrainingPlan, task: TrainingTask) -> T
     groups = [group for group in groups if group]
     if not groups or set().union(*groups) != left:
         return None  # someone came: there is no place for it in the stages as they are
+    stages = light_stages(costs, groups)
+    return runnable(costs, stages, task) if stages else None
+
+
+def light_stages(costs: RoundCosts, groups: Sequence[tuple[str, ...]],
+                 ) -> tuple[HybridStage, ...] | None:
+    """Return a stage for each group, with work in proportion to its speed; None if none fits."""
+    names = [name for group in groups for name in group]
     speed = {name: 1 / sum(costs.seconds(name, 0, costs.layers, costs.micro_batch))
-             for name in left}
-    fastest = max(left, key=lambda name: speed[name])
+             for name in names}
+    fastest = max(names, key=lambda name: speed[name])
     work = np.array([sum(costs.seconds(fastest, 0, k, costs.micro_batch))
                      for k in range(costs.layers + 1)])
     part = np.cumsum([sum(speed[name] for name in group) for group in groups])
@@ -81,14 +88,7 @@ def light_plan(costs: RoundCosts, before: TrainingPlan, task: TrainingTask) -> T
             return None
         ends.append(low + int(np.argmin(abs(work[low:high + 1] - share * work[-1]))))
     ends.append(costs.layers)
-    stages = []
-    for k, (group, first, last) in enumerate(zip(groups, ends, ends[1:])):
-        kept = costs.kept(len(groups) - 1 - k)
-        shares = allocate(costs, group, first, last, kept)
-        if shares is None:
-            return None
-        stages.append(HybridStage(first, last, shares, kept))
-    return runnable(costs, stages, task)
+    return stages_of(costs, tuple(zip(ends, groups)))
 
 
 def replanner(task: TrainingTask, table: LayerTable, topology: Topology,

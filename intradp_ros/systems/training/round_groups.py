@@ -75,7 +75,7 @@ class RoundGroup:
         if not body.numel():
             return
         if self.rate is None:
-            self._sent.append((self._try(target, lambda: self.whole.send([body], rank, tag)),
+            self._sent.append((self._try(target, lambda: self._open().send([body], rank, tag)),
                                target, body))
             return
         if self._sender is None:
@@ -93,7 +93,7 @@ class RoundGroup:
             free = max(free, time.monotonic()) + entry[2].nbytes / self.rate
             time.sleep(max(0.0, free - time.monotonic()))
             try:
-                entry[0] = self.whole.send([entry[2]], rank, tag)
+                entry[0] = self._open().send([entry[2]], rank, tag)
             except RuntimeError as error:
                 entry[0] = error
             entry[3].set()
@@ -105,7 +105,7 @@ class RoundGroup:
         if not tensor.numel():
             return tensor, None
         rank = self.names.index(source)
-        return tensor, self._try(source, lambda: self.whole.recv([tensor], rank, tag))
+        return tensor, self._try(source, lambda: self._open().recv([tensor], rank, tag))
 
     def wait(self, work: Any, peer: str) -> None:
         """
@@ -140,6 +140,12 @@ class RoundGroup:
                            / self.rate)
             work = self._try('', lambda: group.allreduce([tensor]))
             self.wait(work, '')
+
+    def _open(self) -> Any:
+        """Return the whole group; another thread may have closed it."""
+        if self.whole is None:
+            raise GroupError('the plan was left')
+        return self.whole
 
     def _try(self, peer: str, begin: Any) -> Any:
         try:
@@ -197,6 +203,8 @@ def join_group(store: Any, plan: PlanId, names: Sequence[str], name: str,
 
     """
     check_distributed()
+    if len(names) == 1:  # needs nobody, and no store
+        return RoundGroup(names, name, None, None, replicas, timeout, rate)
     from torch.distributed import distributed_c10d as c10d
     span = timedelta(seconds=timeout)
 

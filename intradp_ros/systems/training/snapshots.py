@@ -47,8 +47,8 @@ class Snapshots:
                 del self.kept[tag]
 
     def held(self) -> dict[int, list[int]]:
-        """Return the layers that are here, by tag."""
-        return {tag: sorted(layers) for tag, layers in self.kept.items()}
+        """Return the layers that are here, by tag; copies may come meanwhile."""
+        return {tag: sorted(layers.copy()) for tag, layers in list(self.kept.items())}
 
 
 def pack(layers: Mapping[int, Mapping[str, torch.Tensor]]) -> bytes:

@@ -157,11 +157,13 @@ class Worker:
             pass
         except (GroupError, TornError) as failure:
             error, peer = str(failure), getattr(failure, 'peer', '')
-            cut = self._reachability.unreached(self._store(), plan.participants)
+            run.drop()
+            cut = self._reachability.unreached(run.places)
         finally:
-            run.close()
+            run.drop()
         self._report({'report': 'idle', 'plan': number, 'round': run.round, 'error': error,
                       'peer': peer, 'cut': cut, 'held': self._snapshots.held()})
+        run.close()
 
     def _hear(self) -> None:
         """Take orders that came meanwhile; those that end the plan wait until it is left."""
@@ -188,11 +190,13 @@ class _PlanRun:
         self._loss = 0.0
         self._rows = 0
         self._clock = _Clock()
+        self.places: dict[str, list[str]] = {}
 
     def begin(self, moved: list[Move]) -> None:
         """Meet the others, move layers, and take the state of the tag."""
         worker, settings = self._worker, self._worker.settings
         worker._snapshots.forget(after=self.round)
+        self.places = worker._reachability.places(worker._store(), self._plan.participants)
         rate = settings.emulation.rate if settings.emulation else None
         timeout = settings.timeout + WAITING_ROUNDS * self._plan.seconds
         for purpose in ('rounds', 'copies'):
@@ -453,10 +457,13 @@ class _PlanRun:
         self._copied_before()
         self._keep()
 
-    def close(self) -> None:
-        """Drop the connections."""
+    def drop(self) -> None:
+        """Drop the connections: who waits for this device learns it."""
         for group in self._groups:
             group.close()
+
+    def close(self) -> None:
+        """Wait for the end of what is copied; its waits have ends."""
         if self._copy is not None:
             self._copy.join()
 

@@ -58,7 +58,7 @@ def main() -> int:
     threading.Thread(target=_listen, args=(worker,), daemon=True).start()
     try:
         worker.run()
-    except (TaskError, RuntimeError, MemoryError) as error:
+    except Exception as error:  # whatever the task's own code raises
         report({'report': 'fault', 'plan': [0, 0], 'error': f'{type(error).__name__}: {error}'})
         return 1
     return 0

@@ -172,9 +172,9 @@ def test_devices_that_can_be_reached_are_known():
     store = torch.distributed.HashStore()
     a, b = (Reachability(name, '127.0.0.1', store) for name in 'ab')
     store.set('reachability/c', 'nonsense')
-    assert a.unreached(store, 'abc') == ['c']
+    assert a.unreached(a.places(store, 'abc')) == ['c']
     b.close()
-    assert a.unreached(store, 'ab') == []  # the machine is there
+    assert a.unreached(a.places(store, 'ab')) == []  # the machine is there
     a.close()
     with pytest.raises(GroupError, match='name an address of its own'):
         Reachability('a', '192.0.2.1', store)
