@@ -102,7 +102,7 @@ class Trainer:
             orders = self.commit.pause(now) if report['report'] == 'pause' else \
                 self.commit.resume(now)
         orders += self.commit.tick(now)
-        if self.beats:
+        if self.beats and self.events.empty():  # what waits there may be signs of life
             for name in [n for n in sorted(self.commit.alive)
                          if now - self._heard.get(n, now) > SILENCE]:
                 orders += self.commit.lost(name, now)
@@ -142,7 +142,7 @@ class Trainer:
             put_bytes(self.store, key, pack({0: state}))
             self._given.add(key)
 
-    def begin(self, devices: int, wait: float = 120.0) -> None:
+    def begin(self, devices: int, wait: float = 300.0) -> None:
         """
         Wait for so many devices, then order the first plan.
 

@@ -230,7 +230,7 @@ class TrainingJob:
         self._show(commit, state, commit.committed)
         every = self._options.save_every
         due = every and commit.committed >= self._saved_at + every
-        if commit.phase is Phase.TRAINING and not self._asked and (
+        if commit.phase in (Phase.TRAINING, Phase.ENDING) and not self._asked and (
                 due or self._wish is not Wish.TRAIN):
             self._asked = True
             assert self._fleet is not None

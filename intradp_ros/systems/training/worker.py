@@ -9,7 +9,7 @@ and SIGKILL is a way to end it.  Orders and reports are JSON objects, one a line
 
     plan       {plan: [term, epoch], tag, what, moves}   begin at a tag; the plan before is dropped
     committed  {tag}                                     no one rolls back behind this tag
-    stop       {round}                                   leave the plan before this round
+    stop       {}                                        all leave the plan after one round
     collect    {key}                                     put the state of these layers in the store
     end        {}
 
@@ -111,7 +111,7 @@ class Worker:
         self.orders: queue.Queue[Mapping[str, Any]] = queue.Queue()
         self._store, self._report, self._before = store, report, before
         self._snapshots, self._later = Snapshots(), list[Mapping[str, Any]]()
-        self._stop_at = task.rounds
+        self._stop_at, self._leaving = task.rounds, False
         self._stage: StageRunner | None = None
         self._reachability = Reachability(name, settings.address, store())
 
@@ -133,7 +133,7 @@ class Worker:
         if order['order'] == 'committed':
             self._snapshots.forget(int(order['tag']))
         elif order['order'] == 'stop':
-            self._stop_at = min(self.task.rounds, int(order['round']))
+            self._leaving = True
 
     def _collect(self, key: str) -> None:
         """Put this stage's state into the store, in chunks."""
@@ -142,7 +142,7 @@ class Worker:
 
     def _run_plan(self, order: Mapping[str, Any]) -> None:
         plan, number = parse_plan(order['what']), PlanId(*order['plan'])
-        tag, self._stop_at = int(order['tag']), self.task.rounds
+        tag, self._stop_at, self._leaving = int(order['tag']), self.task.rounds, False
         run = _PlanRun(self, plan, number, tag)
         error, peer, cut = '', '', list[str]()
         try:
@@ -378,8 +378,11 @@ class _PlanRun:
                                    for name, rows in statistics.items()}
         speaks = self._worker.name == self._part.devices[0]
         square = sum(float(g.double().pow(2).sum()) for g in gradients) if speaks else 0.0
-        total = torch.tensor([square, self._loss, self._rows], dtype=torch.float64)
+        leaving = float(self._worker._leaving)
+        total = torch.tensor([square, self._loss, self._rows, leaving], dtype=torch.float64)
         group.total(total)
+        if total[3]:  # all of them see it in this round
+            self._worker._stop_at = self.round + 1
         self._clock.idle()
         return {'norm': float(total[0]) ** 0.5, 'loss': float(total[1]) / task.batch,
                 'samples': int(total[2])}
