@@ -42,6 +42,7 @@ from intradp_ros.lab.language.emulated_fleet import Talking
 from intradp_ros.lab.language.reference import smollm2, whole_model
 from intradp_ros.lab.language.settings import PeakMemory
 from intradp_ros.profiling.cache import cache_folder
+from intradp_ros.systems.language.families import library as transformers_library
 from intradp_ros.systems.language.import_model import load_tokenizer
 
 MEMORY = {'rover': 200 * MB, 'drone': 150 * MB, 'dock': 150 * MB}
@@ -87,6 +88,7 @@ def answer(folder: Path, prompt: list[int]) -> dict[str, Any]:
     """Answer as AirLLM does, in this process; ms a token."""
     import torch
     torch.set_num_threads(1)
+    transformers_library()  # first: it knows how torchvision is imported
     library = importlib.import_module('airllm')
     memory = PeakMemory()
     model = library.AutoModel.from_pretrained(str(folder), device='cpu', dtype=torch.float32)
