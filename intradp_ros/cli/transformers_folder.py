@@ -168,7 +168,8 @@ def _measured(processor: Any, said: Mapping[str, Any], file: str) -> _Seen:
     found = measured(process, mean, std, _RESAMPLING.get(way.rpartition('.')[2], 'bilinear'))
     if found.size is None:
         sizes = ', '.join(f'{key} {said[key]}' for key in _SIZES if said.get(key))
-        notes.append(f'{kind} keeps the form of pictures ({sizes}): give --input the form of the '
+        sizes = f' ({sizes})' if sizes else ''
+        notes.append(f'{kind} keeps the form of pictures{sizes}: give --input the form of the '
                      "camera's pictures, others are stretched to it")
     return _Seen(found.card, found.size, tuple(notes))
 
