@@ -113,7 +113,8 @@ def show_report(report: Mapping[str, Any], out: Output) -> None:
     target = report['target']
     title = f'target: {target["latency_ms"]:g} ms at {target["fps"]:g} frames a second'
     out.show(_table(f'Plans, {title}', report['systems']),
-             _table('With half the air', report['burst']), plain(verdict(report)),
+             _table('With half the air', report['burst']),
+             _stages({**report['systems'], **report['burst']}), plain(verdict(report)),
              plain(killed_text(report['killed'])))
 
 
@@ -137,15 +138,22 @@ def verdict(report: Mapping[str, Any]) -> str:
 
 
 def _table(title: str, systems: Mapping[str, Any]) -> Any:
-    shown = table(f'{title} (emulated devices)', 'plan', 'stages', 'ms alone', 'predicted',
-                  'ms at the rate', 'frames/s', 'predicted', 'joules', 'missed, s', left=2)
+    shown = table(f'{title} (emulated devices)', 'plan', 'ms alone', 'predicted', 'at rate',
+                  'fps', 'predicted', 'J', 'late s')
     for name, row in systems.items():
         shown.add_row(
-            plain(name), plain(stages_text(row)),
+            plain(name),
             f'{row["latency_ms"]:.0f}', f'{row["predicted_ms"]:.0f}',
             '-' if row['stream_ms'] is None else milliseconds(row['stream_ms'] / 1e3),
             f'{row["fps"]:.1f}', f'{row["predicted_fps"]:.1f}', f'{row["joules"]:.2f}',
             f'{row["qoe_missed_s"]:.2f}')
+    return shown
+
+
+def _stages(systems: Mapping[str, Any]) -> Any:
+    shown = table('Operators of each stage', 'plan', 'stages', left=2)
+    for name, row in systems.items():
+        shown.add_row(plain(name), plain(stages_text(row)))
     return shown
 
 

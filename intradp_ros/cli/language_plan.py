@@ -14,7 +14,7 @@ from typing import Any
 
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.language_model import add_fleet, add_model, costs_of, head_of, open_model
-from intradp_ros.cli.output import add_json, milliseconds, Output, output, size, table
+from intradp_ros.cli.output import add_json, milliseconds, Output, output, plain, size, table
 from intradp_ros.cli.output_paths import result_file, result_picture
 from intradp_ros.core.whole_file import write_whole
 from intradp_ros.report.language_plot import BlockSpan, draw_blocks
@@ -128,7 +128,7 @@ def _show(data: Mapping[str, Any], plan: SegmentPlan, out: Output) -> None:
     for name, row in data['devices'].items():
         memory = row['memory']
         shown.add_row(
-            name + (' (head)' if name == plan.head else ''), str(row['blocks']),
+            plain(name) + (' (head)' if name == plan.head else ''), str(row['blocks']),
             f'{row["streamed"]} ({size(row["read_bytes"])})', f'{row["computing_ms"]:.3g}',
             f'{row["uncovered_ms"]:.3g}', size(memory['blocks']), size(memory['kv']),
             size(memory['head']), size(memory['total']),
@@ -139,9 +139,9 @@ def _show(data: Mapping[str, Any], plan: SegmentPlan, out: Output) -> None:
              f'this plan ({milliseconds(data["limit_ms"] / 1e3)} ms; {data["binds"]} binds) and '
              f'{data["x_fleet"]:.2f} times that of any plan '
              f'({milliseconds(data["fleet_limit_ms"] / 1e3)} ms).')
-    plain = data['plain_pipeline_ms']
-    out.show('A plain pipeline with offloading does not fit.' if plain is None else
-             f'A plain pipeline with offloading: {milliseconds(plain / 1e3)} ms a token.')
+    usual = data['plain_pipeline_ms']
+    out.show('A plain pipeline with offloading does not fit.' if usual is None else
+             f'A plain pipeline with offloading: {milliseconds(usual / 1e3)} ms a token.')
 
 
 def _draw(played: Played, plan: SegmentPlan, path: Path) -> None:

@@ -99,7 +99,7 @@ def book_figure(curves: Mapping[str, Curve], title: str,
         _shade(axes, curves['bound'])
     if chosen:
         _mark(axes, chosen, f'in use: {chosen[1]:.0f} ms at {chosen[0]:g} Mbit/s')
-    axes.set_title(title, fontsize=12, fontweight='bold', color=INK)
+    axes.set_title(title, fontsize=12, fontweight='bold', color=INK, parse_math=False)
     axes.set_xlabel('bandwidth (Mbit/s)')
     axes.set_ylabel('predicted latency (ms)')
     figure.legend(loc=outside('lower center'), ncols=min(len(curves), 5), frameon=False)

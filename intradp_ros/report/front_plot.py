@@ -61,7 +61,7 @@ def draw_front(front: Sequence[Point], systems: Mapping[str, Point], path: Path,
     axes.set_axisbelow(True)
     for side in ('top', 'right'):
         axes.spines[side].set_visible(False)
-    axes.set_title(title, fontsize=12, fontweight='bold', color=INK)
+    axes.set_title(title, fontsize=12, fontweight='bold', color=INK, parse_math=False)
     axes.set_xlabel('predicted latency (ms)')
     axes.set_ylabel("robot's energy (J, modelled)")
     figure.legend(loc=outside('lower center'), ncols=min(len(systems) + 1, 5), frameon=False)

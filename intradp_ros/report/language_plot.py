@@ -36,10 +36,10 @@ def draw_blocks(spans: Sequence[BlockSpan], devices: Sequence[str], path: Path, 
             axes.broken_barh(bars, (row + (0.02 if reads else -0.38), 0.36), facecolors=colour,
                              label=None if row else ('reads from its disk' if reads else
                                                      'computes'))
-    axes.set_yticks(range(len(devices)), devices)
+    axes.set_yticks(range(len(devices)), devices, parse_math=False)
     axes.invert_yaxis()
     axes.set_xlabel('time (ms)')
-    axes.set_title(title)
+    axes.set_title(title, parse_math=False)
     axes.grid(axis='x', alpha=0.3)
     figure.legend(loc='outside lower center', ncols=2, frameon=False)
     figure.savefig(path, dpi=150)

@@ -42,14 +42,15 @@ def draw_round(spans: Sequence[RoundSpan], devices: Sequence[str], media: Sequen
                              edgecolor='white', linewidth=0.5)
             if span.text and width > 0.02 * end:
                 axes.text(start + width / 2, top + height / 2, span.text, ha='center',
-                          va='center', fontsize=7, color=ink_on(_COLOURS[span.kind]))
+                          va='center', fontsize=7, color=ink_on(_COLOURS[span.kind]),
+                          parse_math=False)
         middles.append(top + height / 2)
         top += height + 0.15
-    axes.set_yticks(middles, [*devices, *media])
+    axes.set_yticks(middles, [*devices, *media], parse_math=False)
     axes.set_ylim(top, -0.15)
     axes.set_xlim(0, end)
     axes.set_xlabel('time (ms)')
-    axes.set_title(title)
+    axes.set_title(title, parse_math=False)
     axes.grid(axis='x', alpha=0.3)
     axes.set_axisbelow(True)
     kinds = [kind for kind in _COLOURS if any(span.kind == kind for span in spans)]

@@ -31,7 +31,7 @@ def trace_figure(rate: Curve, latencies: Mapping[str, Curve], title: str) -> Fig
                linewidth=1.2)
     above.set_ylabel('link, Mbit/s')
     above.set_ylim(bottom=0)
-    above.set_title(title, loc='left', fontsize=11)
+    above.set_title(title, loc='left', fontsize=11, parse_math=False)
     for name, colour in colours(latencies, STRATEGIES).items():
         points, ours = latencies[name], name == OURS
         below.plot([t for t, _ in points], [ms for _, ms in points], label=name, color=colour,

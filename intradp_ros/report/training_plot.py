@@ -48,7 +48,7 @@ def draw_training(loss: Sequence[float], alone: Sequence[float], parts: Sequence
         below.broken_barh([(part.first, part.last - part.first)], (row - 0.38, 0.76),
                           facecolors=colour, edgecolor='white')
         below.text((part.first + part.last) / 2, row, part.text, ha='center', va='center',
-                   fontsize=8, color=ink_on(colour))
+                   fontsize=8, color=ink_on(colour), parse_math=False)
     if killed:
         row = list(devices).index(killed[0])
         below.plot([killed[1]], [row], 'X', color=RED, markersize=11)
@@ -56,9 +56,9 @@ def draw_training(loss: Sequence[float], alone: Sequence[float], parts: Sequence
             axes.axvline(killed[1], color=RED, linewidth=0.8, linestyle='--')
         above.annotate(f'{killed[0]} is killed', (killed[1], 0.92), color=INK, fontsize=9,
                        xycoords=('data', 'axes fraction'), xytext=(5, 0),
-                       textcoords='offset points')
+                       textcoords='offset points', parse_math=False)
     above.legend(frameon=False)
-    below.set_yticks(range(len(devices)), devices)
+    below.set_yticks(range(len(devices)), devices, parse_math=False)
     below.invert_yaxis()
     below.set_xlabel('round')
     figure.savefig(path, dpi=120)

@@ -11,7 +11,7 @@ import time
 from intradp_ros.link.combined_rate import rate_of_both
 from intradp_ros.link.outlook import LinkPast, Outlook
 from intradp_ros.link.predictor import RatePredictor
-from intradp_ros.runtime.channel import Channel
+from intradp_ros.runtime.channel import Channel, LinkReport
 
 #: A rate measured longer (s) before that of the other way says nothing of the same moment.
 TOGETHER = 0.3
@@ -40,9 +40,13 @@ class LinkRate:
         """Hear how many bytes crossed in an inference that was shared."""
         self._crossed = up, down / down_ratio
 
-    def predicted(self, down_ratio: float) -> float:
-        """Return bytes per second that the link is expected to carry up now; 0 if unknown."""
-        report, now = self._channel.report(), time.monotonic()
+    def predicted(self, down_ratio: float, report: LinkReport | None = None) -> float:
+        """
+        Return bytes per second that the link is expected to carry up now; 0 if unknown.
+
+        `report` is the channel's, where somebody has just asked for it.
+        """
+        report, now = report or self._channel.report(), time.monotonic()
         up, down = report.send_rate, report.receive_rate / down_ratio
         up_age, down_age = (age if rate > 0 else math.inf for rate, age in (
             (up, report.age), (down, report.receive_age)))

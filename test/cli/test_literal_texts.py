@@ -12,12 +12,16 @@ from pathlib import Path
 from matplotlib.text import Text
 import pytest
 
+from intradp_ros.cli.demo_fleet import OURS, RIVALS
 from intradp_ros.cli.fleet_report import show_report
 from intradp_ros.cli.main import main
 from intradp_ros.cli.output import output, plain, table
+from intradp_ros.report.language_plot import BlockSpan, draw_blocks
 from intradp_ros.report.page import render
 from intradp_ros.report.palette import colours, LANES, OVERLAPS
+from intradp_ros.report.round_plot import draw_round, FORWARD, RoundSpan
 from intradp_ros.report.timeline_plot import timeline_figure
+from intradp_ros.report.training_plot import draw_training, Part
 from intradp_ros.runtime.timeline import Event
 
 ODD = ('[red]b[/red]', '[/]', '$x_$', r'a\\[b]', '[link=x]c', '<script>x</script>', '%s {0}')
@@ -69,7 +73,7 @@ def test_reports_and_pages_show_names_of_devices_as_they_are(name: str) -> None:
               'frames': 1, 'lost': 0, 'max_rel_diff': 0.0, 'killed': {
                   'device': name, 'frames': 1, 'lost': 0, 'max_rel_diff': 0.0, 'by_asker': 0,
                   'recovered_ms': 1.0, 'half_the_air_s': 0, 'network': 'n'}}
-    assert printed(lambda out: show_report(report, out)).count(name) == 3
+    assert printed(lambda out: show_report(report, out)).count(name) == 4
     page = render('fleet.html', title=name, tables={name: {name: {**row, 'text': name}}},
                   ours='', headline=name, remarks=[name], measured=[(name, name)])
     assert '<script>x' not in page
@@ -81,6 +85,34 @@ def test_pictures_show_names_as_they_are(name: str) -> None:
     texts = [text for text in figure.findobj(Text) if name in text.get_text()]
     assert len(texts) >= 2
     assert not any(text.get_parse_math() for text in texts)
+
+
+@pytest.mark.parametrize('name', ['$x_$', '$$', r'$\\frac{$'])
+def test_pictures_of_language_and_training_show_names_as_they_are(
+        name: str, tmp_path: Path) -> None:
+    for number, draw in enumerate((
+            lambda path: draw_blocks([BlockSpan(name, False, 0.0, 1.0)], [name], path, name),
+            lambda path: draw_round([RoundSpan(name, FORWARD, name, 0.0, 1.0)], [name], [], path,
+                                    name),
+            lambda path: draw_training([1.0, 0.5], [], [Part(name, 0, 0, 2, name)], [name],
+                                       (name, 1), path))):
+        draw(tmp_path / f'{number}.svg')  # mathematics that is none would raise
+        assert (tmp_path / f'{number}.svg').stat().st_size
+
+
+def test_tables_of_the_fleet_demo_fit_80_columns() -> None:
+    row = {'latency_ms': 1234.5, 'predicted_ms': 1111.5, 'stream_ms': 2345.6, 'fps': 12.3,
+           'predicted_fps': 14.5, 'joules': 23.45, 'qoe_missed_s': 67.89, 'by_asker': 0,
+           'bound_ms': 987.6, 'stages': [{'operators': 33, 'devices': ['robot_1']},
+                                         {'operators': 120, 'devices': ['robot_2', 'server']}]}
+    report = {'target': {'latency_ms': 100.0, 'fps': 10.0}, 'killed': None, 'frames': 240,
+              'systems': dict.fromkeys((OURS, *RIVALS), row), 'burst': {'kept': row},
+              'lost': 0, 'max_rel_diff': 0.0}
+    text = printed(lambda out: show_report(report, out))
+    tables = text[:text.index('240 frames')]
+    assert max(len(line.rstrip()) for line in tables.splitlines()) <= 80
+    for shown in ('2346', '14.5', '23.45', '67.89'):
+        assert tables.count(shown) == len(RIVALS) + 2  # no number is cut
 
 
 def test_lanes_of_a_large_fleet_have_colours_of_their_own() -> None:

@@ -127,11 +127,15 @@ class ScheduleBook:
 
     def different(self, strategy: str = '') -> tuple[int, ...]:
         """Return the ids of different schedules, of one strategy or of all; ``shared`` first."""
-        found: dict[Partition, int] = {}
+        return self._different.get(strategy, ())
+
+    @cached_property
+    def _different(self) -> dict[str, tuple[int, ...]]:
+        found: dict[str, dict[Partition, int]] = {'': {}}
         for index, entry in sorted(enumerate(self.entries), key=lambda e: e[1].strategy != SHARED):
-            if strategy in ('', entry.strategy):
-                found.setdefault(entry.partition, index)
-        return tuple(found.values())
+            for strategy in ('', entry.strategy):
+                found.setdefault(strategy, {}).setdefault(entry.partition, index)
+        return {strategy: tuple(ids.values()) for strategy, ids in found.items()}
 
     @cached_property
     def strategies(self) -> tuple[str, ...]:

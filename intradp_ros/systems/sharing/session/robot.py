@@ -253,8 +253,9 @@ class RobotClient:
         agreement = self.connection.agreement
         if strategy == LOCAL or agreement is None:
             return None
-        rate = self.predicted_rate
-        delays = self._delays(rate)
+        report = self.channel.report()
+        rate = self._link.predicted(self._down_ratio, report)
+        delays = report.round_trip, self.channel.chunk_bytes / max(rate, 1.0)
         if rate <= 0 or self._away(delays):
             return None
         own, patience = self.own_seconds, self.patience
