@@ -242,7 +242,7 @@ def test_at_the_rates_of_the_curves_they_tell_what_was_played() -> None:
 
 def test_a_book_without_curves_has_none() -> None:
     bare = replace(BOOK, entries=(replace(BOOK.entries[0], anywhere=None),))
-    with pytest.raises(ValueError, match='does not tell'):
+    with pytest.raises(ValueError, match='does not say'):
         LatencyCurves(bare, (0,))
 
 
