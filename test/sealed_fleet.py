@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 import json
+from random import Random
 from typing import Any
 
 import torch
@@ -44,6 +45,7 @@ from intradp_ros.runtime.member.fleet_control import from_control, to_control
 from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.cutting import cut_into_chunks
 from intradp_ros.wire.frames import Chunk, Control, MalformedFrameError
+from intradp_ros.wire.namesake import look, Namesake
 
 DEVICES, CANDIDATES = ('a', 'b', 'c'), {'k': 2, 'm': 1}
 NAMES = (*DEVICES, *CANDIDATES)
@@ -70,13 +72,13 @@ class ToyPlan:
 class End:
     """What a process has of one peer: as a channel over DDS."""
 
-    def __init__(self, own: str, peer: str, number: int, clock: float) -> None:
+    def __init__(self, own: str, peer: str, number: int) -> None:
         first, second = sorted((own, peer))
         ways = ('up', 'down') if own == first else ('down', 'up')
         self.meeting = Meeting(number)
         self.sealer = Sealer(SharedKey(KEY.derived(f'fleet f/{first}/{second}')), *ways,
                              paired=True)
-        self.sequence = max(0, int(clock * 1000))  # of a wall clock, which may have gone back
+        self.sequence = 0
 
     def sealed(self, frame: Control | Chunk) -> Any | None:
         """Return the message of a frame, None before there is a connection."""
@@ -113,18 +115,22 @@ class Process:
     state: Any
     ends: dict[str, End]
     terms: TermLimit
+    offset: float  # of its steady clock, which begins anywhere
     beats: int = 0
     started: dict[int, int] = field(default_factory=dict)
+    namesake: Namesake = Namesake()
 
 
 class SealedFleet:
     """Three devices, two candidates, and what a stranger recorded."""
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int = 5) -> None:
+        self.random = Random(seed)
         self.now, self.born, self.plans = 0.0, 0, 0
         self.clock = dict.fromkeys(NAMES, 1e6)
         self.full: set[str] = set()
         self.stopped: set[str] = set()
+        self.cut: set[tuple[str, str]] = set()  # places that do not hear a device yet
         self.running: dict[str, Process] = {}
         self.recorded: list[tuple[str, str, Any]] = []
         self.bag: list[tuple[str, str, Any]] = []
@@ -135,15 +141,16 @@ class SealedFleet:
         for name in NAMES:
             self.start(name)
 
-    def start(self, name: str) -> None:
-        """Let a process start, with nothing of what it knew."""
+    def start(self, name: str, place: str = '') -> None:
+        """Let a process start, with nothing of what it knew; in another place as one more."""
         self.born += 1
         state: Any = PlanHolder(name) if name in DEVICES else Coordinator(
             Election(name, CANDIDATES[name], self.born),
             {n: p for n, p in CANDIDATES.items() if n != name})
-        ends = {peer: End(name, peer, self.born, self.clock[name] + self.now)
-                for peer in NAMES if peer != name}
-        self.running[name] = Process(name, self.born, self.now, state, ends, TermLimit(self.now))
+        ends = {peer: End(name, peer, self.born) for peer in NAMES if peer != name}
+        clock = self.clock[name]
+        self.running[place or name] = Process(name, self.born, self.now, state, ends,
+                                              TermLimit(self.now + clock), clock)
 
     def kill(self, name: str) -> None:
         self.running.pop(name, None)
@@ -188,6 +195,17 @@ class SealedFleet:
         if a.state.plan(id_) is not None:
             self._compute(a, id_, frame, 7 * frame, 0)
 
+    def asks_and_runs(self, leader: str, without: frozenset[str] = frozenset()) -> None:
+        """See that all devices but these run the plan of one that coordinates."""
+        switch = self.running[leader].state.switch
+        plan = switch.in_use
+        assert plan and plan.devices == set(DEVICES) - without and not switch.broken
+        assert {self.running[n].state.committed for n in plan.devices} == {plan.id}
+        frame = len(self.answers) + 10**6
+        self.ask(frame)
+        self.go_on(0.1)
+        assert frame in self.answers
+
     def say(self, process: Process, peer: str, frame: Control | Chunk | None) -> None:
         message = process.ends[peer].sealed(frame) if frame else None
         if message is not None:
@@ -195,8 +213,17 @@ class SealedFleet:
             self.recorded.append((process.name, peer, message))
 
     def _live(self, process: Process) -> None:
+        now = self.now + process.offset
+        meetings = [end.meeting for end in process.ends.values()]
+        process.namesake, leaves = look(
+            process.namesake, sum(m.hears(now) for m in meetings),
+            sum(m.conflict(now) == 'own' for m in meetings), now, self.random.random())
+        if leaves:
+            for peer, end in process.ends.items():
+                self.say(process, peer, to_control(Goodbye(process.name)))
+                end.meeting.rest(process.namesake.until)
         for peer, end in process.ends.items():
-            self.say(process, peer, end.meeting.due(self.now))
+            self.say(process, peer, end.meeting.due(now))
         process.beats += 1
         state, beat = process.state, Heartbeat(process.name, process.number, process.beats)
         if process.name in DEVICES:
@@ -206,7 +233,7 @@ class SealedFleet:
             if name != process.name and process.beats % 2:
                 self.say(process, name, to_control(beat))
         if process.name in CANDIDATES:
-            self._step(process, Tick())
+            self._step(process, Tick(process.namesake.aside))
 
     def _deliver(self) -> None:
         for _ in range(5000):
@@ -216,12 +243,15 @@ class SealedFleet:
         raise AssertionError('messages without end')
 
     def _take(self, sender: str, target: str, message: Any) -> None:
-        process = self.running.get(target)
-        if process is None or target in self.stopped:
-            return
+        for place, process in list(self.running.items()):
+            if process.name == target and target not in self.stopped \
+                    and (place, sender) not in self.cut:
+                self._take_by(process, sender, target, message)
+
+    def _take_by(self, process: Process, sender: str, target: str, message: Any) -> None:
         end = process.ends[sender]
         try:
-            frame = end.take(message, self.now)
+            frame = end.take(message, self.now + process.offset)
             if frame is None:
                 self.say(process, sender, end.reply)
                 return
@@ -230,7 +260,7 @@ class SealedFleet:
                 return
             said = from_control(sender, frame)
             known = process.state.term if target in DEVICES else process.state.election.term
-            process.terms.check(said, known, self.now)
+            process.terms.check(said, known, self.now + process.offset)
         except MalformedFrameError:
             return
         if target in CANDIDATES:
@@ -241,7 +271,7 @@ class SealedFleet:
             process.state = plan_holder.heard_term(process.state, said.term)
 
     def _step(self, process: Process, event: Any) -> None:
-        process.state, actions = step(process.state, event, self.now)
+        process.state, actions = step(process.state, event, self.now + process.offset)
         for action in actions:
             if isinstance(action, WantPlan):
                 alive = tuple(sorted(action.alive & set(DEVICES)))
@@ -266,7 +296,7 @@ class SealedFleet:
                 self.say(process, name, to_control(said))
 
     def _load(self, process: Process, load: Load) -> None:
-        if self.running.get(process.name) is process:
+        if process in self.running.values():
             full = process.name in self.full
             self._held(process, '', plan_holder.failed(process.state, load.id, FULL) if full
                        else plan_holder.loaded(process.state, load.id))

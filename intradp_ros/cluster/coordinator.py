@@ -36,7 +36,9 @@ FREE_EPOCHS = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has gone on."""
+    """Time has gone on; `aside`: another process of one's name is to coordinate."""
+
+    aside: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def step(state: Coordinator, event: Event, now: float,
         return _reply(state, event, now)
     if isinstance(event, Propose):
         return _propose(state, event, now, times)
-    return _tick(state, now, times)
+    return _tick(state, event, now, times)
 
 
 def _hear(state: Coordinator, event: Heartbeat | Goodbye, now: float, times: CoordinatorTimes,
@@ -231,13 +233,13 @@ def _propose(state: Coordinator, event: Propose, now: float, times: CoordinatorT
     return replace(state, switch=switch), out
 
 
-def _tick(state: Coordinator, now: float, times: CoordinatorTimes) -> Result:
+def _tick(state: Coordinator, event: Tick, now: float, times: CoordinatorTimes) -> Result:
     members, changes = membership.watch(state.membership, now, times.members)
     state, out = _changed(replace(state, membership=members), changes)
     alive = state.membership.of(Liveness.ALIVE, Liveness.SUSPECT)
     held, said = election.campaign_step(
         state.election, {n: p for n, p in state.candidates.items() if n in alive}, now,
-        times.election)
+        times.election, aside=event.aside)
     state = _kept_election(replace(state, election=held))
     if said:
         out += (Outgoing('', said),)

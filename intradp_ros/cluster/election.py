@@ -82,25 +82,25 @@ def heard_term(election: Election, term: int) -> Election:
 
 
 def campaign_step(election: Election, candidates: Mapping[str, int], now: float,
-                  times: ElectionTimes = ElectionTimes(),
+                  times: ElectionTimes = ElectionTimes(), *, aside: bool = False,
                   ) -> tuple[Election, Claim | Resign | None]:
     """
     Let time go on; return what to tell everyone.
 
     `candidates` are those alive, with their priorities; oneself always is
     one.  A holder that was stopped for longer than its lease steps
-    down; one that finds a better candidate alive resigns.
+    down; one that finds a better candidate alive, or is to stand `aside`, resigns.
     """
     if election.holder and now > election.expires:
         election = replace(election, holder='')
     best = _best({**candidates, election.name: election.priority})
     if election.held:
-        if best != election.name:
+        if aside or best != election.name:
             return (replace(election, holder='', expires=-math.inf),
                     Resign(election.name, election.term))
         if now - election.renewed < times.renewal:
             return election, None
-    elif election.holder or best != election.name:
+    elif aside or election.holder or best != election.name:
         return election, None
     else:
         election = replace(election, term=next_term(election), holder=election.name)

@@ -48,7 +48,6 @@ from intradp_ros.msg import ChunkAck, SessionControl, TensorChunk
 from intradp_ros.runtime.channel import LinkReport
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError
 from intradp_ros.wire.rejections import Rejections
-from intradp_ros.wire.replay_window import first_number
 from intradp_ros.wire.sanitise import quoted
 
 #: What each side publishes, and what it subscribes to.
@@ -112,7 +111,7 @@ class DdsChannel:
         self._sealer = Sealer(key, *DIRECTIONS[side], paired=meeting is not None)
         self._speakers = SenderIdentity()
         self._knows: Callable[[int], bool] = lambda session: True
-        self._controls = first_number()
+        self._controls = 0
         self.foreign = 0
         self._handler: Callable[[Frame], None] | None = None
         self._closed = False
@@ -302,7 +301,13 @@ class DdsChannel:
         if self._meeting:
             self._check_met(self._meeting, message, arrival.sender, now)
             return
-        self._sealer.check(message)
+        self._sealer.check_seal(message)
+        # The ping of a session that is not known changes nothing, and is answered each time.
+        if not isinstance(message, SessionControl) or message.kind != ControlKind.PING \
+                or self._knows(message.session):
+            self._sealer.check_new(message)
+        if self._keyed:
+            return  # the seal says who speaks: whoever says it again first does not
         number = message.session if self._side == 'server' else message.server
         if not self._speakers.admits(number, arrival.sender, now):
             raise MalformedFrameError(

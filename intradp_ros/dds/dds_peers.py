@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 import math
+from random import random
 import re
 import threading
 import time
@@ -29,8 +30,9 @@ from intradp_ros.dds.paths import SharedMedium
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 from intradp_ros.runtime.channel import LinkReport
 from intradp_ros.runtime.peer_channel import PeerHandler
-from intradp_ros.wire.frames import Frame
+from intradp_ros.wire.frames import Control, ControlKind, Frame
 from intradp_ros.wire.handshake import drawn, EAGER
+from intradp_ros.wire.namesake import look, Namesake
 
 #: Seconds of silence after which a channel makes room for another.
 SILENT = 2.0
@@ -73,7 +75,7 @@ class DdsPeers:
         self._make = partial(DdsChannel, context, namespace=namespace, chunk_bytes=chunk_bytes,
                              parameter_overrides=parameter_overrides, air=SharedMedium(),
                              pings=False)
-        self._key, self._number = key, drawn()
+        self._key = key
         self._channels: dict[str, DdsChannel] = {}
         self._meetings: dict[str, Meeting] = {}
         self._staying: set[str] = set()
@@ -81,6 +83,7 @@ class DdsPeers:
         self._handler: PeerHandler | None = None
         self._closed = False
         self._lock = threading.Lock()
+        self._namesake, self._leaving = Namesake(), False
         self._end = threading.Event()
         self._greeter = threading.Thread(target=self._greet, name=f'greeter-{name}', daemon=True)
         self._greeter.start()
@@ -144,9 +147,15 @@ class DdsPeers:
                     'give one of them another name' if self._key else
                     'give one of them another name, or keep strangers off by a key_file')
             elif whose:
-                found[peer] = (f'{peer} hears another process that is named {self._name}, too: '
+                found[peer] = (f'{peer} hears another process that is named {self._name}, too'
+                               f'{", so this one stands aside" if self.aside else ""}: '
                                'give one of them another name')
         return found
+
+    @property
+    def aside(self) -> bool:
+        """Whether this process leaves its name to another that most of the others hear."""
+        return self._namesake.aside
 
     def close(self) -> None:
         """Stop; later sends are ignored."""
@@ -190,7 +199,7 @@ class DdsPeers:
             raise ValueError('the channels of this device are closed')
         first, second = sorted((self._name, check_name(peer)))
         name = f'{self._fleet}/{first}/{second}'
-        meeting = self._meetings[peer] = Meeting(self._number)
+        meeting = self._meetings[peer] = Meeting(drawn())
         channel = self._make(name, 'robot' if first == self._name else 'server', meeting=meeting,
                              key=self._key and SharedKey(self._key.derived(f'fleet {name}')))
         channel.listen(partial(self._take, peer))
@@ -198,8 +207,23 @@ class DdsPeers:
 
     def _greet(self) -> None:
         while not self._end.wait(EAGER / 2):
+            self._look_for_namesake(time.monotonic())
             for channel in tuple(self._channels.values()):
                 channel.greet()
+
+    def _look_for_namesake(self, now: float) -> None:
+        meetings = dict(self._meetings)
+        if self._leaving:  # what was said last is on its way
+            for meeting in meetings.values():
+                meeting.rest(self._namesake.until)
+        # Without a key any name may be a stranger's: those count that this process names itself.
+        counted = [m for peer, m in meetings.items() if self._key or peer in self._staying]
+        heard = sum(meeting.hears(now) for meeting in counted)
+        taken = sum(meeting.conflict(now) == 'own' for meeting in counted)
+        self._namesake, self._leaving = look(self._namesake, heard, taken, now, random())
+        if self._leaving:
+            for channel in tuple(self._channels.values()):
+                channel.send(Control(ControlKind.BYE, 0))
 
     def _take(self, peer: str, frame: Frame) -> None:
         self._heard[peer] = time.monotonic()

@@ -11,6 +11,7 @@ from typing import Any
 from intradp_ros.wire.frames import Control, ControlKind, MalformedFrameError
 from intradp_ros.wire.handshake import (
     connection,
+    drawn,
     due,
     greeted,
     Greeting,
@@ -18,6 +19,7 @@ from intradp_ros.wire.handshake import (
     heard,
     left,
     RECENT,
+    SILENT,
 )
 
 _MOST = 1 << 64
@@ -27,13 +29,13 @@ class Meeting:
     """
     Carries what `wire/handshake.py` decides; safe from any thread.
 
-    `own` is the number of this process.  Times are in seconds, of a clock that only goes on.
+    `own` is the number that it begins with.  Times are in seconds, of a clock that only goes on.
     """
 
     def __init__(self, own: int) -> None:
         self._state = Handshake(own)
         self._connection = 0
-        self._impostor = -math.inf
+        self._impostor = self._until = -math.inf
         self._lock = threading.Lock()
 
     @property
@@ -43,13 +45,28 @@ class Meeting:
 
     def due(self, now: float) -> Control | None:
         """Return the greeting to send, if it is time for one."""
+        if now < self._until:
+            return None
         with self._lock:
             self._state, greeting = due(self._state, now)
+            self._connection = connection(self._state)
         return _frame(greeting) if greeting else None
+
+    def rest(self, until: float) -> None:
+        """Leave the name to another process: greet nobody until then, and then as a new one."""
+        with self._lock:
+            self._until = until
+            self._state, self._connection = Handshake(drawn()), 0
+
+    def hears(self, now: float) -> bool:
+        """Tell whether the other is met, and was heard lately."""
+        return self._connection != 0 and now - self._state.heard <= SILENT
 
     def take(self, frame: Control, now: float) -> Control | None:
         """Take a greeting; return what to answer.  MalformedFrameError if it is none."""
         greeting = _greeting(frame)
+        if now < self._until:
+            return None
         with self._lock:
             self._state, answer = greeted(self._state, greeting, now)
             self._connection = connection(self._state)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 import threading
 import time
 
@@ -15,7 +15,6 @@ from intradp_ros.link.rate import ReceiverRate
 from intradp_ros.link.send_window import SendWindow
 from intradp_ros.wire.frames import Chunk, Control, Frame
 from intradp_ros.wire.queue import FrameQueue, payload_bytes
-from intradp_ros.wire.replay_window import first_number
 
 #: Sessions that have a window and a rate of their own; of more, the one that sent or came least
 #: lately is forgotten.
@@ -59,7 +58,7 @@ class _Way:
     """What leaves of one session; `sequence` is that of its last chunk."""
 
     window: SendWindow
-    sequence: int = field(default_factory=first_number)
+    sequence: int
     rated: float = float('-inf')
 
 
@@ -127,6 +126,7 @@ class OutboundPath:
         self._ways: OrderedDict[int, _Way] = OrderedDict()  # the one that sent last at the end
         self._queue = FrameQueue()
         self._nbytes = 0
+        self._forgotten = 0  # the last number of those sessions that were forgotten
         self._closed = False
         self._air, self._listened = air, listened
         self._changed = threading.Condition(air.lock if air else None)
@@ -245,11 +245,11 @@ class OutboundPath:
 
     def _launch(self, session: int) -> DueFrame:
         frame = self._queue.pop_chunk(session)
-        way = self._ways.get(session) or _Way(self._new_window())
+        way = self._ways.get(session) or _Way(self._new_window(), self._forgotten)
         self._ways[session] = way
         self._ways.move_to_end(session)
         if len(self._ways) > MAX_SESSIONS:
-            self._ways.popitem(last=False)
+            self._forgotten = max(self._forgotten, self._ways.popitem(last=False)[1].sequence)
         way.sequence += 1
         way.window.sent(way.sequence, payload_bytes(frame), time.monotonic())
         self._nbytes += payload_bytes(frame)

@@ -23,8 +23,8 @@ from intradp_ros.msg import ChunkAck, SessionControl, TensorChunk
 from intradp_ros.wire.frames import ControlKind, MalformedFrameError
 from intradp_ros.wire.replay_window import ReplayWindow
 
-#: Sessions whose numbers are remembered; only those that have the key can begin one.
-MAX_WINDOWS = 256
+#: Ways whose numbers are remembered, two of a session; only who has the key can begin one.
+MAX_WINDOWS, MAX_PINGING = 1 << 14, 256
 _CHUNK = struct.Struct('<4Q8IiI3B3I')
 _CONTROL = struct.Struct('<B4QIQ')
 _ACK = struct.Struct('<3QIqd')
@@ -43,6 +43,7 @@ class Sealer:
                  ) -> None:
         self._key, self._out, self._back, self._paired = key, out, back, paired
         self._windows: OrderedDict[tuple[str, int, int], ReplayWindow] = OrderedDict()
+        self._pinging: OrderedDict[tuple[str, int, int], ReplayWindow] = OrderedDict()
 
     def seal(self, message: Any) -> Any:
         """Return the message with its MAC."""
@@ -90,10 +91,14 @@ class Sealer:
     def _window(self, kind: str, message: Any) -> ReplayWindow:
         one = self._paired and isinstance(message, SessionControl)
         name = kind, 0 if one else message.session, message.server
-        window = self._windows.setdefault(name, ReplayWindow())
-        self._windows.move_to_end(name)
-        if len(self._windows) > MAX_WINDOWS:
-            self._windows.popitem(last=False)
+        # A ping is addressed to no run of a server: those that were sent to one before are late.
+        # They have windows of their own, so that they displace none of this run.
+        late = not message.server
+        windows, most = (self._pinging, MAX_PINGING) if late else (self._windows, MAX_WINDOWS)
+        window = windows.setdefault(name, ReplayWindow(late=late))
+        windows.move_to_end(name)
+        if len(windows) > most:
+            windows.popitem(last=False)
         return window
 
 

@@ -38,6 +38,8 @@ class BookIntake:
         books = receiver.subscribe(ScheduleBookMessage, BOOK_TOPIC, self._take, LATCHED, 'book',
                                    MAX_BYTES[ScheduleBookMessage])
         node.until_cleanup.callback(node.destroy_subscription, books)
+        node.until_cleanup.callback(check.ask_on(node, receiver, ScheduleBookMessage, BOOK_TOPIC,
+                                                 self._take, 'book'))
 
     def follow(self, digest: str) -> None:
         """Take the books of another model from now on."""
@@ -53,8 +55,8 @@ class BookIntake:
             return  # a book for another robot's model
         if message.robot not in ('', self._robot):
             return  # or for another robot
-        self._check(message)
-        self._worker.put(message.book)
+        if self._check(message):
+            self._worker.put(message.book)
 
     def _take_text(self, text: str) -> None:
         if text != self._text:

@@ -258,6 +258,8 @@ class InferenceNode(ManagedNode):
                              key=self._key)
         self.until_cleanup.callback(channel.close)
         self._channel, self._profile = channel, profile
+        self._announcer = Announcer(self._key)
+        self._announcer.answer_on(self, self._receiver, OperatorProfile, PROFILE_TOPIC)
         self._asked = time.monotonic()
         self._stream, self._published = self._stream_of(model, profile, channel)
         self.client = self._stream.clients[0]
@@ -272,7 +274,7 @@ class InferenceNode(ManagedNode):
         given = self._settings
         published = ProfilePublisher(
             self._profiles, 'robot', model, profile, self.info, self.get_fully_qualified_name(),
-            Announcer(self._key))
+            self._announcer)
         watch = DriftWatch(model.split, profile, published.drifted, DriftMeter(step=BEYOND_BOOKS))
         delay_watch = DelayWatch(published.delayed)
         deadline = self.client.patience.deadline if self.client else given['deadline_ms'] / 1e3

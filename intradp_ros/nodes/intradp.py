@@ -471,8 +471,11 @@ class _ServerWatch:
         rclpy.init(context=self.context)
         self.node = rclpy.create_node('intradp', context=self.context, namespace=owner.namespace,
                                       start_parameter_services=False)
-        Receiver(self.node).subscribe(OperatorProfile, PROFILE_TOPIC, self._take, LATCHED,
-                                      'profile', MAX_BYTES[OperatorProfile])
+        receiver = Receiver(self.node)
+        receiver.subscribe(OperatorProfile, PROFILE_TOPIC, self._take, LATCHED, 'profile',
+                           MAX_BYTES[OperatorProfile])
+        self._check.ask_on(self.node, receiver, OperatorProfile, PROFILE_TOPIC, self._take,
+                           'profile')
         self.node.create_timer(0.2, self._poll)
         self.executor = SingleThreadedExecutor(context=self.context)
         self.executor.add_node(self.node)
@@ -506,7 +509,8 @@ class _ServerWatch:
     def _take(self, message: OperatorProfile) -> None:
         if message.role != 'server' or message.digest != self.profile.digest:
             return
-        self._check(message)
+        if not self._check(message):
+            return
         check_server_profile(message, self.split)
         self.server_profile = unpacked(message.profile, MAX_MODEL_TEXT)
         self._plan_at = time.monotonic() + (DELAY_PATIENCE if self.delay is None else 0.0)

@@ -100,6 +100,7 @@ class OffloadNode(ManagedNode):
         self._profiles = self.publish_on(OperatorProfile, PROFILE_TOPIC, LATCHED)
         self._watches: dict[str, DriftWatch] = {}
         self._announcer = Announcer(self._key)
+        self._announcer.answer_on(self, self._receiver, OperatorProfile, PROFILE_TOPIC)
         self._published: dict[str, ProfilePublisher] = {}
         self._loaded: list[str] = []
         for model, profile in self._catalogued.values():

@@ -4,6 +4,7 @@
 """The planner's node: from two profiles to the schedule book, in a process of its own."""
 from __future__ import annotations
 
+from array import array
 from collections import OrderedDict
 from pathlib import Path
 import queue
@@ -89,6 +90,7 @@ class PlannerNode(ManagedNode):
         self._check, self._announcer = AnnouncementCheck(key), Announcer(key)
         self._authenticated = key is not None
         self._books = self.publish_on(ScheduleBookMessage, BOOK_TOPIC, LATCHED)
+        self._announcer.answer_on(self, self._receiver, ScheduleBookMessage, BOOK_TOPIC)
         self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
         self.call_every(1.0, self._diagnose, self.until_cleanup)
 
@@ -101,6 +103,8 @@ class PlannerNode(ManagedNode):
         self._checks = Worker(self._check_profile, self._refuse_profile, MAX_UNCHECKED, 'profiles')
         self.until_deactivated.callback(self._checks.close)
         self.until_deactivated.callback(self.destroy_subscription, profiles)
+        self.until_deactivated.callback(self._check.ask_on(
+            self, self._receiver, OperatorProfile, PROFILE_TOPIC, self._hear_profile, 'profile'))
         self.call_every(0.1, self._poll, self.until_deactivated)
         self.until_deactivated.callback(self._stop)
 
@@ -113,8 +117,10 @@ class PlannerNode(ManagedNode):
 
     def _hear_profile(self, message: OperatorProfile) -> None:
         assert self._checks is not None
-        self._check(message)
-        self._checks.put(message)
+        if self._check(message):
+            # What it answered is no news: a profile that is here already stays the same.
+            message.asker, message.question, message.mac = 0, 0, array('B')
+            self._checks.put(message)
 
     def _check_profile(self, message: OperatorProfile) -> None:
         """Check a profile, which may take a second, on a thread of its own."""

@@ -60,7 +60,8 @@ class Receiver:
         try:
             message: Any = deserialize_message(data, kind)
         except Exception as error:  # rclpy has no common class for what the middleware raises
-            self.reject('undecodable', f'{kind.__name__}: {error}')
+            self.reject('undecodable', f'{kind.__name__}: {error} (is its sender of another '
+                        'release?)')
             return
         try:
             take(message)

@@ -279,6 +279,11 @@ class MemoryPeerChannel:
         """Return nothing: nobody else speaks here."""
         return {}
 
+    @property
+    def aside(self) -> bool:
+        """Tell that nobody else has this name here."""
+        return False
+
     def close(self) -> None:
         """Stop; later sends are ignored."""
         self._closed, self._handler = True, None

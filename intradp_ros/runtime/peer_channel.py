@@ -60,5 +60,9 @@ class PeerChannel(Protocol):
     def conflicts(self) -> Mapping[str, str]:
         """Return, by peer, what is known of two processes of one name: cause and fix."""
 
+    @property
+    def aside(self) -> bool:
+        """Whether this process leaves its name to another that most of the others hear."""
+
     def close(self) -> None:
         """Stop; later sends are ignored."""

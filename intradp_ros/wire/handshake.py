@@ -25,6 +25,9 @@ import secrets
 EAGER, USUAL = 0.2, 0.5
 #: Seconds of silence after which another process may take a name.
 SILENT = 1.2
+#: Seconds of silence after which a process is met anew, under another number: if another came in
+#: its place meanwhile, the former number is never heard again.
+LOST = 10.0
 #: Seconds for which a challenge may be answered, and a conflict counts.
 RECENT = 3.0
 #: Seconds after which a new challenge is drawn: greetings in between repeat the last, so that a
@@ -98,6 +101,8 @@ def connection(state: Handshake) -> int:
 
 def due(state: Handshake, now: float) -> Result:
     """Let time go on; return what to say, if it is time."""
+    if state.peer and now - state.heard > LOST:
+        state = Handshake(drawn(), greeted=state.greeted, retired=state.retired)
     lately = state.peer and now - state.heard <= SILENT
     if now - state.greeted < (USUAL if lately else EAGER):
         return state, None
@@ -119,6 +124,8 @@ def greeted(state: Handshake, greeting: Greeting, now: float) -> Result:
             return state, None
         return replace(state, replied=(*state.replied, pair)[-_ANSWERS:]), reply
     state = replace(state, answered=(*state.answered, answer)[-_ANSWERS:])
+    if number == state.peer and greeting.taken:  # it came to hear another under this name
+        return replace(state, peer=0, received=greeting.challenge, refused=now), None
     if number == state.peer:
         return replace(heard(state, now), received=greeting.challenge), None
     if taken:

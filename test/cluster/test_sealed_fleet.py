@@ -9,13 +9,13 @@ In any order, in model time: what strangers say changes nothing, answers are exa
 """
 from __future__ import annotations
 
-from hypothesis import HealthCheck, settings
+from hypothesis import given, HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule, RuleBasedStateMachine, run_state_machine_as_test
 import pytest
 from sealed_fleet import CANDIDATES, DEVICES, FULL, KEY, NAMES, SealedFleet
 
-from intradp_ros.cluster.fleet_messages import Claim, Heartbeat
+from intradp_ros.cluster.fleet_messages import Claim, Goodbye, Heartbeat
 from intradp_ros.cluster.plan_id import NO_PLAN
 from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.dds.convert import control_to_message
@@ -36,14 +36,8 @@ def assert_runs(fleet: SealedFleet, without: frozenset[str] = frozenset()) -> No
     """See that the best candidate coordinates, and all devices but these run its plan."""
     leaders = [n for n in CANDIDATES if n in fleet.running and fleet.running[n].state.leads]
     assert leaders == ['k']
-    plan = fleet.running['k'].state.switch.in_use
-    assert plan and plan.devices == set(DEVICES) - without and not \
-        fleet.running['k'].state.switch.broken
-    assert {fleet.running[n].state.committed for n in plan.devices} == {plan.id}
-    frame = len(fleet.answers) + 10**6
-    fleet.ask(frame)
-    fleet.go_on(0.1)
-    assert frame in fleet.answers
+    assert not fleet.running['k'].namesake.aside
+    fleet.asks_and_runs('k', without)
 
 
 class Faults(RuleBasedStateMachine):
@@ -214,3 +208,54 @@ def test_strangers_without_the_key_change_nothing() -> None:
             fleet.forge(target, peer, sealer.seal(message))
     assert before == {n: fleet.running[n].state for n in DEVICES}
     assert_runs(fleet)
+
+
+@given(cut=st.sets(st.tuples(st.sampled_from(('k', 'twin')), st.sampled_from(DEVICES))),
+       seed=st.integers(0, 10**6), apart=st.floats(0.0, 4.0), politely=st.booleans(),
+       devices=st.lists(st.sampled_from(DEVICES), max_size=3), first=st.booleans(),
+       replays=st.lists(st.integers(0, 10**6), max_size=20))
+@settings(max_examples=12, deadline=None)
+def test_of_two_coordinators_of_one_name_one_plans(
+        cut: set[tuple[str, str]], seed: int, apart: float, politely: bool, devices: list[str],
+        first: bool, replays: list[int]) -> None:
+    """Whenever they start, whatever starts anew; the other knows, and takes over when it ends."""
+    fleet = SealedFleet(seed)
+    for name in (*DEVICES, 'k'):
+        fleet.kill(name)
+    if first:  # devices run before, else all start together
+        for name in DEVICES:
+            fleet.start(name)
+        fleet.go_on(1.0)
+    fleet.cut = cut
+    fleet.start('k')
+    fleet.go_on(apart)
+    fleet.start('k', 'twin')
+    for name in DEVICES:
+        if name not in fleet.running:
+            fleet.start(name)
+            fleet.go_on(seed % 5 / 10)
+    fleet.go_on(2.0)
+    fleet.cut = set()
+    for name in devices:
+        fleet.start(name)
+        fleet.go_on(0.5)
+    for number in replays:
+        fleet.replay(number)
+    fleet.go_on(15.0)
+    before = fleet.switches
+    fleet.go_on(5.0)
+    twins = {place: fleet.running[place] for place in ('k', 'twin')}
+    (leader,) = (place for place, twin in twins.items() if twin.state.leads)
+    (other,) = twins.keys() - {leader}
+    assert fleet.switches == before, 'devices stay with one'
+    assert twins[other].namesake.aside
+    assert {m.meeting.conflict(fleet.now + twins[other].offset)
+            for name, m in twins[other].ends.items() if name in DEVICES} == {'own'}
+    fleet.asks_and_runs(leader)
+    if politely:
+        for peer in twins[leader].ends:
+            fleet.say(twins[leader], peer, to_control(Goodbye('k')))
+    fleet.kill(leader)
+    fleet.go_on(15.0)
+    assert not twins[other].namesake.aside
+    fleet.asks_and_runs(other)

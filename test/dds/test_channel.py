@@ -22,6 +22,7 @@ from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.serialization import serialize_message
 import torch
 
+from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.dds.convert import chunk_to_message, control_to_message
 from intradp_ros.dds.dds_channel import DdsChannel
 from intradp_ros.msg import ChunkAck, SessionControl, TensorChunk
@@ -334,3 +335,39 @@ def test_impossible_settings_are_refused(context: rclpy.Context, options: dict[s
     """The error names the value."""
     with pytest.raises(ValueError, match=f'got .*{list(options.values())[0]}'):
         DdsChannel(context, **options)
+
+
+def test_with_a_key_recorded_pings_keep_no_robot_out(context: rclpy.Context) -> None:
+    """A server that has just started hears those of a robot that runs from a stranger first."""
+    key, node = SharedKey.generate(), rclpy.create_node('stranger', context=context)
+    best_effort = QoSProfile(depth=32, reliability=ReliabilityPolicy.BEST_EFFORT)
+    recorded: list[SessionControl] = []
+    node.create_subscription(SessionControl, 'offload/pings_up', recorded.append, best_effort)
+    executor, robot = SingleThreadedExecutor(context=context), DdsChannel(context, key=key)
+    executor.add_node(node)
+    end = time.monotonic() + PATIENCE
+    while len(recorded) < 5:
+        robot.send(Control(ControlKind.PING, 5))
+        executor.spin_once(0.05)
+        assert time.monotonic() < end
+    again = rclpy.create_node('stranger_again', context=context)
+    publisher = again.create_publisher(SessionControl, 'offload/pings_up', best_effort)
+    server, heard = DdsChannel(context, side='server', key=key), list[Frame]()
+    server.only(lambda session: False)
+    server.listen(heard.append)
+    while not heard:
+        publisher.publish(recorded[0])
+        time.sleep(0.02)
+        assert time.monotonic() < end
+    while not any(isinstance(frame, Control) and frame.kind is ControlKind.HELLO
+                  for frame in heard):
+        publisher.publish(recorded[1])
+        robot.send(Control(ControlKind.HELLO, 5, server=7))
+        time.sleep(0.02)
+        assert time.monotonic() < end, server.rejected
+    assert not server.rejected
+    for channel in (robot, server):
+        channel.close()
+    executor.shutdown()
+    for made in (node, again):
+        made.destroy_node()

@@ -192,3 +192,14 @@ def test_chunks_wait_until_somebody_listens() -> None:
             waits.result(timeout=0.3)
         listens = True
         assert waits.result(timeout=10) is not None
+
+
+def test_numbers_of_a_session_that_was_forgotten_go_on() -> None:
+    """Each comes once to its receiver, whatever the clock says."""
+    out, numbers = path(), []
+    for session in (1, *range(2, 3 + MAX_SESSIONS), 1, 2):
+        out.put(chunks_of(1, session=session)[0])
+        taken = out.take()
+        assert taken is not None
+        numbers += [taken.sequence] if session == 1 else []
+    assert numbers == [1, 2]

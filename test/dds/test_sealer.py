@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from array import array
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import pytest
 from rclpy.serialization import deserialize_message, serialize_message
 
 from intradp_ros.core.shared_key import MAC_BYTES, SharedKey
-from intradp_ros.dds.sealer import Sealer
+from intradp_ros.dds.sealer import MAX_PINGING, Sealer
 from intradp_ros.dds.sender_identity import FREE_AFTER, MAX_KNOWN, SenderIdentity
 from intradp_ros.msg import ChunkAck, OperatorProfile, ScheduleBook, SessionControl, TensorChunk
 from intradp_ros.nodes.announcement_seals import AnnouncementCheck, Announcer
@@ -91,33 +92,45 @@ def test_seals_of_a_stamp() -> None:
         assert cause(server, changed) == 'forged'
 
 
+class Topic:
+    """What was published."""
+
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+
+    def publish(self, message: Any) -> None:
+        self.sent.append(over_dds(message))
+
+
 @pytest.mark.parametrize('message', ANNOUNCED, ids=lambda m: type(m).__name__)
 def test_announcements(message: Any) -> None:
-    """Sealed, every field of them; an old one is refused, the newest may come again."""
-    class Topic:
-        sent: list[Any] = []
-
-        def publish(self, message: Any) -> None:
-            self.sent.append(over_dds(message))
-
-    topic, check, announcer = Topic(), AnnouncementCheck(KEY), Announcer(KEY)
+    """Sealed, every field of them; taken when the sender has answered, and then no older one."""
+    topic, answers, questions = Topic(), Topic(), Topic()
+    check, announcer = AnnouncementCheck(KEY), Announcer(KEY)
+    check._asks.append(questions.publish)
     for _ in range(2):
         announcer.announce(topic, deepcopy(message))
-    old, new = topic.sent[-2:]
-    for good in (old, new, new):
-        check(good)
+    old, new = topic.sent
+    assert not check(old) and not check(new) and not check(new) and len(questions.sent) == 2
+    for question in questions.sent * 2:
+        announcer._answer(answers, question)
+    (answer,) = answers.sent  # to the newest alone, once
+    for good in (answer, new, answer):
+        assert check(good)
     with pytest.raises(ValueError, match='older'):
         check(old)
     with pytest.raises(ValueError, match='not sealed with our key'):
         AnnouncementCheck(SharedKey.generate())(new)
     with pytest.raises(ValueError, match='without a seal'):
         check(message)
-    AnnouncementCheck()(message)
-    for name in set(message.get_fields_and_field_types()) - {'mac'}:
-        changed = deepcopy(new)
-        setattr(changed, name, other(getattr(changed, name)))
-        with pytest.raises(ValueError, match='not sealed with our key'):
-            check(changed)
+    assert AnnouncementCheck()(message)
+    assert not AnnouncementCheck(KEY)(answer)  # of a question that another asked
+    for sealed, take in ((new, check), (questions.sent[0], partial(announcer._answer, answers))):
+        for name in set(sealed.get_fields_and_field_types()) - {'mac'}:
+            changed = deepcopy(sealed)
+            setattr(changed, name, other(getattr(changed, name)))
+            with pytest.raises(ValueError, match='not sealed with our key'):
+                take(changed)
 
 
 def test_a_number_belongs_to_whoever_spoke_under_it_first() -> None:
@@ -130,3 +143,16 @@ def test_a_number_belongs_to_whoever_spoke_under_it_first() -> None:
     assert not speakers.admits(5, b'b', 1.5 + FREE_AFTER)
     assert speakers.admits(5, b'b', 1.6 + FREE_AFTER)
     assert not speakers.admits(5, b'a', 1.7 + FREE_AFTER)
+
+
+def test_recorded_pings_make_no_recording_new() -> None:
+    """Those of however many sessions: what was here before stays known."""
+    robot, server = ends()
+    chunk = robot.seal(deepcopy(MESSAGES[0]))
+    assert cause(server, chunk) == ''
+    for session in range(100, 100 + 2 * MAX_PINGING):
+        ping = robot.seal(SessionControl(kind=9, session=session, sequence=8))
+        assert cause(server, ping) == ''
+    assert cause(server, chunk) == 'replayed'
+    assert cause(server, robot.seal(SessionControl(kind=9, session=session, sequence=7))) \
+        == 'replayed'  # it was sent before the first that came: to a server that ran before

@@ -197,7 +197,7 @@ class FleetCoordinator:
 
     def _run(self) -> None:
         while not self._stop.wait(self.times.members.heartbeat / 4):
-            self._happen(Tick())
+            self._happen(Tick(self.channel.aside))
             if (now := time.monotonic()) - self._looked >= LOOK and self.leads:
                 self._looked = now
                 self._adapter.put(Tick())
