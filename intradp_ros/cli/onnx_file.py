@@ -469,6 +469,19 @@ class Sliced(nn.Module):
         return x[tuple(at)]
 
 
+class Padded(nn.Module):
+    """A tensor with more at its edges, by as much as is known: of the last dimension first."""
+
+    def __init__(self, pads: Sequence[int], mode: str, value: Any) -> None:
+        super().__init__()
+        self.pads, self.mode, self.value = [*pads], mode, value
+
+    def forward(self, x: torch.Tensor, *pads: Any, **others: Any) -> torch.Tensor:
+        """Return it with its edges."""
+        value = self.value if self.mode == 'constant' else None
+        return nn.functional.pad(x, self.pads, self.mode, value)
+
+
 def settle(made: Any) -> nn.Module:
     """Let shapes and bounds that stand in constants be numbers; returns the module itself."""
     for node in made.graph.nodes:
@@ -500,6 +513,17 @@ def _fixed(made: Any, node: Any, kind: str) -> nn.Module | None:
         steps = bounds.get('steps') or [1] * len(starts)
         if min(steps, default=1) > 0:
             return Sliced({axis: slice(*part) for axis, *part in zip(axes, starts, ends, steps)})
+    if kind == 'OnnxPadDynamic':
+        given = {**dict(zip(('pads', 'constant_value'), node.args[1:])), **node.kwargs}
+        known = dict(zip(given, _told(made, [*given.values()])))
+        pads, value = known.get('pads'), known.get('constant_value')
+        if pads is None or None in known.values():
+            return None
+        half, mode = len(pads) // 2, made.get_submodule(node.target).mode
+        lasts = [number for pair in zip(pads[half - 1::-1], pads[:half - 1:-1]) for number in pair]
+        while mode != 'constant' and len(lasts) > 2 and lasts[-2:] == [0, 0]:
+            lasts = lasts[:-2]  # PyTorch pads all dimensions by a constant alone
+        return Padded(lasts, mode, value)
     return None
 
 

@@ -46,8 +46,21 @@ def is_watched() -> bool:
     return forward_ad._current_level >= 0
 
 
+def is_mere_tensor(item: Any) -> bool:
+    """
+    Tell whether something is a tensor and no more: PyTorch's own, or the one of a backend.
+
+    A backend that is written in Python has a class for what is in its memory; unlike other
+    subclasses it sees operators only, not functions.
+    """
+    return type(item) is torch.Tensor or (
+        isinstance(item, torch.Tensor)
+        and item.device.type == torch._C._get_privateuse1_backend_name()
+        and type(item).__torch_function__ is torch._C._disabled_torch_function_impl)
+
+
 def is_plain(item: Any) -> bool:
     """Tell whether an argument is a tensor of PyTorch's own that lies densely in memory."""
-    return (type(item) is torch.Tensor and item.layout == torch.strided
+    return (is_mere_tensor(item) and item.layout == torch.strided
             and not item.is_quantized and not item.is_conj() and not item.is_neg()
             and item.device.type != 'meta')

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from intradp_ros.graph.call_context import is_mere_tensor
 from intradp_ros.graph.graph_errors import CaptureError
 
 
@@ -82,7 +83,7 @@ class Results:
         """
         leaves, structure = pytree.tree_flatten(result)
         for leaf in leaves:
-            if isinstance(leaf, torch.Tensor) and type(leaf) is not torch.Tensor:
+            if isinstance(leaf, torch.Tensor) and not is_mere_tensor(leaf):
                 raise CaptureError(f'the model returns a {type(leaf).__name__}, which is more '
                                    'than a tensor')
         again = pytree.tree_unflatten(leaves, structure)
