@@ -227,7 +227,7 @@ class BlobPart:
     Raises
     ------
     OSError
-        By what writes, if the disk is full, say.
+        By what writes, if the disk is full, say; it names the file.
 
     """
 
@@ -239,9 +239,9 @@ class BlobPart:
             with os.fdopen(handle, 'wb') as file:
                 file.write(_header(nbytes))
                 os.posix_fallocate(file.fileno(), 0, HEADER_BYTES + nbytes)
-        except OSError:
+        except OSError as error:
             self.drop()
-            raise
+            raise OSError(error.errno, error.strerror, str(path)) from error
 
     def write(self, offset: int, data: torch.Tensor) -> None:
         """Put a piece to its place."""
