@@ -37,7 +37,12 @@ from intradp_ros.nodes.lifecycle import CHANGEABLE, LATCHED, ManagedNode, RELIAB
 from intradp_ros.nodes.lossy_parameter import allowed, tell_difference
 from intradp_ros.nodes.monitoring import Monitor
 from intradp_ros.nodes.perception import card_of, region_of
-from intradp_ros.nodes.profile_publisher import profile_model, PROFILE_TOPIC, ProfilePublisher
+from intradp_ros.nodes.profile_publisher import (
+    BOOK_TOPIC,
+    profile_model,
+    PROFILE_TOPIC,
+    ProfilePublisher,
+)
 from intradp_ros.nodes.qos_mismatch import of_speakers
 from intradp_ros.nodes.receiving import Receiver
 from intradp_ros.nodes.robot_silence import RobotSilence
@@ -104,7 +109,8 @@ class InferenceNode(ManagedNode):
         self._stream: InferenceStream | None = None
         self._receiver = Receiver(self)
         self._status = Diagnostics(self)
-        self._sole = SolePublisher(self, 'diagnostics', PROFILE_TOPIC)
+        self._sole = SolePublisher(self, 'diagnostics', PROFILE_TOPIC,
+                                   f'{PROFILE_TOPIC}/answers', f'{BOOK_TOPIC}/questions')
         self._worker: Worker[Any] | None = None
         self._mode = MODE.default
         self._dropped = 0

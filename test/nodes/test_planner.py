@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 import json
+from pathlib import Path
 import time
 
 from node_processes import LATCHED
@@ -19,10 +20,14 @@ import torch
 from torch import nn
 
 from intradp_ros.core.limits import MAX_MODEL_TEXT as MOST
+from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.link.delay import ASSUMED_DELAY
 from intradp_ros.msg import OperatorProfile, ScheduleBook
+from intradp_ros.nodes.announcement_seals import AnnouncementCheck, Announcer
+from intradp_ros.nodes.lifecycle import ManagedNode
 from intradp_ros.nodes.planner_node import MAX_PROFILES, PlannerNode
 from intradp_ros.nodes.profile_publisher import check_profile, profile_message, ProfilePublisher
+from intradp_ros.nodes.receiving import Receiver
 from intradp_ros.profiling.drift import slowed
 from intradp_ros.profiling.measure import measure_profile
 from intradp_ros.profiling.profile import Profile
@@ -199,3 +204,48 @@ def test_arguments_of_other_types_are_refused() -> None:
     profile.graph = packed(bad)
     with pytest.raises(ValueError, match='cannot be split'):
         check_profile(profile)
+
+
+def test_with_a_key_recordings_start_no_plan(context: rclpy.Context, tmp_path: Path) -> None:
+    """Profiles of senders that answer do, and the planner answers for its schedule table."""
+    key = SharedKey.generate()
+    key.save(tmp_path / 'key')
+    planner = PlannerNode(context=context, parameter_overrides=[
+        Parameter('grid.points', value=1), Parameter('grid.low_mbps', value=100.0),
+        Parameter('key_file', value=str(tmp_path / 'key'))])
+    sides = ManagedNode('sides', context=context)
+    receiver, books = Receiver(sides), list[ScheduleBook]()
+    publisher = sides.publish_on(OperatorProfile, 'operator_profiles', LATCHED)
+    recorded, check = profiles_of(Mobile), AnnouncementCheck(key)
+    for message in recorded:  # of a process that has ended
+        Announcer(key).announce(publisher, message)
+    executor = SingleThreadedExecutor(context=context)
+    executor.add_node(planner)
+    executor.add_node(sides)
+    try:
+        planner.trigger_configure()
+        planner.trigger_activate()
+        end = time.monotonic() + 3.0
+        while time.monotonic() < end:
+            executor.spin_once(0.05)
+        assert not planner._profiles and not planner._receiver.rejections.by_cause()
+
+        def take(message: ScheduleBook) -> None:
+            if check(message):
+                books.append(message)
+
+        receiver.subscribe(ScheduleBook, 'schedule_book', take, LATCHED, 'book')
+        check.ask_on(sides, receiver, ScheduleBook, 'schedule_book', take, 'book')
+        announcer = Announcer(key)
+        announcer.answer_on(sides, receiver, OperatorProfile, 'operator_profiles')
+        for message in recorded:
+            announcer.announce(publisher, message)
+        end = time.monotonic() + TIMEOUT
+        while not books:
+            assert time.monotonic() < end, (planner._receiver.last, receiver.last)
+            executor.spin_once(0.05)
+    finally:
+        executor.shutdown()
+        for node in (planner, sides):
+            node.release()
+            node.destroy_node()
