@@ -100,7 +100,7 @@ def test_a_profile_in_the_servers_name_is_noticed(scene: Scene) -> None:
     scene.observer.wait(
         lambda: int(scene.observer.status('offload_node').get('rejected_profile', 0)) >= 1,
         'the count')
-    scene.observer.wait(lambda: heard[PROFILE, 'server'].sequence > forged.sequence,
+    scene.observer.wait(lambda: heard[PROFILE, 'server'].sequence > good.sequence,
                         'the profile again')
     said = json.loads(unpacked(heard[PROFILE, 'server'].profile, MAX_MODEL_TEXT))
     assert said['scale'] < 100  # it may have drifted meanwhile
