@@ -25,13 +25,28 @@ from intradp_ros.systems.training.task import load_task
 PATIENCE = 240.0
 TASK = """
 from dataclasses import replace
+from pathlib import Path
 import sys
+import time
 sys.path.append({tests!r})
 from training_fleet import make_task
 
 
+class Slow:
+    def __init__(self, data):
+        self.data = data
+
+    def __len__(self):
+        return len(self.data)
+
+    def take(self, samples):
+        time.sleep(0.1 if Path({slow!r}).exists() else 0.0)
+        return self.data.take(samples)
+
+
 def task():
-    return replace(make_task(batch=16, grain=2, micro_batches=2), rounds=600)
+    made = make_task(batch=16, grain=2, micro_batches=2, rounds=600)
+    return replace(made, data=Slow(made.data))
 """
 
 
@@ -51,7 +66,10 @@ def seen(feedback: queue.Queue[Any], what: Any) -> Any:
 
 
 def test_a_goal_is_paused_cancelled_and_resumed_with_the_result_of_one_process(tmp_path: Path):
-    (tmp_path / 'night.py').write_text(TASK.format(tests=str(Path(__file__).parents[1])))
+    slow = tmp_path / 'slow'  # while it is there rounds take so long that none is missed
+    slow.touch()
+    (tmp_path / 'night.py').write_text(TASK.format(
+        tests=str(Path(__file__).parents[1]), slow=str(slow)))
     name = f'{tmp_path}/night.py:task'
     with own_domain(tmp_path), nodes(tmp_path / 'nodes') as start:
         start.start('trainer_node', {'tasks': [name], 'folder': str(tmp_path / 'found'),
@@ -90,6 +108,7 @@ def test_a_goal_is_paused_cancelled_and_resumed_with_the_result_of_one_process(t
         assert answer.result.fate == 'cancelled' and answer.result.checkpoint == str(file)
         assert paused.round < read_checkpoint(file).round == answer.result.round < 600
 
+        slow.unlink()
         result = ended(send(resume=True).get_result_async()).result
         client.destroy()
         asker.close()
