@@ -206,6 +206,7 @@ def test_arguments_of_other_types_are_refused() -> None:
         check_profile(profile)
 
 
+@pytest.mark.slow
 def test_with_a_key_recordings_start_no_plan(context: rclpy.Context, tmp_path: Path) -> None:
     """Profiles of senders that answer do, and the planner answers for its schedule table."""
     key = SharedKey.generate()
