@@ -15,6 +15,8 @@ import math
 
 #: Seconds between two looks; for which a process greets nobody when it leaves, up to twice that.
 PERIOD, REST = 1.0, 2.0
+#: Seconds for which another must be heard of: who starts anew at once is taken for another at first.
+LASTING = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +25,13 @@ class Namesake:
     What a process makes of another of its name.
 
     It is `aside` until most hear it, greets nobody before `until`, and looked at `looked`.
+    `since` is when it began to hear of another.
     """
 
     aside: bool = False
     until: float = -math.inf
     looked: float = -math.inf
+    since: float = math.inf
 
 
 def look(state: Namesake, heard: int, taken: int, now: float, chance: float,
@@ -40,9 +44,11 @@ def look(state: Namesake, heard: int, taken: int, now: float, chance: float,
     """
     if now - state.looked < PERIOD or now < state.until:
         return state, False
-    state = replace(state, looked=now)
+    state = replace(state, looked=now, since=min(state.since, now) if taken else math.inf)
     if heard > taken or taken == heard == 0 and not state.aside:
         return replace(state, aside=False), False
+    if not state.aside and now - state.since < LASTING:
+        return state, False
     if taken < heard or taken == heard and (chance < 0.5 or not taken):
         return state, False
     leaves = heard > 0
