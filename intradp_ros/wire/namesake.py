@@ -15,7 +15,7 @@ import math
 
 #: Seconds between two looks; for which a process greets nobody when it leaves, up to twice that.
 PERIOD, REST = 1.0, 2.0
-#: Seconds for which another must be heard of: who starts anew at once is taken for another at first.
+#: Seconds for which another must be heard of: who starts anew at once seems another at first.
 LASTING = 5.0
 
 
