@@ -98,6 +98,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings(), _ending_in_order():
             warnings.showwarning = _show_warning
+            # PyTorch warns of a call of its own.
+            warnings.filterwarnings('ignore', '.*LeafSpec', FutureWarning)
             status: int = args.run(args)
             return status
     except Ended as end:

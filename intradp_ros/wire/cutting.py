@@ -89,9 +89,6 @@ def cut_into_chunks(
             shape=tuple(tensor.shape), data=part, stamp=stamp, server=server)
 
 
-split = cut_into_chunks  # its name of before, in systems/language
-
-
 def _usable(encoding: str, data: Bytes, dtype: torch.dtype, chunk_bytes: int) -> Codec | None:
     """Return the codec if it can carry these elements in chunks of this size."""
     codec = CODECS.get(encoding)

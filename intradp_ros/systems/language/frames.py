@@ -23,7 +23,7 @@ from intradp_ros.split.regions.region import Region
 from intradp_ros.systems.language.lanes import Lane, lane_bytes, PAGE, read_lane
 from intradp_ros.systems.language.manifest import Manifest, MAX_LAYERS
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
-from intradp_ros.wire.cutting import split
+from intradp_ros.wire.cutting import cut_into_chunks
 from intradp_ros.wire.frames import Chunk, MalformedFrameError
 
 MAX_LANES = 64
@@ -71,9 +71,10 @@ def to_chunks(id_: PlanId, passing: Passing, chunk_bytes: int) -> Iterator[Chunk
         + struct.pack(f'<{len(passing.waits)}f', *passing.waits) + lane_bytes(passing.lane)
     hidden = passing.hidden.contiguous().view(-1).view(torch.uint8)
     data = torch.cat((torch.frombuffer(bytearray(head), dtype=torch.uint8), hidden))
-    return split(data, session=id_.term, epoch=id_.epoch, inference=passing.round, schedule=0,
-                 transfer=passing.stage * MAX_LANES + passing.number, value=_HIDDEN,
-                 region=Region(0, data.nbytes), chunk_bytes=chunk_bytes)
+    return cut_into_chunks(
+        data, session=id_.term, epoch=id_.epoch, inference=passing.round, schedule=0,
+        transfer=passing.stage * MAX_LANES + passing.number, value=_HIDDEN,
+        region=Region(0, data.nbytes), chunk_bytes=chunk_bytes)
 
 
 def cache_chunks(id_: PlanId, moved: MovedCache, chunk_bytes: int) -> Iterator[Chunk]:
@@ -81,8 +82,9 @@ def cache_chunks(id_: PlanId, moved: MovedCache, chunk_bytes: int) -> Iterator[C
     head = _CACHE_HEAD.pack(moved.base, moved.keys.shape[1])
     data = torch.cat((torch.frombuffer(bytearray(head), dtype=torch.uint8), *(
         part.contiguous().view(-1).view(torch.uint8) for part in (moved.keys, moved.values))))
-    return split(data, session=id_.term, epoch=id_.epoch, inference=moved.layer, schedule=0,
-                 transfer=0, value=_CACHE, region=Region(0, data.nbytes), chunk_bytes=chunk_bytes)
+    return cut_into_chunks(
+        data, session=id_.term, epoch=id_.epoch, inference=moved.layer, schedule=0, transfer=0,
+        value=_CACHE, region=Region(0, data.nbytes), chunk_bytes=chunk_bytes)
 
 
 class Arriving:
