@@ -29,7 +29,7 @@ from intradp_ros.wire.freshness import (
 NAMES = ('robot', 'server')
 STEPS = st.lists(st.tuples(st.sampled_from(
     ('speak', 'speak', 'stop', 'start', 'restart', 'replay', 'replay', 'replay', 'lose', 'wait')),
-    st.integers(0, 10**6)), max_size=60)
+    st.integers(0, 10**6)), min_size=15, max_size=60)
 
 
 class Domain:
@@ -138,6 +138,8 @@ def test_any_order_of_starts_and_recordings(steps: list[tuple[str, int]],
                                             clocks: list[float]) -> None:
     """Who is believed lives, or has lived since; in the end everybody knows the newest of all."""
     domain = Domain()
+    domain.start_listener('planner0', clocks[0])
+    domain.start_speaker(NAMES[0])
     for what, number in steps:
         name = NAMES[number % 2]
         if what == 'speak':
@@ -157,6 +159,23 @@ def test_any_order_of_starts_and_recordings(steps: list[tuple[str, int]],
     for _ in range(20):  # what waits is asked again within 60 s
         domain.go_on(10.0)
     domain.check_all_known()
+
+
+def test_what_a_run_said_before_and_answers_to_others_are_not_taken() -> None:
+    domain = Domain(('server',))
+    domain.start_listener('other', 5.0)
+    domain.start_speaker('server')
+    for _ in range(3):
+        domain.speak('server')
+    for number in range(len(domain.recorded)):
+        domain.replay(number)
+    domain.check_all_known()
+    domain.stop_speaker('server')
+    domain.start_listener('planner', 0.0)
+    domain.go_on(1.0)
+    for number in range(len(domain.recorded)):
+        domain.replay(number)
+    assert not domain.taken['planner']
 
 
 def test_a_flood_of_recordings_keeps_nobody_out() -> None:
