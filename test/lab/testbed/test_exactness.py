@@ -105,7 +105,7 @@ def test_each_system_is_checked_before_any_is_checked_twice(model: SharedModel) 
                         len(model.split.operators))
     wanted = [book.entries[halves].partition, book.entries[offloaded].partition]
     assert in_order({OURS: several, OFFLOAD: one})[:2] == wanted
-    assert in_order({SHARED: several, OURS: one})[:2] == wanted[::-1]
+    assert in_order({OFFLOAD: several, OURS: one})[:2] == wanted[::-1]
 
 
 class Dead(torch.nn.Module):
