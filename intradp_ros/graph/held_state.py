@@ -125,6 +125,7 @@ def held_state(root: nn.Module, shared: frozenset[int] = frozenset()) -> HeldSta
     `shared` are identities of objects that count as outside though the module
     itself leads to them: a copy that still has objects of its original, say.
     """
+    import torch._dynamo  # noqa: F401  (replaces functions of torch when it is first imported)
     walk = _Walk(shared)
     walk.visit('', root, False)
     while walk.queue and len(walk.alive) < MOST_OBJECTS:

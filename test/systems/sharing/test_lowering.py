@@ -17,7 +17,7 @@ from intradp_ros.runtime.interpreter import Execution
 from intradp_ros.runtime.mailbox import Mailbox
 from intradp_ros.runtime.timeline import Recorder
 from intradp_ros.schedule.joins import joins_of
-from intradp_ros.schedule.program import compile_program, Gather, Program, Run
+from intradp_ros.schedule.program import compile_program, Gather, KernelCall, Program
 from intradp_ros.schedule.schedule import Compute, Receive, ROBOT, Schedule, Send, SERVER, Step
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.split.regions.region import Region
@@ -198,7 +198,8 @@ def test_what_operators_read_of_several_pieces_is_counted(
 
 def joined_for_operators(program: Program) -> Iterator[tuple[int, int]]:
     """Yield values and rows that a program puts together since an operator reads them."""
-    read = {slot for i in program.instructions if isinstance(i, Run) for slot in i.arguments}
+    read = {slot for i in program.instructions if isinstance(i, KernelCall)
+            for slot in i.arguments}
     values = {piece.slot: piece.value for piece in program.pieces}
     for i in program.instructions:
         if isinstance(i, Gather) and i.result in read and len(i.cuts) > 1:

@@ -29,7 +29,7 @@ import torch
 from intradp_ros.runtime.memory_channel import memory_pair, MemoryChannel
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.systems.sharing.baselines import OFFLOAD
-from intradp_ros.systems.sharing.policy import selection, sharing_pause
+from intradp_ros.systems.sharing.policy import schedule_decision, sharing_pause
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.policy.sharing_pause import (
     FIRST_PAUSE,
@@ -190,7 +190,7 @@ def test_who_works_at_once_leaves_nobody_alone_for_it(
     Who did not mean to pauses after some, for ever in this test.
     """
     endless(monkeypatch)
-    choose = selection.select
+    choose = schedule_decision.select
     monkeypatch.setattr(robot, 'select', lambda *args: replace(
         choose(*args), at_once=at_once))
     monkeypatch.setattr(connection, 'SILENCE', TIMEOUT)

@@ -14,7 +14,7 @@ import torch
 
 from intradp_ros.runtime.fused_program import in_segments, Segment
 from intradp_ros.runtime.model import SharedModel
-from intradp_ros.schedule.program import Run
+from intradp_ros.schedule.program import KernelCall
 from intradp_ros.schedule.schedule import SERVER
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.split.calls.cuda_graphs import GraphedKernel, graphs_on
@@ -40,7 +40,7 @@ def test_segments_return_what_is_read_after_them(model: SharedModel) -> None:
             if isinstance(part, Segment):
                 assert set(part.results) <= later
                 assert not set(part.arguments) & set(part.results)
-            if isinstance(whole, Run):
+            if isinstance(whole, KernelCall):
                 later |= set(whole.arguments)
             else:
                 later |= {c[0] for c in getattr(whole, 'cuts', ())} | {getattr(whole, 'slot', -1)}
@@ -65,7 +65,7 @@ def test_sessions_replay_cuda_graphs(model: SharedModel, wanted: torch.Tensor) -
     there = model.on(open_device('cuda'))
     program = ProgramCache(there, 'robot').get(local(len(model.split.operators))).program
     [run] = program.instructions
-    assert isinstance(run, Run) and isinstance(run.kernel, GraphedKernel)
+    assert isinstance(run, KernelCall) and isinstance(run.kernel, GraphedKernel)
     with sharing_pair(there, server=there, patience=ENDLESS) as pair:
         for strategy in ('shared', 'offload', 'cut', LOCAL) * 3:
             assert_equal(pair.robot.infer((SOURCE,), strategy=strategy).outputs, wanted)
