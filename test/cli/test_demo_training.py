@@ -9,6 +9,7 @@ import json
 import pytest
 
 from intradp_ros.cli.main import main
+from intradp_ros.report.page import render
 
 KEYS = {'rounds', 'samples', 'max_rel_diff', 'loss', 'loss_one_process', 'accuracy', 'systems',
         'killed'}
@@ -32,3 +33,11 @@ def test_a_killed_device_changes_nothing(tmp_path):
 def test_rounds_that_are_not_there_are_refused(tmp_path, capsys):
     assert main(['demo-training', '--kill', '5', '--out', str(tmp_path)]) == 2
     assert '--kill must be 10 to 80' in capsys.readouterr().err
+
+
+def test_the_page_names_a_plan_that_several_planners_found():
+    row = {'round_ms': 143.0, 'predicted_ms': 136.0, 'plan': '0-2: a(1)'}
+    page = render('training.html', title='', headline='', remarks=[], measured=[], ours='training',
+                  systems={'training': row, 'EDDL': row | {'same_plan_as': 'training'}},
+                  killed={'recovery_ms': {'detect': 1.0, 'move': 2.0, 'replay': 3.0}})
+    assert page.count('(the plan of training)') == 1
