@@ -76,7 +76,7 @@ class Surroundings:
 
 @contextmanager
 def other_time(held: HeldState) -> Iterator[None]:
-    """Let it be more than a day later, for code that asks modules or its own globals."""
+    """Let it be more than a day later for this thread, where code asks modules or its globals."""
     spaces = [vars(time), vars(datetime), *(space for space, _ in held.names)]
     others = {id(clock): _later(clock, seconds) for clock, seconds in _CLOCKS.items()}
     others |= {id(datetime.datetime): _LaterDateTime, id(datetime.date): _LaterDate}
@@ -87,8 +87,12 @@ def other_time(held: HeldState) -> Iterator[None]:
             done.add(id(space))
             changes += [(space, name, others[id(item)]) for name, item in space.items()
                         if id(item) in others]
-    with _put(changes):
-        yield
+    _HERE.ahead = True
+    try:
+        with _put(changes):
+            yield
+    finally:
+        _HERE.ahead = False
 
 
 ASKING = frozenset(('time', 'time_ns', 'monotonic', 'monotonic_ns', 'perf_counter',
@@ -109,24 +113,32 @@ _BACKGROUND = ('torch._inductor', 'torch._dynamo', 'torch._logging', 'torch._lib
 
 def _later(clock: Callable[..., Any], ahead: float) -> Callable[..., Any]:
     plus = int(ahead) if clock.__name__.endswith('_ns') else ahead
-    return lambda: clock() + plus
+    return lambda: clock() + plus if _is_ahead() else clock()
+
+
+def _is_ahead() -> bool:
+    """Tell whether it is later for this thread: all others of the process have the true time."""
+    return bool(getattr(_HERE, 'ahead', False))
+
+
+def _shift() -> datetime.timedelta:
+    return datetime.timedelta(seconds=_AHEAD if _is_ahead() else 0.0)
 
 
 class _LaterDateTime(datetime.datetime):
     @classmethod
     def now(cls, tz: Any = None) -> Any:
-        return super().now(tz) + datetime.timedelta(seconds=_AHEAD)
+        return super().now(tz) + _shift()
 
     @classmethod
     def utcnow(cls) -> Any:
-        return super().now(datetime.timezone.utc).replace(tzinfo=None) \
-            + datetime.timedelta(seconds=_AHEAD)
+        return super().now(datetime.timezone.utc).replace(tzinfo=None) + _shift()
 
 
 class _LaterDate(datetime.date):
     @classmethod
     def today(cls) -> Any:
-        return super().today() + datetime.timedelta(seconds=_AHEAD)
+        return super().today() + _shift()
 
 
 @contextmanager

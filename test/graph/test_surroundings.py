@@ -11,6 +11,7 @@ from pathlib import Path
 import secrets
 import socket
 import subprocess
+from threading import Thread
 import time
 from typing import Any
 import uuid
@@ -22,6 +23,8 @@ from torch import nn
 
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.graph_errors import CaptureError
+from intradp_ros.graph.held_state import HeldState
+from intradp_ros.graph.surroundings import other_time
 
 X = torch.linspace(-1, 1, 12).reshape(1, 3, 2, 2)
 
@@ -117,3 +120,22 @@ def test_a_tensor_left_for_others_is_refused_where_they_would_see_it() -> None:
     assert capture(Leaves().eval(), X).method == 'export'
     with pytest.raises(CaptureError, match='leaves a tensor at seen'):
         capture(Leaves().eval(), X, effects=True)
+
+
+def test_it_is_later_for_the_trial_only() -> None:
+    """Other threads of a robot's process have deadlines."""
+    seen: list[tuple[float, datetime.datetime]] = []
+
+    def look() -> None:
+        seen.append((time.monotonic(), datetime.datetime.now()))
+
+    look()
+    with other_time(HeldState()):
+        look()
+        other = Thread(target=look)
+        other.start()
+        other.join()
+    look()
+    (begun, at), (later, then), (true, now), (end, _) = seen
+    assert later - begun > 1e5 and then - at > datetime.timedelta(days=1)
+    assert begun <= true <= end and now - at < datetime.timedelta(hours=1)
