@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-import importlib
 
 from intradp_ros.cli.subject import MODEL_HELP
+from intradp_ros.cli.verbs import add_verbs, run_verb
 
 DESCRIPTION = f"""\
 Measure what each system makes of a network on a robot, a server and a link that are not here.
@@ -48,16 +48,7 @@ def spelled_out(words: Sequence[str]) -> list[str]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the subcommand."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
-    kinds = parser.add_subparsers(metavar='KIND', required=True)
-    for name, (module, summary) in KINDS.items():
-        kind = kinds.add_parser(name, help=summary,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
-        implementation = importlib.import_module(f'intradp_ros.cli.{module}')
-        implementation.add_arguments(kind)
-        kind.set_defaults(run_kind=implementation.run)
+    add_verbs(parser, KINDS, 'KIND')
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run the kind of benchmark that is asked for."""
-    status: int = args.run_kind(args)
-    return status
+run = run_verb

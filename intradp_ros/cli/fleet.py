@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-import importlib
 
 from intradp_ros.cli.subject import MODEL_HELP
+from intradp_ros.cli.verbs import add_verbs, examples, run_verb
 
 DESCRIPTION = f"""\
 Compute a network with a fleet: several machines, of which each runs a stage of it.
@@ -27,18 +27,8 @@ VERBS: Mapping[str, tuple[str, str]] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the subcommand."""
-    parser.description = DESCRIPTION
-    parser.epilog = '\n'.join(['examples:', *(f'  intradp fleet {verb} --help' for verb in VERBS)])
-    verbs = parser.add_subparsers(metavar='VERB', required=True)
-    for name, (module, summary) in VERBS.items():
-        verb = verbs.add_parser(name, help=summary,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
-        implementation = importlib.import_module(f'intradp_ros.cli.{module}')
-        implementation.add_arguments(verb)
-        verb.set_defaults(run_verb=implementation.run)
+    parser.description, parser.epilog = DESCRIPTION, examples('fleet', VERBS)
+    add_verbs(parser, VERBS)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run the verb that is asked for."""
-    status: int = args.run_verb(args)
-    return status
+run = run_verb

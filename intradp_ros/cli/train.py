@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-import importlib
+
+from intradp_ros.cli.verbs import add_verbs, examples, run_verb
 
 DESCRIPTION = """\
 Train a network on several machines together: robots on their docks and a box, say, with the day's
@@ -42,18 +43,8 @@ VERBS: Mapping[str, tuple[str, str]] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the subcommand."""
-    parser.description = DESCRIPTION
-    parser.epilog = '\n'.join(['examples:', *(f'  intradp train {verb} --help' for verb in VERBS)])
-    verbs = parser.add_subparsers(metavar='VERB', required=True)
-    for name, (module, summary) in VERBS.items():
-        verb = verbs.add_parser(name, help=summary,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
-        implementation = importlib.import_module(f'intradp_ros.cli.{module}')
-        implementation.add_arguments(verb)
-        verb.set_defaults(run_verb=implementation.run)
+    parser.description, parser.epilog = DESCRIPTION, examples('train', VERBS)
+    add_verbs(parser, VERBS)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run the verb that is asked for."""
-    status: int = args.run_verb(args)
-    return status
+run = run_verb
