@@ -35,6 +35,7 @@ from intradp_ros.systems.training.baselines import baseline_seconds, BASELINES
 from intradp_ros.systems.training.checkpoint import Checkpoint, write_checkpoint
 from intradp_ros.systems.training.hybrid_plan import HybridStage
 from intradp_ros.systems.training.hybrid_planner import plan_round
+from intradp_ros.systems.training.judgement import judge
 from intradp_ros.systems.training.layer_graph import capture, LayerGraph
 from intradp_ros.systems.training.layer_profiler import measure_layers
 from intradp_ros.systems.training.layer_table import LayerTable
@@ -222,12 +223,13 @@ class _Demo:
                 systems: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         figures, task = ours.commit.figures, self._task
         recovery, other = ours.commit.recoveries[0], heavy.commit.recoveries[0]
-        assert ours.killed and heavy.killed
+        judged = judge(task, ours.state)
+        assert ours.killed and heavy.killed and judged
         return {
             'rounds': len(figures), 'samples': sum(int(f['samples']) for f in figures.values()),
             'max_rel_diff': _difference(ours.state, alone),
             'loss': [figures[k]['loss'] for k in sorted(figures)],
-            'loss_one_process': alone.loss, 'accuracy': self._accuracy(ours.state),
+            'loss_one_process': alone.loss, 'accuracy': judged.accuracy,
             'systems': {name: {key: row[key] for key in row if key != 'plan'}
                         for name, row in systems.items()},
             'killed': {
@@ -236,15 +238,6 @@ class _Demo:
                     int(f['samples']) for f in figures.values()),
                 'recovery_ms': _split(recovery, ours.killed[2]),
                 'heavy_ms': sum(_split(other, heavy.killed[2]).values())}}
-
-    def _accuracy(self, state: Mapping[str, torch.Tensor]) -> float:
-        assert self._task.check is not None
-        module = self._task.module
-        module.load_state_dict({n[2:]: t for n, t in state.items() if n[:2] != 'o:'},
-                               strict=False)
-        inputs, targets = self._task.check.take(range(len(self._task.check)))
-        with torch.no_grad():
-            return float((module.eval()(*inputs).argmax(1) == targets).double().mean())
 
     def _write(self, ours: _Run, report: Mapping[str, Any],
                systems: Mapping[str, Mapping[str, Any]]) -> None:

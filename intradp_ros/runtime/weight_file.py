@@ -62,9 +62,12 @@ def read_weights(path: Path, nbytes: float, sha256: str = '') -> dict[str, torch
         found: dict[str, torch.Tensor] = safetensors.torch.load(data)
     except Exception as error:  # of a kind of its own
         raise WeightsError(f'{path} is no safetensors file: {error}') from error
-    if facts.get('format') == CHECKPOINT:
-        found = {name[2:]: tensor for name, tensor in found.items() if name.startswith(KEPT)}
-    return found
+    return module_state(found) if facts.get('format') == CHECKPOINT else found
+
+
+def module_state(checkpoint: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return the parameters and statistics of a checkpoint's tensors, by the module's names."""
+    return {name[2:]: tensor for name, tensor in checkpoint.items() if name.startswith(KEPT)}
 
 
 def load_weights(module: nn.Module, weights: Mapping[str, torch.Tensor]) -> None:

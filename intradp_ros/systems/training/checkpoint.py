@@ -25,10 +25,9 @@ from safetensors.torch import save
 import torch
 
 from intradp_ros.core.whole_file import replacing
+from intradp_ros.runtime.weight_file import CHECKPOINT, module_state
 from intradp_ros.systems.training.layer_graph import LayerGraph
 from intradp_ros.systems.training.task import TaskError, TrainingTask
-
-FORMAT = 'intradp-checkpoint-1'
 
 
 @dataclass(frozen=True)
@@ -46,13 +45,13 @@ class Checkpoint:
     @property
     def weights(self) -> dict[str, torch.Tensor]:
         """Return parameters and statistics by the module's names."""
-        return {name[2:]: t for name, t in self.state.items() if name[:2] in ('p:', 'b:')}
+        return module_state(self.state)
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> str:
     """Write a checkpoint, whole or not at all; return its SHA-256."""
     data = save({name: t.contiguous() for name, t in checkpoint.state.items()}, {
-        'format': FORMAT, 'training': json.dumps({
+        'format': CHECKPOINT, 'training': json.dumps({
             'task': checkpoint.task, 'round': checkpoint.round, 'seed': checkpoint.seed,
             'batch': checkpoint.batch, 'loss': checkpoint.loss,
             'samples': checkpoint.samples})})
@@ -74,7 +73,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     try:
         with safe_open(path, framework='pt') as file:
             told = file.metadata() or {}
-            if told.get('format') != FORMAT:
+            if told.get('format') != CHECKPOINT:
                 raise TaskError(f'{path} is no checkpoint of intradp train')
             facts = json.loads(told['training'])
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
+from intradp_ros.runtime.weight_file import module_state
 from intradp_ros.systems.training.task import TrainingTask
 
 #: Samples of one pass.
@@ -30,8 +31,7 @@ def judge(task: TrainingTask, state: Mapping[str, torch.Tensor]) -> Judgement | 
     if task.check is None or not len(task.check) or not state:
         return None
     module = copy.deepcopy(task.module).eval()
-    module.load_state_dict({name[2:]: t for name, t in state.items() if name[:2] != 'o:'},
-                           strict=False)
+    module.load_state_dict(module_state(state), strict=False)
     loss, right, classes = 0.0, 0, True
     with torch.no_grad():
         for first in range(0, len(task.check), _PART):

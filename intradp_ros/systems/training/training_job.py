@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 import enum
+from functools import partial
 from pathlib import Path
 import statistics
 import time
@@ -183,12 +184,13 @@ class TrainingJob:
         while True:
             trainer.run(until=lambda commit: commit.phase is Phase.PAUSED)
             done = trainer.commit.phase is Phase.DONE
-            if reached := _reached(trainer.commit):
-                self._save(trainer.collect(), reached[0])
-            if done or reached and self._wish is Wish.STOP:
+            reached = _reached(trainer.commit)
+            if reached is not None:
+                self._save(trainer.collect(), reached)
+            if done or reached is not None and self._wish is Wish.STOP:
                 return self._outcome(trainer.commit, done)
-            if reached:
-                trainer.run(until=lambda commit: self._paused(commit, reached[0]))
+            if reached is not None:
+                trainer.run(until=partial(self._paused, number=reached))
             self._asked = False
             trainer.resume()
             trainer.run(until=lambda commit: commit.phase is not Phase.PAUSED)
@@ -276,11 +278,10 @@ def steady(planner: Planner) -> Planner:
     return plan
 
 
-def _reached(commit: RoundCommit) -> tuple[int] | None:
-    """Return the round at which all devices of the plan stand, in a tuple; None if they do not."""
+def _reached(commit: RoundCommit) -> int | None:
+    """Return the round at which all devices of the plan stand; None if they do not."""
     assert commit.plan is not None
     reports = [commit.idle.get(name) for name in commit.plan.participants]
     ends = {None if report is None or report['error'] else int(report['round'])
             for report in reports}
-    end = next(iter(ends))
-    return (end,) if len(ends) == 1 and end is not None else None
+    return ends.pop() if len(ends) == 1 else None
