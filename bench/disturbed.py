@@ -38,10 +38,11 @@ from typing import Any
 
 from models import print_table
 
-from intradp_ros.cli.demo import MODELS, PLANNER, PLAYER, ROBOT, SERVER, SHARED
+from intradp_ros.cli.demo import MODELS, PLANNER, PLAYER, ROBOT, SERVER
 from intradp_ros.lab.emulation.emulated_pair import emulated_pair, EmulatedPair, Side
 from intradp_ros.lab.emulation.processes import Child, Command, module_arguments
 from intradp_ros.report.result_tables import write_json
+from intradp_ros.systems.sharing.baselines import SHARED
 
 SETTLING, UNSETTLED, TOLERATED, RUN = 10, 3, 1.03, 5
 TIMEOUT = 600.0

@@ -39,13 +39,13 @@ from intradp_ros.report.timeline_plot import draw_timeline
 from intradp_ros.runtime.catalogue import ModelSpec
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.split.calls.kernel_device import HOST
+from intradp_ros.systems.sharing.baselines import SHARED
 
 MODELS = {'hed': 'intradp_ros.lab.zoo.hed:hed 1x3x144x336 uint8',
           'mobilenet_v2': 'intradp_ros.lab.zoo.mobilenet_v2:mobilenet_v2 1x3x224x224 uint8'}
 #: Everything that is written into the folder.
 RESULTS = ('report.json', 'logs', *MODELS, *(f'{name}.png' for name in MODELS),
            'timeline.png', *(f'timeline_{name}.png' for name in MODELS))
-SHARED = 'shared'
 PLAYER, PLANNER = 'lab.player_node', 'nodes.planner_node'
 SERVER, ROBOT = 'nodes.offload_node', 'nodes.inference_node'
 SETUP_TIMEOUT = 480.0
