@@ -20,7 +20,7 @@ MAX_CONTAINERS = 1 << 17
 MAX_BODY = 1 << 12
 MAX_BODIES: Mapping[str, int] = {'HELLO': 1 << 14, 'WELCOME': 1 << 14, 'BOOK': 1 << 20,
                                  'REPORT': 1 << 20, 'PREPARE': 1 << 18,
-                                 'HEARTBEAT': 1 << 14}
+                                 'HEARTBEAT': 1 << 14, 'LINES': 1 << 14}
 #: Bytes of a message as it is serialised, beside those of its longest text or data.
 MESSAGE_MARGIN = 1 << 14
 #: Operators of a graph; rows of all its values together, along the longest dimension of each, and

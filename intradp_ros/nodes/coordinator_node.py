@@ -136,10 +136,12 @@ class CoordinatorNode(ManagedNode):
         self._diagnostics.publish(self._status.status(standing, {
                 'plan': f'{coordinator.id.term:#x}.{coordinator.id.epoch}',
                 'alive': ' '.join(sorted(coordinator.alive)), 'missing': ' '.join(missing),
-                'trouble': trouble, 'authenticated': self._key is not None},
+                'trouble': trouble, 'authenticated': self._key is not None,
+                **self._planner.status()},
             added(coordinator.rejections.by_cause(), self._receiver.rejections.by_cause(),
                   *coordinator.channel.rejected().values()),
-            well=not missing and not trouble and bool(coordinator.plan or not coordinator.leads)))
+            well=not missing and not trouble and bool(
+                coordinator.plan or self._planner.rests or not coordinator.leads)))
 
 
 def read_candidates(texts: Sequence[str]) -> dict[str, int]:

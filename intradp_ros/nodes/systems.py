@@ -21,6 +21,7 @@ from intradp_ros.nodes.language_parameters import LANGUAGE_PARAMETERS, LANGUAGE_
 from intradp_ros.nodes.lifecycle import ManagedNode
 from intradp_ros.nodes.parameters import Parameter
 from intradp_ros.nodes.stage_parameters import PLANNING_PARAMETERS, STAGE_PARAMETERS
+from intradp_ros.nodes.training_parameters import COORDINATOR_PARAMETERS, DEVICE_PARAMETERS
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.runtime.member.planner import Planner
 from intradp_ros.runtime.member.role import Host, Role
@@ -84,6 +85,9 @@ SYSTEMS: Mapping[str, System] = {
     'language': System('intradp_ros.nodes.language_device:LanguageDevice',
                        'intradp_ros.nodes.language_planning:LanguagePlanning',
                        LANGUAGE_PARAMETERS, LANGUAGE_PLANNING_PARAMETERS, extra='language'),
+    'training': System('intradp_ros.nodes.training_device:TrainingDevice',
+                       'intradp_ros.nodes.training_coordination:TrainingCoordination',
+                       DEVICE_PARAMETERS, COORDINATOR_PARAMETERS),
 }
 ROLES = Parameter(
     'roles', ['stages'], 'Systems that this machine takes part in: "name", or "name@fleet:MB" for '

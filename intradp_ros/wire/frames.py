@@ -38,6 +38,7 @@ class ControlKind(IntEnum):
     FETCH = 20
     HELD = 21
     GREETING = 22
+    LINES = 23
 
 
 @dataclass(frozen=True, slots=True)

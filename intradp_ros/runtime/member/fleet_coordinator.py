@@ -35,7 +35,7 @@ from intradp_ros.runtime.member.planner import Planner
 from intradp_ros.runtime.member.role import Plan
 from intradp_ros.runtime.peer_channel import PeerChannel
 from intradp_ros.runtime.worker_thread import Worker
-from intradp_ros.wire.frames import Chunk, Frame, MalformedFrameError
+from intradp_ros.wire.frames import Chunk, ControlKind, Frame, MalformedFrameError
 from intradp_ros.wire.rejections import Rejections
 from intradp_ros.wire.sanitise import quoted
 
@@ -172,6 +172,9 @@ class FleetCoordinator:
                 raise MalformedFrameError('a coordinator takes no chunks', 'kind')
             if peer not in self._devices and peer not in self._state.candidates:
                 raise MalformedFrameError(f'a device {quoted(peer)} is not expected', 'peer')
+            if frame.kind is ControlKind.LINES:
+                self.planner.handle(peer, frame)
+                return
             message = from_control(peer, frame)
             if not isinstance(message, Event):
                 raise MalformedFrameError(f'{frame.kind.name} for a coordinator', 'kind')
@@ -267,8 +270,8 @@ class FleetCoordinator:
         if waits:
             return
         found = self.planner.plan(alive, time.monotonic())
-        self._say_problem('' if found else 'no plan: there is none for ' + ', '.join(
-            sorted(alive)) if alive else 'no plan: no device is there')
+        self._say_problem('' if found or self.planner.rests else 'no plan: there is none for '
+                          + ', '.join(sorted(alive)) if alive else 'no plan: no device is there')
         if found:
             self.propose(found.plan, found.boundary)
 

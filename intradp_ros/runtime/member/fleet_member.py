@@ -198,7 +198,8 @@ class FleetMember:
                 role.heard(peer)
             if is_of_weights(frame):
                 self.weights.handle(peer, frame)
-            elif isinstance(frame, Control) and peer in self.coordinators:
+            elif isinstance(frame, Control) and peer in self.coordinators and \
+                    frame.kind is not ControlKind.LINES:
                 self._ordered(peer, from_control(peer, frame))
             else:
                 self._of_plan(peer, frame)

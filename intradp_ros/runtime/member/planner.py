@@ -4,12 +4,13 @@
 """What makes the plans of one format for a coordinator: the interface to the systems."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from intradp_ros.cluster.fleet_messages import Heartbeat
 from intradp_ros.runtime.member.role import Plan
+from intradp_ros.wire.frames import Control, MalformedFrameError
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Planner(Protocol):
 
     #: Name of the plans that it makes.
     format: str  # noqa: A003
+    #: Whether there is nothing to do, so that no plan is no trouble.
+    rests: bool = False
 
     def plan(self, alive: frozenset[str], now: float) -> Proposal | None:
         """
@@ -47,6 +50,22 @@ class Planner(Protocol):
     def heard(self, beat: Heartbeat, now: float) -> None:
         """Take a heartbeat: what a device measured of links, battery and requests."""
         return None
+
+    def handle(self, peer: str, frame: Control) -> None:
+        """
+        Take lines that a device's role sends (`line_way.py`); must return at once.
+
+        Raises
+        ------
+        MalformedFrameError
+            If they make no sense; they are counted and dropped.
+
+        """
+        raise MalformedFrameError(f'{frame.kind.name} for {self.format}', 'kind')
+
+    def status(self) -> Mapping[str, Any]:
+        """Return values for diagnostics."""
+        return {}
 
     def text(self, plan: Plan) -> str:
         """Return a plan in a few lines for people."""

@@ -14,7 +14,7 @@ else a device behind a link that is cut would stop the others again and again.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 import enum
 from typing import Any
@@ -75,7 +75,8 @@ class RoundCommit:
     `plan` makes a plan for devices, from the plan before where there is one; None if there is
     none.  `patience` is the longest that a device needs to leave a plan whose rounds take no time
     (s).  `base` is the
-    round of the checkpoint that the trainer has; 0: what the task makes.
+    round of the checkpoint that the trainer has; 0: what the task makes.  With `waits` it is
+    paused, not failed, while no device is there.
     """
 
     rounds: int
@@ -100,18 +101,28 @@ class RoundCommit:
     committed: int = 0
     safe: int = 0
     base: int = INITIAL
+    waits: bool = False
     left_out: dict[str, float] = field(default_factory=dict)
     strikes: dict[str, int] = field(default_factory=dict)
     paused: bool = False
     fruitless: int = 0
     since: float = 0.0
 
-    def joined(self, device: str, now: float) -> list[Order]:
-        """Take in a device that is there; it gets a part when all have left the plan."""
+    def joined(self, device: str, now: float,
+               held: Mapping[int, Collection[int]] | None = None) -> list[Order]:
+        """
+        Take in a device that is there; it gets a part when all have left the plan.
+
+        `held` has the layers that it holds by tag, where it was trained with before.
+        """
+        if held is not None:
+            self.held[device] = {tag: list(layers) for tag, layers in held.items()}
         if device in self.left_out:
             return []  # its time will come
         self.alive.add(device)
         self.held.setdefault(device, {})
+        if self.phase is Phase.PAUSED and self.plan is not None and not self.paused:
+            return self._plan_anew(now)  # it was waited for
         if self.phase is not Phase.TRAINING:
             return []
         self.phase, self.since = Phase.ENDING, now
@@ -260,6 +271,9 @@ class RoundCommit:
             self.alive |= set(self.left_out)
             self.left_out.clear()
             made = self.make_plan(tuple(sorted(self.alive)), self.plan)
+        if made is None and self.waits and not self.alive:
+            self.phase = Phase.PAUSED
+            return []
         if made is None:
             return self._fail(self.why or 'no device is left that the network fits on')
         tag = max(self.base, rollback_tag(

@@ -114,7 +114,7 @@ class Trainer:
             return self.commit.lost(device, now)
         self._heard[device] = now
         if report['report'] == 'joined':
-            return self.commit.joined(device, now)
+            return self.commit.joined(device, now, report.get('held'))
         if report['report'] == 'beat':
             # A device that was silent and speaks again takes part again.
             return self.commit.joined(device, now) if device not in self.commit.alive and \
@@ -141,6 +141,13 @@ class Trainer:
         if key not in self._given:
             put_bytes(self.store, key, pack({0: state}))
             self._given.add(key)
+
+    def gather(self, enough: Callable[[], bool]) -> None:
+        """Let time pass until enough devices are there, then order the first plan."""
+        while not enough():
+            self._turn()
+            self.progress(self.commit)
+        self._give(self.commit.resume(time.monotonic()))
 
     def begin(self, devices: int, wait: float = 300.0) -> None:
         """

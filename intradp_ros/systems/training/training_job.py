@@ -4,9 +4,9 @@
 """
 A training from its first round to its checkpoint, to be watched, paused and ended meanwhile.
 
-It runs in the thread that calls `run`, over processes of this machine; `pause`, `resume` and
-`stop` may be called from any thread.  All devices leave their plan between two rounds; then the
-state is saved, so that whatever happens afterwards, nothing is lost.
+It runs in the thread that calls `run`, over processes of this machine or devices of a fleet;
+`pause`, `resume` and `stop` may be called from any thread.  All devices leave their plan between
+two rounds; then the state is saved, so that whatever happens afterwards, nothing is lost.
 """
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 import statistics
 import time
+from typing import Protocol
 
 import torch
 
@@ -31,7 +32,7 @@ from intradp_ros.systems.training.process_fleet import ProcessFleet
 from intradp_ros.systems.training.replanning import replanner
 from intradp_ros.systems.training.round_commit import Phase, Planner, Recovery, RoundCommit
 from intradp_ros.systems.training.stage_runner import by_layer
-from intradp_ros.systems.training.trainer import TrainingError
+from intradp_ros.systems.training.trainer import Trainer, TrainingError
 from intradp_ros.systems.training.training_plan import TrainingPlan
 from intradp_ros.systems.training.worker import Settings
 
@@ -104,9 +105,39 @@ class Stopped(Exception):  # noqa: N818
     """The job was ended before anything was trained; what was saved before is as it was."""
 
 
+class Fleet(Protocol):
+    """Devices to train on, and their trainer, as long as its context lasts."""
+
+    trainer: Trainer
+
+    def __enter__(self) -> Fleet:
+        """Have the devices begin."""
+
+    def __exit__(self, *error: object) -> None:
+        """Let go of the devices."""
+
+
+class FleetMaker(Protocol):
+    """Makes the devices of a job; `progress` is called at each turn of their trainer."""
+
+    def __call__(self, prepared: Prepared, planner: Planner, options: JobOptions,
+                 progress: Callable[[RoundCommit], None], base: Checkpoint | None) -> Fleet:
+        """Make them; training begins with the checkpoint `base` where there is one."""
+
+
+def process_fleet(prepared: Prepared, planner: Planner, options: JobOptions,
+                  progress: Callable[[RoundCommit], None], base: Checkpoint | None) -> Fleet:
+    """Return processes of this machine, one for each device."""
+    return ProcessFleet(prepared.name, prepared.task, prepared.graph, prepared.topology, planner,
+                        prepared.table, options.settings, options.slowed is not None, progress,
+                        options.logs, options.threads, base)
+
+
 class TrainingJob:
     """
     One training; `heard` takes its progress in the job's thread, at most once a turn of it.
+
+    `make` makes what it trains on.
 
     Raises
     ------
@@ -116,8 +147,10 @@ class TrainingJob:
     """
 
     def __init__(self, prepared: Prepared, options: JobOptions,
-                 heard: Callable[[Progress], None] = lambda progress: None) -> None:
+                 heard: Callable[[Progress], None] = lambda progress: None,
+                 make: FleetMaker = process_fleet) -> None:
         self._prepared, self._options, self._heard = prepared, options, heard
+        self._make = make
         self._wish, self._asked = Wish.TRAIN, False
         self._from, self._saved_at = 0, 0
         self._digest = ''
@@ -128,7 +161,7 @@ class TrainingJob:
         self._state: Mapping[str, torch.Tensor] = {}
         self._shown: tuple[object, ...] = ()
         self._loss = float('nan')
-        self._fleet: ProcessFleet | None = None
+        self._fleet: Fleet | None = None
         self._base: Checkpoint | None = None
         if options.resume:
             self._base = found = read_checkpoint(options.checkpoint)
@@ -169,17 +202,14 @@ class TrainingJob:
         prepared, options = self._prepared, self._options
         planner = steady(replanner(prepared.task, prepared.table, prepared.topology))
         try:
-            with ProcessFleet(prepared.name, prepared.task, prepared.graph, prepared.topology,
-                              planner, prepared.table, options.settings,
-                              options.slowed is not None, self._look, options.logs,
-                              options.threads, self._base) as fleet:
+            with self._make(prepared, planner, options, self._look, self._base) as fleet:
                 return self._train(fleet)
         except TrainingError as error:
             saved = f'; {options.checkpoint} has round {self._saved_at}: resume from it' \
                 if self._digest or options.resume else ''
             raise TrainingError(f'{error}{saved}') from error
 
-    def _train(self, fleet: ProcessFleet) -> Outcome:
+    def _train(self, fleet: Fleet) -> Outcome:
         self._fleet, trainer = fleet, fleet.trainer
         while True:
             trainer.run(until=lambda commit: commit.phase is Phase.PAUSED)
@@ -217,6 +247,10 @@ class TrainingJob:
             self._show(commit, 'starting', self._from)
             return
         if commit.phase is Phase.PAUSED:
+            if not commit.paused:
+                self._show(commit, 'waiting for devices', commit.committed)
+                if self._wish is Wish.STOP:
+                    raise TrainingError('ended while no device was there')
             return
         if not self._plans or self._plans[-1][1] != commit.plan:
             self._plans.append((commit.committed, commit.plan))

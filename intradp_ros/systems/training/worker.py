@@ -11,16 +11,18 @@ and SIGKILL is a way to end it.  Orders and reports are JSON objects, one a line
     committed  {tag}                                     no one rolls back behind this tag
     stop       {}                                        all leave the plan after one round
     collect    {key}                                     put the state of these layers in the store
+    attend     {host, port, address, seat}               another trainer, with its store
     end        {}
 
     ready {plan} | round {plan, round, loss, norm, samples, seconds} | replicated {plan, tag}
     idle  {plan, round, error, peer, cut, held}          the plan has ended here, and why
+    joined {seat, held}                                  the orders of that trainer are taken
     fault {error}                                        nothing can be trained here
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 import queue
 import threading
 import time
@@ -106,10 +108,12 @@ class Worker:
 
     def __init__(self, name: str, task: TrainingTask, graph: LayerGraph, store: Callable[[], Any],
                  report: Report, settings: Settings,
-                 before: Callable[[int, Action], None] = lambda number, action: None) -> None:
+                 before: Callable[[int, Action], None] = lambda number, action: None,
+                 connect: Callable[[str, int], Any] | None = None) -> None:
         self.name, self.task, self.graph, self.settings = name, task, graph, settings
         self.orders: queue.Queue[Mapping[str, Any]] = queue.Queue()
         self._store, self._report, self._before = store, report, before
+        self._connect = connect
         self._snapshots, self._later = Snapshots(), list[Mapping[str, Any]]()
         self._stop_at, self._leaving = task.rounds, False
         self._stage: StageRunner | None = None
@@ -126,8 +130,20 @@ class Worker:
                 self._run_plan(order)
             elif order['order'] == 'collect':
                 self._collect(str(order['key']))
+            elif order['order'] == 'attend':
+                self._attend(order)
             else:
                 self._note(order)
+
+    def _attend(self, order: Mapping[str, Any]) -> None:
+        """Take the orders of another trainer: its store is another, what is held here stays."""
+        assert self._connect is not None
+        store = self._connect(str(order['host']), int(order['port']))
+        self._store = lambda: store
+        self.settings = replace(self.settings, address=str(order['address']))
+        self._reachability.close()
+        self._reachability = Reachability(self.name, self.settings.address, store)
+        self._report({'report': 'joined', 'seat': order['seat'], 'held': self._snapshots.held()})
 
     def _note(self, order: Mapping[str, Any]) -> None:
         if order['order'] == 'committed':
@@ -169,7 +185,7 @@ class Worker:
         """Take orders that came meanwhile; those that end the plan wait until it is left."""
         while not self.orders.empty():
             order = self.orders.get()
-            if order['order'] in ('plan', 'end'):
+            if order['order'] in ('plan', 'end', 'attend'):
                 self._later.append(order)
                 raise _LetGo
             self._note(order)

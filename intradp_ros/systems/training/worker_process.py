@@ -77,9 +77,12 @@ def _worker(what: Mapping[str, Any], report: Callable[[dict[str, Any]], None]) -
     if given['emulation']:
         given['emulation'] = Emulation(**given['emulation'])
     settings = Settings(**given)
-    store = TCPStore(what['host'], what['port'], is_master=False,
-                     timeout=timedelta(seconds=10 * settings.timeout))
-    return Worker(what['name'], task, graph, lambda: store, report, settings)
+
+    def connect(host: str, port: int) -> TCPStore:
+        return TCPStore(host, port, is_master=False,
+                        timeout=timedelta(seconds=10 * settings.timeout))
+    store = connect(what['host'], what['port'])
+    return Worker(what['name'], task, graph, lambda: store, report, settings, connect=connect)
 
 
 def _beat(report: Callable[[dict[str, Any]], None], ready: threading.Event) -> None:

@@ -1,0 +1,62 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Training in a device node: a worker process for the task that the fleet trains."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from intradp_ros.cluster.plan_id import PlanId
+from intradp_ros.nodes.device_node import DeviceNode
+from intradp_ros.nodes.training_parameters import TASKS, TRAINING_ADDRESS
+from intradp_ros.runtime.member.role import Host
+from intradp_ros.runtime.model import SharedModel
+from intradp_ros.systems.training.role import process_starter, TrainingRole
+from intradp_ros.systems.training.round_groups import check_distributed, GroupError
+from intradp_ros.systems.training.site_address import site_address
+
+
+class TrainingDevice:
+    """
+    Takes part in the training of its tasks.
+
+    Raises
+    ------
+    ValueError
+        If it has none, its address is none, or its torch cannot talk to other processes.
+
+    """
+
+    def __init__(self, node: DeviceNode, given: Mapping[str, Any]) -> None:
+        self.models: Mapping[str, SharedModel] = {}
+        self._tasks = [text for text in given[TASKS.name] if text]
+        if not self._tasks:
+            raise ValueError('parameter tasks is empty: name what this machine may train, such as '
+                             '"/home/robot/mytask.py:task"')
+        self._address, self._threads = given[TRAINING_ADDRESS.name], given['threads']
+        try:
+            site_address(self._address)
+            check_distributed()
+        except (GroupError, ValueError) as error:
+            raise ValueError(f'parameter {TRAINING_ADDRESS.name}: {error}' if isinstance(
+                error, ValueError) else str(error)) from error
+
+    def role(self, host: Host) -> TrainingRole:
+        """Return the role."""
+        self._role = TrainingRole(host, self._tasks, process_starter(self._threads),
+                                  self._address)
+        return self._role
+
+    def weight_bytes(self, plan: PlanId) -> int:
+        """Return 0: the worker's memory is not part of this process."""
+        return 0
+
+    def status(self) -> Mapping[str, Any]:
+        """Return what is trained here."""
+        return {**self._role.status(),
+                **({'trouble': self._role.trouble} if self._role.trouble else {})}
+
+    def rejected(self) -> Mapping[str, int]:
+        """Return nothing: no application sends anything here."""
+        return {}

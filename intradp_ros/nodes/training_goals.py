@@ -1,0 +1,309 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Goals to train, for any node: action `~/train`, `~/pause`, checkpoints; one at a time."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+import math
+from pathlib import Path
+import secrets
+import threading
+import time
+from typing import Any, Protocol
+
+from std_srvs.srv import SetBool
+
+from intradp_ros.action import Train
+from intradp_ros.cluster.topology import Topology
+from intradp_ros.nodes.goal_server import GoalServer
+from intradp_ros.nodes.lifecycle import ManagedNode
+from intradp_ros.profiling.cache import cache_folder
+from intradp_ros.runtime.admission import Fate
+from intradp_ros.systems.training.checkpoint import read_checkpoint
+from intradp_ros.systems.training.judgement import judge
+from intradp_ros.systems.training.prepared import prepare
+from intradp_ros.systems.training.round_groups import check_distributed, GroupError
+from intradp_ros.systems.training.task import TaskError
+from intradp_ros.systems.training.trainer import TrainingError
+from intradp_ros.systems.training.training_job import (
+    FleetMaker,
+    JobOptions,
+    Outcome,
+    process_fleet,
+    Progress,
+    Stopped,
+    TrainingJob,
+)
+from intradp_ros.systems.training.worker import Settings
+
+#: Seconds that saving and ending may take after a cancel; the longest wait of a device is in it.
+GRACE = 60.0
+#: Seconds between two messages of feedback that differ in figures only.
+EVERY = 0.2
+#: Bits of a training's number.
+NUMBER_BITS = 52
+
+
+@dataclass(eq=False)
+class Goal:
+    """One goal, until it has ended: its job as soon as there is one, and how it is to end."""
+
+    task: str
+    checkpoint: Path
+    resume: bool
+    report: Callable[[Any], None]
+    finish: Callable[[Fate, Any], None]
+    number: int
+    job: TrainingJob | None = None
+    fate: Fate | None = None
+    began: float = field(default_factory=time.monotonic)
+    over: threading.Event = field(default_factory=threading.Event)
+
+
+class Ground(Protocol):
+    """What goals are trained on."""
+
+    def check(self) -> None:
+        """See whether a goal may begin; ValueError says why not."""
+
+    def topology(self) -> Topology:
+        """Return the devices that a goal which begins now may count on."""
+
+    def maker(self, number: int) -> FleetMaker:
+        """Return what makes the devices of a training of that number."""
+
+    def ended(self, number: int) -> None:
+        """Take notice that a training has ended."""
+
+
+class Processes:
+    """Processes of this machine, one for each device of a topology."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+
+    def check(self) -> None:
+        """Let any goal begin."""
+
+    def topology(self) -> Topology:
+        """Return the devices."""
+        return self._topology
+
+    def maker(self, number: int) -> FleetMaker:
+        """Return what starts the processes."""
+        return process_fleet
+
+    def ended(self, number: int) -> None:
+        """Do nothing: the processes have ended, too."""
+
+
+class TrainingGoals:
+    """
+    Serves goals of one of some tasks, from `start` until the node is deactivated.
+
+    Raises
+    ------
+    ValueError
+        If there is no task, or this torch cannot talk to other processes.
+
+    """
+
+    def __init__(self, node: ManagedNode, ground: Ground, tasks: Sequence[str], folder: str,
+                 save_every: int, timeout: float, threads: int = 1) -> None:
+        try:
+            check_distributed()
+        except GroupError as error:
+            raise ValueError(str(error)) from error
+        self.tasks = [text for text in tasks if text]
+        if not self.tasks:
+            raise ValueError('parameter tasks is empty: name what may be trained, such as '
+                             '"/home/robot/mytask.py:task"')
+        self._node, self._ground = node, ground
+        self._save_every, self._timeout, self._threads = save_every, timeout, threads
+        self.folder = Path(folder or cache_folder() / 'training' / 'checkpoints')
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.Lock()
+        self._goal: Goal | None = None
+        self._paused = False
+        self._progress: Progress | None = None
+        self._last, self._reported = '', 0.0
+
+    def start(self) -> None:
+        """Take goals."""
+        node = self._node
+        server = GoalServer(node, Train, None, '~/train', self._begin, GRACE)
+        node.until_deactivated.callback(server.close)
+        node.until_deactivated.callback(self._end)
+        pause = node.create_service(SetBool, '~/pause', self._pause)
+        node.until_deactivated.callback(node.destroy_service, pause)
+
+    def take_over(self, number: int, task: str, paused: bool) -> None:
+        """Go on with a training that devices have begun for somebody who is gone."""
+        if task not in self.tasks:
+            self._last = f'{task!r:.200} is trained by devices, and none of the tasks of this node'
+            return
+        with self._lock:
+            if self._goal is not None:
+                return
+            newest = self._newest(task)
+            made = self._goal = Goal(task, newest or self._new_file(task), newest is not None,
+                                     _nobody, _nobody, number)
+            self._paused = self._paused or paused
+        self._node.info(f'takes over the training of {task}, which devices have begun')
+        threading.Thread(target=self._train, args=(made,), daemon=True).start()
+
+    def status(self) -> tuple[str, dict[str, Any], bool]:
+        """Return what diagnostics say: a line, values, and whether all is well."""
+        progress, goal = self._progress, self._goal
+        values: dict[str, Any] = {'paused': self._paused, 'last_goal': self._last or 'none'}
+        message = 'paused' if self._paused else 'waiting for a goal'
+        if progress and goal:
+            message = progress.state
+            values |= {'task': goal.task, 'round': f'{progress.round} of {progress.rounds}',
+                       'loss': f'{progress.loss:.6g}',
+                       'samples_per_second': f'{progress.samples_per_second:.3g}',
+                       'joules_modelled': 'unknown' if progress.joules is None
+                       else f'{progress.joules:.3g}',
+                       'who': progress.plan, 'lost': ', '.join(progress.lost),
+                       'checkpoint': goal.checkpoint}
+        return message, values, not (progress and progress.lost)
+
+    def _end(self) -> None:
+        """Save and end what is trained, before the node stops."""
+        if goal := self._goal:
+            self._cancel(goal, Fate.REFUSED)
+            goal.over.wait(GRACE)
+
+    def _begin(self, goal: Any, report: Callable[[Any], None],
+               finish: Callable[[Fate, Any], None]) -> Callable[[Fate], None]:
+        """Begin a goal."""
+        task = goal.task or self.tasks[0]
+        if task not in self.tasks:
+            raise ValueError(f'{task!r:.200} is none of the tasks of this node: '
+                             f'{", ".join(self.tasks)}')
+        self._ground.check()
+        newest = self._newest(task) if goal.resume else None
+        made = Goal(task, newest or self._new_file(task), newest is not None, report, finish,
+                    secrets.randbits(NUMBER_BITS))
+        with self._lock:
+            if self._goal is not None:
+                raise ValueError(f'{self._goal.task} is being trained: one at a time')
+            self._goal = made
+        threading.Thread(target=self._train, args=(made,), daemon=True).start()
+        return lambda fate: self._cancel(made, fate)
+
+    def _new_file(self, task: str) -> Path:
+        now = time.strftime('%Y%m%d-%H%M%S')
+        names = (f'{_function(task)}-{now}{more}.safetensors' for more in ('', *'bcdefghij'))
+        return next(path for name in names if not (path := self.folder / name).exists())
+
+    def _newest(self, task: str) -> Path | None:
+        """Return the newest checkpoint of a task that can be read."""
+        for path in sorted(self.folder.glob(f'{_function(task)}-*.safetensors'), reverse=True):
+            try:
+                if read_checkpoint(path).task == task:
+                    return path
+            except TaskError as error:
+                self._node.warn(f'{path} is left out: {error}')
+        return None
+
+    def _cancel(self, goal: Goal, fate: Fate) -> None:
+        with self._lock:
+            goal.fate = goal.fate or fate
+            if goal.job:
+                goal.job.stop()
+
+    def _train(self, goal: Goal) -> None:
+        """Train for a goal, on a thread of its own, and end the goal."""
+        fate, result = Fate.REFUSED, Train.Result()
+        try:
+            fate, result = self._trained(goal)
+        except (TaskError, TrainingError, ValueError, OSError) as error:
+            fate, result = goal.fate or Fate.REFUSED, Train.Result(reason=str(error))
+        except Stopped:
+            fate, result = goal.fate or Fate.REFUSED, Train.Result(
+                reason='ended before its first round')
+        except BaseException as error:
+            result = Train.Result(reason=f'{type(error).__name__}: {error}')
+        if fate is not Fate.DONE:
+            self._node.warn(f'training of {goal.task}: {fate.value}, {result.reason}')
+        if not result.checkpoint and goal.resume:
+            result.checkpoint = str(goal.checkpoint)
+        self._last = f'{fate.value}{": " if result.reason else ""}{result.reason}'
+        self._ground.ended(goal.number)
+        with self._lock:
+            self._goal, self._progress = None, None
+        goal.finish(fate, result)
+        goal.over.set()
+
+    def _trained(self, goal: Goal) -> tuple[Fate, Any]:
+        blank = Progress('preparing', 0, 0, math.nan, 0.0, None, '', 0, ())
+        self._tell(goal, blank)
+        prepared = prepare(goal.task, self._ground.topology(), step=self._node.info)
+        job = TrainingJob(
+            prepared, JobOptions(goal.checkpoint, self._save_every, goal.resume,
+                                 settings=Settings(timeout=self._timeout), logs=self.folder,
+                                 threads=self._threads),
+            lambda progress: self._tell(goal, progress), self._ground.maker(goal.number))
+        with self._lock:
+            goal.job = job
+            if self._paused:
+                job.pause()
+            if goal.fate:
+                job.stop()
+        while self._paused and goal.fate is None:
+            self._tell(goal, replace(blank, state='paused', rounds=prepared.task.rounds))
+            time.sleep(EVERY)
+        outcome = job.run()
+        return self._ended(goal, outcome, judge(prepared.task, outcome.state),
+                           prepared.task.rounds)
+
+    def _ended(self, goal: Goal, outcome: Outcome, judged: Any, rounds: int) -> tuple[Fate, Any]:
+        fate = goal.fate or Fate.REFUSED
+        if outcome.done:
+            fate = Fate.RESUMED if outcome.recoveries else Fate.DONE
+        losses = [outcome.figures[k]['loss'] for k in sorted(outcome.figures)]
+        accuracy = judged.accuracy if judged and judged.accuracy is not None else math.nan
+        return fate, Train.Result(
+            checkpoint=str(outcome.checkpoint), digest=outcome.digest, round=outcome.round,
+            rounds=rounds, loss=float(losses[-1]) if losses else math.nan,
+            check_loss=judged.loss if judged else math.nan, check_accuracy=accuracy,
+            seconds=time.monotonic() - goal.began,
+            reason='' if outcome.done else f'ended at round {outcome.round} of {rounds}; what was '
+            'reached is saved')
+
+    def _tell(self, goal: Goal, progress: Progress) -> None:
+        before, self._progress = self._progress, progress
+        now = time.monotonic()
+        if before and before.state == progress.state and before.lost == progress.lost and \
+                now - self._reported < EVERY:
+            return
+        self._reported = now
+        goal.report(Train.Feedback(
+            state=progress.state, round=progress.round, rounds=progress.rounds,
+            loss=progress.loss, samples_per_second=progress.samples_per_second,
+            joules=math.nan if progress.joules is None else progress.joules, who=progress.plan,
+            lost=list(progress.lost)))
+
+    def _pause(self, request: Any, response: Any) -> Any:
+        """Pause or go on; what is said holds for goals that come later, too."""
+        with self._lock:
+            self._paused = request.data
+            job = self._goal.job if self._goal else None
+            if job:
+                (job.pause if request.data else job.resume)()
+        response.success = True
+        response.message = ('pauses after the round at hand' if job else 'nothing is trained; '
+                            'goals wait') if request.data else 'trains'
+        return response
+
+
+def _function(task: str) -> str:
+    """Return the name of a task's function, as part of a file's name."""
+    return ''.join(c if c.isalnum() else '_' for c in task.rpartition(':')[2]) or 'task'
+
+
+def _nobody(*said: Any) -> None:
+    """Tell nobody: whoever gave the goal is gone."""

@@ -1,0 +1,114 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A fleet's plan for a training: who takes part in which one, and who gives the orders.
+
+Who holds which layers in which rounds is a plan of its own (`training_plan.py`), of which there
+are many in a session; the trainer gives them as orders, in lines between it and each device.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+import ipaddress
+import itertools
+from typing import Any
+
+from intradp_ros.cluster.plan_id import PlanError
+from intradp_ros.runtime.member.line_way import MAX_NUMBER
+from intradp_ros.systems.training.training_plan import MOST_NAME, MOST_SECONDS
+
+FORMAT = 'training/1'
+MOST_DEVICES, MOST_TASK = 256, 1024
+
+
+@dataclass(frozen=True)
+class TrainingSession:
+    """
+    A training and its devices.
+
+    Attributes
+    ----------
+    training
+        Number of the training; that of a new one is drawn.  A coordinator that takes over goes
+        on with it, so that what devices hold of it counts.
+    task, weights
+        Name of the task, one of those that each device lists, and the digest of its initial
+        weights.
+    seats
+        The devices, each with the number of its stream of lines with the trainer.  One that was
+        away gets another number: what it or the trainer said before is of the past.
+    coordinator
+        Whose orders are taken.
+    host, port
+        Address of the trainer's store, as IP address and TCP port.
+    timeout, every
+        Longest wait of a device for another (s), and rounds between snapshots.
+    paused
+        Whether nothing is to be computed, so that one that takes over does not go on either.
+
+    """
+
+    training: int
+    task: str
+    weights: str
+    seats: Mapping[str, int]
+    coordinator: str
+    host: str
+    port: int
+    timeout: float
+    every: int
+    paused: bool = False
+
+    @property
+    def participants(self) -> tuple[str, ...]:
+        """Return the devices that take part."""
+        return tuple(self.seats)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {'format': FORMAT, **asdict(self)}
+
+
+def parse_session(data: Any) -> TrainingSession:
+    """
+    Return the session that plain data describe; nothing in them is trusted.
+
+    Raises
+    ------
+    PlanError
+        If they describe none.
+
+    """
+    try:
+        seats = data['seats']
+        if data['format'] != FORMAT or not 1 <= len(seats) <= MOST_DEVICES:
+            raise PlanError(f'a session of format {FORMAT} has 1 to {MOST_DEVICES} devices')
+        return TrainingSession(
+            _number(data['training']), _text(data['task'], MOST_TASK), _text(data['weights'], 64),
+            {_text(name, MOST_NAME): _number(seat)
+             for name, seat in itertools.islice(seats.items(), MOST_DEVICES)},
+            _text(data['coordinator'], MOST_NAME), str(ipaddress.ip_address(data['host'])),
+            _number(data['port'], 1, 1 << 16), _seconds(data['timeout']),
+            _number(data['every'], 1, 1 << 20), data['paused'] is True)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise PlanError(f'a session of training cannot be read: {error!r:.200}') from None
+
+
+def _number(value: Any, least: int = 0, end: int = MAX_NUMBER) -> int:
+    if type(value) is not int or not least <= value < end:
+        raise PlanError(f'{value!r:.40} is no number from {least} to {end - 1}')
+    return value
+
+
+def _seconds(value: Any) -> float:
+    if type(value) not in (int, float) or not 0 < value <= MOST_SECONDS:
+        raise PlanError(f'a wait lasts up to {MOST_SECONDS:g} s, not {value!r:.40}')
+    return float(value)
+
+
+def _text(value: Any, most: int) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= most:
+        raise PlanError(f'{value!r:.40} is no text of 1 to {most} characters')
+    return value
