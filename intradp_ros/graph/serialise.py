@@ -17,7 +17,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 import zipfile
 
 from safetensors import SafetensorError
@@ -96,9 +96,9 @@ def save_graph(graph: OperatorGraph, path: str | os.PathLike[str], notes: str = 
             archive.writestr(zipfile.ZipInfo(name), data)  # dated 1980, so as to be equal
 
 
-def load_graph(path: str | os.PathLike[str]) -> OperatorGraph:
+def load_graph(path: str | os.PathLike[str] | BinaryIO) -> OperatorGraph:
     """
-    Read an archive that `save_graph` wrote.
+    Read an archive that `save_graph` wrote, by its path or from an open file.
 
     Raises
     ------
@@ -238,7 +238,7 @@ def _check_data(graph: OperatorGraph) -> None:
                 'good for planning only')
 
 
-def _check_members(archive: zipfile.ZipFile, path: str | os.PathLike[str]) -> None:
+def _check_members(archive: zipfile.ZipFile, path: object) -> None:
     if sorted(set(archive.namelist()) | {NOTES}) != sorted((GRAPH, PARAMETERS, NOTES)) or \
             len(archive.namelist()) > 3:
         raise GraphFormatError(f'{path} is no archive of a graph: it holds other files')

@@ -54,7 +54,6 @@ from intradp_ros.nodes.weight_loading import (
     trial,
     weight_bytes,
     WeightLoading,
-    Weights,
     WEIGHTS_FOLDER,
 )
 from intradp_ros.perception.card import ModelCard
@@ -69,6 +68,7 @@ from intradp_ros.runtime.channel import Channel
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.outcome import Outcome
 from intradp_ros.runtime.session_channels import SessionChannels
+from intradp_ros.runtime.weight_file import Weights
 from intradp_ros.runtime.worker_thread import Worker
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.srv import LoadWeights

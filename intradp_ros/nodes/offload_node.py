@@ -30,7 +30,6 @@ from intradp_ros.nodes.silence import network_of
 from intradp_ros.nodes.weight_loading import (
     weight_bytes,
     WeightLoading,
-    Weights,
     WEIGHTS_FOLDER,
 )
 from intradp_ros.profiling.drift import BEYOND_BOOKS, DriftMeter
@@ -40,6 +39,7 @@ from intradp_ros.profiling.profile import Profile
 from intradp_ros.runtime.catalogue import example_inputs, ModelSpec
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.processor import Processor
+from intradp_ros.runtime.weight_file import Weights
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
 from intradp_ros.srv import LoadWeights
@@ -149,7 +149,7 @@ class OffloadNode(ManagedNode):
 
     def _fitting(self, weights: Weights) -> tuple[str, SharedModel, Profile]:
         """Return the first model of the catalogue that weights fit, with them; or raise."""
-        wrong: Exception = ValueError('no model of the catalogue is a factory')
+        wrong: Exception = ValueError('the catalogue has no model')
         for text, (model, profile) in self._catalogued.items():
             try:
                 found = ModelSpec.parse(text).load(model.split.axis, model.split.device, weights)

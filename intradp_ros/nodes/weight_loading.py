@@ -26,22 +26,22 @@ from intradp_ros.runtime.catalogue import ModelSpec
 from intradp_ros.runtime.interpreter import Execution
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.runtime.timeline import Recorder
-from intradp_ros.runtime.weight_file import read_weights
+from intradp_ros.runtime.weight_file import read_weights, Weights
 from intradp_ros.schedule.schedule import ROBOT
 from intradp_ros.srv import LoadWeights
 from intradp_ros.systems.sharing.book.program_cache import ProgramCache
 from intradp_ros.systems.sharing.partition.partition import local
 
 WEIGHTS = Parameter(
-    'weights', '', 'File of weights (safetensors, or a checkpoint of intradp train) that the '
-    'model gets at the start; empty: it keeps those that it comes with.')
+    'weights', '', 'File of weights (safetensors, a checkpoint of intradp train, or an archive '
+    'for a model that is one) that the model gets at the start; empty: it keeps those that it '
+    'comes with.')
 WEIGHTS_FOLDER = Parameter(
     'weights_folder', '', 'Folder below which files lie that ~/load_weights may load; empty: '
     'there is no such service.')
 #: Pictures of a trial; more are left out.
 MOST_PICTURES = 500
 _PICTURES = frozenset(('.png', '.jpg', '.jpeg', '.bmp', '.webp', '.tif', '.tiff'))
-Weights = Mapping[str, torch.Tensor]
 
 
 class WeightLoading:
@@ -100,9 +100,9 @@ def initial_weights(given: Mapping[str, Any]) -> Weights | None:
     """Return the weights that a parameter names; None if none."""
     if not given[WEIGHTS.name]:
         return None
-    module = ModelSpec.parse(given['model']).module()
-    return read_weights(Path(given[WEIGHTS.name]),
-                        sum(t.nbytes for t in module.state_dict().values()))
+    spec = ModelSpec.parse(given['model'])
+    tensors = spec.archive().parameters if spec.is_archive else spec.module().state_dict()
+    return read_weights(Path(given[WEIGHTS.name]), sum(t.nbytes for t in tensors.values()))
 
 
 def trial(model: SharedModel, before: SharedModel, pictures: Path, labels: Sequence[str],

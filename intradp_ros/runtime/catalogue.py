@@ -4,7 +4,6 @@
 """Where models come from: a factory in an installed package, or an archive. Never the network."""
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 import importlib
 from pathlib import Path
@@ -19,7 +18,7 @@ from intradp_ros.graph.serialise import load_graph
 from intradp_ros.profiling.machine import release_memory
 from intradp_ros.runtime.example_picture import example_picture, is_picture
 from intradp_ros.runtime.model import AS_GRAPH, share_graph, SharedModel
-from intradp_ros.runtime.weight_file import load_weights
+from intradp_ros.runtime.weight_file import load_weights, Weights, with_weights
 from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
 
 
@@ -69,6 +68,21 @@ class ModelSpec:
         """
         return load_factory(self.source)
 
+    def archive(self) -> OperatorGraph:
+        """
+        Read the archive.
+
+        Raises
+        ------
+        ModelSpecError
+            If it cannot be read.
+
+        """
+        try:
+            return load_graph(Path(self.source))
+        except OSError as error:
+            raise ModelSpecError(f'cannot read the archive {self.source}: {error}') from error
+
     def example(self, seed: int = 0) -> torch.Tensor:
         """
         Return an input of the model's shape and dtype, made at random.
@@ -97,7 +111,7 @@ class ModelSpec:
         return pictures.to(self.dtype)
 
     def load(self, axis: int | None = None, device: KernelDevice = HOST,
-             weights: Mapping[str, torch.Tensor] | None = None) -> SharedModel:
+             weights: Weights | None = None) -> SharedModel:
         """
         Load the model, make it ready for sharing on a device, and release what that took.
 
@@ -106,7 +120,7 @@ class ModelSpec:
         Raises
         ------
         ModelSpecError
-            If it cannot be loaded, or has its weights in an archive.
+            If it cannot be loaded.
         WeightsError
             If the weights do not fit.
 
@@ -115,19 +129,14 @@ class ModelSpec:
         release_memory()
         return model
 
-    def _graph(self, weights: Mapping[str, torch.Tensor] | None) -> OperatorGraph:
+    def _graph(self, weights: Weights | None) -> OperatorGraph:
         if not self.is_archive:
             module = self.module()
             if weights is not None:
                 load_weights(module, weights)
             return capture(module, (self.example(),), methods=AS_GRAPH)
-        if weights is not None:
-            raise ModelSpecError(f'{self.source} is an archive, in which weights are folded: name '
-                                 'the model as package.module:factory, or make another archive')
-        try:
-            return load_graph(Path(self.source))
-        except OSError as error:
-            raise ModelSpecError(f'cannot read the archive {self.source}: {error}') from error
+        graph = self.archive()
+        return graph if weights is None else with_weights(graph, weights)
 
 
 def example_inputs(model: SharedModel, seed: int = 0) -> tuple[torch.Tensor, ...]:

@@ -26,6 +26,9 @@ import small_models
 import torch
 from torch import nn
 
+from intradp_ros.graph.capture import capture
+from intradp_ros.graph.serialise import save_graph
+from intradp_ros.runtime.model import AS_GRAPH
 from intradp_ros.srv import LoadWeights
 from intradp_ros.systems.training.checkpoint import Checkpoint, write_checkpoint
 
@@ -127,4 +130,40 @@ def test_new_weights_are_tried_and_then_shared_without_a_restart(tmp_path: Path)
         assert [pair[1] for pair in which] == sorted(pair[1] for pair in which)
         observer.wait(lambda: observer.diagnostics['/inference_node'][1].get('model_digest')
                       == answer.digest[:12], 'diagnostics')
+        observer.close()
+
+
+def test_a_model_that_is_an_archive_gets_the_weights_of_another(tmp_path: Path) -> None:
+    before, after = small_models.classes(), small_models.Pixels(
+        small_models.seeded(small_models.Mobile, seed=1))
+    folder = tmp_path / 'weights'
+    folder.mkdir()
+    for name, module in (('old', before), ('new', after), ('other', small_models.dense())):
+        save_graph(capture(module.eval(), (torch.from_numpy(picture(0)).permute(2, 0, 1)[None],),
+                           methods=AS_GRAPH), folder / f'{name}.graph')
+    write_pictures(folder / 'pictures', after)
+    with own_domain(tmp_path), nodes(tmp_path / 'logs') as running:
+        observer = Observer()
+        given = {'weights_folder': str(folder)}
+        archive = str(folder / 'old.graph')
+        running.start('planner_node', QUICK_PLANNER)
+        running.start('offload_node', {'models': [archive], **given})
+        first = running.start('inference_node', {'model': archive, **PATIENT, **given})
+        assert observer.set_mode('offload')[0]
+        observer.infer_until(picture(0), before, lambda stats: stats.shared)
+        robot, server = calling(observer, 'inference_node'), calling(observer, 'offload_node')
+        for call in (robot, server):
+            answer = call(**named(folder / 'other.graph'))
+            assert not answer.success and 'of another model' in answer.message, answer.message
+        new = named(folder / 'new.graph')
+        assert server(**new).success
+        answer = robot(**new, pictures='pictures', least_accuracy=1.0)
+        assert answer.success and 'shared as before' in answer.message, answer.message
+        result, stats = observer.infer(picture(1))
+        assert stats.shared and relative_difference(result, unsplit(after, picture(1))) <= 1e-4
+        first.stop()
+        running.start('inference_node', {'model': archive, 'weights': str(folder / 'new.graph'),
+                                         **PATIENT}, 'robot of new weights')
+        assert observer.set_mode('offload')[0]
+        observer.infer_until(picture(1), after, lambda stats: stats.shared)
         observer.close()
