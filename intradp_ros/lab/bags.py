@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from functools import cache
 import os
 from pathlib import Path
 import sys
@@ -19,7 +20,8 @@ _VERSION: Literal[9] = 9
 _PACKAGES = ('intradp_ros', 'vision_msgs')
 
 
-def _types() -> Any:
+@cache
+def bag_types() -> Any:
     """Return the messages of ROS and of `_PACKAGES`, as far as these are installed."""
     store = get_typestore(Stores.ROS2_KILTED)
     found: dict[str, Any] = {}
@@ -41,7 +43,7 @@ class BagWriter:
 
     def __init__(self, path: Path) -> None:
         """Create the bag, a folder that must not be there."""
-        self._types = _types()
+        self._types = bag_types()
         self._writer = Writer(path, version=_VERSION)
         self._writer.open()
 
@@ -57,7 +59,7 @@ class BagWriter:
 
 def read_bag(path: Path) -> Mapping[str, Mapping[int, Any]]:
     """Return by topic the messages of a bag with a header, by its stamp in nanoseconds."""
-    store, found = _types(), defaultdict[str, dict[int, Any]](dict)
+    store, found = bag_types(), defaultdict[str, dict[int, Any]](dict)
     with Reader(path) as reader:
         for connection, _, data in reader.messages():
             message = store.deserialize_cdr(data, connection.msgtype)
