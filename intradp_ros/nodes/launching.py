@@ -80,6 +80,8 @@ def pair_arguments() -> list[DeclareLaunchArgument]:
         parameter_argument('server', 'Name of the server, under which robots find it.'),
         parameter_argument('device', 'What operators run on: cpu, a device of PyTorch such as '
                            'cuda, or auto (cuda where there is one).'),
+        parameter_argument('weights_folder', 'Folder below which files lie that ~/load_weights '
+                           'may load.'),
     ]
 
 
@@ -110,14 +112,16 @@ def robot_node(params_file: str) -> OpaqueFunction:
                      [('image', LaunchConfiguration('image_topic')),
                       ('points', LaunchConfiguration('points_topic')), *results],
                      name='name' if name else '',
-                     overrides={name: name for name in ('model', 'server', 'mode', 'device')})]
+                     overrides={name: name for name in (
+                         'model', 'server', 'mode', 'device', 'weights_folder')})]
     return OpaqueFunction(function=run)
 
 
 def server_nodes(params_file: str, planner_params_file: str) -> list[OpaqueFunction]:
     """Return the actions that run the server's nodes; arguments name their parameter files."""
     return [node('offload_node', params_file, overrides={
-                'model': 'models[]', 'server': 'server', 'device': 'device'}),
+                'model': 'models[]', 'server': 'server', 'device': 'device',
+                'weights_folder': 'weights_folder'}),
             node('planner_node', planner_params_file)]
 
 

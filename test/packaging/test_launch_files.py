@@ -108,11 +108,14 @@ def test_arguments_reach_the_node() -> None:
 
 def test_parameters_can_be_given_as_arguments() -> None:
     """Model, server and device go to both sides; what is not given stays as the file says."""
-    nodes = start('demo', model='a.b:c 1x3x8x8 uint8', server='lab', mode='offload', device='cpu')
+    nodes = start('demo', model='a.b:c 1x3x8x8 uint8', server='lab', mode='offload', device='cpu',
+                  weights_folder='/night')
     assert given(nodes['/inference_node']) == {
-        'model': 'a.b:c 1x3x8x8 uint8', 'server': 'lab', 'mode': 'offload', 'device': 'cpu'}
+        'model': 'a.b:c 1x3x8x8 uint8', 'server': 'lab', 'mode': 'offload', 'device': 'cpu',
+        'weights_folder': '/night'}
     assert given(nodes['/offload_node']) == {
-        'models': ['a.b:c 1x3x8x8 uint8'], 'server': 'lab', 'device': 'cpu'}
+        'models': ['a.b:c 1x3x8x8 uint8'], 'server': 'lab', 'device': 'cpu',
+        'weights_folder': '/night'}
     assert given(nodes['/planner_node']) == {}
     assert given(start('robot')['/inference_node']) == {}
 
