@@ -102,9 +102,10 @@ class TrainingCoordination(TrainingPlanner):
         return partial(self._made, number)
 
     def ended(self, number: int) -> None:
-        """Let go of the devices: there is nothing to train."""
+        """Let go of the devices: there is nothing to train, but for another coordinator."""
         self.fleet = None
-        self.ended_trainings.add(number)
+        if self._coordinator and self._coordinator.leads:
+            self.ended_trainings.add(number)
 
     def _made(self, number: int, prepared: Prepared, planner: Planner, options: JobOptions,
               progress: Any, base: Checkpoint | None) -> Fleet:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+import contextlib
 import threading
 import time
 
@@ -83,8 +84,9 @@ class LineWay:
     def _frame(self, number: int, text: str) -> None:
         term, epoch = self._plan()
         body = {'stream': self.number, 'ack': self._receiver.acknowledged}
-        self._channel.send(self.peer, Control(ControlKind.LINES, term, epoch, number,
-                                              {**body, 'text': text} if text else body))
+        with contextlib.suppress(ValueError):  # no channel is left for it: it is sent again
+            self._channel.send(self.peer, Control(ControlKind.LINES, term, epoch, number,
+                                                  {**body, 'text': text} if text else body))
 
 
 def stream_of(frame: object) -> int:

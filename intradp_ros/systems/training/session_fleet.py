@@ -94,6 +94,7 @@ class SessionFleet:
         if base is not None:
             self.trainer.start_from(base.round, by_layer(graph, base.state))
         self._ways: dict[str, LineWay] = {}
+        self._joined: set[str] = set()
         self._lock = threading.RLock()
         self._reports = SerialExecutor('training-reports')
         self._stop = threading.Event()
@@ -115,8 +116,8 @@ class SessionFleet:
     def forget(self, name: str) -> None:
         """Count a device as lost, and what it says from now on as of the past."""
         with self._lock:
-            if self._ways.pop(name, None) is not None and name in self.trainer.links:
-                del self.trainer.links[name]
+            if self._ways.pop(name, None) is not None and name in self._joined:
+                self._joined.discard(name)
                 self.trainer.events.put((name, None))
 
     def handle(self, peer: str, frame: Control) -> None:
@@ -189,7 +190,8 @@ class SessionFleet:
                     return
                 if report['report'] == 'joined':
                     self.trainer.links[name] = _Seat(self, name, report['child'])
-                elif name not in self.trainer.links:
+                    self._joined.add(name)
+                elif name not in self._joined:
                     continue
                 ended = report['report'] == 'ended'
                 self.trainer.events.put((name, None if ended else report))

@@ -89,7 +89,8 @@ def parse_session(data: Any) -> TrainingSession:
             _number(data['training']), _text(data['task'], MOST_TASK), _text(data['weights'], 64),
             {_text(name, MOST_NAME): _number(seat)
              for name, seat in itertools.islice(seats.items(), MOST_DEVICES)},
-            _text(data['coordinator'], MOST_NAME), str(ipaddress.ip_address(data['host'])),
+            _text(data['coordinator'], MOST_NAME),
+            str(ipaddress.ip_address(_text(data['host'], 64))),
             _number(data['port'], 1, 1 << 16), _seconds(data['timeout']),
             _number(data['every'], 1, 1 << 20), data['paused'] is True)
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 import queue
 import time
 from typing import Any, Protocol
@@ -181,7 +182,6 @@ class Trainer:
             If a device does not give its part.
 
         """
-        from datetime import timedelta
         found: dict[str, torch.Tensor] = {}
         assert self.commit.plan is not None
         for stage in self.commit.plan.stages:
@@ -191,8 +191,12 @@ class Trainer:
                 raise TrainingError(f'{", ".join(stage.devices)} left with weights of which '
                                     'nobody else has the newest')
             self.links[there[0]].send({'order': 'collect', 'key': key})
+            end = time.monotonic() + wait
+            while not self._came(key):
+                self._turn()
+                if there[0] not in self.commit.alive or time.monotonic() > end:
+                    raise TrainingError(f'{there[0]} did not give its weights')
             try:
-                self.store.wait([key], timedelta(seconds=wait))
                 body = take_bytes(self.store, key, delete=True)
             except RuntimeError as error:
                 raise TrainingError(f'{there[0]} did not give its weights: '
@@ -200,7 +204,15 @@ class Trainer:
             found |= unpack(body, [0])[0]
         return found
 
+    def _came(self, key: str) -> bool:
+        """Whether a key is in the store, or comes at once."""
+        try:
+            self.store.wait([key], timedelta(milliseconds=50))
+        except RuntimeError:
+            return False
+        return True
+
     def close(self) -> None:
         """End all workers."""
-        for link in self.links.values():
+        for link in tuple(self.links.values()):
             link.send({'order': 'end'})

@@ -38,6 +38,8 @@ from intradp_ros.systems.training.worker import Settings
 
 #: Rounds whose median is the speed that is shown.
 RECENT = 9
+#: Times in a row that the state may not come when it is to be saved.
+MOST_FAILED = 3
 
 
 class Wish(enum.Enum):
@@ -162,6 +164,7 @@ class TrainingJob:
         self._shown: tuple[object, ...] = ()
         self._loss = float('nan')
         self._fleet: Fleet | None = None
+        self._failed = 0
         self._base: Checkpoint | None = None
         if options.resume:
             self._base = found = read_checkpoint(options.checkpoint)
@@ -216,7 +219,14 @@ class TrainingJob:
             done = trainer.commit.phase is Phase.DONE
             reached = _reached(trainer.commit)
             if reached is not None:
-                self._save(trainer.collect(), reached)
+                try:
+                    self._save(trainer.collect(), reached)
+                    self._failed = 0
+                except TrainingError:
+                    self._failed += 1
+                    if done or self._failed > MOST_FAILED:
+                        raise
+                    reached = None  # a device left meanwhile: those that stay go on
             if done or reached is not None and self._wish is Wish.STOP:
                 return self._outcome(trainer.commit, done)
             if reached is not None:

@@ -1,0 +1,316 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Training as a role on devices of a fleet: over a network in memory, with workers as threads."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+import contextlib
+from dataclasses import replace
+import json
+import threading
+import time
+from typing import Any
+
+from fleets import cell
+from hypothesis import given, settings
+from hypothesis import strategies as st
+import pytest
+from torch._C._distributed_c10d import TCPStore
+from training_fleet import difference, fixed, Killed, make_task, wait_until
+
+from intradp_ros.cluster.coordinator import CoordinatorTimes
+from intradp_ros.cluster.membership import MemberTimes
+from intradp_ros.cluster.plan_id import PlanError
+from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
+from intradp_ros.runtime.member.fleet_member import FleetMember
+from intradp_ros.runtime.memory_network import MemoryNetwork
+from intradp_ros.systems.training.layer_graph import capture
+from intradp_ros.systems.training.live_planner import TrainingPlanner
+from intradp_ros.systems.training.messages import read_order, read_report
+from intradp_ros.systems.training.one_process import train_alone
+from intradp_ros.systems.training.prepared import Prepared
+from intradp_ros.systems.training.role import (
+    read_state_name,
+    state_name,
+    TrainingRole,
+)
+from intradp_ros.systems.training.session_fleet import SessionFleet
+from intradp_ros.systems.training.session_plan import parse_session, TrainingSession
+from intradp_ros.systems.training.trainer import TrainingError
+from intradp_ros.systems.training.training_job import JobOptions
+from intradp_ros.systems.training.worker import Settings, Worker
+from intradp_ros.wire.frames import Control, ControlKind, MalformedFrameError
+
+#: Threads that train leave others little time.
+TIMES = CoordinatorTimes(MemberTimes(0.1, 0.8, 1.6, 0.2), rest=0.2)
+NAME, ROUNDS, PATIENCE = 'night:task', 60, 90.0
+SESSION = TrainingSession(7, NAME, 'abc', {'a': 3, 'b': 4}, 'coordinator', '127.0.0.1', 4000, 3.0,
+                          5)
+
+
+class ThreadWorker:
+    """A worker in a thread that signs its life; it dies as a process does that is killed."""
+
+    def __init__(self, site: Site, name: str, session: TrainingSession, address: str,
+                 take: Callable[[str, Mapping[str, Any] | None], None]) -> None:
+        def connect(host: str, port: int) -> TCPStore:
+            return TCPStore(host, port, is_master=False)
+
+        def before(number: int, action: Any) -> None:
+            while number >= site.limit and not self.dead:
+                time.sleep(0.005)
+            time.sleep(site.rest)
+            if self.dead:
+                raise Killed
+        self.dead, self.over = False, threading.Event()
+        store = connect(session.host, session.port)
+        self._take, self._name = take, name
+        self.worker = Worker(name, site.task, site.graph, lambda: store, self._report,
+                             Settings(session.timeout, session.every, address), before, connect)
+        for run in (self._run, self._beat):
+            threading.Thread(target=run, daemon=True).start()
+
+    def _report(self, body: Mapping[str, Any]) -> None:
+        self._take(self._name, json.loads(json.dumps(body)))
+
+    def _run(self) -> None:
+        self._report({'report': 'joined'})
+        try:
+            self.worker.run()
+        except Killed:
+            pass
+        finally:
+            self.over.set()
+            self._take(self._name, None)
+
+    def _beat(self) -> None:
+        while not self.over.wait(0.3):
+            self._report({'report': 'beat', 'ready': True})
+
+    def send(self, order: Mapping[str, Any]) -> None:
+        self.worker.orders.put(json.loads(json.dumps(order)))
+
+    def kill(self) -> None:
+        self.dead = True
+        self.worker.orders.put({'order': 'end'})
+
+
+class Lead:
+    """A coordinator and what it trains, each training on a thread of its own."""
+
+    def __init__(self, site: Site, name: str, priority: int = 0) -> None:
+        self.site, self.results, self.fleets = site, list[Any](), list[SessionFleet]()
+        self.planner = TrainingPlanner(self.take_over)
+        self._busy = threading.Lock()
+        self.coordinator = FleetCoordinator(
+            site.channels[name], self.planner, site.log, times=TIMES, priority=priority,
+            candidates={other: 0 for other in ('coordinator', 'standby') if other != name})
+        self.coordinator.expect('abc')
+
+    def take_over(self, number: int, task: str, paused: bool) -> None:
+        assert task == NAME
+        if self._busy.acquire(blocking=False):
+            threading.Thread(target=self.train, args=(number,), daemon=True).start()
+
+    def train(self, number: int) -> None:
+        site, coordinator = self.site, self.coordinator
+        prepared = Prepared(NAME, site.task, site.graph, None, site.topology, {})
+
+        def change() -> None:
+            if found := self.planner.plan(coordinator.alive, time.monotonic()):
+                coordinator.propose(found.plan)
+        fleet = SessionFleet(
+            prepared, site.planner, JobOptions(None, settings=Settings(10.0, 3)),
+            lambda commit: None, None, coordinator=coordinator, change=change,
+            rejected=lambda cause, text: site.log(f'rejected {cause}: {text}'),
+            address='127.0.0.1', training=number)
+        self.fleets.append(fleet)
+        self.planner.fleet = fleet
+        try:
+            with fleet:
+                fleet.trainer.run(PATIENCE)
+                self.results.append(fleet.trainer.collect())
+        except TrainingError as error:
+            self.results.append(error)
+        self.planner.fleet = None
+        self.planner.ended_trainings.add(number)
+
+    @property
+    def committed(self) -> int:
+        return self.fleets[-1].trainer.commit.committed if self.fleets else -1
+
+
+class Site:
+    """Devices a, b and c, and those who may coordinate them."""
+
+    def __init__(self) -> None:
+        self.topology = cell(devices='abc')
+        self.network = MemoryNetwork(self.topology)
+        self.channels = {name: self.network.join(name) for name in ('coordinator', 'standby')}
+        self.task = make_task(rounds=ROUNDS)
+        self.graph = capture(self.task)
+        self.planner = fixed(len(self.graph.layers), self.task)
+        self.limit, self.rest, self.logged = ROUNDS, 0.0, list[str]()
+        self.members: dict[str, FleetMember] = {}
+        self.workers: dict[str, list[ThreadWorker]] = {}
+        self.leads: list[Lead] = []
+
+    def log(self, text: str) -> None:
+        self.logged.append(text)
+
+    def lead(self, name: str, priority: int = 0) -> Lead:
+        self.leads.append(Lead(self, name, priority))
+        return self.leads[-1]
+
+    def device(self, name: str, tasks: tuple[str, ...] = (NAME,)) -> FleetMember:
+        def start(*given: Any) -> ThreadWorker:
+            self.workers.setdefault(name, []).append(ThreadWorker(self, *given))
+            return self.workers[name][-1]
+        self.members[name] = FleetMember(
+            self.network.channel(name), [lambda host: TrainingRole(host, tasks, start)], self.log,
+            coordinators=('coordinator', 'standby'), heartbeat=TIMES.members.heartbeat)
+        return self.members[name]
+
+    def kill(self, name: str) -> None:
+        """Let a device go without a word, and its worker with it."""
+        self.network.cut(name)
+        self.workers[name][-1].kill()
+        self.members.pop(name).close()
+
+    def close(self) -> None:
+        for member in self.members.values():
+            member.close()
+        for lead in self.leads:
+            lead.coordinator.close()
+        self.network.close()
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    made = Site()
+    yield made
+    made.close()
+
+
+def test_the_result_is_that_of_one_process_though_all_change(site: Site) -> None:
+    """One device is killed, one joins, a worker dies, and another coordinator takes over."""
+    first, second = site.lead('coordinator', 1), site.lead('standby')
+    for name in 'ab':
+        site.device(name)
+    wait_until(lambda: first.coordinator.leads and first.coordinator.alive >= {'a', 'b'})
+    site.limit = 12
+    threading.Thread(target=first.train, args=(1,), daemon=True).start()
+    wait_until(lambda: first.committed == 12)
+    kept = site.workers['a'][-1]
+    site.kill('b')
+    commit = first.fleets[0].trainer.commit
+    wait_until(lambda: commit.recoveries)
+    site.limit = 30
+    site.device('c')
+    wait_until(lambda: first.committed == 30 and 'c' in commit.plan.participants)
+    site.workers['c'][-1].kill()
+    wait_until(lambda: len(commit.recoveries) == 2)
+    site.limit = 40
+    wait_until(lambda: first.committed == 40 and 'c' in commit.plan.participants)
+    assert len(site.workers['c']) == 2 and site.workers['a'] == [kept], 'it stays, whoever goes'
+
+    site.network.cut('coordinator')
+    site.limit, site.rest = ROUNDS, 0.04  # rounds go on without a coordinator
+    wait_until(lambda: second.fleets and second.fleets[0].trainer.commit.plan)
+    site.rest = 0.0
+    commit = second.fleets[0].trainer.commit
+    assert commit.number.term == second.coordinator.id.term
+    wait_until(lambda: second.results, PATIENCE)
+    assert commit.committed == ROUNDS
+    assert all(number >= 30 for number in commit.figures), 'it went on, not anew'
+    assert site.workers['a'] == [kept]
+    assert difference(second.results[0], train_alone(site.task)) < 1e-10
+    # nothing is left that anybody would go on with
+    wait_until(lambda: not any(m.roles['training/1'].state.tags() for m in site.members.values()))
+
+
+def test_strangers_and_liars_change_nothing(site: Site) -> None:
+    """A device gives orders, forges reports of another's seat, and says what no worker says."""
+    lead = site.lead('coordinator')
+    for name in 'ab':
+        site.device(name)
+    wait_until(lambda: lead.coordinator.alive >= {'a', 'b'})
+    threading.Thread(target=lead.train, args=(1,), daemon=True).start()
+    wait_until(lambda: lead.committed > 3)
+    session, id_ = lead.coordinator.plan, lead.coordinator.id
+    liar = site.network.channel('c')
+    way = lead.fleets[0]._ways['b']
+    lines = [json.dumps({'order': 'end', 'child': 1}), json.dumps({'order': 'stop', 'child': 1}),
+             json.dumps({'report': 'fault', 'plan': [0, 0], 'error': 'lie', 'child': 1}),
+             '[' * 900]
+    for number, line in enumerate(lines):
+        for target, stream in (('a', session.seats['a']), ('coordinator', session.seats['b'])):
+            for ahead in range(1, 8):
+                liar.send(target, Control(
+                    ControlKind.LINES, *id_, way._receiver.acknowledged + number + ahead,
+                    {'stream': stream, 'ack': 1 << 40, 'text': line + '\n'}))
+    # b itself says what no worker does
+    for line in (*lines[3:], '{"report": "round"}', '{"report": "idle", "held": {"x": []}}',
+                 '{"report": "round", "plan": [1], "round": -1}', 'null', '{"report": []}'):
+        site.members['b'].roles['training/1']._way.put(line)
+    wait_until(lambda: lead.results, PATIENCE)
+    assert not lead.fleets[0].trainer.commit.recoveries
+    assert difference(lead.results[0], train_alone(site.task)) < 1e-10
+    assert site.members['a'].rejections.by_cause().get('peer', 0) > 0
+    assert any('rejected report' in text for text in site.logged)
+    assert [len(found) for found in site.workers.values()] == [1, 1]
+
+
+def test_a_device_refuses_what_it_does_not_train(site: Site) -> None:
+    lead = site.lead('coordinator')
+    site.device('a')
+    site.device('b', ('other:task',))
+    wait_until(lambda: lead.coordinator.alive >= {'a', 'b'})
+    threading.Thread(target=lead.train, args=(1,), daemon=True).start()
+    wait_until(lambda: lead.results, PATIENCE)
+    assert difference(lead.results[0], train_alone(site.task)) < 1e-10
+    assert any("b does not train 'night:task': add it to the parameter tasks there, which has "
+               'other:task' in text for text in site.logged)
+    assert 'b' not in site.workers
+
+
+@pytest.mark.parametrize('lie', [
+    {'format': 'rounds/1'}, {'seats': {}}, {'seats': {'a': -1}}, {'seats': {'a': 1 << 60}},
+    {'seats': ['a']}, {'seats': {f'd{k}': k for k in range(300)}}, {'host': 'http://x'},
+    {'host': 7}, {'port': 0}, {'port': 70000}, {'port': True}, {'timeout': 0}, {'timeout': 1e9},
+    {'timeout': float('nan')}, {'every': 0}, {'task': ''}, {'task': 'x' * 2000}, {'training': 1.5},
+    {'coordinator': None}, {'weights': 'x' * 100}, {'paused': ...}])
+def test_a_session_is_checked(lie: dict[str, Any]) -> None:
+    data = json.loads(json.dumps(SESSION.to_json()))
+    assert parse_session(data) == SESSION
+    changed = {**data, **lie}
+    if lie.get('paused') is ...:
+        del changed['paused']
+    with pytest.raises(PlanError):
+        parse_session(changed)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(
+        st.sampled_from(['report', 'order', 'plan', 'held', 'tag', 'round', 'error', 'moves',
+                         'what', 'child', 'cut', '3']), inner, max_size=6), max_leaves=12)
+
+
+@settings(max_examples=400, deadline=None)
+@given(JSON, st.sampled_from(['joined', 'idle', 'round', 'ready', 'replicated', 'fault', 'beat']),
+       st.sampled_from(['plan', 'committed', 'stop', 'collect', 'end']))
+def test_any_line_is_read_or_refused(data: Any, report: str, order: str) -> None:
+    for read, what, kind in ((read_report, 'report', report), (read_order, 'order', order)):
+        for made in (data, {**data, what: kind} if isinstance(data, dict) else data):
+            with contextlib.suppress(MalformedFrameError):
+                assert read(json.dumps(made))[what]
+
+
+def test_the_name_of_a_state_says_which_training_it_is_of() -> None:
+    for paused in (False, True):
+        session = replace(SESSION, paused=paused, task='/home/my robot/night.py:task')
+        assert read_state_name(state_name(session)) == (paused, 7, session.task)
+    for name in ('training', 'first', 'training x night:task', 'training 7', 'training 7 '):
+        assert read_state_name(name) is None
