@@ -258,9 +258,9 @@ class _Demo:
             if well(report) else 'Not all is as it must be.',
             remarks=[
                 f'{report["rounds"]} rounds of {task.batch} samples: the largest difference of a '
-                f'weight from one process is {report["max_rel_diff"]:.1e}; of {task.batch} '
-                f'samples a round {report["killed"]["samples_lost"]} were lost. Accuracy on '
-                f'pictures that it never saw: {report["accuracy"]:.1%}.',
+                f'weight from one process is {report["max_rel_diff"]:.1e}; '
+                f'{report["killed"]["samples_lost"]} samples were lost. Accuracy on pictures that '
+                f'it never saw: {report["accuracy"]:.1%}.',
                 f'A round took {number_text(best["round_ms"])} ms; all three computing all the '
                 f'time would take {number_text(1e3 * least)} ms: '
                 f'{best["round_ms"] / 1e3 / least:.2f} x the limit.', after],
@@ -294,9 +294,10 @@ class _Demo:
         left = set(SPEEDS) - {ours.killed[0]}
         light = light_plan(costs_of(self._task, self._table, self._topology.without(
             {ours.killed[0]})), ours.plans[0][1], self._task)
-        return (f'{ours.killed[0]} was killed at round {ours.killed[1]}; {len(left)} went on from '
-                f'round {recovery.tag} after {1e3 * took:.0f} ms, of which the bytes of layers '
-                f'need at least {1e3 * moved:.0f} ms. Their plan: {light or ours.plans[-1][1]}.')
+        return (f'{ours.killed[0]} was killed at round {ours.killed[1]}; the {len(left)} others '
+                f'went on from round {recovery.tag} after {1e3 * took:.0f} ms, of which the bytes '
+                f'of layers need at least {1e3 * moved:.0f} ms. Their plan: '
+                f'{light or ours.plans[-1][1]}.')
 
 
 def _always(plan: TrainingPlan, devices: tuple[str, ...], before: TrainingPlan | None,

@@ -14,14 +14,7 @@ from intradp_ros.cli.output import add_json, milliseconds, Output, output, table
 from intradp_ros.cli.output_paths import result_file, result_picture
 from intradp_ros.cli.train_task import add_task, devices_of, prepared_of, show_devices
 from intradp_ros.core.whole_file import write_whole
-from intradp_ros.report.round_plot import (
-    BACKWARD,
-    draw_round,
-    FORWARD,
-    RoundSpan,
-    SUMS,
-    VALUES,
-)
+from intradp_ros.report.round_plot import draw_round, kind_of, RoundSpan, SUMS, VALUES
 from intradp_ros.schedule.task_graph import ComputeTask, TransferTask
 from intradp_ros.systems.training.baselines import baseline_seconds, BASELINES
 from intradp_ros.systems.training.hybrid_plan import HybridPlan
@@ -129,8 +122,7 @@ def _draw(prepared: Prepared, best: HybridPlan, args: argparse.Namespace) -> Non
     for task, start, stop in zip(tasks.tasks, played.start.tolist(), played.finish.tolist()):
         if isinstance(task, ComputeTask):
             text = task.name.partition(' ')[0]
-            spans.append(RoundSpan(task.device, FORWARD if text.startswith('F') else BACKWARD,
-                                   text, start, stop))
+            spans.append(RoundSpan(task.device, kind_of(text), text, start, stop))
         elif isinstance(task, TransferTask) and task.nbytes:
             spans += [RoundSpan(medium, SUMS if task.name == 'gradients' else VALUES, '', start,
                                 stop)

@@ -11,21 +11,28 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from intradp_ros.report.palette import BLUE, GREEN, GREY, ink_on, ORANGE
+from intradp_ros.report.palette import BLUE, GREEN, GREY, ink_on, ORANGE, PURPLE
 
-FORWARD, BACKWARD, VALUES, SUMS = 'forward', 'backward', 'values and gradients', 'sum of gradients'
-_COLOURS = {FORWARD: BLUE, BACKWARD: ORANGE, VALUES: GREY, SUMS: GREEN}
+FORWARD, BACKWARD, UPDATE = 'forward', 'backward', 'update of weights'
+VALUES, SUMS = 'values and gradients', 'sum of gradients'
+_COLOURS = {FORWARD: BLUE, BACKWARD: ORANGE, UPDATE: PURPLE, VALUES: GREY, SUMS: GREEN}
+_OF_LETTER = {'F': FORWARD, 'B': BACKWARD, 'U': UPDATE}
 
 
 @dataclass(frozen=True, slots=True)
 class RoundSpan:
-    """Something of one of the four kinds that keeps a device or a medium busy, in seconds."""
+    """Something of one of the five kinds that keeps a device or a medium busy, in seconds."""
 
     row: str
     kind: str
     text: str
     start: float
     stop: float
+
+
+def kind_of(action: str) -> str:
+    """Return the kind of a device's action, such as F0, B0 or U."""
+    return _OF_LETTER.get(action[:1], BACKWARD)
 
 
 def draw_round(spans: Sequence[RoundSpan], devices: Sequence[str], media: Sequence[str],
@@ -55,5 +62,5 @@ def draw_round(spans: Sequence[RoundSpan], devices: Sequence[str], media: Sequen
     axes.set_axisbelow(True)
     kinds = [kind for kind in _COLOURS if any(span.kind == kind for span in spans)]
     figure.legend(handles=[Patch(color=_COLOURS[kind], label=kind) for kind in kinds],
-                  loc='outside lower center', ncols=4, frameon=False)
+                  loc='outside lower center', ncols=5, frameon=False)
     figure.savefig(path, dpi=130)

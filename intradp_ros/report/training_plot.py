@@ -9,10 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter
 
 from intradp_ros.report.palette import BLUE, GREEN, GREY, INK, ink_on, ORANGE, PURPLE, RED
 
 _STAGES = (BLUE, ORANGE, GREEN, PURPLE)
+
+
+class _Plain(LogFormatter):
+    """Numbers of a logarithmic axis without powers of ten."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        return f'{x:g}' if super().__call__(x, pos) else ''
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +50,9 @@ def draw_training(loss: Sequence[float], alone: Sequence[float], parts: Sequence
     above.plot(range(first, first + len(loss)), loss, color=BLUE, linewidth=1.3,
                label='over the devices')
     above.set_yscale('log')
-    above.set_ylabel('loss')
+    above.yaxis.set_major_formatter(_Plain())
+    above.yaxis.set_minor_formatter(_Plain(minor_thresholds=(2, 0.5)))
+    above.set_ylabel('loss (mean of a round)')
     for part in parts:
         row, colour = list(devices).index(part.device), _STAGES[part.stage % len(_STAGES)]
         below.broken_barh([(part.first, part.last - part.first)], (row - 0.38, 0.76),
@@ -57,8 +67,9 @@ def draw_training(loss: Sequence[float], alone: Sequence[float], parts: Sequence
         above.annotate(f'{killed[0]} is killed', (killed[1], 0.92), color=INK, fontsize=9,
                        xycoords=('data', 'axes fraction'), xytext=(5, 0),
                        textcoords='offset points', parse_math=False)
-    above.legend(frameon=False)
+    if alone:
+        above.legend(frameon=False)
     below.set_yticks(range(len(devices)), devices, parse_math=False)
     below.invert_yaxis()
-    below.set_xlabel('round')
+    below.set_xlabel('round (step of the optimiser)')
     figure.savefig(path, dpi=120)

@@ -5,7 +5,8 @@
 Images of a ROS 2 bag as samples: found by their stamps, read and decoded when they are taken.
 
 Bags of SQLite and MCAP, raw or compressed images; nothing of ROS need be installed but its
-messages.  Each process opens the bag itself.  Several bags or topics are one dataset as
+messages.  Each process opens the bag itself.  What a bag holds compressed rosbags unpacks as it
+claims: take bags of your own robots.  Several bags or topics are one dataset as
 `torch.utils.data.ConcatDataset([BagImages(...), ...])`.
 """
 from __future__ import annotations

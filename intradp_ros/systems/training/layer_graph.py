@@ -517,7 +517,8 @@ def _layer(root: fx.GraphModule, nodes: Sequence[fx.Node]) -> Layer:
     tensors = {id(p): name for name, p in parameters.items()}
     duplicates = dict(root.named_parameters(remove_duplicate=False))
     own = dict.fromkeys(tensors[id(duplicates[name])] for name in used if name in duplicates)
-    name = next((name.rpartition('.')[0] for name in own), '') or nodes[0].name
+    name = next((name.rpartition('.')[0] for name in own), '') or next(
+        (node.name for node in nodes if not node.name.startswith('_assert')), nodes[0].name)
     return Layer(name, tuple(nodes), tuple(own),
                  tuple(name for name in used if name in buffers and 'running_' in name))
 
