@@ -5,10 +5,12 @@
 Plans of training rounds in Asteroid's environments (modelled) beside other planners' plans.
 
 Figures of other planners are how many times as long their rounds take.  Device is the fastest
-device alone, as if its memory sufficed.  A second table has what the loss of each device costs
-at 100 Mbit/s: rounds by light plans (Asteroid's layer-wise ones) against plans from scratch, and
-the seconds in which layers with their optimiser move; those of plans from scratch as the paper's
-heavy rescheduling does it, all through one device.
+device alone, as if its memory sufficed.  MB of HDP are those of two pipelines side by side that
+sum their gradients through a parameter server (Eq. 1 of the paper), with room for them.  A second
+table has what the loss of each device costs at 100 Mbit/s: rounds by light plans (Asteroid's
+layer-wise ones) against plans from scratch, and the seconds in which layers with their optimiser
+move; those of plans from scratch as the paper's heavy rescheduling does it, all through one
+device.
 """
 from __future__ import annotations
 
@@ -24,7 +26,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from intradp_ros.lab.paper_training import ENVIRONMENTS, NETWORKS, paper_costs, TABLE_4
+from intradp_ros.lab.paper_training import (
+    ENVIRONMENTS,
+    NETWORKS,
+    paper_costs,
+    TABLE_2,
+    TABLE_4,
+)
 from intradp_ros.schedule.event_simulator import simulate
 from intradp_ros.systems.training.baselines import BASELINES
 from intradp_ros.systems.training.hybrid_plan import HybridStage
@@ -59,22 +67,34 @@ def measure(network: str, environment: str, mbits: int) -> dict[str, Any]:
             'estimated_seconds': estimate_plan(costs, plan).seconds, 'bytes': nbytes,
             'device': alone / seconds,
             **{name: one and one[0] / seconds for name, one in others.items()},
-            'hetpipe_bytes': others['HetPipe'] and others['HetPipe'][1],
-            'dp_bytes': others['EDDL'] and others['EDDL'][1],
-            'paper': TABLE_4.get((network, environment, mbits)), 'plan': plan.shape}
+            'hdp_bytes': hdp_bytes(costs), 'dp_bytes': others['EDDL'] and others['EDDL'][1],
+            'paper': TABLE_4.get((network, environment, mbits)),
+            'paper_bytes': TABLE_2.get(network) if (environment, mbits) == ('A', 100) else None,
+            'plan': plan.shape}
+
+
+def hdp_bytes(costs: RoundCosts) -> float:
+    """Return the bytes of a round by HetPipe's pipelines, as if memory sufficed (Eq. 1)."""
+    roomy = replace(costs, topology=replace(costs.topology, devices=tuple(
+        replace(device, memory_bytes=float('inf')) for device in costs.topology.devices)))
+    found = BASELINES['HetPipe'](roomy)
+    assert found is not None
+    borders = sum(costs.micro_batch * count * (costs.table.border_bytes[stage.first]
+                                               + costs.table.gradient_bytes[stage.first])
+                  for stages, count in found for stage in stages[1:])
+    return 2 * len(found) * costs.weights(0, costs.layers) + borders
 
 
 def after_losses(network: str, environment: str, mbits: int = 100) -> dict[str, Any]:
     """Return medians over the loss of each device that has a part."""
     costs = paper_costs(network, environment, mbits)
     before = plan_round(costs).stages
-    sizes = [costs.fixed_bytes(k, k + 1) - costs.weights(k, k + 1) for k in range(costs.layers)]
+    sizes = [costs.state_bytes(k) for k in range(costs.layers)]
     rate = mbits * 1e6 / 8
     rows = []
     for lost in [name for stage in before for name in stage.devices]:
         left = replace(costs, topology=costs.topology.without({lost}))
-        groups = [tuple(n for n in stage.devices if n != lost) for stage in before]
-        stages = light_stages(left, [group for group in groups if group])
+        stages = light_stages(left, before)
         if stages is None:
             continue
         begun = time.process_time()
@@ -103,7 +123,8 @@ def after_losses(network: str, environment: str, mbits: int = 100) -> dict[str, 
 def _plan(costs: RoundCosts, stages: Sequence[HybridStage]) -> TrainingPlan:
     return TrainingPlan(tuple(TrainingStage(s.first, s.last, tuple(
         (name, costs.blocks(samples)) for name, samples in s.shares)) for s in stages),
-        costs.micro_batches * (len(costs.sizes) - 1), costs.micro_batches)
+        costs.micro_batches * (len(costs.sizes) - 1), costs.micro_batches,
+        of_round=stages[0].of_round)
 
 
 def main() -> None:
@@ -114,7 +135,8 @@ def main() -> None:
     rows = [measure(network, environment, mbits) for network in NETWORKS
             for environment in ENVIRONMENTS for mbits in (100, 1000)]
     table = Table('network', 'env.', 'Mbit/s', 'round, s', 'Device', 'DP', 'PP', "paper's",
-                  'PipeDream', 'DAPPLE', 'HetPipe', 'MB', 'MB of DP', 'planned, s', 'plan')
+                  'PipeDream', 'DAPPLE', 'HetPipe', 'MB', 'MB of HDP', "paper's", 'MB of DP',
+                  'planned, s', 'plan')
 
     def text(value: float | None) -> str:
         return 'no room' if value is None else f'{value:.2f}'
@@ -124,9 +146,10 @@ def main() -> None:
                       text(row['round_seconds']), text(row['device']), text(row['EDDL']),
                       text(row['PP']), ' / '.join(map(str, row['paper'] or '-')),
                       text(row['PipeDream']), text(row['DAPPLE']), text(row['HetPipe']),
-                      f'{row["bytes"] / 1e6:.0f}', '-' if row['dp_bytes'] is None
-                      else f'{row["dp_bytes"] / 1e6:.0f}', text(row['planning_seconds']),
-                      row['plan'])
+                      f'{row["bytes"] / 1e6:.0f}', f'{row["hdp_bytes"] / 1e6:.0f}',
+                      ' against '.join(map(str, row['paper_bytes'] or '-')),
+                      '-' if row['dp_bytes'] is None else f'{row["dp_bytes"] / 1e6:.0f}',
+                      text(row['planning_seconds']), row['plan'])
     Console(width=250).print(table)
     losses = [after_losses(network, environment) for network in NETWORKS
               for environment in ENVIRONMENTS]

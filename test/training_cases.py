@@ -85,4 +85,26 @@ def best_of_all_shares(costs):
         for stages in product(*dealt):
             seconds = judged(costs, stages).seconds
             best = seconds if best is None else min(best, seconds)
-    return best
+    rounds = [judged(costs, (stage,)).seconds for stage in rounds_dealt(costs)]
+    return min([*rounds, *([] if best is None else [best])], default=None)
+
+
+def rounds_dealt(costs):
+    """Yield, for each group of devices, the deal of a round whose busiest device is done first."""
+    samples, most = costs.micro_batch * costs.micro_batches, costs.micro_batch
+    for count in range(2, len(costs.topology.names) + 1):
+        for names in combinations(costs.topology.names, count):
+            busy = {name: {0: 0.0} for name in names}
+            for name, portions in busy.items():
+                for n in range(1, samples + 1):
+                    passes = -(-n // most)
+                    sizes = [n // passes + (k < n % passes) for k in range(passes)]
+                    if costs.memory(0, costs.layers, sizes[0], 1) <= \
+                            costs.topology.device(name).memory_bytes:
+                        portions[n] = sum(sum(costs.seconds(name, 0, costs.layers, one))
+                                          for one in sizes)
+            deals = [deal for deal in product(*busy.values())
+                     if sum(deal) == samples and all(deal)]
+            if deals:
+                deal = min(deals, key=lambda d: max(busy[n][k] for n, k in zip(names, d)))
+                yield HybridStage(0, costs.layers, tuple(zip(names, deal)), 1, of_round=True)

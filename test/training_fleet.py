@@ -90,12 +90,13 @@ def train(task: TrainingTask, devices: Sequence[str], planner: Planner,
           timeout: float = 5.0, deadline: float = 120.0, late: Sequence[str] = (),
           graph: LayerGraph | None = None, base: tuple[int, Any] | None = None,
           pauses: Sequence[int] = (), expected: bool = True,
+          tasks: Mapping[str, TrainingTask] | None = None,
           ) -> tuple[Trainer, dict[str, torch.Tensor]]:
     """
     Train a task; return the trainer and the state of all layers at the end.
 
     Devices in `late` join at round 4, one after the other; at the rounds of `pauses` all leave
-    their plan, and go on.  `expected` faults must happen.
+    their plan, and go on.  `expected` faults must happen.  A device may have a task of its own.
     """
     graph, store = graph or capture(task), HashStore()
     sizes = tuple(float(graph.nbytes(k)) for k in range(len(graph.layers)))
@@ -116,7 +117,7 @@ def train(task: TrainingTask, devices: Sequence[str], planner: Planner,
     if base:
         trainer.start_from(*base)
     for name in devices:
-        start(trainer, name, task, graph, store, settings, dying)
+        start(trainer, name, (tasks or {}).get(name, task), graph, store, settings, dying)
     trainer.begin(len(devices))
     try:
         trainer.run(deadline)
@@ -134,6 +135,12 @@ def shuffled(seed: int, layers: int, task: TrainingTask) -> Planner:
         rng = random.Random(f'{seed} {devices}')
         names = list(devices)
         rng.shuffle(names)
+        if rng.random() < 0.25:
+            names = names[:task.grains]
+            cuts = [0, *sorted(rng.sample(range(1, task.grains), len(names) - 1)), task.grains]
+            return TrainingPlan((TrainingStage(0, layers, tuple(
+                (name, high - low) for name, low, high in zip(names, cuts, cuts[1:]))),),
+                task.grains, task.micro_batches, of_round=True)
         names = names[:layers * largest]
         count = rng.randint(-(-len(names) // largest), min(len(names), layers))
         while True:

@@ -323,7 +323,7 @@ def _difference(state: Mapping[str, torch.Tensor], alone: OneProcess) -> float:
 def _parts(plans: Sequence[tuple[int, TrainingPlan]], rounds: int) -> list[Part]:
     ends = [*(first for first, _ in plans[1:]), rounds]
     return [Part(name, k, first, last, f'layers {stage.first} to {stage.last - 1}, '
-                 f'{share} of {plan.largest} grains')
+                 f'{share} of {plan.shared} grains')
             for (first, plan), last in zip(plans, ends)
             for k, stage in enumerate(plan.stages) for name, share in stage.shares]
 

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from intradp_ros.cli.command_errors import CommandError
-from intradp_ros.cli.output import add_json, milliseconds, Output, output, table
+from intradp_ros.cli.output import add_json, milliseconds, Output, output, plain, size, table
 from intradp_ros.cli.output_paths import result_file, result_picture
 from intradp_ros.cli.train_task import add_task, devices_of, prepared_of, show_devices
 from intradp_ros.core.whole_file import write_whole
@@ -20,6 +20,7 @@ from intradp_ros.systems.training.baselines import baseline_seconds, BASELINES
 from intradp_ros.systems.training.hybrid_plan import HybridPlan
 from intradp_ros.systems.training.hybrid_planner import judged, stages_of
 from intradp_ros.systems.training.prepared import Prepared
+from intradp_ros.systems.training.replanning import data_of
 from intradp_ros.systems.training.round_limits import fleet_limit, plan_limit
 from intradp_ros.systems.training.round_tasks import round_tasks
 
@@ -75,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _described(prepared: Prepared, best: HybridPlan) -> dict[str, Any]:
     """Return the figures of a plan, its limits, and the plans of others."""
-    costs, task = prepared.costs, prepared.task
+    costs, task, first = prepared.costs, prepared.task, best.stages[0]
     limit, any_plan = plan_limit(costs, best.stages), fleet_limit(costs)
     others: dict[str, float | None] = {}
     for name in prepared.topology.names:
@@ -92,6 +93,10 @@ def _described(prepared: Prepared, best: HybridPlan) -> dict[str, Any]:
         'limit_ms': 1e3 * limit.seconds, 'binds': limit.binds, 'x': best.seconds / limit.seconds,
         'any_plan_ms': 1e3 * any_plan.seconds, 'any_plan_binds': any_plan.binds,
         'x_any_plan': best.seconds / any_plan.seconds, 'carried': dict(best.carried),
+        'data': dict(data_of(costs.images, len(task.data))),
+        'input_bytes': costs.table.border_bytes[0] * sum(
+            sum(costs.passes(first, samples)) * (1 - costs.images.get(name, 0.0))
+            for name, samples in first.shares) if costs.images else 0.0,
         'others_ms': {name: seconds and 1e3 * seconds for name, seconds in others.items()}}
 
 
@@ -99,12 +104,17 @@ def _show(data: dict[str, Any], out: Output) -> None:
     show_devices(data['devices'], f'{data["layers"]} layers, {data["batch"]} samples a round in '
                  f'{data["micro_batches"]} micro-batches, planned in '
                  f'{data["planning_seconds"]:.2f} s (modelled)', out)
-    others = table('A round by other plans', 'plan', 'ms', 'x ours')
+    others = table('A round by other plans (EDDL: all devices share all samples; PP: a stage '
+                   'for each)', 'plan', 'ms', 'x ours')
     for name, value in sorted(data['others_ms'].items(), key=lambda row: row[1] or float('inf')):
         if value is None:
             others.add_row(name, 'fits nowhere', '')
         else:
             others.add_row(name, milliseconds(value / 1e3), f'{value / data["round_ms"]:.2f}')
+    if data['data']:
+        out.show('samples lie on ' + plain(', '.join(f'{name} ({count})' for name, count in
+                                                     data['data'].items()))
+                 + f'; {size(data["input_bytes"])} of inputs go to others in a round')
     out.show(
         others,
         f'a round takes {milliseconds(data["round_ms"] / 1e3)} ms: '
@@ -112,7 +122,7 @@ def _show(data: dict[str, Any], out: Output) -> None:
         f'limit of this plan: {milliseconds(data["limit_ms"] / 1e3)} ms, by {data["binds"]} '
         f'({data["x"]:.2f} x)',
         f'limit of any plan: {milliseconds(data["any_plan_ms"] / 1e3)} ms, by '
-        f'{data["any_plan_binds"]}, bytes free ({data["x_any_plan"]:.2f} x)')
+        f'{data["any_plan_binds"]} if bytes took no time ({data["x_any_plan"]:.2f} x)')
 
 
 def _draw(prepared: Prepared, best: HybridPlan, args: argparse.Namespace) -> None:

@@ -245,7 +245,7 @@ def _draw(prepared: Prepared, outcome: Outcome, path: Path) -> None:
     plans = outcome.plans
     ends = [*(first for first, _ in plans[1:]), outcome.round]
     parts = [Part(name, k, first, last, f'layers {stage.first} to {stage.last - 1}, '
-                  f'{share} of {plan.largest} grains')
+                  f'{share} of {plan.shared} grains')
              for (first, plan), last in zip(plans, ends) if last > first
              for k, stage in enumerate(plan.stages) for name, share in stage.shares]
     draw_training([outcome.figures[k]['loss'] for k in sorted(outcome.figures)], (), parts,

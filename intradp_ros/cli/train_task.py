@@ -27,8 +27,9 @@ def add_task(parser: argparse.ArgumentParser) -> None:
                         help='which machines there are (see intradp fleet show); their speed is '
                              'relative to this machine (default: this machine alone)')
     parser.add_argument('--images', action='append', default=[], metavar='DEVICE=SHARE',
-                        help='the share of the data that lies on a device; without it they are '
-                             'where they are needed')
+                        help='the share of the data that lies on a device, or how many samples: '
+                             'the first of them on the device that is named first; others get '
+                             'what they need from it (default: every device can read all)')
 
 
 def prepared_of(args: argparse.Namespace, out: Output) -> Prepared:
@@ -50,7 +51,8 @@ def prepared_of(args: argparse.Namespace, out: Output) -> Prepared:
         try:
             images[name] = float(share)
         except ValueError:
-            raise CommandError(f'--images {text}: write DEVICE=SHARE, such as robot1=0.5') \
+            raise CommandError(f'--images {text}: write DEVICE=SHARE, such as robot1=0.5 or '
+                               'robot1=6000') \
                 from None
     with out.steps() as step:
         return prepare(located(args.task), topology, images, step)
@@ -63,7 +65,7 @@ def located(task: str) -> str:
 
 
 def devices_of(prepared: Prepared, plan: TrainingPlan) -> list[dict[str, Any]]:
-    """Return what each device does by a plan: layers, samples, seconds, joules, memory."""
+    """Return what each device does in a round: layers, samples, seconds, joules, memory."""
     stages = prepared.stages(plan)
     played, costs = prepared.played(stages), prepared.costs
     rows = []
@@ -75,17 +77,18 @@ def devices_of(prepared: Prepared, plan: TrainingPlan) -> list[dict[str, Any]]:
                                'memory_of': device.memory_bytes}
         for stage in stages:
             if (samples := dict(stage.shares).get(device.name)) is not None:
-                row |= {'layers': [stage.first, stage.last - 1], 'samples': samples,
+                row |= {'layers': [stage.first, stage.last - 1],
+                        'samples': sum(costs.passes(stage, samples)),
                         'first': prepared.graph.layers[stage.first].name,
                         'last': prepared.graph.layers[stage.last - 1].name,
-                        'memory': costs.memory(stage.first, stage.last, samples, stage.warm_up)}
+                        'memory': costs.stage_memory(stage, samples)}
         rows.append(row)
     return rows
 
 
 def show_devices(rows: list[dict[str, Any]], title: str, out: Output) -> None:
     """Print who does what."""
-    shown = table(title, 'device', 'layers', 'samples of a micro-batch', 'ms computing', 'busy',
+    shown = table(title, 'device', 'layers', 'samples', 'ms computing', 'busy',
                   'joules', 'memory', 'of', left=2)
     for row in rows:
         layers = '-' if row['layers'] is None else \

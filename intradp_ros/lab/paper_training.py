@@ -30,6 +30,9 @@ TABLE_4 = {
     ('ResNet50', 'A', 100): (3.4, 3.6, 5.8), ('ResNet50', 'B', 100): (1.5, 6.1, 12.2),
     ('ResNet50', 'B', 1000): (3.7, 2.9, 3.1), ('BERT-small', 'A', 100): (3.5, 6.4, 1.0),
     ('BERT-small', 'B', 100): (1.3, 6.8, 1.0), ('BERT-small', 'B', 1000): (3.9, 4.2, 1.3)}
+#: Megabytes of a round by HDP and by HPP of Table 2, with environment A's five devices.
+TABLE_2 = {'EfficientNet-B1': (171.4, 76.2), 'MobileNetV2': (98.0, 52.1),
+           'ResNet50': (576.2, 212.4)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,11 @@ from intradp_ros.systems.training.task import load_task
 
 #: Nobody seeds here: workers must make the same weights all the same.
 TASK = """
+import os
 import torch
 from torch import nn
 import torch.nn.functional as F
-from intradp_ros.systems.training.items import Items
+from intradp_ros.systems.training.items import Items, ItemsHere
 from intradp_ros.systems.training.task import TrainingTask
 
 
@@ -53,6 +54,16 @@ def task(**changes):
 def mean(): return task(loss=F.cross_entropy)
 def dataset(): return task(data=Pictures())
 def learner(): return task(optimiser=lambda named: None)
+def whole(): return task(rounds=12)
+
+
+def parted():
+    first, count = {'dock': (0, 20), 'rover': (20, 40)}.get(os.environ.get('INTRADP_DEVICE'),
+                                                            (0, 0))
+    items = [Pictures()[k] for k in range(first, first + max(1, count))]
+    return task(data=ItemsHere(items, first, 60, count), rounds=12)
+
+
 def two(): return 1, 2
 def fails(): return 1 / 0
 def tuples(): return task(module=nn.Sequential(nn.Flatten(2), nn.LSTM(64, 8)).double())
@@ -94,6 +105,22 @@ def test_a_plan_says_who_does_what_and_what_binds(folder, capsys):
     assert (folder / 'round.png').stat().st_size > 1000
     joules = {row['device']: row['joules'] for row in found['devices']}
     assert joules['dock'] > 0 and joules['rover'] is None
+
+
+def test_data_that_lie_on_several_devices_are_read_where_they_lie(folder, capsys):
+    task = f'{folder}/mytask.py:parted'
+    words = ['--fleet', f'{folder}/fleet.yaml', '--images', 'dock=20', '--images', 'rover=40']
+    assert main(['train', 'plan', task, *words, '--json']) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found['data'] == {'dock': 20, 'rover': 40} and found['input_bytes'] > 0
+    assert main(['train', 'run', task, *words, '--real', '-o',
+                 f'{folder}/parted.safetensors']) == 0
+    alone = train_alone(load_task(f'{folder}/mytask.py:whole'))
+    assert difference(load_file(folder / 'parted.safetensors'), alone) < 1e-10
+    capsys.readouterr()
+    assert main(['train', 'plan', task, *words[:2], '--images', 'dock=20', '--images',
+                 'rover=41']) == 2
+    assert 'the data are 60 samples, but 61 lie on devices' in capsys.readouterr().err
 
 
 def test_ctrl_c_saves_and_resume_ends_as_one_process_does(folder, capsys):

@@ -11,6 +11,7 @@ of the printed loop is not made.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 
@@ -52,12 +53,53 @@ def allocate(costs: RoundCosts, names: Sequence[str], first: int, last: int, kep
             break
         given[slowest] -= 1
         given[taker] += 1
-    return as_shares(costs, names, given)
+    return as_shares(costs, names, given, costs.micro_batch)
 
 
-def as_shares(costs: RoundCosts, names: Sequence[str], blocks: Sequence[int]) -> Shares:
-    """Return samples for blocks; where the last block is short, the last device has it."""
-    short = costs.sizes[-2] + costs.grain - costs.micro_batch
+def deal_round(costs: RoundCosts, names: Sequence[str]) -> Shares | None:
+    """
+    Return the samples of a round for each device that trains the whole network on its own.
+
+    Block after block goes to whichever is done first with it; None where memory does not suffice,
+    or a round of one micro-batch, or of broken blocks, is dealt alike anyway.
+    """
+    each, blocks = len(costs.sizes) - 1, -(-costs.samples // costs.grain)
+    if costs.micro_batches == 1 or costs.micro_batch % costs.grain:
+        return None
+    tables = [costs.range_seconds(name, 0, costs.layers) for name in names]
+    room = [costs.blocks(costs.most_samples(name, 0, costs.layers, 1)) for name in names]
+
+    def seconds(k: int, count: int) -> float:
+        passes = -(-count // each)
+        least, larger = divmod(count, passes)
+        return float((passes - larger) * tables[k][least]
+                     + (larger * tables[k][least + 1] if larger else 0.0))
+
+    def more(k: int, count: int) -> list[tuple[float, int, int]]:
+        """Return a device with the next count whose passes its memory holds, if there is one."""
+        found = next((n for n in range(count + 1, min(blocks, count + each) + 1)
+                      if -(-n // -(-n // each)) <= room[k]), None)
+        return [] if found is None else [(seconds(k, found), k, found)]
+
+    given, left = [0] * len(names), blocks
+    next_ = [one for k in range(len(names)) for one in more(k, 0)]
+    heapify(next_)
+    while left and next_:
+        _, k, count = heappop(next_)
+        if count - given[k] <= left:
+            left -= count - given[k]
+            given[k] = count
+            for one in more(k, count):
+                heappush(next_, one)
+    if left:
+        return None
+    return as_shares(costs, names, given, costs.samples)
+
+
+def as_shares(costs: RoundCosts, names: Sequence[str], blocks: Sequence[int], samples: int,
+              ) -> Shares:
+    """Return so many samples as blocks; where the last block is short, the last device has it."""
+    short = sum(blocks) * costs.grain - samples
     shares = [(name, count * costs.grain) for name, count in zip(names, blocks) if count]
     shares[-1] = (shares[-1][0], shares[-1][1] - short)
     return tuple(shares)

@@ -177,13 +177,12 @@ def _dealt(costs: RoundCosts, shape: Sequence[tuple[int, Sequence[str]]], by_spe
     for k, ((first, names), last) in enumerate(zip(shape, ends)):
         weights = [1 / _whole(costs, name) if by_speed else 1.0 for name in names]
         blocks = largest_remainder(weights, len(costs.sizes) - 1)
-        stages.append(HybridStage(first, last, as_shares(costs, names, blocks),
+        stages.append(HybridStage(first, last, as_shares(costs, names, blocks, costs.micro_batch),
                                   costs.kept(len(shape) - 1 - k)))
     return [(stages, costs.micro_batches)]
 
 
 def _fitting(costs: RoundCosts, pipelines: list[Pipeline]) -> list[Pipeline] | None:
-    fits = all(costs.memory(stage.first, stage.last, samples, stage.warm_up)
-               <= costs.topology.device(name).memory_bytes
+    fits = all(costs.stage_memory(stage, samples) <= costs.topology.device(name).memory_bytes
                for stages, _ in pipelines for stage in stages for name, samples in stage.shares)
     return pipelines if fits else None

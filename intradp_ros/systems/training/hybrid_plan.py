@@ -15,13 +15,16 @@ class HybridStage:
     Layers first to last - 1 on a group of devices.
 
     `shares` are the samples of each device in every micro-batch, in the order of the rows;
-    at most `warm_up` micro-batches are forward before the first comes back.
+    at most `warm_up` micro-batches are forward before the first comes back.  The only stage of a
+    plan may deal the whole round instead (`of_round`): each device takes its samples of the round
+    in passes of its own, as few as micro-batches allow.
     """
 
     first: int
     last: int
     shares: tuple[tuple[str, int], ...]
     warm_up: int
+    of_round: bool = False
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -48,7 +51,8 @@ class HybridPlan:
     def shape(self) -> str:
         """Return the plan in one line: layers and the samples of each device, by stage."""
         return ' | '.join(f'{stage.first}-{stage.last - 1}: ' + ', '.join(
-            f'{name} x{samples}' for name, samples in stage.shares) for stage in self.stages)
+            f'{name} x{samples}' for name, samples in stage.shares)
+            + (' of the round' if stage.of_round else '') for stage in self.stages)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold."""

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import permutations
+from itertools import combinations, permutations
 
 import numpy as np
 
 from intradp_ros.schedule.event_simulator import simulate
 from intradp_ros.schedule.stage_plan import PlanError
-from intradp_ros.systems.training.allocation import allocate
+from intradp_ros.systems.training.allocation import allocate, deal_round
 from intradp_ros.systems.training.hybrid_plan import HybridPlan, HybridStage
 from intradp_ros.systems.training.round_costs import RoundCosts
 from intradp_ros.systems.training.round_estimate import (
@@ -78,7 +78,7 @@ def plan_round(costs: RoundCosts) -> HybridPlan:
 def judged(costs: RoundCosts, stages: Sequence[HybridStage]) -> HybridPlan:
     """Return a plan with what the event simulator says of it."""
     played = simulate(round_tasks(costs, [(stages, costs.micro_batches)]), costs.topology)
-    memory = {name: costs.memory(stage.first, stage.last, samples, stage.warm_up)
+    memory = {name: costs.stage_memory(stage, samples)
               for stage in stages for name, samples in stage.shares}
     return HybridPlan(tuple(stages), costs.micro_batch, costs.micro_batches, played.makespan,
                       memory, dict(played.carried))
@@ -95,6 +95,28 @@ def stages_of(costs: RoundCosts, shape: Shape) -> tuple[HybridStage, ...] | None
             return None
         found.append(HybridStage(first, last, shares, kept))
     return tuple(found)
+
+
+def of_round(costs: RoundCosts, names: Sequence[str]) -> tuple[HybridStage, ...] | None:
+    """Return the stage of devices that deal a round at once; None where it does not fit."""
+    shares = deal_round(costs, names)
+    return (HybridStage(0, costs.layers, shares, 1, True),) if shares else None
+
+
+def best_together(costs: RoundCosts, names: Sequence[str]) -> tuple[HybridStage, ...] | None:
+    """Return devices that all train the whole network, dealt as is quickest; None if none fits."""
+    ways = [stages_of(costs, ((0, tuple(names)),)), of_round(costs, names)]
+    return min((stages for stages in ways if stages),
+               key=lambda stages: judged(costs, stages).seconds, default=None)
+
+
+def around(costs: RoundCosts, shape: Shape) -> list[tuple[HybridStage, ...]]:
+    """
+    Return the stages of a shape, and of better ones that a short search finds from it.
+
+    First only borders move, then devices, too; none where the shape does not fit.
+    """
+    return _Planner(costs).around(shape)
 
 
 class _Planner:
@@ -118,14 +140,16 @@ class _Planner:
             raise PlanError('the network fits on no set of these devices: take smaller '
                             'micro-batches, or devices with more memory')
         best = sorted(seen, key=seen.__getitem__)[:JUDGED[self._many]]
-        found = {shape: self._climb(shape, seen[shape]) for shape in best}
+        found = {shape: self.climb(shape, seen[shape]) for shape in best}
         shapes = dict.fromkeys([*(shape for shape, _ in sorted(found.values(),
                                                                key=lambda one: one[1])),
                                 *best])
         shapes |= dict.fromkeys(tail.shape for tail in self._simple())
         plans = {shape: judged(costs, stages) for shape in shapes
                  if (stages := stages_of(costs, shape))}
-        return self._last(plans)
+        together = [judged(costs, stages) for names in self._sets()
+                    if (stages := of_round(costs, names))]
+        return min([self._last(plans), *together], key=lambda plan: plan.seconds)
 
     def _last(self, plans: dict[Shape, HybridPlan]) -> HybridPlan:
         """Search around the best plan with the simulator as the judge."""
@@ -149,11 +173,19 @@ class _Planner:
 
     def _simple(self) -> Iterator[_Tail]:
         """Yield each device alone, and data parallel training on the fastest ones."""
-        names = self._by_speed
-        sets = [(name,) for name in names] + [tuple(names[:k]) for k in range(2, len(names) + 1)]
-        for group in sets:
+        for group in [*((name,) for name in self._by_speed[1:]), *self._prefixes()]:
             if tail := self._priced_plan(((0, group),)):
                 yield tail
+
+    def _prefixes(self) -> list[tuple[str, ...]]:
+        """Return the fastest devices, one and more of them."""
+        return [tuple(self._by_speed[:k + 1]) for k in range(len(self._by_speed))]
+
+    def _sets(self) -> list[tuple[str, ...]]:
+        """Return groups that may deal a round at once: of few devices all, else the fastest."""
+        return self._prefixes()[1:] if self._many else [
+            group for k in range(2, len(self._by_speed) + 1)
+            for group in combinations(self._by_speed, k)]
 
     @property
     def _many(self) -> bool:
@@ -252,6 +284,16 @@ class _Planner:
         return [(first, last, names, self._costs.kept(len(shape) - 1 - k))
                 for k, ((first, names), last) in enumerate(zip(shape, ends))]
 
+    def around(self, shape: Shape) -> list[tuple[HybridStage, ...]]:
+        """Return a shape's stages, and those of better ones near it: borders moved, then all."""
+        tail = self._priced_plan(shape)
+        if tail is None:
+            return []
+        shapes = [shape, *(self.climb(shape, tail.seconds, borders)[0]
+                           for borders in (True, False))]
+        return [stages for one in dict.fromkeys(shapes)
+                if (stages := stages_of(self._costs, one))]
+
     def _priced_plan(self, shape: Shape) -> _Tail | None:
         tail: _Tail | None = None
         for key in reversed(self._keys(shape)):
@@ -261,15 +303,29 @@ class _Planner:
             tail = self._before(head, tail)
         return tail
 
-    def _climb(self, shape: Shape, seconds: float) -> tuple[Shape, float]:
-        """Move to the best neighbour by the estimate while there is a better one."""
+    def climb(self, shape: Shape, seconds: float, borders: bool = False) -> tuple[Shape, float]:
+        """
+        Move to the best neighbour by the estimate while there is a better one.
+
+        With `borders` all devices stay in their stages.
+        """
         for _ in range(STEPS):
-            near = [(tail.seconds, one) for one in self._near(shape)
+            near = [(tail.seconds, one)
+                    for one in (self._shifted if borders else self._near)(shape)
                     if (tail := self._priced_plan(one))]
             if not near or min(near)[0] >= seconds * (1 - 1e-6):
                 break
             seconds, shape = min(near)
         return shape, seconds
+
+    def _shifted(self, shape: Shape) -> Iterator[Shape]:
+        """Yield shapes with one border elsewhere."""
+        for k in range(1, len(shape)):
+            low = shape[k - 1][0] + 1
+            high = (shape[k + 1][0] if k + 1 < len(shape) else self._costs.layers) - 1
+            for step in (-16, -4, -2, -1, 1, 2, 4, 16):
+                if low <= shape[k][0] + step <= high:
+                    yield (*shape[:k], (shape[k][0] + step, shape[k][1]), *shape[k + 1:])
 
     def _near(self, shape: Shape) -> Iterator[Shape]:
         """Yield shapes with one border or one device elsewhere, a stage more, or one fewer."""
@@ -286,12 +342,7 @@ class _Planner:
                 for cut in {(first + end) // 2, first + 1, end - 1} - {first, end}:
                     yield (*shape[:k], (first, others), (cut, (name,)), *shape[k + 1:])
                     yield (*shape[:k], (first, (name,)), (cut, others), *shape[k + 1:])
-        for k in range(1, len(shape)):
-            low = shape[k - 1][0] + 1
-            high = (shape[k + 1][0] if k + 1 < len(shape) else layers) - 1
-            for step in (-16, -4, -2, -1, 1, 2, 4, 16):
-                if low <= shape[k][0] + step <= high:
-                    yield (*shape[:k], (shape[k][0] + step, shape[k][1]), *shape[k + 1:])
+        yield from self._shifted(shape)
         used = {name for _, names in shape for name in names}
         homes = {name: k for k, (_, names) in enumerate(shape) for name in names}
         for name, home in homes.items():

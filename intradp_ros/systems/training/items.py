@@ -31,9 +31,46 @@ class Items:
 
     def take(self, samples: Sequence[int]) -> tuple[Tensors, torch.Tensor]:
         """Return the inputs and targets of these samples, one row each."""
-        made = default_collate([self.dataset[int(k)] for k in samples])
-        if not isinstance(made, list | tuple) or len(made) < 2 or \
-                not all(isinstance(part, torch.Tensor) for part in made):
-            raise TaskError('an item of the dataset must be (input, target) or (input, input, '
-                            '..., target), of tensors or numbers')
-        return tuple(made[:-1]), made[-1]
+        return _collated([self.dataset[int(k)] for k in samples])
+
+
+@dataclass(frozen=True)
+class ItemsHere:
+    """
+    A dataset whose items lie on several devices; `dataset` has those that lie here.
+
+    They have the numbers from `first` on, of `total` in all: devices follow one another in the
+    order of `--images`.  Where none lies, `dataset` has one item of the same shape and type, and
+    `count` is 0.
+    """
+
+    dataset: Any
+    first: int
+    total: int
+    count: int | None = None
+
+    def __len__(self) -> int:
+        """Return how many there are on all devices."""
+        return self.total
+
+    def take(self, samples: Sequence[int]) -> tuple[Tensors, torch.Tensor]:
+        """Return the inputs and targets of samples that lie here, one row each."""
+        here = len(self.dataset) if self.count is None else self.count
+        if out := [k for k in samples if not self.first <= k < self.first + here]:
+            raise TaskError(f'sample {out[0]} of {self.total} does not lie here, where those from '
+                            f'{self.first} to {self.first + here - 1} do: say where the data lie '
+                            'by --images')
+        return _collated([self.dataset[int(k) - self.first] for k in samples])
+
+    def examples(self, count: int) -> tuple[Tensors, torch.Tensor]:
+        """Return items that show shapes and types."""
+        return _collated([self.dataset[k % len(self.dataset)] for k in range(count)])
+
+
+def _collated(items: list[Any]) -> tuple[Tensors, torch.Tensor]:
+    made = default_collate(items)
+    if not isinstance(made, list | tuple) or len(made) < 2 or \
+            not all(isinstance(part, torch.Tensor) for part in made):
+        raise TaskError('an item of the dataset must be (input, target) or (input, input, '
+                        '..., target), of tensors or numbers')
+    return tuple(made[:-1]), made[-1]

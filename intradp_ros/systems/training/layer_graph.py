@@ -21,7 +21,13 @@ import torch
 from torch import fx, nn
 import torch.nn.functional as F  # noqa: N812
 
-from intradp_ros.systems.training.task import draw_seed, TaskError, Tensors, TrainingTask
+from intradp_ros.systems.training.task import (
+    draw_seed,
+    examples,
+    TaskError,
+    Tensors,
+    TrainingTask,
+)
 
 _ATEN = torch.ops.aten
 MOST_ROWS = 1 << 20
@@ -228,8 +234,7 @@ def capture(task: TrainingTask) -> LayerGraph:
         export differs from the module in any bit.
 
     """
-    rows = list(range(min(3, len(task.data))))
-    inputs, _ = task.data.take(rows * (2 if len(rows) < 2 else 1))
+    inputs, _ = examples(task.data, min(3, max(2, len(task.data))))
     module = task.module.train()
     kept = copy.deepcopy(module)
     batch = torch.export.Dim('batch', min=1, max=MOST_ROWS)

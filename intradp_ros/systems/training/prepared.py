@@ -27,7 +27,7 @@ from intradp_ros.systems.training.replanning import (
 )
 from intradp_ros.systems.training.round_costs import RoundCosts
 from intradp_ros.systems.training.round_tasks import round_tasks
-from intradp_ros.systems.training.task import load_task, TrainingTask
+from intradp_ros.systems.training.task import load_task, TaskError, TrainingTask
 from intradp_ros.systems.training.task_trial import try_task
 from intradp_ros.systems.training.training_plan import TrainingPlan
 
@@ -64,13 +64,14 @@ class Prepared:
         """Return the stages of a plan that workers run, as they are priced."""
         found = []
         for k, stage in enumerate(plan.stages):
-            left, shares = self.costs.micro_batch, []
+            left = self.task.batch if plan.of_round else self.costs.micro_batch
+            shares = []
             for name, grains in stage.shares:
                 shares.append((name, min(left, grains * self.task.grain)))
                 left -= shares[-1][1]
             found.append(HybridStage(stage.first, stage.last,
                                      tuple((name, n) for name, n in shares if n),
-                                     self.costs.kept(len(plan.stages) - 1 - k)))
+                                     self.costs.kept(len(plan.stages) - 1 - k), plan.of_round))
         return tuple(found)
 
     def played(self, stages: Sequence[HybridStage]) -> Simulation:
@@ -95,12 +96,13 @@ def prepare(name: str, topology: Topology, images: Mapping[str, float] | None = 
     """
     Load a task, try it, export its network, and measure its layers here (once).
 
-    The devices are as fast as their speed says; this machine has speed 1.
+    The devices are as fast as their speed says; this machine has speed 1.  `images` has the
+    share of the data that lies on a device, or how many samples.
 
     Raises
     ------
     TaskError
-        If the task cannot be trained.
+        If the task cannot be trained, or other data lie on devices than it has.
     TableError
         If not even one sample fits into memory.
 
@@ -115,7 +117,17 @@ def prepare(name: str, topology: Topology, images: Mapping[str, float] | None = 
     measured = cached_table(_digest(task, graph), device_name(), lambda: measure_layers(
         device_name(), layer_calls(graph, task), entering(graph, task), task.optimiser, most))
     table = on_devices(measured, {d.name: d.speed for d in topology.devices})
-    return Prepared(name, task, graph, table, topology, images or {})
+    return Prepared(name, task, graph, table, topology, _shares(images or {}, len(task.data)))
+
+
+def _shares(images: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """Return shares of the data for shares, or for counts that add up to all of them."""
+    if max(images.values(), default=0.0) <= 1:
+        return images
+    if sum(images.values()) != count:
+        raise TaskError(f'the data are {count} samples, but {sum(images.values()):g} lie on '
+                        'devices: give shares that add up to 1, or counts that add up to all')
+    return {name: held / count for name, held in images.items()}
 
 
 def _digest(task: TrainingTask, graph: LayerGraph) -> str:

@@ -4,39 +4,52 @@
 """
 Plans that workers run, from the planner's; and light plans after a loss (Asteroid, section 3.4).
 
-A light plan keeps the stages of those that are left: borders move until the work of each stage
-is in proportion to its group's speed, and samples are dealt anew.  A heavy plan is searched for
-from scratch.
+A light plan begins with the stages of those that are left: borders move until the work of each
+stage is in proportion to its group's speed, and samples are dealt anew.  A short search by the
+estimate goes on from there; what it finds is taken where it wins more in the next rounds than
+its layers take to move.  A heavy plan is searched for from scratch.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
+from math import inf
+from types import MappingProxyType
 
 import numpy as np
 
 from intradp_ros.cluster.plan_id import PlanError
 from intradp_ros.cluster.topology import Topology
 from intradp_ros.systems.training.hybrid_plan import HybridStage
-from intradp_ros.systems.training.hybrid_planner import judged, plan_round, stages_of
+from intradp_ros.systems.training.hybrid_planner import (
+    around,
+    best_together,
+    judged,
+    plan_round,
+    Shape,
+)
 from intradp_ros.systems.training.layer_graph import LayerGraph, Pass, run_pass
 from intradp_ros.systems.training.layer_profiler import LayerCall, Tensors
 from intradp_ros.systems.training.layer_table import LayerTable, LayerTimes
 from intradp_ros.systems.training.round_commit import Planner
 from intradp_ros.systems.training.round_costs import RoundCosts
-from intradp_ros.systems.training.task import TrainingTask
+from intradp_ros.systems.training.task import examples, TrainingTask
 from intradp_ros.systems.training.training_plan import (
     MOST_SECONDS,
     TrainingPlan,
     TrainingStage,
 )
 
+#: Rounds in which a plan after a loss has to make up for the seconds that its layers move.
+PAID_BACK = 20
+
 
 def costs_of(task: TrainingTask, table: LayerTable, topology: Topology) -> RoundCosts:
     """Return what a round of a task costs; samples are dealt in the task's grains."""
     largest = -(-task.grains // task.micro_batches)
     return RoundCosts(table, topology, min(task.batch, largest * task.grain), task.micro_batches,
-                      task.grain)
+                      task.grain, batch=task.batch)
 
 
 def runnable(costs: RoundCosts, stages: Sequence[HybridStage], task: TrainingTask) -> TrainingPlan:
@@ -50,30 +63,57 @@ def runnable(costs: RoundCosts, stages: Sequence[HybridStage], task: TrainingTas
 
     """
     largest = -(-task.grains // task.micro_batches)
-    found = []
+    found, of_round = [], stages[0].of_round
     for stage in stages:
         shares = [(name, -(-samples // task.grain)) for name, samples in stage.shares if samples]
-        if sum(count for _, count in shares) != largest:
+        if sum(count for _, count in shares) != (task.grains if of_round else largest):
             raise PlanError(f'the shares {stage.shares} are no whole grains of {task.grain}')
         found.append(TrainingStage(stage.first, stage.last, tuple(shares)))
     seconds = min(judged(costs, stages).seconds, MOST_SECONDS)
-    return TrainingPlan(tuple(found), task.grains, task.micro_batches, seconds)
+    return TrainingPlan(tuple(found), task.grains, task.micro_batches, seconds, of_round,
+                        data_of(costs.images, len(task.data)))
+
+
+def data_of(images: Mapping[str, float], count: int) -> tuple[tuple[str, int], ...]:
+    """Return how many samples lie on each device, by its share of them."""
+    ends = [round(count * part) for part in accumulate(images.values())]
+    return tuple((name, after - before) for name, before, after in
+                 zip(images, (0, *ends), ends) if after > before)
 
 
 def light_plan(costs: RoundCosts, before: TrainingPlan, task: TrainingTask) -> TrainingPlan | None:
     """Return the stages of those that are left, borders moved; None where that fits nowhere."""
-    left = set(costs.topology.names)
-    groups = [tuple(name for name in stage.devices if name in left) for stage in before.stages]
-    groups = [group for group in groups if group]
-    if not groups or set().union(*groups) != left:
-        return None  # someone came: there is no place for it in the stages as they are
-    stages = light_stages(costs, groups)
+    stages = light_stages(costs, before.stages)
     return runnable(costs, stages, task) if stages else None
 
 
-def light_stages(costs: RoundCosts, groups: Sequence[tuple[str, ...]],
+def light_stages(costs: RoundCosts, before: Sequence[TrainingStage | HybridStage],
                  ) -> tuple[HybridStage, ...] | None:
-    """Return a stage for each group, with work in proportion to its speed; None if none fits."""
+    """Return the stages of those left; None where someone came, or where they do not fit."""
+    left = set(costs.topology.names)
+    groups = [tuple(name for name in stage.devices if name in left) for stage in before]
+    groups = [group for group in groups if group]
+    if not groups or set().union(*groups) != left:
+        return None  # there is no place for who came in the stages as they are
+    if len(groups) == 1:
+        return best_together(costs, groups[0])
+    shape = _by_speed(costs, groups)
+    return min(around(costs, shape) if shape else [], default=None, key=lambda stages: (
+        PAID_BACK * judged(costs, stages).seconds + moving_seconds(costs, before, stages)))
+
+
+def moving_seconds(costs: RoundCosts, before: Sequence[TrainingStage | HybridStage],
+                   stages: Sequence[HybridStage]) -> float:
+    """Return how long the layers that a device lacks need to reach it, of the slowest one."""
+    had = {name: range(stage.first, stage.last) for stage in before for name in stage.devices}
+    lacked = {name: sum(costs.state_bytes(k) for k in range(stage.first, stage.last)
+                        if k not in had[name]) for stage in stages for name in stage.devices}
+    return max(nbytes / min((costs.topology.rate(other, name) for other in lacked
+                             if other != name), default=inf) for name, nbytes in lacked.items())
+
+
+def _by_speed(costs: RoundCosts, groups: Sequence[tuple[str, ...]]) -> Shape | None:
+    """Return a stage for each group, with work in proportion to its speed; None if too many."""
     names = [name for group in groups for name in group]
     speed = {name: 1 / sum(costs.seconds(name, 0, costs.layers, costs.micro_batch))
              for name in names}
@@ -88,21 +128,27 @@ def light_stages(costs: RoundCosts, groups: Sequence[tuple[str, ...]],
             return None
         ends.append(low + int(np.argmin(abs(work[low:high + 1] - share * work[-1]))))
     ends.append(costs.layers)
-    return stages_of(costs, tuple(zip(ends, groups)))
+    return tuple(zip(ends, groups))
 
 
-def replanner(task: TrainingTask, table: LayerTable, topology: Topology,
-              heavy: bool = False) -> Planner:
+def replanner(task: TrainingTask, table: LayerTable, topology: Topology, heavy: bool = False,
+              images: Mapping[str, float] = MappingProxyType({})) -> Planner:
     """
     Return what plans for whoever is there: lightly where that can be, else from scratch.
 
-    With `heavy` it is always from scratch.
+    With `heavy` it is always from scratch.  `images` has the share of the data that lies on a
+    device.  What it returns raises PlanError where such a device is gone.
     """
     def plan(devices: tuple[str, ...], before: TrainingPlan | None) -> TrainingPlan | None:
         names = [name for name in topology.names if name in devices]
         if not names:
             return None
-        costs = costs_of(task, table, topology.without(set(topology.names) - set(names)))
+        if gone := [name for name, share in images.items() if share and name not in names]:
+            raise PlanError(f'{", ".join(gone)} left, and with it '
+                            f'{sum(images[name] for name in gone):.0%} of the data; they are '
+                            'nowhere else')
+        costs = replace(costs_of(task, table, topology.without(set(topology.names) - set(names))),
+                        images=images)
         try:
             if before is not None and not heavy and (found := light_plan(costs, before, task)):
                 return found
@@ -132,7 +178,7 @@ def layer_calls(graph: LayerGraph, task: TrainingTask) -> list[LayerCall]:
 def entering(graph: LayerGraph, task: TrainingTask) -> Callable[[int], Tensors]:
     """Return what makes inputs of so many samples for the profiler."""
     def inputs(count: int) -> Tensors:
-        found, _ = task.data.take([k % len(task.data) for k in range(count)])
+        found, _ = examples(task.data, count)
         named = dict(zip(graph.inputs, found))
         return tuple(named[value.name] for value in graph.cuts[0])
     return inputs

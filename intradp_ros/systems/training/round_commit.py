@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import enum
 from typing import Any
 
-from intradp_ros.cluster.plan_id import PlanId
+from intradp_ros.cluster.plan_id import PlanError, PlanId
 from intradp_ros.systems.training.snapshots import INITIAL, Move, moves, rollback_tag
 from intradp_ros.systems.training.training_plan import TrainingPlan
 
@@ -72,11 +72,11 @@ class RoundCommit:
     """
     Rounds, tags and plans of one training.
 
-    `plan` makes a plan for devices, from the plan before where there is one; None if there is
-    none.  `patience` is the longest that a device needs to leave a plan whose rounds take no time
-    (s).  `base` is the
-    round of the checkpoint that the trainer has; 0: what the task makes.  With `waits` it is
-    paused, not failed, while no device is there.
+    `make_plan` makes a plan for devices, from the plan before where there is one; None if there
+    is none, or a PlanError with the reason.  `patience` is the longest that a device needs to
+    leave a plan whose rounds take no time (s).  `base` is the round of the checkpoint that the
+    trainer has; 0: what the task makes.  With `waits` it is paused, not failed, while no device
+    is there.
     """
 
     rounds: int
@@ -266,16 +266,16 @@ class RoundCommit:
         if self.fruitless > self.most_failures:
             return self._fail(f'{self.fruitless} plans in a row came to nothing: ' + '; '.join(
                 f'{d}: {r["error"]}' for d, r in self.idle.items() if r['error']))
-        made = self.make_plan(tuple(sorted(self.alive)), self.plan) if self.alive else None
+        made, reason = self._made()
         if made is None and self.left_out:  # better with them than not at all
             self.alive |= set(self.left_out)
             self.left_out.clear()
-            made = self.make_plan(tuple(sorted(self.alive)), self.plan)
+            made, reason = self._made()
         if made is None and self.waits and not self.alive:
             self.phase = Phase.PAUSED
             return []
         if made is None:
-            return self._fail(self.why or 'no device is left that the network fits on')
+            return self._fail(self.why or reason)
         tag = max(self.base, rollback_tag(
             {d: self.held.get(d, {}) for d in made.participants}, self.layers))
         self.held = {d: {t: has for t, has in tags.items() if t <= tag}
@@ -294,6 +294,15 @@ class RoundCommit:
                              'what': made.to_json(),
                              'moves': [[m.source, m.target, m.layers] for m in moved]})
                 for name in made.participants]
+
+    def _made(self) -> tuple[TrainingPlan | None, str]:
+        """Return a plan for who is there, or None and the reason."""
+        nobody = 'no device is left that the network fits on'
+        try:
+            return self.make_plan(tuple(sorted(self.alive)), self.plan) if self.alive else None, \
+                nobody
+        except PlanError as error:
+            return None, str(error)
 
     def _suspect(self, now: float) -> None:
         """

@@ -13,7 +13,9 @@ import numpy.typing as npt
 
 from intradp_ros.cluster.topology import Topology
 from intradp_ros.planning.training import warm_up
+from intradp_ros.systems.training.hybrid_plan import HybridStage
 from intradp_ros.systems.training.layer_table import LayerTable, TableError
+from intradp_ros.systems.training.training_plan import passes_of
 
 Shares = tuple[tuple[str, int], ...]
 Moves = dict[tuple[str, str], float]
@@ -25,8 +27,9 @@ class RoundCosts:
     """
     A round of `micro_batches` micro-batches of `micro_batch` samples on the devices of a topology.
 
-    `block` samples are dealt at once (a grain).  `images` has the share of the data that lies on
-    a device, adding up to 1; without it, images are where they are needed.
+    `block` samples are dealt at once (a grain).  `batch` are the samples of the round, where some
+    micro-batches are smaller.  `images` has the share of the data that lies on a device, adding
+    up to 1; without it, images are where they are needed.
 
     Raises
     ------
@@ -41,6 +44,7 @@ class RoundCosts:
     micro_batches: int
     block: int = 0
     images: Mapping[str, float] = field(default_factory=dict)
+    batch: int = 0
 
     def __post_init__(self) -> None:
         """Check the figures."""
@@ -57,6 +61,11 @@ class RoundCosts:
                 raise TableError(f'{name} has {share} of the data: a share is from 0 to 1')
         if self.images and not abs(sum(self.images.values()) - 1) < 1e-6:
             raise TableError('the shares of the data must add up to 1')
+
+    @property
+    def samples(self) -> int:
+        """Return the samples of a round."""
+        return self.batch or self.micro_batch * self.micro_batches
 
     @property
     def layers(self) -> int:
@@ -127,6 +136,10 @@ class RoundCosts:
         """Return the bytes of parameters, gradients and optimiser of a range (MOD + OPT)."""
         return float(self._bytes[0, last] - self._bytes[0, first])
 
+    def state_bytes(self, layer: int) -> float:
+        """Return what moves with a layer: parameters, and what the optimiser keeps."""
+        return self.fixed_bytes(layer, layer + 1) - self.weights(layer, layer + 1)
+
     def sample_bytes(self, first: int, last: int) -> float:
         """Return what a range keeps of one sample, what enters it included."""
         return float(self._bytes[1, last] - self._bytes[1, first]) + self.table.border_bytes[first]
@@ -140,6 +153,25 @@ class RoundCosts:
         """Return K_p of a stage with so many behind it: 2r + 1, at most M."""
         return warm_up(0, stages_behind + 1, self.micro_batches)
 
+    def passes(self, stage: HybridStage, samples: int) -> tuple[int, ...]:
+        """Return the samples of each pass of a round, of a device with so many as its share."""
+        if not stage.of_round:
+            return (samples,) * self.micro_batches
+        blocks = passes_of(self.blocks(samples), len(self.sizes) - 1)
+        short = sum(self.grain * count for count in blocks) - samples
+        return (*(self.grain * count for count in blocks[:-1]), self.grain * blocks[-1] - short)
+
+    def stage_memory(self, stage: HybridStage, samples: int) -> float:
+        """Return the bytes of a device of a stage that has so many samples as its share."""
+        return self.memory(stage.first, stage.last, max(self.passes(stage, samples)),
+                           stage.warm_up)
+
+    def stage_seconds(self, stage: HybridStage, name: str, samples: int) -> tuple[float, float]:
+        """Return forward and backward seconds of a round on a device of a stage."""
+        both = [self.seconds(name, stage.first, stage.last, n)
+                for n in self.passes(stage, samples)]
+        return sum(f for f, _ in both), sum(b for _, b in both)
+
     def most_samples(self, name: str, first: int, last: int, kept: int) -> int:
         """Return the most samples (whole blocks) that fit on a device."""
         room = self.topology.device(name).memory_bytes - self.fixed_bytes(first, last)
@@ -150,24 +182,15 @@ class RoundCosts:
             return self.micro_batch
         return int(room / each) // self.grain * self.grain
 
-    def image_moves(self, shares: Shares) -> Moves:
-        """Return the samples of a micro-batch that travel to the devices of the first stage."""
-        if not self.images:
-            return {}
-        wants = dict(shares)
-        spare = {name: part * self.micro_batch - wants.get(name, 0)
-                 for name, part in self.images.items()}
-        lacks = {name: samples - self.images.get(name, 0.0) * self.micro_batch
-                 for name, samples in shares}
-        moves: Moves = {}
-        for giver, more in spare.items():
-            for taker in [name for name, lack in lacks.items() if lack > 1e-9]:
-                part = min(more, lacks[taker])
-                if part > 1e-9:
-                    moves[giver, taker] = part
-                    more -= part
-                    lacks[taker] -= part
-        return moves
+    def image_moves(self, shares: Sequence[tuple[str, float]]) -> Moves:
+        """
+        Return the samples of a pass that travel to the devices of the first stage, on average.
+
+        Samples are drawn from all data alike, wherever they lie: whoever needs them is no reason
+        to draw others, or results would depend on the plan.
+        """
+        return {(giver, taker): samples * part for taker, samples in shares
+                for giver, part in self.images.items() if giver != taker and samples and part}
 
     def media_seconds(self, moves: Mapping[tuple[str, str], float], nbytes: float,
                       ) -> dict[str, float]:

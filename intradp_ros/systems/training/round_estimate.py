@@ -44,8 +44,13 @@ class Step:
 
 def execution_step(costs: RoundCosts, stage: HybridStage) -> Step:
     """Return the step of a stage (Eq. 8: the slowest device of the group)."""
-    both = [costs.seconds(name, stage.first, stage.last, samples)
-            for name, samples in stage.shares]
+    if stage.of_round:  # as a micro-batch's part of all that the slowest device has to do
+        forward, backward = max((costs.stage_seconds(stage, name, samples)
+                                 for name, samples in stage.shares), key=sum)
+        both = [(forward / costs.micro_batches, backward / costs.micro_batches)]
+    else:
+        both = [costs.seconds(name, stage.first, stage.last, samples)
+                for name, samples in stage.shares]
     ring = ring_moves(stage.devices)
     return Step(max(f for f, _ in both), max(b for _, b in both), max(f + b for f, b in both),
                 stage.warm_up, {},
@@ -65,7 +70,8 @@ def communication_step(costs: RoundCosts, before: HybridStage, behind: HybridSta
 
 def image_step(costs: RoundCosts, stage: HybridStage) -> Step | None:
     """Return the step that brings images to the first stage, None where all lie there."""
-    moves = costs.image_moves(stage.shares)
+    moves = costs.image_moves([(name, samples / costs.micro_batches) for name, samples
+                               in stage.shares] if stage.of_round else stage.shares)
     if not moves:
         return None
     media = costs.media_seconds(moves, costs.table.border_bytes[0])

@@ -39,12 +39,12 @@ def plan_limit(costs: RoundCosts, stages: Sequence[HybridStage]) -> RoundLimit:
     for k, stage in enumerate(stages):
         if k:
             way += _quickest_crossing(costs, stages[k - 1], stage)
-        passes = {name: sum(costs.seconds(name, stage.first, stage.last, samples))
-                  for name, samples in stage.shares}
-        for name, seconds in passes.items():
-            found[f'computing on {name}'] = way + costs.micro_batches * seconds + \
+        computed = {name: sum(costs.stage_seconds(stage, name, samples))
+                    for name, samples in stage.shares}
+        for name, seconds in computed.items():
+            found[f'computing on {name}'] = way + seconds + \
                 costs.step_seconds(name, stage.first, stage.last)
-        way += min(passes.values())
+        way += min(computed.values()) / costs.micro_batches
     found['the way of a micro-batch through all stages and back'] = way
     carried: dict[str, float] = {}
     for step in steps_of(costs, stages):

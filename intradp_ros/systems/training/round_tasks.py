@@ -21,6 +21,7 @@ from intradp_ros.systems.training.round_costs import (
     ring_delays,
     ring_moves,
     RoundCosts,
+    Shares,
 )
 from intradp_ros.systems.training.stage_actions import passes
 
@@ -83,15 +84,22 @@ def _owners(costs: RoundCosts, pipelines: Sequence[Pipeline]) -> dict[tuple[str,
     return found
 
 
+def _dealt(costs: RoundCosts, stage: HybridStage, micro_batches: int) -> list[Shares]:
+    """Return the samples of each device of a stage in each pass of a round."""
+    if not stage.of_round:
+        return [stage.shares] * micro_batches
+    own = {name: costs.passes(stage, samples) for name, samples in stage.shares}
+    return [tuple((name, passes[k]) for name, passes in own.items() if k < len(passes))
+            for k in range(micro_batches)]
+
+
 def _pipeline(costs: RoundCosts, stages: Sequence[HybridStage], micro_batches: int,
               tasks: list[Task]) -> dict[str, int]:
     """Add the tasks of one pipeline; return the last one of each device."""
     table = costs.table
-    into: list[list[tuple[str, str, float]]] = []
-    for k, stage in enumerate(stages):
-        moves = (crossings(stages[k - 1].shares, stage.shares) if k
-                 else costs.image_moves(stage.shares))
-        into.append([(a, b, samples) for (a, b), samples in moves.items()])
+    dealt = [_dealt(costs, stage, micro_batches) for stage in stages]
+    into = [[crossings(before, behind) if k else costs.image_moves(behind)
+             for before, behind in zip(dealt[k - 1], dealt[k])] for k in range(len(stages))]
     todo = [passes(stage.warm_up, micro_batches) for stage in stages]
     at = [0] * len(stages)
     done: dict[tuple[int, bool, int], dict[str, int]] = {}
@@ -107,7 +115,7 @@ def _pipeline(costs: RoundCosts, stages: Sequence[HybridStage], micro_batches: i
                     break
                 came: dict[str, list[int]] = defaultdict(list)
                 if not back:
-                    for a, b, samples in into[k]:
+                    for (a, b), samples in into[k][batch].items():
                         after = (done[needs][a],) if k else (
                             (sent[a, b],) if (a, b) in sent else ())
                         if not k:
@@ -117,12 +125,12 @@ def _pipeline(costs: RoundCosts, stages: Sequence[HybridStage], micro_batches: i
                                                   after, f'value {k} {batch}'))
                 elif k + 1 < len(stages):
                     nbytes = table.gradient_bytes[stages[k + 1].first]
-                    for a, b, samples in into[k + 1]:
+                    for (a, b), samples in into[k + 1][batch].items():
                         came[a].append(len(tasks))
                         tasks.append(TransferTask(b, a, samples * nbytes, (done[needs][b],),
                                                   f'gradient {k + 1} {batch}'))
                 made = done[k, back, batch] = {}
-                for name, samples in stage.shares:
+                for name, samples in dealt[k][batch]:
                     forward, backward = costs.seconds(name, stage.first, stage.last, samples)
                     index = made[name] = last[name] = len(tasks)
                     if back:

@@ -5,8 +5,9 @@
 What a device of a stage does in a round, as data: `F0 F1 F2 B0 F3 B1 ... S U`.
 
 F and B are the passes of a micro-batch, S sums gradients over the group and the norm over all,
-U steps the optimiser.  A stage lets K = min(M, 2 (P - p) - 1) micro-batches go forward before
-the first comes back, then alternates (Asteroid, 1F1B).
+U steps the optimiser.  Where the data lie on devices, I comes first: it sends others the samples
+of the round that they need.  A stage lets K = min(M, 2 (P - p) - 1) micro-batches go forward
+before the first comes back, then alternates (Asteroid, 1F1B).
 """
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from intradp_ros.systems.training.training_plan import TrainingPlan
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing that a stage does; `micro_batch` is -1 for S and U."""
+    """One thing that a stage does; `micro_batch` is -1 for I, S and U."""
 
     kind: str
     micro_batch: int = -1
@@ -42,6 +43,14 @@ def stage_actions(stage: int, stages: int, micro_batches: int) -> tuple[Action, 
     """Return what each device of a stage does in a round."""
     ahead = warm_up(stage, stages, micro_batches)
     return (*passes(ahead, micro_batches), Action('S'), Action('U'))
+
+
+def device_actions(plan: TrainingPlan, device: str) -> tuple[Action, ...]:
+    """Return what a device does in a round of a plan; without a stage it only sends samples."""
+    first = (Action('I'),) if plan.data else ()
+    place = plan.stage_of(device)
+    return first + ((Action('S'), Action('U')) if place is None else
+                    stage_actions(place, len(plan.stages), plan.micro_batches))
 
 
 @dataclass(frozen=True, slots=True)

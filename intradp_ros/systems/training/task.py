@@ -30,6 +30,9 @@ from torch import nn
 
 Tensors = tuple[torch.Tensor, ...]
 MOST_SAMPLES = 1 << 20
+#: The environment variable that names the device on which a factory makes its task, where it is
+#: to train; not set where it is only planned for.
+DEVICE = 'INTRADP_DEVICE'
 
 
 class TaskError(ValueError):
@@ -44,6 +47,18 @@ class Data(Protocol):
 
     def take(self, samples: Sequence[int]) -> tuple[Tensors, torch.Tensor]:
         """Return the inputs of the module and the targets, each with one row a sample."""
+
+
+def examples(data: Data, count: int) -> tuple[Tensors, torch.Tensor]:
+    """
+    Return samples that show shapes and types, by which layers are exported and measured.
+
+    They are the first ones, or what `data.examples` returns where not all of them lie here.
+    """
+    if hasattr(data, 'examples'):
+        found: tuple[Tensors, torch.Tensor] = data.examples(count)
+        return found
+    return data.take([k % len(data) for k in range(count)])
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import torch
 
-from intradp_ros.systems.training.task import TaskError, TrainingTask
+from intradp_ros.systems.training.task import examples, TaskError, TrainingTask
 
 T = TypeVar('T')
 
@@ -27,8 +27,8 @@ def try_task(task: TrainingTask) -> None:
     """
     rows = min(2, len(task.data))
     module = copy.deepcopy(task.module).train()
-    inputs, targets = _done('data.take', lambda: task.data.take(range(rows)))
-    again, _ = _done('data.take', lambda: task.data.take(range(rows)))
+    inputs, targets = _done('data.take', lambda: examples(task.data, rows))
+    again, _ = _done('data.take', lambda: examples(task.data, rows))
     if not isinstance(inputs, tuple) or any(len(x) != rows for x in (*inputs, targets)):
         raise TaskError('data.take must return a tuple of inputs and the targets, each with one '
                         'row a sample')

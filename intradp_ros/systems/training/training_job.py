@@ -203,7 +203,8 @@ class TrainingJob:
 
         """
         prepared, options = self._prepared, self._options
-        planner = steady(replanner(prepared.task, prepared.table, prepared.topology))
+        planner = steady(replanner(prepared.task, prepared.table, prepared.topology,
+                                   images=prepared.images))
         try:
             with self._make(prepared, planner, options, self._look, self._base) as fleet:
                 return self._train(fleet)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-import itertools
+from itertools import accumulate, islice
 from typing import Any
 
 from intradp_ros.cluster.plan_id import PlanError
@@ -40,6 +40,12 @@ class TrainingPlan:
     of the largest.  In a smaller one the last devices of a stage have less to do.  `seconds` are
     what a round is expected to take: waits are longer by some rounds; 0 where nobody knows.
 
+    With `of_round`, which a plan of one stage may have, the shares add up to the grains of the
+    round: each device takes its own in as few passes as the largest micro-batch allows.
+
+    `data` has how many samples of the data lie on a device, in the order of their numbers.  Such
+    a device takes part, if only to send what others need.  Empty: all can read all.
+
     Raises
     ------
     PlanError
@@ -51,6 +57,8 @@ class TrainingPlan:
     grains: int
     micro_batches: int
     seconds: float = 0.0
+    of_round: bool = False
+    data: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         """Check that everything is there once."""
@@ -63,19 +71,26 @@ class TrainingPlan:
             raise PlanError(f'a round takes 0 to {MOST_SECONDS} s, not {self.seconds}')
         if any(s.first != end or s.last <= s.first for s, end in zip(self.stages, ends)):
             raise PlanError('the stages of a plan take the layers from 0 on, each once')
-        names = self.participants
+        names = [name for stage in self.stages for name in stage.devices]
         if len(set(names)) != len(names):
             raise PlanError(f'a device has two parts in the plan: {", ".join(names)}')
+        if len({name for name, _ in self.data}) != len(self.data) or \
+                any(count < 1 for _, count in self.data):
+            raise PlanError(f'the data lie on devices {self.data}: each once, with a sample or '
+                            'more')
+        if self.of_round and len(self.stages) > 1:
+            raise PlanError('only a plan of one stage can deal the grains of a round at once')
         for stage in self.stages:
-            if sum(n for _, n in stage.shares) != self.largest or \
+            if sum(n for _, n in stage.shares) != self.shared or \
                     any(n < 1 for _, n in stage.shares):
-                raise PlanError(f'shares {stage.shares} do not make the {self.largest} grains of '
-                                'a micro-batch')
+                raise PlanError(f'shares {stage.shares} do not make the {self.shared} grains of '
+                                f'a {"round" if self.of_round else "micro-batch"}')
 
     @property
     def participants(self) -> tuple[str, ...]:
         """Return all devices; a device's place is its rank."""
-        return tuple(name for stage in self.stages for name in stage.devices)
+        return tuple(dict.fromkeys([*(name for stage in self.stages for name in stage.devices),
+                                    *(name for name, _ in self.data)]))
 
     @property
     def largest(self) -> int:
@@ -83,13 +98,18 @@ class TrainingPlan:
         return -(-self.grains // self.micro_batches)
 
     @property
+    def shared(self) -> int:
+        """Return the grains that the shares of a stage add up to."""
+        return self.grains if self.of_round else self.largest
+
+    @property
     def layers(self) -> int:
         """Return how many layers there are."""
         return self.stages[-1].last
 
-    def stage_of(self, device: str) -> int:
-        """Return the stage of a device."""
-        return next(k for k, stage in enumerate(self.stages) if device in stage.devices)
+    def stage_of(self, device: str) -> int | None:
+        """Return the stage of a device; None if it only sends samples."""
+        return next((k for k, stage in enumerate(self.stages) if device in stage.devices), None)
 
     def micro_batch(self, number: int) -> range:
         """Return the grains of a micro-batch."""
@@ -98,17 +118,23 @@ class TrainingPlan:
         return range(first, first + least + (number < more))
 
     def dealt(self, stage: int, number: int) -> Mapping[str, range]:
-        """Return the grains of a micro-batch that each device of a stage computes."""
-        grains, found, begin = self.micro_batch(number), {}, 0
+        """Return the grains that each device of a stage computes in a pass, perhaps none."""
+        grains = range(self.grains) if self.of_round else self.micro_batch(number)
+        found, begin = {}, 0
         for name, share in self.stages[stage].shares:
             found[name] = grains[begin:begin + share]
+            if self.of_round:
+                ends = list(accumulate(passes_of(share, self.largest), initial=0))
+                found[name] = found[name][ends[number]:ends[number + 1]] \
+                    if number + 1 < len(ends) else found[name][:0]
             begin += share
         return found
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data."""
         return {'format': FORMAT, 'grains': self.grains, 'micro_batches': self.micro_batches,
-                'seconds': self.seconds,
+                'seconds': self.seconds, 'of_round': self.of_round,
+                'data': [list(part) for part in self.data],
                 'stages': [{'first': s.first, 'last': s.last,
                             'shares': [list(share) for share in s.shares]}
                            for s in self.stages]}
@@ -116,7 +142,14 @@ class TrainingPlan:
     def __str__(self) -> str:
         """Return one line: layers and grains of every device."""
         return ' | '.join(f'{s.first}-{s.last - 1}: ' + ' '.join(
-            f'{name}({share})' for name, share in s.shares) for s in self.stages)
+            f'{name}({share})' for name, share in s.shares) for s in self.stages) + (
+            ' of the round' if self.of_round else '')
+
+
+def passes_of(count: int, most: int) -> list[int]:
+    """Return in which portions so many grains are computed, of at most so many, almost equal."""
+    least, more = divmod(count, passes := max(1, -(-count // most)))
+    return [least + (k < more) for k in range(passes)]
 
 
 def parse_plan(data: Any) -> TrainingPlan:
@@ -135,9 +168,11 @@ def parse_plan(data: Any) -> TrainingPlan:
                             'stages')
         stages = tuple(TrainingStage(_number(s['first']), _number(s['last']), tuple(
             (_name(name), _number(share)) for name, share in
-            itertools.islice(s['shares'], MOST_STAGES))) for s in data['stages'])
+            islice(s['shares'], MOST_STAGES))) for s in data['stages'])
         return TrainingPlan(stages, _number(data['grains']), _number(data['micro_batches']),
-                            float(data.get('seconds', 0.0)))
+                            float(data.get('seconds', 0.0)), data.get('of_round') is True,
+                            tuple((_name(name), _number(count)) for name, count in
+                                  islice(data.get('data', ()), MOST_STAGES)))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise PlanError(f'a plan of training cannot be read: {error!r:.200}') from None
 

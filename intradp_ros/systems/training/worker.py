@@ -21,7 +21,7 @@ and SIGKILL is a way to end it.  Orders and reports are JSON objects, one a line
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 import queue
 import threading
@@ -34,6 +34,7 @@ from intradp_ros.cluster.plan_id import PlanId
 from intradp_ros.systems.training.layer_graph import LayerGraph, Value
 from intradp_ros.systems.training.reachability import Reachability
 from intradp_ros.systems.training.round_groups import GroupError, join_group, RoundGroup
+from intradp_ros.systems.training.sample_moves import homes_of, sample_moves
 from intradp_ros.systems.training.snapshots import (
     backups,
     Move,
@@ -43,11 +44,17 @@ from intradp_ros.systems.training.snapshots import (
     TRAINER,
     unpack,
 )
-from intradp_ros.systems.training.stage_actions import Action, fan_out, Part, stage_actions
+from intradp_ros.systems.training.stage_actions import Action, device_actions, fan_out, Part
 from intradp_ros.systems.training.stage_runner import StageRunner, state_of
 from intradp_ros.systems.training.store_bytes import given_key, put_bytes, take_bytes
-from intradp_ros.systems.training.task import samples_of, Tensors, TrainingTask
-from intradp_ros.systems.training.training_plan import parse_plan, TrainingPlan
+from intradp_ros.systems.training.task import (
+    examples,
+    samples_of,
+    TaskError,
+    Tensors,
+    TrainingTask,
+)
+from intradp_ros.systems.training.training_plan import parse_plan, TrainingPlan, TrainingStage
 
 Report = Callable[[dict[str, Any]], None]
 #: Receives that are begun ahead of the action that needs them.
@@ -91,6 +98,9 @@ class Settings:
     emulation: Emulation | None = None
 
 
+#: Where the numbers of values that are samples begin, in tags; a border has fewer.
+SAMPLE_VALUES = 100
+
 #: Seconds from which on a device has waited for what it receives.
 WAITED = 0.5e-3
 
@@ -117,6 +127,7 @@ class Worker:
         self._snapshots, self._later = Snapshots(), list[Mapping[str, Any]]()
         self._stop_at, self._leaving = task.rounds, False
         self._stage: StageRunner | None = None
+        self.targets = examples(task.data, 1)[1]
         self._reachability = Reachability(name, settings.address, store())
 
     def run(self) -> None:
@@ -196,13 +207,20 @@ class _PlanRun:
 
     def __init__(self, worker: Worker, plan: TrainingPlan, number: PlanId, tag: int) -> None:
         self.round, self._worker, self._plan, self._number = tag, worker, plan, number
-        self._place = plan.stage_of(worker.name)
-        self._part = plan.stages[self._place]
-        self._actions = stage_actions(self._place, len(plan.stages), plan.micro_batches)
+        if plan.data and sum(n for _, n in plan.data) != len(worker.task.data):
+            raise TaskError(f'the plan has {sum(n for _, n in plan.data)} samples on devices, the '
+                            f'data are {len(worker.task.data)}')
+        place = plan.stage_of(worker.name)
+        self._place = -1 if place is None else place
+        self._part = TrainingStage(0, 0, ((worker.name, 0),)) if place is None else \
+            plan.stages[place]
+        self._actions = device_actions(plan, worker.name)
         self._groups: list[RoundGroup] = []
         self._copy: threading.Thread | None = None
         self._copied: list[BaseException | int] = []
         self._samples: list[int] = []
+        self._own: dict[int, int] = {}
+        self._own_rows: tuple[Tensors, torch.Tensor] = ((), torch.empty(0))
         self._loss = 0.0
         self._rows = 0
         self._clock = _Clock()
@@ -233,7 +251,7 @@ class _PlanRun:
         self._groups[1].settle()
         self._stage = worker._stage = StageRunner(worker.task, worker.graph, self._part.first,
                                                   self._part.last)
-        if self.round:
+        if self.round and self._part.last:
             held = worker._snapshots.kept[self.round]
             self._stage.restore({name: tensor for layer in range(self._part.first, self._part.last)
                                  for name, tensor in held[layer].items()})
@@ -266,7 +284,9 @@ class _PlanRun:
                 if one not in coming and one.kind in 'FB':
                     coming[one] = self._begin_receiving(one)
             self._worker._before(self.round, action)
-            if action.kind == 'F':
+            if action.kind == 'I':
+                self._send_samples()
+            elif action.kind == 'F':
                 self._forward(action.micro_batch, coming.pop(action))
             elif action.kind == 'B':
                 self._backward(action.micro_batch, coming.pop(action))
@@ -319,7 +339,7 @@ class _PlanRun:
         border = self._place - 1 if back else self._place
         if not 0 <= border < len(self._plan.stages) - 1:
             return
-        first = self._own(action.micro_batch).start
+        first = self._grains(action.micro_batch).start
         for part in fan_out(self._plan, border, action.micro_batch):
             if (part.target if back else part.source) != self._worker.name:
                 continue
@@ -329,7 +349,7 @@ class _PlanRun:
                 self._groups[0].send(value[rows], part.source if back else part.target,
                                      self._tag(action, k))
 
-    def _own(self, micro_batch: int) -> range:
+    def _grains(self, micro_batch: int) -> range:
         return self._plan.dealt(self._place, micro_batch)[self._worker.name]
 
     def _count(self, grains: range) -> int:
@@ -339,22 +359,81 @@ class _PlanRun:
         return (self.round % 64) << 24 | action.micro_batch << 8 | value << 1 | \
             (action.kind == 'B')
 
+    def _sample_tag(self, number: int, value: int) -> int:
+        return self._tag(Action('I', number), SAMPLE_VALUES + value)
+
     def _rows_of(self, grains: range) -> list[int]:
         rows = [row for grain in grains for row in self._worker.task.grain_rows(grain)]
-        return self._samples[rows[0]:rows[-1] + 1]
+        return self._samples[rows[0]:rows[-1] + 1] if rows else []
+
+    def _read(self, samples: Sequence[int]) -> tuple[Tensors, torch.Tensor]:
+        """Return the values that enter the first layer, and the targets, of samples."""
+        inputs, targets = self._worker.task.data.take(samples)
+        named = dict(zip(self._worker.graph.inputs, inputs))
+        return tuple(named[value.name] for value in self._worker.graph.cuts[0]), targets
+
+    def _send_samples(self) -> None:
+        """Read the samples of this round that lie here, and send others what they need of them."""
+        plan, name = self._plan, self._worker.name
+        own = [sample for sample, home in zip(self._samples, homes_of(plan, self._samples))
+               if home == name]
+        self._own = {sample: row for row, sample in enumerate(own)}
+        if not own:
+            return
+        self._own_rows = self._read(own)
+        last = len(plan.stages) - 1
+        for number in range(plan.micro_batches):
+            for stage in sorted({0, last}):
+                for target, grains in plan.dealt(stage, number).items():
+                    for move in sample_moves(plan, target, self._rows_of(grains)):
+                        if move.source == name != target:
+                            rows = [self._own[sample] for sample in move.samples]
+                            for k, tensor in enumerate(self._sent(stage == 0, stage == last)):
+                                self._groups[0].send(tensor[rows], target,
+                                                     self._sample_tag(number, k))
+
+    def _sent(self, first: bool, last: bool) -> list[torch.Tensor]:
+        """Return what a device of the first or last stage needs, of samples that lie here."""
+        inputs, targets = self._own_rows
+        return [*(inputs if first else ()), *([targets] if last else ())]
+
+    def _taken(self, number: int, first: bool, last: bool) -> tuple[Tensors, torch.Tensor]:
+        """Return what enters a pass and its targets, as far as this stage needs them."""
+        samples, group = self._rows_of(self._grains(number)), self._groups[0]
+        if not self._plan.data:
+            return self._read(samples)
+        shapes = [(value.shape, value.dtype) for value in
+                  (self._worker.graph.cuts[0] if first else ())]
+        if last:
+            like = self._worker.targets
+            shapes.append((tuple(like.shape[1:]), like.dtype))
+        joined = [torch.empty((len(samples), *shape), dtype=dtype) for shape, dtype in shapes]
+        begun = []
+        for move in sample_moves(self._plan, self._worker.name, samples):
+            if move.source == self._worker.name:
+                rows = [self._own[sample] for sample in move.samples]
+                for whole, tensor in zip(joined, self._sent(first, last)):
+                    whole[list(move.rows)] = tensor[rows]
+            else:
+                begun += [(move, whole, *group.receive(
+                    (len(move.rows), *whole.shape[1:]), whole.dtype, move.source,
+                    self._sample_tag(number, k))) for k, whole in enumerate(joined)]
+        asked = time.monotonic()
+        for move, whole, tensor, work in begun:
+            group.wait(work, move.source)
+            whole[list(move.rows)] = tensor
+        if time.monotonic() - asked > WAITED:
+            self._clock.idle()
+        return tuple(joined[:-1] if last else joined), joined[-1] if last else torch.empty(0)
 
     def _forward(self, number: int, begun: list[Any]) -> None:
-        task, grains = self._worker.task, self._own(number)
+        grains = self._grains(number)
         if not grains:
             return
         first, last = not self._place, self._place == len(self._plan.stages) - 1
-        inputs, targets = task.data.take(self._rows_of(grains)) if first or last else \
+        inputs, targets = self._taken(number, first, last) if first or last else \
             ((), torch.empty(0))
-        if first:
-            named = dict(zip(self._worker.graph.inputs, inputs))
-            entering = tuple(named[value.name] for value in self._worker.graph.cuts[0])
-        else:
-            entering = self._joined(begun, back=False)
+        entering = inputs if first else self._joined(begun, back=False)
         with self._taking('F', len(self._rows_of(grains))):
             outputs = self._stage.forward(self.round, number, grains, entering)
             if last:
@@ -363,7 +442,7 @@ class _PlanRun:
         self._send(Action('F', number), outputs)
 
     def _backward(self, number: int, begun: list[Any]) -> None:
-        grains = self._own(number)
+        grains = self._grains(number)
         if not grains:
             return
         gradients = self._joined(begun, back=True)
@@ -429,7 +508,7 @@ class _PlanRun:
                     self._send_bytes(pack({k: worker._snapshots.kept[tag][k] for k in layers}),
                                      own)
                 for source in sources:
-                    stage = self._plan.stages[self._plan.stage_of(source)]
+                    stage = next(s for s in self._plan.stages if source in s.devices)
                     data = self._receive_bytes(source)
                     for layer, state in unpack(data, range(stage.first, stage.last)).items():
                         worker._snapshots.put(tag, layer, state)

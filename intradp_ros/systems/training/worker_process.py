@@ -27,7 +27,7 @@ import torch
 
 from intradp_ros.systems.training.layer_graph import capture
 from intradp_ros.systems.training.round_groups import check_distributed, GroupError
-from intradp_ros.systems.training.task import load_task, TaskError, weights_digest
+from intradp_ros.systems.training.task import DEVICE, load_task, TaskError, weights_digest
 from intradp_ros.systems.training.worker import Emulation, Settings, Worker
 
 BEAT = 0.5
@@ -68,6 +68,7 @@ def _worker(what: Mapping[str, Any], report: Callable[[dict[str, Any]], None]) -
     check_distributed()
     from torch._C._distributed_c10d import TCPStore
     torch.set_num_threads(int(what['threads']))
+    os.environ[DEVICE] = str(what['name'])
     task = load_task(what['task'])
     if what['weights'] and weights_digest(task) != what['weights']:
         raise TaskError(f'{what["task"]} makes other initial weights in every process: let it '

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from training_cases import best_of_all_shares, random_costs, random_shape
+from training_cases import best_of_all_shares, random_costs, random_shape, rounds_dealt
 
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point
@@ -16,8 +16,9 @@ from intradp_ros.planning.layer_profile import read_layer_profile
 from intradp_ros.schedule.event_simulator import simulate
 from intradp_ros.schedule.stage_plan import PlanError
 from intradp_ros.systems.training.allocation import allocate
+from intradp_ros.systems.training.baselines import baseline_seconds, hetpipe
 from intradp_ros.systems.training.hybrid_plan import HybridStage
-from intradp_ros.systems.training.hybrid_planner import judged, plan_round, stages_of
+from intradp_ros.systems.training.hybrid_planner import judged, of_round, plan_round, stages_of
 from intradp_ros.systems.training.layer_table import (
     LayerTable,
     LayerTimes,
@@ -131,6 +132,36 @@ def test_whole_blocks_go_by_speed_and_the_bad_move_is_not_made():
         sum(replace(costs, table=table).seconds('slow', 0, 6, k)),
         sum(replace(costs, table=table).seconds('quick', 0, 6, 16 - k))))
     assert shares == {'slow': best, 'quick': 16 - best}
+
+
+def test_a_round_is_dealt_so_that_the_busiest_device_is_done_first():
+    dealt = 0
+    for seed in range(40):
+        costs = replace(random_costs(seed, 4, 3, 2 + seed % 4), micro_batch=5)
+        best = {stage.devices: judged(costs, (stage,)).seconds for stage in rounds_dealt(costs)}
+        for names, seconds in best.items():
+            stages = of_round(costs, names)
+            within = all(costs.stage_memory(stages[0], n) <= costs.topology.device(
+                name).memory_bytes for name, n in stages[0].shares)
+            binds = any(costs.most_samples(name, 0, costs.layers, 1) < 5 for name in names)
+            found = judged(costs, stages).seconds
+            assert within and found <= seconds * (1.02 if binds else 1 + 1e-9), seed
+            assert sum(n for _, n in stages[0].shares) == costs.samples
+            dealt += 1
+    assert dealt > 20
+
+
+def test_whole_micro_batches_go_to_devices_where_few_calls_are_quickest():
+    """What HetPipe does for two devices: a call of all grains costs less than calls of some."""
+    devices = [Device('a'), Device('b', speed=3.0)]
+    costs = chain(devices, batch=6, block=2)
+    called = {d.name: LayerTimes((2, 6), *(tuple((f * (n + 4) / d.speed,) * 6 for n in (2, 6))
+                                           for f in (0.1, 0.2))) for d in devices}
+    costs = replace(costs, table=replace(costs.table, times=called, weight_bytes=(1e3,) * 6))
+    plan = plan_round(costs)
+    assert plan.stages[0].of_round and dict(plan.stages[0].shares) == {'a': 6, 'b': 18}
+    assert plan.seconds <= baseline_seconds(costs, hetpipe(costs)) * (1 + 1e-9)
+    assert plan.seconds < 0.95 * judged(costs, stages_of(costs, ((0, ('a', 'b')),))).seconds
 
 
 def test_memory_limits_samples_and_too_little_of_it_fits_nothing():

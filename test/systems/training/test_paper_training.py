@@ -3,6 +3,7 @@
 
 """Never slower than the plans of others, in Asteroid's environments (modelled) and random ones."""
 import contextlib
+from dataclasses import replace
 
 import pytest
 from training_cases import random_costs
@@ -10,7 +11,8 @@ from training_cases import random_costs
 from intradp_ros.lab.paper_training import ENVIRONMENTS, NETWORKS, paper_costs
 from intradp_ros.schedule.stage_plan import PlanError
 from intradp_ros.systems.training.baselines import baseline_seconds, BASELINES
-from intradp_ros.systems.training.hybrid_planner import plan_round
+from intradp_ros.systems.training.hybrid_planner import judged, plan_round
+from intradp_ros.systems.training.replanning import light_stages
 
 
 def check(costs):
@@ -37,6 +39,29 @@ def test_no_other_planner_is_faster_in_the_papers_environments(network, environm
 @pytest.mark.parametrize('network', NETWORKS)
 def test_no_other_planner_is_faster_in_all_environments(network, environment, mbits):
     assert check(paper_costs(network, environment, mbits)) >= 1
+
+
+def check_light(network, environment, every=1):
+    """See that rounds after each loss take at most a ninth longer than by a plan from scratch."""
+    costs = paper_costs(network, environment, 100)
+    before, found = plan_round(costs).stages, []
+    for lost in [name for stage in before for name in stage.devices][::every]:
+        left = replace(costs, topology=costs.topology.without({lost}))
+        if light := light_stages(left, before):
+            assert {name for s in light for name in s.devices} <= set(left.topology.names)
+            found.append(plan_round(left).seconds / judged(left, light).seconds)
+    assert min(found) >= 0.9, found
+
+
+def test_light_plans_after_a_loss_have_nine_tenths_of_the_throughput_of_plans_from_scratch():
+    check_light('MobileNetV2', 'C', 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('environment', ENVIRONMENTS)
+@pytest.mark.parametrize('network', NETWORKS)
+def test_light_plans_are_nearly_as_good_in_all_environments(network, environment):
+    check_light(network, environment)
 
 
 def test_no_other_planner_is_faster_on_random_fleets():

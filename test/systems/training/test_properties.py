@@ -108,6 +108,11 @@ def test_actions_of_stages_fit_together(seed, devices, grains, micro_batches, la
                 done.add((k, action.kind, action.micro_batch))
                 at[k] += 1
         assert at != before, 'the stages wait for each other'
+    for k in range(count):
+        dealt = [g for m in range(batches) for part in plan.dealt(k, m).values() for g in part]
+        assert sorted(dealt) == list(range(grains))
+        assert max(len(part) for m in range(batches)
+                   for part in plan.dealt(k, m).values()) <= plan.largest
     for k in range(count - 1):
         for m in range(batches):
             grains_sent = [g for part in fan_out(plan, k, m) for g in part.grains]
