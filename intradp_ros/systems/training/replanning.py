@@ -36,6 +36,7 @@ from intradp_ros.systems.training.round_commit import Planner
 from intradp_ros.systems.training.round_costs import RoundCosts
 from intradp_ros.systems.training.task import examples, TrainingTask
 from intradp_ros.systems.training.training_plan import (
+    DataGoneError,
     MOST_SECONDS,
     TrainingPlan,
     TrainingStage,
@@ -137,16 +138,16 @@ def replanner(task: TrainingTask, table: LayerTable, topology: Topology, heavy: 
     Return what plans for whoever is there: lightly where that can be, else from scratch.
 
     With `heavy` it is always from scratch.  `images` has the share of the data that lies on a
-    device.  What it returns raises PlanError where such a device is gone.
+    device.  What it returns raises DataGoneError where such a device is not there.
     """
     def plan(devices: tuple[str, ...], before: TrainingPlan | None) -> TrainingPlan | None:
         names = [name for name in topology.names if name in devices]
         if not names:
             return None
         if gone := [name for name, share in images.items() if share and name not in names]:
-            raise PlanError(f'{", ".join(gone)} left, and with it '
-                            f'{sum(images[name] for name in gone):.0%} of the data; they are '
-                            'nowhere else')
+            raise DataGoneError(f'{", ".join(gone)} left, and with it '
+                                f'{sum(images[name] for name in gone):.0%} of the data, which '
+                                'are nowhere else')
         costs = replace(costs_of(task, table, topology.without(set(topology.names) - set(names))),
                         images=images)
         try:

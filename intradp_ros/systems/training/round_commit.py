@@ -21,7 +21,7 @@ from typing import Any
 
 from intradp_ros.cluster.plan_id import PlanError, PlanId
 from intradp_ros.systems.training.snapshots import INITIAL, Move, moves, rollback_tag
-from intradp_ros.systems.training.training_plan import TrainingPlan
+from intradp_ros.systems.training.training_plan import DataGoneError, TrainingPlan
 
 #: Beyond so many strikes the time for which a device is left out doubles no more.
 MOST_STRIKES = 8
@@ -76,7 +76,7 @@ class RoundCommit:
     is none, or a PlanError with the reason.  `patience` is the longest that a device needs to
     leave a plan whose rounds take no time (s).  `base` is the round of the checkpoint that the
     trainer has; 0: what the task makes.  With `waits` it is paused, not failed, while no device
-    is there.
+    is there, or one on which data lie is not.
     """
 
     rounds: int
@@ -266,12 +266,13 @@ class RoundCommit:
         if self.fruitless > self.most_failures:
             return self._fail(f'{self.fruitless} plans in a row came to nothing: ' + '; '.join(
                 f'{d}: {r["error"]}' for d, r in self.idle.items() if r['error']))
-        made, reason = self._made()
+        made, reason, lies_elsewhere = self._made()
         if made is None and self.left_out:  # better with them than not at all
             self.alive |= set(self.left_out)
             self.left_out.clear()
-            made, reason = self._made()
-        if made is None and self.waits and not self.alive:
+            made, reason, lies_elsewhere = self._made()
+        if made is None and self.waits and (
+                not self.alive or lies_elsewhere and self.plan is not None):
             self.phase = Phase.PAUSED
             return []
         if made is None:
@@ -295,14 +296,13 @@ class RoundCommit:
                              'moves': [[m.source, m.target, m.layers] for m in moved]})
                 for name in made.participants]
 
-    def _made(self) -> tuple[TrainingPlan | None, str]:
-        """Return a plan for who is there, or None and the reason."""
-        nobody = 'no device is left that the network fits on'
+    def _made(self) -> tuple[TrainingPlan | None, str, bool]:
+        """Return a plan for who is there, or the reason; and whether data are elsewhere."""
         try:
-            return self.make_plan(tuple(sorted(self.alive)), self.plan) if self.alive else None, \
-                nobody
+            made = self.make_plan(tuple(sorted(self.alive)), self.plan) if self.alive else None
+            return made, 'no device is left that the network fits on', False
         except PlanError as error:
-            return None, str(error)
+            return None, str(error), isinstance(error, DataGoneError)
 
     def _suspect(self, now: float) -> None:
         """

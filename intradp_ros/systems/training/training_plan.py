@@ -17,6 +17,10 @@ MOST_STAGES, MOST_GRAINS, MOST_NAME = 256, 1 << 16, 256
 MOST_SECONDS = 86400.0
 
 
+class DataGoneError(PlanError):
+    """Data lie on a device that is not there."""
+
+
 @dataclass(frozen=True, slots=True)
 class TrainingStage:
     """Layers first to last - 1 on devices that take so many grains of a micro-batch each."""

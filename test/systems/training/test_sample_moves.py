@@ -17,10 +17,16 @@ from intradp_ros.cluster.plan_id import PlanError
 from intradp_ros.systems.training.items import ItemsHere
 from intradp_ros.systems.training.layer_graph import capture
 from intradp_ros.systems.training.replanning import data_of, replanner
+from intradp_ros.systems.training.round_commit import Phase, RoundCommit
 from intradp_ros.systems.training.sample_moves import homes_of, sample_moves
 from intradp_ros.systems.training.stage_actions import device_actions
 from intradp_ros.systems.training.task import TaskError
-from intradp_ros.systems.training.training_plan import parse_plan, TrainingPlan, TrainingStage
+from intradp_ros.systems.training.training_plan import (
+    DataGoneError,
+    parse_plan,
+    TrainingPlan,
+    TrainingStage,
+)
 
 
 @dataclass
@@ -105,6 +111,31 @@ def test_shares_become_counts_and_who_left_takes_its_data_along():
     plan = replanner(None, None, _Names(), images={'a': 0.75, 'b': 0.25})
     with pytest.raises(PlanError, match='a left, and with it 75% of the data'):
         plan(('b', 'c'), None)
+
+
+def test_a_fleet_waits_for_who_has_the_data():
+    """A training that is on this machine alone ends: nobody comes back to it."""
+    plan = TrainingPlan((TrainingStage(0, 1, (('a', 1),)),), 1, 1, data=(('b', 9),))
+
+    def planner(devices, before):
+        if 'b' not in devices:
+            raise DataGoneError('b left')
+        return plan
+
+    for waits, phase in ((True, Phase.PAUSED), (False, Phase.FAILED)):
+        commit = RoundCommit(9, 1, (1.0,), planner, 5.0, waits=waits)
+        for name in 'ab':
+            commit.joined(name, 0.0)
+        commit.resume(0.0)
+        idle = {'report': 'idle', 'plan': commit.number, 'round': 0, 'error': 'b: gone',
+                'peer': 'b', 'cut': [], 'held': {}}
+        commit.lost('b', 1.0)
+        commit.reported('a', idle, 1.5)
+        assert commit.phase is phase
+        if waits:
+            assert commit.joined('b', 2.0) and commit.phase is Phase.TRAINING
+        else:
+            assert commit.why == 'b left'
 
 
 class _Names:
