@@ -9,8 +9,10 @@ Training by the hundred: random plans and losses, kills, stops and cut links; me
 - ``--processes N``: the same with devices as processes that are killed;
 - ``--faults N``: trainings over processes in network namespaces (Linux, as root) to whom
   something happens at random moments: a process is killed or stopped (for good, or for a time),
-  a device's link or the link between two is cut (for good, or for a time);
-- ``--rounds N``: memory of the worker processes over so many rounds.
+  a device's link or the link between two is cut (for good, or for a time), a killed device comes
+  back, one that never was there joins, training is paused; ``--kinds`` chooses among these;
+- ``--churn N``: the same with one device that becomes four and one again, twice, with pauses;
+- ``--rounds N``: memory of trainer and workers over so many rounds, with a new plan half-way.
 
 Each ends with the result of one process, or with an error that says why, or it counts as hung.
 """
@@ -20,14 +22,15 @@ import argparse
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, partial
 import importlib
 import json
 import os
 from pathlib import Path
 import random
 import signal
+import statistics
 import sys
 import time
 from typing import Any
@@ -40,7 +43,7 @@ from intradp_ros.lab.emulation.namespaces import owned_namespaces, run
 from intradp_ros.systems.training.layer_graph import capture
 from intradp_ros.systems.training.layer_table import LayerTable
 from intradp_ros.systems.training.process_fleet import NOWHERE, ProcessFleet
-from intradp_ros.systems.training.round_commit import RoundCommit
+from intradp_ros.systems.training.round_commit import Phase, RoundCommit
 from intradp_ros.systems.training.trainer import TrainingError
 from intradp_ros.systems.training.worker import Settings
 
@@ -52,8 +55,11 @@ models = importlib.import_module('training_models')
 bound_of, train_alone_drawing = models.bound_of, models.train_alone_drawing
 
 NAMES = ('a', 'b', 'c', 'd')
+LATE = 'e'  # is not there when training begins
 EXACT, TIMEOUT, HUNG = 1e-10, 3.0, 150.0
-KINDS = ('kill', 'stop', 'stop a while', 'cut', 'cut a while', 'cut two', 'cut two a while')
+KINDS = ('kill', 'stop', 'stop a while', 'cut', 'cut a while', 'cut two', 'cut two a while',
+         'come back', 'join', 'pause')
+LONG = 10.0  # seconds of standing still whose causes are printed
 NO_TABLE = LayerTable(('none',), (0.0,), (0.0,), (0.0,), (0.0, 0.0), (0.0, 0.0), {})
 
 
@@ -114,15 +120,26 @@ class Due:
     round: int = 0
     seconds: float = 0.0
 
+    @property
+    def name(self) -> str:
+        """Return what it is called in a journal."""
+        return str(getattr(self.call, '__qualname__', self.call))
+
 
 @dataclass
 class Watch:
-    """Calls what is due; notes the longest time in which no new round counted."""
+    """
+    Calls what is due; notes the longest time in which no new round counted, pauses left out.
+
+    `journal` has what changed, and when (s).
+    """
 
     due: list[Due]
     fleet: ProcessFleet | None = None
     stalled: float = 0.0
     begun: float = 0.0
+    journal: list[str] = field(default_factory=list)
+    _state: str = ''
     _reached: int = 0
     _since: float = 0.0
 
@@ -131,13 +148,23 @@ class Watch:
         now = time.monotonic()
         if commit.plan is None or self.fleet is None:
             return
-        if not self._since or commit.committed > self._reached:
+        if not self._since or commit.committed > self._reached or commit.phase is Phase.PAUSED:
             self._reached, self._since = max(commit.committed, self._reached), now
         self.stalled = max(self.stalled, now - self._since)
         self.begun = self.begun or now
+        state = f'{commit.phase.value} plan {commit.number.epoch} of ' \
+            f'{",".join(commit.plan.participants)}; there {",".join(sorted(commit.alive))}; ' \
+            f'idle {",".join(sorted(commit.idle))}; ready {",".join(sorted(commit.ready))}; ' \
+            f'left out {",".join(sorted(commit.left_out))}'
+        if state != self._state:
+            self._state = state
+            self.journal.append(f'{now - self.begun:.2f} round {commit.committed}: {state}')
+            self.journal += [f'    {name}: {report["error"]} {report["cut"]}' for name, report in
+                             commit.idle.items() if report['error']]
         for one in [one for one in self.due if commit.committed >= one.round
                     and now - self.begun >= one.seconds]:
             self.due.remove(one)
+            self.journal.append(f'{now - self.begun:.2f} {one.name}')
             one.call(self.fleet)
 
 
@@ -216,7 +243,7 @@ class Net:
 @contextmanager
 def network() -> Iterator[Net]:
     """Make the network; it is gone when it is left."""
-    with owned_namespaces('intradptrain', list(NAMES)) as spaces:
+    with owned_namespaces('intradptrain', [*NAMES, LATE]) as spaces:
         try:
             yield Net(dict(spaces))
         finally:
@@ -242,64 +269,157 @@ def happening(kind: str, net: Net, rng: random.Random) -> list[Due]:
 
     begin: Call = cut
     end: Call = join
-    if kind == 'kill':
-        begin = _signal(name, signal.SIGKILL)
+    if kind in ('kill', 'come back'):
+        begin, end = _signal(name, signal.SIGKILL), _start(name)
     elif kind.startswith('stop'):
         begin, end = _signal(name, signal.SIGSTOP), _signal(name, signal.SIGCONT)
+    elif kind == 'join':
+        begin = _start(LATE)
+    elif kind == 'pause':
+        begin, end = _pause, _resume
     found = [Due(begin, seconds=first)]
-    if kind.endswith('a while'):
+    if kind.endswith('a while') or kind in ('come back', 'pause'):
         found.append(Due(end, seconds=first + rng.uniform(0.5, 15.0)))
     return found
 
 
-def faults(count: int, rng: random.Random) -> dict[str, Any]:
+def _start(name: str) -> Call:
+    return lambda one: one.start(name)
+
+
+def _pause(one: ProcessFleet) -> None:
+    one.trainer.pause()
+
+
+def _resume(one: ProcessFleet) -> None:
+    one.trainer.resume()
+
+
+@dataclass
+class Course:
+    """Trainings of one task on a network, each compared with one process; notes a row of each."""
+
+    net: Net
+    task: Any
+    rows: list[dict[str, Any]]
+
+    def __post_init__(self) -> None:
+        """Train in one process."""
+        self.graph, self.alone = capture(self.task), train_alone_drawing(self.task)
+
+    def train(self, names: tuple[str, ...], seed: int, watch: Watch, row: dict[str, Any]) -> None:
+        """Train once; whatever the end, the network is whole again."""
+        begun = time.monotonic()
+        try:
+            with process_fleet('long_sgd', self.task, self.graph, names, seed, watch,
+                               self.net.address, self.net.places) as one:
+                watch.fleet = one
+                one.trainer.run(HUNG * max(1.0, self.task.rounds / 600))
+                commit = one.trainer.commit
+                row |= {'recoveries': len(commit.recoveries), 'plans': commit.number.epoch,
+                        'to_come': len(watch.due)}
+                self.net.whole()
+                reason = wrong(self.task, commit, one.trainer.collect(), self.alone, 1e-8)
+                row['end'] = f'WRONG: {reason}' if reason else 'trained, exact'
+        except TrainingError as error:
+            row['end'] = ('HUNG: ' if 'not done' in str(error) else 'error: ') + str(error)
+        self.net.whole()
+        row |= {'seconds': time.monotonic() - begun, 'stalled': watch.stalled}
+        self.rows.append(row)
+        print(json.dumps(row), flush=True)
+        if watch.stalled > LONG or 'exact' not in row['end']:
+            print(*watch.journal, sep='\n', flush=True)
+
+    def figures(self) -> dict[str, Any]:
+        """Return how trainings ended, and how long they stood still."""
+        stalled = sorted(row['stalled'] for row in self.rows)
+        return {'runs': len(self.rows),
+                'ends': Counter(row['end'].split(':')[0] for row in self.rows),
+                'stalled': {'median': stalled[len(stalled) // 2],
+                            '90 %': stalled[len(stalled) * 9 // 10], 'longest': stalled[-1]},
+                'rows': self.rows}
+
+
+def faults(count: int, rng: random.Random, kinds: tuple[str, ...] = KINDS) -> dict[str, Any]:
     """Let one to three things happen to each training."""
-    task = fleet.long_sgd()
-    graph, alone = capture(task), train_alone_drawing(task)
-    rows: list[dict[str, Any]] = []
     with network() as net:
+        course = Course(net, fleet.long_sgd(), [])
         for number in range(count):
-            kinds = [KINDS[number % len(KINDS)], *rng.choices(KINDS, k=rng.randint(0, 2))]
-            watch = Watch([])
-            for kind in kinds:
-                watch.due += happening(kind, net, rng)
-            row: dict[str, Any] = {'kinds': kinds}
-            begun = time.monotonic()
-            try:
-                with process_fleet('long_sgd', task, graph, NAMES, number, watch, net.address,
-                                   net.places) as one:
-                    watch.fleet = one
-                    one.trainer.run(HUNG)
-                    row['recoveries'] = len(one.trainer.commit.recoveries)
-                    net.whole()
-                    reason = wrong(task, one.trainer.commit, one.trainer.collect(), alone, 1e-8)
-                    row['end'] = f'WRONG: {reason}' if reason else 'trained, exact'
-            except TrainingError as error:
-                row['end'] = ('HUNG: ' if 'not done' in str(error) else 'error: ') + str(error)
-            net.whole()
-            row |= {'seconds': time.monotonic() - begun, 'stalled': watch.stalled}
-            rows.append(row)
-            print(json.dumps(row), flush=True)
-    return {'runs': count, 'ends': Counter(row['end'].split(':')[0] for row in rows),
-            'longest_stall': max(row['stalled'] for row in rows), 'rows': rows}
+            some = [kinds[number % len(kinds)], *rng.choices(kinds, k=rng.randint(0, 2))]
+            due = [one for kind in some for one in happening(kind, net, rng)]
+            course.train(NAMES, number, Watch(due), {'kinds': some})
+        return course.figures()
+
+
+def _come(rng: random.Random, gone: set[str], one: ProcessFleet) -> None:
+    """Let a device come that is not there."""
+    if absent := sorted(set(NAMES) - (set(one.links) - gone)):
+        name = rng.choice(absent)
+        gone.discard(name)
+        one.start(name)
+
+
+def _go(rng: random.Random, gone: set[str], one: ProcessFleet) -> None:
+    """Kill or stop one of those that are there, unless it is the last."""
+    if len(there := sorted(one.trainer.commit.alive - gone)) > 1:
+        name = rng.choice(there)
+        gone.add(name)
+        one.links[name].process.send_signal(rng.choice([signal.SIGKILL, signal.SIGSTOP]))
+
+
+def churn(count: int, rng: random.Random) -> dict[str, Any]:
+    """Let one device become four and one again, twice, at random moments, with pauses."""
+    os.environ['INTRADP_ROUNDS'] = '6000'
+    with network() as net:
+        course = Course(net, fleet.long_sgd(), [])
+        for number in range(count):
+            first, at, due, gone = rng.choice(NAMES), 0.0, list[Due](), set[str]()
+            for kind in (_come, _go, _come, _go):
+                for _ in range(3):
+                    at += rng.uniform(0.0, 4.0)
+                    due.append(Due(partial(kind, rng, gone), seconds=at))
+                    if rng.random() < 0.2:
+                        due += [Due(_pause, seconds=at + rng.uniform(0.0, 2.0)),
+                                Due(_resume, seconds=at + rng.uniform(2.0, 5.0))]
+                at += rng.uniform(4.0, 12.0)  # in which those that came take part
+            course.train((first,), number, Watch(due), {'kinds': ['churn']})
+        return course.figures()
 
 
 def memory(rounds: int) -> dict[str, Any]:
-    """Train for so many rounds; return the MB of each process on the way."""
+    """
+    Train for so many rounds; a device is killed half-way, so that a new plan is made.
+
+    Return the MB that the trainer and each worker have at every fiftieth part, and how they grow
+    in 100 rounds (least squares) in the second half of each plan.
+    """
     os.environ['INTRADP_ROUNDS'] = str(rounds)
     task = fleet.many_rounds()
-    graph = capture(task)
+    graph, every = capture(task), max(1, rounds // 50)
     rows: dict[int, dict[str, float]] = {}
 
     def note(at: int) -> Call:
         def held(one: ProcessFleet) -> None:
-            rows[at] = {name: _resident(link.process.pid) for name, link in one.links.items()}
+            rows[at] = {'trainer': _resident(os.getpid())} | {
+                name: _resident(link.process.pid) for name, link in one.links.items()
+                if link.process.poll() is None}
         return held
-    watch = Watch([Due(note(at), at) for at in range(rounds // 10, rounds - 1, rounds // 10)])
+    half = rounds // 2
+    watch = Watch([Due(note(at), at) for at in range(every, rounds - 1, every)]
+                  + [Due(_signal('c', signal.SIGKILL), half)])
     with process_fleet('many_rounds', task, graph, NAMES[:3], 1, watch) as one:
         watch.fleet = one
-        one.trainer.run(600.0)
-    return {'rounds': rounds, 'megabytes': rows}
+        one.trainer.run(3600.0)
+        recoveries = len(one.trainer.commit.recoveries)
+    slopes = {}
+    for name, low, high in [(name, *part) for name in ('trainer', *NAMES[:3])
+                            for part in ((half // 2, half), (half + half // 2, rounds))]:
+        found = [(at, row[name]) for at, row in rows.items() if low <= at <= high and name in row]
+        if len(found) > 2:
+            slopes[f'{name}, rounds {low} to {high}'] = round(100 * statistics.linear_regression(
+                *zip(*found)).slope, 3)
+    return {'rounds': rounds, 'recoveries': recoveries, 'mb_per_100_rounds': slopes,
+            'megabytes': rows}
 
 
 def _resident(pid: int) -> float:
@@ -314,15 +434,22 @@ def main() -> None:
     parser.add_argument('--threads', type=int, default=20)
     parser.add_argument('--processes', type=int, default=2)
     parser.add_argument('--faults', type=int, default=0)
+    parser.add_argument('--kinds', default=','.join(KINDS), help='of faults (default: all)')
+    parser.add_argument('--churn', type=int, default=0)
     parser.add_argument('--rounds', type=int, default=0)
     parser.add_argument('--seed', type=int, default=1)
     parser.add_argument('--json', type=Path, help='write the figures here')
     args = parser.parse_args()
+    kinds = tuple(args.kinds.split(','))
+    if unknown := set(kinds) - set(KINDS):
+        parser.error(f'no kind of fault: {", ".join(sorted(unknown))}; there are '
+                     f'{", ".join(KINDS)}')
     torch.set_num_threads(1)
     rng, found = random.Random(args.seed), dict[str, Any]()
     for name, job, count in (('threads', threads, args.threads),
                              ('processes', processes, args.processes),
-                             ('faults', faults, args.faults)):
+                             ('faults', partial(faults, kinds=kinds), args.faults),
+                             ('churn', churn, args.churn)):
         if count:
             found[name] = job(count, rng)
             print(name, json.dumps({k: v for k, v in found[name].items() if k != 'rows'}))

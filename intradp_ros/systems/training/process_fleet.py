@@ -59,7 +59,9 @@ class ProcessFleet:
         self._places = places
 
     def start(self, device: str) -> None:
-        """Start a device's process; it takes part as soon as it is ready."""
+        """Start a device's process, ending one before; it takes part as soon as it is ready."""
+        if device in self.links:
+            self.links[device].kill()
         address, prefix = self._places.get(device, (self._settings.address, ()))
         settings = replace(self._settings, address=address)
         if self._emulate:
@@ -76,7 +78,7 @@ class ProcessFleet:
         log = self._logs / f'{device}.log' if self._logs else None
         link = ProcessLink(device, self._name, (self._settings.address, self.store.port),
                            settings, take, self._threads, prefix, log, self._weights)
-        self.links[device] = self.trainer.links[device] = link
+        self.links[device] = link
 
     def __enter__(self) -> ProcessFleet:
         """Start all devices and begin the first plan."""

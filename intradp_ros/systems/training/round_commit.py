@@ -73,10 +73,11 @@ class RoundCommit:
     Rounds, tags and plans of one training.
 
     `make_plan` makes a plan for devices, from the plan before where there is one; None if there
-    is none, or a PlanError with the reason.  `patience` is the longest that a device needs to
-    leave a plan whose rounds take no time (s).  `base` is the round of the checkpoint that the
-    trainer has; 0: what the task makes.  With `waits` it is paused, not failed, while no device
-    is there, or one on which data lie is not.
+    is none, or a PlanError with the reason.  `within` are those that have not left the plan, and
+    that are waited for when it ends: one that died and has come back is not among them.
+    `patience` is the longest that a device needs to leave a plan whose rounds take no time (s).
+    `base` is the round of the checkpoint that the trainer has; 0: what the task makes.  With
+    `waits` it is paused, not failed, while no device is there, or one on which data lie is not.
     """
 
     rounds: int
@@ -91,6 +92,7 @@ class RoundCommit:
     number: PlanId = PlanId(1, 0)
     plan: TrainingPlan | None = None
     alive: set[str] = field(default_factory=set)
+    within: set[str] = field(default_factory=set)
     idle: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     held: dict[str, dict[int, list[int]]] = field(default_factory=dict)
     stepped: dict[str, int] = field(default_factory=dict)
@@ -113,20 +115,22 @@ class RoundCommit:
         """
         Take in a device that is there; it gets a part when all have left the plan.
 
-        `held` has the layers that it holds by tag, where it was trained with before.
+        One that counts as there has begun anew: what it was before is lost.  `held` has the
+        layers that it holds by tag, where it was trained with before.
         """
+        orders = self.lost(device, now) if device in self.alive else []
         if held is not None:
             self.held[device] = {tag: list(layers) for tag, layers in held.items()}
         if device in self.left_out:
-            return []  # its time will come
+            return orders  # its time will come
         self.alive.add(device)
         self.held.setdefault(device, {})
         if self.phase is Phase.PAUSED and self.plan is not None and not self.paused:
-            return self._plan_anew(now)  # it was waited for
+            return orders + self._plan_anew(now)  # it was waited for
         if self.phase is not Phase.TRAINING:
-            return []
+            return orders
         self.phase, self.since = Phase.ENDING, now
-        return self._stop()
+        return orders + self._stop()
 
     def pause(self, now: float) -> list[Order]:
         """Let all leave the plan at a round that none has begun; nothing is lost."""
@@ -144,12 +148,12 @@ class RoundCommit:
     def lost(self, device: str, now: float) -> list[Order]:
         """Take notice that a device is gone."""
         self.left_out.pop(device, None)
-        if device not in self.alive:
-            return []
-        self.alive.discard(device)
-        for known in (self.idle, self.held):
+        for known in (self.idle, self.held):  # also what came after it was lost
             known.pop(device, None)
-        if self.plan is None or device not in self.plan.participants or \
+        there = device in self.alive
+        self.alive.discard(device)
+        self.within.discard(device)
+        if not there or self.plan is None or device not in self.plan.participants or \
                 self.phase not in (Phase.TRAINING, Phase.ENDING):
             return []
         self.recoveries.append(Recovery((device,), now, reached=self.committed))
@@ -158,13 +162,19 @@ class RoundCommit:
         return self._ended(now)
 
     def reported(self, device: str, report: Mapping[str, Any], now: float) -> list[Order]:
-        """Take a device's report; those of plans before are no news but for what it holds."""
+        """
+        Take a device's report.
+
+        Those of plans before say what it holds, and of rounds what is true in any plan.
+        """
         kind = report['report']
         if kind == 'fault':
             self.why = self.why or f'{device}: {report["error"]}'
             return self.lost(device, now)
         if kind == 'idle':
             self.held[device] = {int(tag): layers for tag, layers in report['held'].items()}
+        if kind == 'round':
+            self.figures[int(report['round'])] = report
         if PlanId(*report['plan']) != self.number or device not in self.alive:
             return []
         if kind == 'ready':
@@ -172,7 +182,6 @@ class RoundCommit:
             self._mark_ready(now)
         elif kind == 'round':
             self.stepped[device] = int(report['round']) + 1
-            self.figures[int(report['round'])] = report
             self._commit(now)
         elif kind == 'replicated':
             return self._replicated(device, int(report['tag']))
@@ -190,12 +199,13 @@ class RoundCommit:
         if self.phase is not Phase.ENDING or self.plan is None or \
                 now - self.since < self.patience + ENDING_ROUNDS * self._round_seconds():
             return []
-        orders = []
-        for device in self.plan.participants:
-            if device in self.alive and device not in self.idle:
-                orders += self.lost(device, now)
-                self._leave_out(device, now)
-        return orders
+        for device in sorted(self.within):
+            self.alive.discard(device)
+            self.held.pop(device, None)
+            self.recoveries.append(Recovery((device,), now, reached=self.committed))
+            self._leave_out(device, now)
+        self.within.clear()
+        return self._ended(now)
 
     def _round_seconds(self) -> float:
         """Return what a round takes at most: as expected, and as the longest of the last ones."""
@@ -234,6 +244,7 @@ class RoundCommit:
 
     def _left(self, device: str, report: Mapping[str, Any], now: float) -> list[Order]:
         self.idle[device] = report
+        self.within.discard(device)
         if self.phase is Phase.TRAINING:
             self.phase, self.since = Phase.ENDING, now
         return self._ended(now)
@@ -242,16 +253,16 @@ class RoundCommit:
         """Order all to leave; they agree on the round, since orders and reports may be late."""
         assert self.plan is not None
         return [Order(name, {'order': 'stop'})
-                for name in self.plan.participants if name in self.alive]
+                for name in self.plan.participants if name in self.within]
 
     def _ended(self, now: float) -> list[Order]:
         """Plan anew when all that are left have left the plan."""
         assert self.plan is not None
-        if any(d in self.alive and d not in self.idle for d in self.plan.participants):
+        if self.within:
             return []
-        ends = [report['round'] for device, report in self.idle.items()]
-        if ends and min(ends) >= self.rounds and not any(r['error'] for r in self.idle.values()) \
-                and self.alive >= set(self.plan.participants):
+        if set(self.idle) >= set(self.plan.participants) and all(
+                report['round'] >= self.rounds and not report['error']
+                for report in self.idle.values()):
             self.phase = Phase.DONE
             return []
         if self.paused:
@@ -288,7 +299,7 @@ class RoundCommit:
         self.number = PlanId(self.term, self.number.epoch + 1)
         self.committed = tag if self.plan is None else min(self.committed, tag)
         self.plan, self.phase = made, Phase.TRAINING
-        self.idle, self.ready = {}, set()
+        self.within, self.idle, self.ready = set(made.participants), {}, set()
         self.stepped = dict.fromkeys(made.participants, tag)
         self.replicated, self.safe = {}, min(self.safe, tag)
         return [Order(name, {'order': 'plan', 'plan': self.number, 'tag': tag,

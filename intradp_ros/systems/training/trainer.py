@@ -56,9 +56,8 @@ class Trainer:
     _given: set[str] = field(default_factory=set)
 
     def add(self, device: str, link: Link) -> None:
-        """Let a device take part from the next plan on."""
-        self.links[device] = link
-        self.events.put((device, {'report': 'joined'}))
+        """Let a device take part from the next plan on; orders before are not for this link."""
+        self.events.put((device, {'report': 'joined', 'link': link}))
 
     def pause(self) -> None:
         """Let all leave their plan between two rounds; from any thread."""
@@ -115,6 +114,8 @@ class Trainer:
             return self.commit.lost(device, now)
         self._heard[device] = now
         if report['report'] == 'joined':
+            if 'link' in report:
+                self.links[device] = report['link']
             return self.commit.joined(device, now, report.get('held'))
         if report['report'] == 'beat':
             # A device that was silent and speaks again takes part again.
@@ -136,7 +137,8 @@ class Trainer:
             for source, _, layers in order.body.get('moves', ()):
                 for layer in layers if source == TRAINER else ():
                     self._put(given_key(self.commit.base, layer), self._base[layer])
-            self.links[order.device].send(order.body)
+            if (link := self.links.get(order.device)) is not None:  # another thread may drop it
+                link.send(order.body)
 
     def _put(self, key: str, state: Mapping[str, torch.Tensor]) -> None:
         if key not in self._given:

@@ -244,6 +244,7 @@ class _PlanRun:
             worker._snapshots.put(self.round, layer, self._given(layer))
         for move in moved:
             if move.source == worker.name:
+                self._check_held(move.layers)
                 self._send_bytes(pack({k: held[k] for k in move.layers}), move.target)
         for move in received:
             for layer, state in unpack(self._receive_bytes(move.source), move.layers).items():
@@ -252,9 +253,17 @@ class _PlanRun:
         self._stage = worker._stage = StageRunner(worker.task, worker.graph, self._part.first,
                                                   self._part.last)
         if self.round and self._part.last:
+            layers = range(self._part.first, self._part.last)
+            self._check_held(layers)
             held = worker._snapshots.kept[self.round]
-            self._stage.restore({name: tensor for layer in range(self._part.first, self._part.last)
+            self._stage.restore({name: tensor for layer in layers
                                  for name, tensor in held[layer].items()})
+
+    def _check_held(self, layers: Sequence[int]) -> None:
+        """See that what the trainer believes to be here is here; else it learns what is."""
+        held = self._worker._snapshots.kept.get(self.round, {})
+        if missing := [layer for layer in layers if layer not in held]:
+            raise GroupError(f'layers {missing} of round {self.round} are not held here')
 
     def _given(self, layer: int) -> dict[str, torch.Tensor]:
         """Return a layer of the trainer's checkpoint."""

@@ -126,7 +126,7 @@ class ProcessLink:
                 continue
             if report['report'] == 'beat' and report['ready'] and not seen:
                 seen = True
-                self._take(self._name, {'report': 'joined'})
+                self._take(self._name, {'report': 'joined', 'link': self})
             self._take(self._name, report)
         self._take(self._name, None)
 
