@@ -123,13 +123,16 @@ class Due:
     @property
     def name(self) -> str:
         """Return what it is called in a journal."""
-        return str(getattr(self.call, '__qualname__', self.call))
+        call = self.call.func if isinstance(self.call, partial) else self.call
+        return str(getattr(call, '__qualname__', call))
 
 
 @dataclass
 class Watch:
     """
-    Calls what is due; notes the longest time in which no new round counted, pauses left out.
+    Calls what is due; notes the longest time in which no round counted, pauses left out.
+
+    `behind` is the longest in which no new one did: rounds that are played again are none.
 
     `journal` has what changed, and when (s).
     """
@@ -137,20 +140,28 @@ class Watch:
     due: list[Due]
     fleet: ProcessFleet | None = None
     stalled: float = 0.0
+    behind: float = 0.0
     begun: float = 0.0
     journal: list[str] = field(default_factory=list)
     _state: str = ''
     _reached: int = 0
+    _last: int = 0
     _since: float = 0.0
+    _new: float = 0.0
 
     def __call__(self, commit: RoundCommit) -> None:
         """Look at where training stands."""
         now = time.monotonic()
         if commit.plan is None or self.fleet is None:
             return
-        if not self._since or commit.committed > self._reached or commit.phase is Phase.PAUSED:
-            self._reached, self._since = max(commit.committed, self._reached), now
+        paused = not self._since or commit.phase is Phase.PAUSED
+        if paused or commit.committed > self._last:
+            self._since = now
+        if paused or commit.committed > self._reached:
+            self._reached, self._new = max(commit.committed, self._reached), now
+        self._last = commit.committed
         self.stalled = max(self.stalled, now - self._since)
+        self.behind = max(self.behind, now - self._new)
         self.begun = self.begun or now
         state = f'{commit.phase.value} plan {commit.number.epoch} of ' \
             f'{",".join(commit.plan.participants)}; there {",".join(sorted(commit.alive))}; ' \
@@ -324,7 +335,8 @@ class Course:
         except TrainingError as error:
             row['end'] = ('HUNG: ' if 'not done' in str(error) else 'error: ') + str(error)
         self.net.whole()
-        row |= {'seconds': time.monotonic() - begun, 'stalled': watch.stalled}
+        row |= {'seconds': time.monotonic() - begun, 'stalled': watch.stalled,
+                'behind': watch.behind}
         self.rows.append(row)
         print(json.dumps(row), flush=True)
         if watch.stalled > LONG or 'exact' not in row['end']:
@@ -332,12 +344,13 @@ class Course:
 
     def figures(self) -> dict[str, Any]:
         """Return how trainings ended, and how long they stood still."""
-        stalled = sorted(row['stalled'] for row in self.rows)
-        return {'runs': len(self.rows),
-                'ends': Counter(row['end'].split(':')[0] for row in self.rows),
-                'stalled': {'median': stalled[len(stalled) // 2],
-                            '90 %': stalled[len(stalled) * 9 // 10], 'longest': stalled[-1]},
-                'rows': self.rows}
+        found: dict[str, Any] = {
+            'runs': len(self.rows), 'ends': Counter(row['end'].split(':')[0] for row in self.rows)}
+        for name in ('stalled', 'behind', 'seconds'):
+            values = sorted(row[name] for row in self.rows)
+            found[name] = {'median': values[len(values) // 2],
+                           '90 %': values[len(values) * 9 // 10], 'longest': values[-1]}
+        return found | {'rows': self.rows}
 
 
 def faults(count: int, rng: random.Random, kinds: tuple[str, ...] = KINDS) -> dict[str, Any]:

@@ -179,3 +179,45 @@ def test_devices_that_can_be_reached_are_known():
     with pytest.raises(GroupError, match='name an address of its own'):
         Reachability('a', '192.0.2.1', store)
 
+
+def idle(commit, device, now, held):
+    return commit.reported(device, {'report': 'idle', 'plan': list(commit.number), 'round': 7,
+                                    'error': 'gone', 'peer': '', 'cut': [], 'held': held}, now)
+
+
+def test_a_device_that_comes_back_while_a_plan_ends_is_not_waited_for():
+    commit = World('abc').commit
+    assert not commit.lost('c', 1.0) and not commit.joined('c', 1.2)
+    assert not idle(commit, 'a', 1.3, {5: [0, 1, 2]})
+    orders = idle(commit, 'b', 1.4, {5: [0, 1, 2]})
+    assert [order.body['order'] for order in orders] == ['plan'] * 3
+    assert commit.held['c'] == {} and commit.phase is Phase.TRAINING
+
+
+def test_a_device_that_begins_anew_before_its_end_is_noticed_holds_nothing():
+    commit = World('ab').commit
+    commit.held['b'] = {5: [0, 1, 2]}
+    assert not commit.joined('b', 1.0)
+    idle(commit, 'a', 1.1, {5: [0, 1, 2]})
+    assert commit.phase is Phase.TRAINING and commit.plan.participants == ('a', 'b')
+    assert commit.held['b'] == {}
+
+
+def test_who_does_not_leave_in_time_costs_only_itself():
+    commit = World('abcd').commit
+    commit.joined('e', 1.0)
+    for name in 'abd':
+        idle(commit, name, 1.1, {5: [0, 1, 2]})
+    commit.tick(60.0)
+    assert commit.phase is Phase.TRAINING and commit.plan.participants == ('a', 'b', 'd', 'e')
+    assert commit.within == set('abde') and set(commit.left_out) == {'c'}
+
+
+def test_what_a_lost_device_holds_is_forgotten_when_it_ends():
+    """Its last report may come after it was lost."""
+    commit = World('ab').commit
+    commit.lost('b', 1.0)
+    idle(commit, 'b', 1.1, {5: [0, 1, 2]})
+    commit.lost('b', 1.2)
+    commit.joined('b', 1.3)
+    assert commit.held['b'] == {}
