@@ -173,7 +173,7 @@ class RoundCommit:
             return self.lost(device, now)
         if kind == 'idle':
             self.held[device] = {int(tag): layers for tag, layers in report['held'].items()}
-        if kind == 'round':
+        if kind == 'round' and 0 <= int(report['round']) < self.rounds:
             self.figures[int(report['round'])] = report
         if PlanId(*report['plan']) != self.number or device not in self.alive:
             return []
