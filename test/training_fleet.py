@@ -264,10 +264,16 @@ def make_task(model: str = 'cnn', optimiser: Any = sgd, dtype: torch.dtype = tor
 def difference(state: Mapping[str, torch.Tensor], alone: OneProcess) -> float:
     """Return the largest difference of weights and statistics, relative to the largest value."""
     wanted = {f'p:{name}': p.detach() for name, p in alone.module.named_parameters()}
-    wanted |= {f'b:{name}': b for name, b in alone.module.named_buffers() if 'running' in name}
-    assert set(wanted) == {name for name in state if not name.startswith('o:')}
-    return max(float((state[name] - value).abs().max() / value.abs().max().clamp(min=1e-3))
-               for name, value in wanted.items())
+    wanted |= {f'b:{name}': b for name, b in alone.module.named_buffers()}
+    found = {name for name in state if not name.startswith('o:')}
+    assert found <= set(wanted)
+    assert found >= {f'p:{name}' for name, p in alone.module.named_parameters()
+                     if p.grad is not None}
+    assert found >= {f'b:{name}.running_mean' for name, norm in alone.module.named_modules()
+                     if getattr(norm, 'num_batches_tracked', None) is not None
+                     and int(norm.num_batches_tracked)}
+    return max(float((state[name] - wanted[name]).abs().max()
+                     / wanted[name].abs().max().clamp(min=1e-3)) for name in found)
 
 
 def wait_until(what: Callable[[], bool], seconds: float = 30.0) -> None:

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 import math
+import random
 import threading
 from typing import Any
 
+import numpy as np
 import torch
 from torch import fx, nn
 import torch.nn.functional as F  # noqa: N812
@@ -32,14 +34,19 @@ from intradp_ros.systems.training.task import (
 _ATEN = torch.ops.aten
 MOST_ROWS = 1 << 20
 _NORM = _ATEN.batch_norm.default
+_INSTANCE = _ATEN.instance_norm.default
 _DROPOUT = _ATEN.dropout.default
 _FEATURES = _ATEN.feature_dropout.default
 _BERNOULLI = _ATEN.bernoulli.p
 _ATTENTION = _ATEN.scaled_dot_product_attention.default
 #: What `node.meta` has of a node that draws: which of the network's draws it is.
 _PLACE = 'intradp_draw'
+#: What `node.meta` has of a norm: which use of its statistics it is.
+_USE = 'intradp_use'
 #: Seed of the draws when an export is compared with its module.
 _TRIED = 11
+#: Samples that a network is tried with, and how many of them are the first of two grains.
+_ROWS, _FIRST = 5, 3
 #: The generator of the process is shared by its threads.
 _DRAWS = threading.Lock()
 
@@ -74,7 +81,8 @@ class Pass:
     """
     The grains of one forward pass of a stage, and the statistics of each.
 
-    `statistics` has mean and variance of each grain by the name of the running mean's buffer.
+    `statistics` has mean and variance of each use by grain, shape (uses, 2, ...), by the name of
+    the running mean's buffer.
     """
 
     seed: int
@@ -85,15 +93,36 @@ class Pass:
     freeze_norms: bool = False
     statistics: dict[str, dict[int, torch.Tensor]] = field(default_factory=dict)
 
+    def alone(self, k: int) -> Pass:
+        """Return the pass of one of the grains; it notes its statistics here, too."""
+        return replace(self, grains=self.grains[k:k + 1], rows=self.rows[k:k + 1])
+
+
+@dataclass(frozen=True, slots=True)
+class Norm:
+    """How statistics are folded: the running variance's name, momentum, uses in a pass."""
+
+    variance: str
+    momentum: float
+    uses: int
+
 
 @dataclass(frozen=True)
 class LayerGraph:
-    """A network in layers; `cuts[k]` is what enters layer k, the last what the network returns."""
+    """
+    A network in layers; `cuts[k]` is what enters layer k, the last what the network returns.
+
+    `norms` are by the name of the running mean.  Where samples that are computed together change
+    each other's values, `apart` (of the network) and `loss_apart` say that each grain is computed
+    on its own.
+    """
 
     root: fx.GraphModule
     layers: tuple[Layer, ...]
     cuts: tuple[tuple[Value, ...], ...]
-    norms: Mapping[str, tuple[str, float]]
+    norms: Mapping[str, Norm]
+    apart: bool = False
+    loss_apart: bool = False
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -102,8 +131,7 @@ class LayerGraph:
 
     def nbytes(self, layer: int) -> int:
         """Return the bytes of a layer's parameters and statistics."""
-        one, tensors = self.layers[layer], {**dict(self.root.named_parameters()),
-                                            **dict(self.root.named_buffers())}
+        one, tensors = self.layers[layer], _tensors(self.root)
         return sum(tensors[name].nbytes for name in (*one.parameters, *one.buffers))
 
     def stage(self, first: int, last: int) -> fx.GraphModule:
@@ -142,7 +170,11 @@ class LayerGraph:
 
 
 class StageInterpreter(fx.Interpreter):
-    """Runs a stage on some grains: batch norm and dropout go by grain, all else at once."""
+    """
+    Runs a stage on some grains: batch norm and dropout go by grain, all else at once.
+
+    What draws in another way needs a pass of one grain.
+    """
 
     def __init__(self, stage: fx.GraphModule, one: Pass) -> None:
         super().__init__(stage)
@@ -151,9 +183,11 @@ class StageInterpreter(fx.Interpreter):
     def run_node(self, n: fx.Node) -> Any:
         """Run a node."""
         by_grain: dict[Any, Callable[..., Any]] = {
-            _NORM: self._norm, _DROPOUT: self._dropout, _FEATURES: self._features,
-            _BERNOULLI: self._bernoulli, _ATTENTION: self._attention}
-        special = by_grain.get(n.target)
+            _NORM: self._norm, _INSTANCE: self._norm, _DROPOUT: self._dropout,
+            _FEATURES: self._features, _BERNOULLI: self._bernoulli,
+            _ATTENTION: self._attention}
+        special: Callable[..., Any] | None = by_grain.get(
+            n.target, self._drawn if _PLACE in n.meta else None)
         if n.op != 'call_function' or special is None:
             return super().run_node(n)
         args, kwargs = self.fetch_args_kwargs_from_env(n)
@@ -163,17 +197,29 @@ class StageInterpreter(fx.Interpreter):
               bias: torch.Tensor | None, mean: torch.Tensor | None, var: torch.Tensor | None,
               training: bool, momentum: float, eps: float, cudnn: bool) -> torch.Tensor:
         if not training or self._pass.freeze_norms and mean is not None:
-            return F.batch_norm(x, mean, var, weight, bias, False, momentum, eps)
-        parts = []
-        for grain, part in zip(self._pass.grains, torch.split(x, list(self._pass.rows))):
-            if mean is None:
-                parts.append(F.batch_norm(part, None, None, weight, bias, True, momentum, eps))
-                continue
-            found = torch.zeros(2, *mean.shape, dtype=mean.dtype, device=mean.device)
-            parts.append(F.batch_norm(part, found[0], found[1], weight, bias, True, 1.0, eps))
-            name = str(node.args[3].target)  # type: ignore[union-attr]
-            self._pass.statistics.setdefault(name, {})[grain] = found
+            assert callable(node.target)
+            return node.target(  # type: ignore[no-any-return]
+                x, weight, bias, mean, var, False, momentum, eps, cudnn)
+        norm, parts = torch.batch_norm if node.target is _NORM else torch.instance_norm, []
+        for grain, part in zip(self._pass.grains, torch.split(x, self._share(x))):
+            found = [None, None] if mean is None else self._found(node, grain, mean)
+            parts.append(norm(part, weight, bias, found[0], found[1], True, 1.0, eps, cudnn))
         return torch.cat(parts)
+
+    def _found(self, node: fx.Node, grain: int, mean: torch.Tensor) -> torch.Tensor:
+        """Return where a norm's statistics of a grain go."""
+        name, use, uses = node.meta[_USE]
+        of_grains = self._pass.statistics.setdefault(name, {})
+        if grain not in of_grains:
+            of_grains[grain] = torch.zeros(uses, 2, *mean.shape, dtype=mean.dtype,
+                                           device=mean.device)
+        return of_grains[grain][use]
+
+    def _drawn(self, node: fx.Node, *args: Any, **kwargs: Any) -> Any:
+        assert callable(node.target)
+        with _DRAWS, torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self._generators(node)[0].initial_seed())
+            return node.target(*args, **kwargs)
 
     def _dropout(self, node: fx.Node, x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
         return self._scaled(node, x, x, p) if train and p else x
@@ -219,6 +265,8 @@ class StageInterpreter(fx.Interpreter):
 
     def _share(self, x: torch.Tensor) -> list[int]:
         """Return the rows of each grain in a tensor that may have several for a sample."""
+        if len(self._pass.rows) == 1:
+            return [len(x)]
         times = len(x) // sum(self._pass.rows)
         return [times * rows for rows in self._pass.rows]
 
@@ -234,31 +282,133 @@ def capture(task: TrainingTask) -> LayerGraph:
         export differs from the module in any bit.
 
     """
-    inputs, _ = examples(task.data, min(3, max(2, len(task.data))))
-    module = task.module.train()
+    inputs, targets = examples(task.data, _ROWS)
+    module = task.module if task.module.training else task.module.train()
     kept = copy.deepcopy(module)
     batch = torch.export.Dim('batch', min=1, max=MOST_ROWS)
     dynamic = (tuple({0: batch} for _ in inputs),) if _variadic(module) else \
         tuple({0: batch} for _ in inputs)
+    tried = tuple(x[:_FIRST] for x in inputs)
+    changed = _changed(kept, tried, task)
     try:
-        root = torch.export.export(module, inputs, dynamic_shapes=dynamic).module()
+        root = torch.export.export(module, tried, dynamic_shapes=dynamic).module()
     except Exception as error:
         raise TaskError(f'{type(module).__name__} cannot be exported in training mode: '
-                        f'{str(error).splitlines()[0]}') from error
+                        f'{str(error).splitlines()[0]} (what is computed must not depend on how '
+                        'many samples there are, or on their values; take x.shape[0], '
+                        'not len(x))') from error
     assert isinstance(root, fx.GraphModule)
-    norms = _functional(root)
-    dtypes = _dtypes(root, inputs, task)
-    _check_equal(root, kept, inputs, task)
-    return _in_layers(root, norms, dtypes)
+    _inline(root)
+    _name_as(root, module)
+    norms, draws = _functional(root)
+    folded = {name for mean, norm in norms.items() for name in (mean, norm.variance)}
+    if others := sorted(changed - folded):
+        raise TaskError(f'the module changes {", ".join(others[:3])} in the forward pass, which '
+                        'only norms may, with their running statistics (spectral norm and '
+                        'max_norm of an embedding cannot be used)')
+    _check_equal(root, kept, tried, task)
+    apart = draws or _mixes(root, inputs, task)
+    dtypes = _dtypes(root, tried, task)
+    return replace(_in_layers(root, norms, dtypes), apart=apart,
+                   loss_apart=_loss_mixes(root, inputs, targets, task))
+
+
+def _changed(module: nn.Module, inputs: Tensors, task: TrainingTask) -> set[str]:
+    """
+    Return which parameters and buffers a forward pass changes, but for those that count batches.
+
+    Raises
+    ------
+    TaskError
+        If a second pass on a copy, with equal draws, returns other values.
+
+    """
+    module = copy.deepcopy(module)
+    before = {name: t.detach().clone() for name, t in _tensors(module).items()}
+    made = []
+    generators = _generators()
+    for _ in range(2):
+        with torch.no_grad(), _autocast(task), _DRAWS, torch.random.fork_rng(devices=[]):
+            torch.manual_seed(_TRIED)
+            made.append(module(*inputs))
+    if generators != _generators():
+        raise TaskError('the module draws at random with Python or NumPy, which cannot go by '
+                        'round and grain: draw with torch')
+    changed = {name for name, t in _tensors(module).items() if name in before
+               and not torch.equal(t, before[name])}
+    if not changed and all(isinstance(one, torch.Tensor) for one in made) and \
+            not _same(made[0], made[1]):
+        raise TaskError(f'{type(module).__name__} returns other values each time for the same '
+                        'samples and draws: it must not count calls')
+    return {name for name in changed if 'num_batches_tracked' not in name}
+
+
+def _generators() -> object:
+    """Return the states of the generators of Python and NumPy."""
+    state: Any = np.random.get_state()
+    return random.getstate(), state[1].tolist(), state[2]
+
+
+def _tensors(module: nn.Module) -> dict[str, torch.Tensor]:
+    """Return parameters and buffers, by all of their names."""
+    return {**dict(module.named_parameters(remove_duplicate=False)),
+            **dict(module.named_buffers(remove_duplicate=False))}
+
+
+def _name_as(root: fx.GraphModule, module: nn.Module) -> None:
+    """Let the graph name what has several names as the module does: by the first one."""
+    first: dict[int, str] = {}
+    for name, tensor in _tensors(module).items():
+        first.setdefault(id(tensor), name)
+    names = {name: first[id(tensor)] for name, tensor in _tensors(module).items()}
+    for node in root.graph.nodes:
+        if node.op == 'get_attr':
+            node.target = names.get(str(node.target), node.target)
+
+
+def _inline(root: fx.GraphModule) -> None:
+    """Put the nodes of `with torch.no_grad():` into the graph itself; what leaves is detached."""
+    for node in list(root.graph.nodes):
+        if 'wrap_with_set_grad_enabled' not in str(node.target) or node.op != 'call_function':
+            continue
+        enabled, inner, *given = node.args
+        part = getattr(root, str(inner.target))
+        _inline(part)
+        made: dict[fx.Node, Any] = dict(zip(
+            (n for n in part.graph.nodes if n.op == 'placeholder'), given))
+        with root.graph.inserting_before(node):
+            for one in part.graph.nodes:
+                if one.op == 'output':
+                    continue
+                if one not in made:
+                    made[one] = root.graph.node_copy(one, made.__getitem__)
+            ends = part.graph.output_node().args[0]
+            found = []
+            for end in ends if isinstance(ends, (tuple, list)) else [ends]:
+                value = made[end]
+                if not enabled:
+                    left = root.graph.call_function(_ATEN.detach.default, (value,))
+                    left.meta = dict(value.meta)
+                    value = left
+                found.append(value)
+        for user in list(node.users):
+            user.replace_all_uses_with(found[user.args[1]])
+            root.graph.erase_node(user)
+        root.graph.erase_node(node)
 
 
 def _variadic(module: nn.Module) -> bool:
     return bool(module.forward.__code__.co_flags & 0x04)
 
 
-def _functional(root: fx.GraphModule) -> dict[str, tuple[str, float]]:
-    """Take out what counts batches, replace operators that work in place; return the norms."""
-    buffers, norms = dict(root.named_buffers()), {}
+def _functional(root: fx.GraphModule) -> tuple[dict[str, Norm], bool]:
+    """
+    Take out what counts batches, replace operators that work in place.
+
+    Return the norms, and whether some nodes draw in a way that needs each grain on its own.
+    """
+    buffers, norms = set(dict(root.named_buffers(remove_duplicate=False))), dict[str, Norm]()
+    uses: dict[str, list[fx.Node]] = {}
     for node in list(root.graph.nodes):
         if node.op == 'call_module' and '_guards' in str(node.target):
             root.graph.erase_node(node)
@@ -266,20 +416,20 @@ def _functional(root: fx.GraphModule) -> dict[str, tuple[str, float]]:
         if node.op != 'call_function':
             continue
         schema = getattr(node.target, '_schema', None)
-        if node.target is _NORM and node.args[5] and node.args[3] is not None:
-            norms[node.args[3].target] = (node.args[4].target, node.args[6])
+        if node.target in (_NORM, _INSTANCE) and node.args[5] and node.args[3] is not None:
+            mean = str(node.args[3].target)
+            uses.setdefault(mean, []).append(node)
+            norms[mean] = Norm(str(node.args[4].target), float(node.args[6]), len(uses[mean]))
         if schema is None or not schema.is_mutable:
             continue
         into = node.args[0]
         if into.op == 'get_attr' and 'num_batches_tracked' in str(into.target):
-            if node.users:
-                raise TaskError('batch norm with momentum=None averages over all batches, which '
-                                'is not supported: give it a momentum')
+            node.replace_all_uses_with(into)  # a norm that is used twice counts on
             root.graph.erase_node(node)
             continue
         if into.op == 'get_attr' and into.target in buffers:
             raise TaskError(f'the module changes its buffer {into.target} in the forward pass, '
-                            'which only batch norm may')
+                            'which only norms may, with their running statistics')
         node.target = _BERNOULLI if node.target is _ATEN.bernoulli_.float else getattr(
             getattr(_ATEN, schema.name.removeprefix('aten::').rstrip('_'), None),
             schema.overload_name or 'default', None)
@@ -288,24 +438,37 @@ def _functional(root: fx.GraphModule) -> dict[str, tuple[str, float]]:
         order = list(root.graph.nodes)
         later = set(order[order.index(node) + 1:])
         into.replace_all_uses_with(node, later.__contains__)
-    _number_draws(root)
+    for mean, nodes in uses.items():
+        for use, node in enumerate(nodes):
+            node.meta[_USE] = mean, use, len(nodes)
+    draws = _number_draws(root)
     root.graph.lint()
     root.recompile()
-    return norms
+    return norms, draws
 
 
-def _number_draws(root: fx.GraphModule) -> None:
-    """Give each node that draws its place; refuse those that cannot draw by grain."""
-    place = 0
+def _number_draws(root: fx.GraphModule) -> bool:
+    """Give each node that draws its place; return whether some need each grain on its own."""
+    place, others = 0, False
     for node in root.graph.nodes:
         if node.op != 'call_function':
             continue
-        if node.target in (_DROPOUT, _FEATURES, _BERNOULLI, _ATTENTION):
-            node.meta[_PLACE] = place
-            place += 1
-        elif torch.Tag.nondeterministic_seeded in getattr(node.target, 'tags', ()):
-            raise TaskError(f'{node.target} draws at random in a way that cannot go by round and '
-                            'grain: use nn.Dropout, nn.Dropout1d to 3d or stochastic depth')
+        known = node.target in (_DROPOUT, _FEATURES, _BERNOULLI, _ATTENTION)
+        if not known and not _draws(node):
+            continue
+        node.meta[_PLACE] = place
+        place, others = place + 1, others or not known
+    return others
+
+
+def _draws(node: fx.Node) -> bool:
+    """Whether a node draws; recurrent networks do where they drop out."""
+    if torch.Tag.nondeterministic_seeded not in getattr(node.target, 'tags', ()):
+        return False
+    given = dict(zip((argument.name for argument in
+                      node.target._schema.arguments), node.args))  # type: ignore[union-attr]
+    given |= node.kwargs
+    return not ('dropout' in given and (not given['dropout'] or not given.get('train', True)))
 
 
 class _Recorder(StageInterpreter):
@@ -324,13 +487,23 @@ class _Recorder(StageInterpreter):
 
 
 def run_pass(stage: fx.GraphModule, inputs: Sequence[torch.Tensor], one: Pass,
-             recorder: type[StageInterpreter] = StageInterpreter) -> Any:
-    """Run a stage forward on some grains and return the tuple that it makes."""
+             recorder: type[StageInterpreter] = StageInterpreter, apart: bool = False) -> Any:
+    """Run a stage forward on some grains, each alone if need be; return the tuple it makes."""
+    if apart and len(one.grains) > 1:
+        parts = [run_pass(stage, pieces, one.alone(k), recorder) for k, pieces in
+                 enumerate(zip(*(torch.split(x, list(one.rows)) for x in inputs)))]
+        return tuple(torch.cat(pieces) for pieces in zip(*parts))
     runner = recorder(stage, one)
     with torch.autocast(inputs[0].device.type, one.autocast or torch.bfloat16,
                         enabled=one.autocast is not None):
         made = runner.run(*inputs)
+    made = made if isinstance(made, tuple) else (made,)
     return (made, runner.dtypes) if isinstance(runner, _Recorder) else made
+
+
+def _autocast(task: TrainingTask) -> torch.autocast:
+    return torch.autocast('cpu', task.autocast or torch.bfloat16,
+                          enabled=task.autocast is not None)
 
 
 def _dtypes(root: fx.GraphModule, inputs: Tensors, task: TrainingTask) -> dict[str, torch.dtype]:
@@ -345,7 +518,8 @@ class _AsModule(StageInterpreter):
 
     def run_node(self, n: fx.Node) -> Any:
         """Run a node."""
-        return super().run_node(n) if n.target is _NORM else fx.Interpreter.run_node(self, n)
+        return super().run_node(n) if n.target in (_NORM, _INSTANCE) else \
+            fx.Interpreter.run_node(self, n)
 
 
 def _check_equal(root: fx.GraphModule, module: nn.Module, inputs: Tensors,
@@ -357,7 +531,7 @@ def _check_equal(root: fx.GraphModule, module: nn.Module, inputs: Tensors,
     """
     if task.freeze_norms:
         for part in module.modules():
-            if isinstance(part, nn.modules.batchnorm._BatchNorm):
+            if isinstance(part, nn.modules.batchnorm._NormBase):
                 part.eval()
     export = copy.deepcopy(root)
     one = Pass(task.seed, 0, (0,), (len(inputs[0]),), task.autocast, task.freeze_norms)
@@ -366,8 +540,7 @@ def _check_equal(root: fx.GraphModule, module: nn.Module, inputs: Tensors,
         return run_pass(export, inputs, one, _AsModule)
 
     def theirs() -> Any:
-        with torch.autocast('cpu', task.autocast or torch.bfloat16,
-                            enabled=task.autocast is not None):
+        with _autocast(task):
             return module(*inputs)
     made, found = [], []
     for run, parameters in ((ours, export), (theirs, module)):
@@ -379,43 +552,106 @@ def _check_equal(root: fx.GraphModule, module: nn.Module, inputs: Tensors,
             raise TaskError(f'{type(module).__name__} must return one tensor, not '
                             f'{type(output).__name__}')
         if output.requires_grad:
-            weights = torch.linspace(0.5, 1.5, output.numel(), dtype=output.dtype)
-            torch.autograd.backward((output * weights.view_as(output)).sum())
+            _back(output)
         made.append(output.detach())
-        found.append({name: torch.zeros_like(p) if p.grad is None else p.grad
-                      for name, p in parameters.named_parameters()})
-    same = torch.equal(*made) or bool((made[0].isnan() == made[1].isnan()).all()) and torch.equal(
-        *(value.nan_to_num() for value in made))
-    wrong = [name for name in found[0].keys() & found[1].keys()
-             if not _near(found[0][name], found[1][name], task.autocast)]
-    if not same or wrong:
-        what = f'has other gradients of {", ".join(sorted(wrong)[:3])}' if same else \
+        found.append({name: p.grad for name, p in parameters.named_parameters(
+            remove_duplicate=False) if p.requires_grad})
+    ours_by, theirs_by = found
+    wrong = [name for name in ours_by.keys() & theirs_by.keys()
+             if not _near(_dense(ours_by[name]), _dense(theirs_by[name]), task.autocast)]
+    if not _same(*made) or wrong:
+        what = f'has other gradients of {", ".join(sorted(wrong)[:3])}' if _same(*made) else \
             'does not return what the module returns'
         raise TaskError(f'the export of {type(module).__name__} {what}: use no views that are '
-                        'written to, and nothing that changes with each call')
+                        'written to, nothing that changes with each call, no hooks on tensors, no '
+                        'autograd functions of your own, and checkpoint(use_reentrant=False)')
+    for name, parameter in root.named_parameters():
+        if name in ours_by and ours_by[name] is None:
+            parameter.requires_grad_(False)  # plain PyTorch steps only what has a gradient
+
+
+def _dense(gradient: torch.Tensor | None) -> torch.Tensor:
+    return torch.zeros(()) if gradient is None else gradient.to_dense()
+
+
+def _back(output: torch.Tensor) -> None:
+    """Go back from outputs with gradients that differ by row."""
+    if output.is_complex():
+        output = torch.view_as_real(output)
+    weights = torch.linspace(0.5, 1.5, output.numel(), dtype=torch.float64).to(output.dtype)
+    torch.autograd.backward((output * weights.view_as(output)).sum())
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two values are equal to the last bit, or no numbers at the same places."""
+    return torch.equal(one, other) or one.shape == other.shape and \
+        bool((one.isnan() == other.isnan()).all()) and \
+        torch.equal(one.nan_to_num(), other.nan_to_num())
+
+
+def _mixes(root: fx.GraphModule, inputs: Tensors, task: TrainingTask) -> bool:
+    """Whether two grains have other values or gradients together than each on its own."""
+    rows = [_FIRST, _ROWS - _FIRST]
+
+    def run(apart: bool, double: bool) -> dict[str, torch.Tensor]:
+        export = copy.deepcopy(root)
+        export, given = (export.double(), tuple(
+            x.double() if x.is_floating_point() else x for x in inputs)) if double else \
+            (export, inputs)
+        one = Pass(task.seed, 0, (0, 1), rows, None if double else task.autocast,
+                   task.freeze_norms)
+        output = run_pass(export, given, one, apart=apart)[0]
+        if output.requires_grad:
+            _back(output)
+        return {'': output.detach()} | {name: p.grad.to_dense() for name, p in
+                                        export.named_parameters() if p.grad is not None}
+    try:
+        together, apart = run(False, True), run(True, True)
+    except RuntimeError:  # types that are written down, say
+        try:
+            together, apart = run(False, False), run(True, False)
+        except RuntimeError:
+            return True
+    return any(name not in together or not _near(together[name], value, None)
+               for name, value in apart.items())
+
+
+def _loss_mixes(root: fx.GraphModule, inputs: Tensors, targets: torch.Tensor,
+                task: TrainingTask) -> bool:
+    """Whether the losses of two grains are others together than each on its own."""
+    one = Pass(task.seed, 0, (0,), (_ROWS,), task.autocast, task.freeze_norms)
+    with torch.no_grad():
+        output = run_pass(root, inputs, one)[0]
+        parts = [task.loss(output[rows], targets[rows])
+                 for rows in (slice(_FIRST), slice(_FIRST, None))]
+        whole = task.loss(output, targets)
+    return not isinstance(whole, torch.Tensor) or not _near(whole, torch.cat(parts), None)
 
 
 def _near(one: torch.Tensor, other: torch.Tensor, autocast: torch.dtype | None) -> bool:
     """Whether two gradients differ by no more than rounding of sums."""
+    if not (one.is_floating_point() or one.is_complex()) or not one.numel():
+        return torch.equal(one, other)
     bound = math.sqrt(torch.finfo(autocast or one.dtype).eps)
-    return bool(((one - other).abs().max() <= bound * other.abs().max()) | other.isnan().any()) \
-        if one.numel() else True
+    return bool(((one - other).abs().max() <= bound * other.abs().max()) | other.isnan().any())
 
 
-def _in_layers(root: fx.GraphModule, norms: Mapping[str, tuple[str, float]],
+def _in_layers(root: fx.GraphModule, norms: Mapping[str, Norm],
                dtypes: Mapping[str, torch.dtype]) -> LayerGraph:
     order = list(root.graph.nodes)
     final = order[-1].all_input_nodes
     if order[-1].op != 'output' or len(final) != 1:
         raise TaskError('the module must return one tensor')
-    learned = {name for name, p in root.named_parameters() if p.requires_grad}
+    learned = {name for name, p in root.named_parameters(remove_duplicate=False)
+               if p.requires_grad}
+    folded = {name for mean, norm in norms.items() for name in (mean, norm.variance)}
     moving = _moving(order, learned)
     steps = [n for n in order if n.op == 'call_function' and n in moving and _line(n) is None]
     place = {node: k for k, node in enumerate(steps)}
     place |= {node: -1 for node in order if node.op == 'placeholder'}
     reach = {node: max((place[u] for u in _readers(node, place)), default=-1) for node in place}
     reach[final[0]] = len(steps)
-    held = _spans(root, order, place, learned)
+    held = _spans(root, order, place, learned | folded)
     cuts, found = [0], [_crossing(place, reach, 0, dtypes, moving)]
     for k in range(1, len(steps)):
         if any(a < k <= b for a, b in held.values()):
@@ -435,7 +671,7 @@ def _in_layers(root: fx.GraphModule, norms: Mapping[str, tuple[str, float]],
     found.append(_crossing(place, reach, len(steps), dtypes, moving))
     if any(values is None for values in found):
         raise TaskError('inputs and result need one row a sample, and rows of a fixed shape')
-    layers = tuple(_layer(root, steps[a:b]) for a, b in zip(ends, ends[1:]))
+    layers = tuple(_layer(root, steps[a:b], folded) for a, b in zip(ends, ends[1:]))
     return LayerGraph(root, layers, tuple(found), norms)  # type: ignore[arg-type]
 
 
@@ -455,13 +691,12 @@ def _readers(node: fx.Node, place: Mapping[fx.Node, int]) -> set[fx.Node]:
 
 
 def _spans(root: fx.GraphModule, order: Sequence[fx.Node], place: Mapping[fx.Node, int],
-           learned: set[str]) -> dict[str, tuple[int, int]]:
+           state: set[str]) -> dict[str, tuple[int, int]]:
     """Return the first and last step that uses each tensor that is learned or folded."""
-    tensors = {name: id(t) for name, t in [*root.named_parameters(remove_duplicate=False),
-                                           *root.named_buffers(remove_duplicate=False)]}
+    tensors = {name: id(t) for name, t in _tensors(root).items()}
     uses: dict[int, list[int]] = {}
     for node in order:
-        if node.op == 'get_attr' and (node.target in learned or 'running_' in str(node.target)):
+        if node.op == 'get_attr' and node.target in state:
             uses.setdefault(tensors[str(node.target)], []).extend(
                 place[user] for user in node.users if user in place)
     return {str(key): (min(k), max(k)) for key, k in uses.items() if k}
@@ -480,7 +715,8 @@ def _crossing(place: Mapping[fx.Node, int], reach: Mapping[fx.Node, int], cut: i
             return None
         dtype = dtypes.get(node.name, value.dtype)
         found.append(Value(node.name, tuple(value.shape[1:]), dtype,
-                           node.op != 'placeholder' and dtype.is_floating_point
+                           node.op != 'placeholder'
+                           and (dtype.is_floating_point or dtype.is_complex)
                            and bool(value.requires_grad or _learned_behind(node))))
     order = {node.name: k for k, node in enumerate(next(iter(place)).graph.nodes)}
     return tuple(sorted(found, key=lambda value: order[value.name]))
@@ -515,17 +751,14 @@ def _nbytes(values: Sequence[Value] | None) -> float:
     return math.inf if values is None else sum(value.nbytes for value in values)
 
 
-def _layer(root: fx.GraphModule, nodes: Sequence[fx.Node]) -> Layer:
-    parameters, buffers = dict(root.named_parameters()), dict(root.named_buffers())
+def _layer(root: fx.GraphModule, nodes: Sequence[fx.Node], folded: set[str]) -> Layer:
+    parameters = dict(root.named_parameters(remove_duplicate=False))
     used = list(dict.fromkeys(str(one.target) for node in nodes for one in node.all_input_nodes
                               if one.op == 'get_attr'))
-    tensors = {id(p): name for name, p in parameters.items()}
-    duplicates = dict(root.named_parameters(remove_duplicate=False))
-    own = dict.fromkeys(tensors[id(duplicates[name])] for name in used if name in duplicates)
+    own = tuple(name for name in used if name in parameters)
     name = next((name.rpartition('.')[0] for name in own), '') or next(
         (node.name for node in nodes if not node.name.startswith('_assert')), nodes[0].name)
-    return Layer(name, tuple(nodes), tuple(own),
-                 tuple(name for name in used if name in buffers and 'running_' in name))
+    return Layer(name, tuple(nodes), own, tuple(name for name in used if name in folded))
 
 
 def _line(node: fx.Node) -> tuple[int, int] | None:

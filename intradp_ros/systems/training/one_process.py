@@ -35,10 +35,12 @@ def train_alone(task: TrainingTask, order: Callable[[list[int]], list[int]] = li
 
     Dropout draws from the process' generator, so it is equal to a plan's only without dropout.
     """
-    module = copy.deepcopy(task.module).train()
+    module = copy.deepcopy(task.module)
+    if not module.training:
+        module.train()
     if task.freeze_norms:
         for part in module.modules():
-            if isinstance(part, nn.modules.batchnorm._BatchNorm):
+            if isinstance(part, nn.modules.batchnorm._NormBase):
                 part.eval()
     named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
     optimiser, found = task.optimiser(named), OneProcess(module)
@@ -54,6 +56,9 @@ def train_alone(task: TrainingTask, order: Callable[[list[int]], list[int]] = li
                 outputs = module(*inputs)
             losses = task.loss(outputs, targets).sum()
             torch.autograd.backward(losses)
+            for _, parameter in named:
+                if parameter.grad is not None and parameter.grad.is_sparse:
+                    parameter.grad = parameter.grad.to_dense()
             total += float(losses.detach().double())
         gradients = [p.grad for _, p in named if p.grad is not None]
         torch._foreach_div_(gradients, task.batch)

@@ -165,10 +165,12 @@ def layer_calls(graph: LayerGraph, task: TrainingTask) -> list[LayerCall]:
         module = graph.stage(k, k + 1)
 
         def forward(values: Tensors) -> Tensors:
-            one = Pass(task.seed, 0, (0,), (len(values[0]),), task.autocast, task.freeze_norms)
-            made: Tensors = run_pass(module, values, one)
+            rows = [min(task.grain, len(values[0]) - k)
+                    for k in range(0, len(values[0]), task.grain)]
+            one = Pass(task.seed, 0, range(len(rows)), rows, task.autocast, task.freeze_norms)
+            made: Tensors = run_pass(module, values, one, apart=graph.apart)
             return made
-        own = dict(module.named_parameters())
+        own = dict(module.named_parameters(remove_duplicate=False))
         folded = 0 if task.freeze_norms else sum(
             module.get_buffer(name).nbytes for name in graph.layers[k].buffers)
         return LayerCall(graph.layers[k].name, forward,

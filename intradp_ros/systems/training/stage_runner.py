@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ State = Mapping[str, torch.Tensor]
 class _Kept:
     inputs: Tensors
     outputs: Tensors
+    rows: list[int]
 
 
 class StageRunner:
@@ -38,11 +40,11 @@ class StageRunner:
         self.module = graph.stage(first, last)
         layers = graph.layers[first:last]
         names = [name for layer in layers for name in layer.parameters]
-        own = dict(self.module.named_parameters())
+        own = dict(self.module.named_parameters(remove_duplicate=False))
         self.parameters = {name: own[name] for name in names if own[name].requires_grad}
         self.buffers = {name: self._buffer(name) for layer in layers for name in layer.buffers}
         self.optimiser = task.optimiser([*self.parameters.items()]) if self.parameters else None
-        self._rates = [group['lr'] for group in self.optimiser.param_groups] \
+        self._rates = [group.get('lr') for group in self.optimiser.param_groups] \
             if self.optimiser else []
         self._kept: dict[int, _Kept] = {}
         self.statistics: dict[str, dict[int, torch.Tensor]] = {}
@@ -59,16 +61,19 @@ class StageRunner:
                    [len(self.task.grain_rows(grain)) for grain in grains], self.task.autocast,
                    self.task.freeze_norms)
         # What passes through is another tensor than what entered: a leaf keeps its own gradient.
-        outputs = run_pass(self.module, [x.view_as(x) for x in entered], one)
+        outputs = run_pass(self.module, [x.view_as(x) for x in entered], one,
+                           apart=self.graph.apart)
         for name, found in one.statistics.items():
             self.statistics.setdefault(name, {}).update(found)
-        self._kept[micro_batch] = _Kept(entered, outputs)
+        self._kept[micro_batch] = _Kept(entered, outputs, list(one.rows))
         return tuple(output.detach() for output in outputs)
 
     def lose(self, micro_batch: int, targets: torch.Tensor) -> torch.Tensor:
         """Return the loss of each sample of a micro-batch; the way back begins with it."""
         kept = self._kept[micro_batch]
-        losses = self.task.loss(kept.outputs[0], targets)
+        parts = kept.rows if self.graph.loss_apart else [len(targets)]
+        losses = torch.cat([self.task.loss(output, target) for output, target in zip(
+            torch.split(kept.outputs[0], parts), torch.split(targets, parts))])
         if losses.shape != targets.shape[:1]:
             raise TaskError(f'the loss of {len(targets)} samples must have one value a sample, '
                             f'not the shape {tuple(losses.shape)}: use reduction="none"')
@@ -108,22 +113,24 @@ class StageRunner:
         if self.optimiser:
             factor = self.task.schedule(round) if self.task.schedule else 1.0
             for group, rate in zip(self.optimiser.param_groups, self._rates):
-                group['lr'] = rate * factor
+                if rate is not None:
+                    group['lr'] = rate * factor
             self.optimiser.step()
         self._fold()
 
     def _fold(self) -> None:
         """Fold the statistics of all norms, grain after grain; those of one momentum at once."""
-        alike: dict[tuple[float, torch.dtype], list[str]] = {}
+        alike: dict[tuple[float, torch.dtype, int], list[str]] = {}
         for name in self.statistics:
-            alike.setdefault((self.graph.norms[name][1], self.buffers[name].dtype),
+            norm = self.graph.norms[name]
+            alike.setdefault((norm.momentum, self.buffers[name].dtype, norm.uses),
                              []).append(name)
-        for (momentum, _), names in alike.items():
-            held = [self.buffers[one] for name in names for one in (name,
-                                                                    self.graph.norms[name][0])]
+        for (momentum, _, uses), names in alike.items():
+            held = [self.buffers[one] for name in names
+                    for one in (name, self.graph.norms[name].variance)]
             folded = torch.cat([buffer.flatten() for buffer in held])
-            for grain in sorted(self.statistics[names[0]]):
-                found = torch.cat([self.statistics[name][grain].flatten() for name in names])
+            for grain, use in product(sorted(self.statistics[names[0]]), range(uses)):
+                found = torch.cat([self.statistics[name][grain][use].flatten() for name in names])
                 folded.mul_(1 - momentum).add_(found, alpha=momentum)
             for buffer, part in zip(held, torch.split(folded, [b.numel() for b in held])):
                 buffer.copy_(part.view_as(buffer))

@@ -68,6 +68,13 @@ class TensorData:
     inputs: Tensors
     targets: torch.Tensor
 
+    def __post_init__(self) -> None:
+        """Check that each sample has all; TaskError if not."""
+        rows = [tuple(value.shape[:1]) for value in (*self.inputs, self.targets)]
+        if len(set(rows)) > 1 or not rows[0]:
+            raise TaskError('inputs and targets must have as many rows, one a sample, not '
+                            + ', '.join(str(*count) or 'none' for count in rows))
+
     def __len__(self) -> int:
         """Return how many there are."""
         return len(self.targets)

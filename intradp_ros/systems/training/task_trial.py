@@ -1,23 +1,28 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tries a task on two samples: what is wrong with it is said before anything is planned."""
+"""Tries a task on some samples: what is wrong with it is said before anything is planned."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import copy
-from typing import TypeVar
+import math
+from typing import Any, TypeVar
 
 import torch
+from torch import nn
 
-from intradp_ros.systems.training.task import examples, TaskError, TrainingTask
+from intradp_ros.systems.training.task import examples, TaskError, Tensors, TrainingTask
 
 T = TypeVar('T')
+Named = Sequence[tuple[str, nn.Parameter]]
+#: Samples that are taken twice, and parameters and numbers with which an optimiser is tried.
+_TAKEN, _TRIED, _NUMBERS = 8, 12, 1 << 20
 
 
 def try_task(task: TrainingTask) -> None:
     """
-    Take samples, run the module, its loss and one step of its optimiser on a copy.
+    Take samples, run the module, its loss and some steps of its optimiser on copies.
 
     Raises
     ------
@@ -25,45 +30,166 @@ def try_task(task: TrainingTask) -> None:
         If one of them fails or returns something of another shape; the text says what to change.
 
     """
-    rows = min(2, len(task.data))
-    module = copy.deepcopy(task.module).train()
-    inputs, targets = _done('data.take', lambda: examples(task.data, rows))
-    again, _ = _done('data.take', lambda: examples(task.data, rows))
-    if not isinstance(inputs, tuple) or any(len(x) != rows for x in (*inputs, targets)):
-        raise TaskError('data.take must return a tuple of inputs and the targets, each with one '
-                        'row a sample')
-    if any(not torch.equal(a, b) for a, b in zip(inputs, again, strict=True)):
-        raise TaskError('data.take returns other values each time: a round that is played again '
-                        'would train on other samples; draw by the number of the sample instead')
-    outputs = _done('the module', lambda: module(*(torch.cat([x, x]) for x in inputs)))
-    if not isinstance(outputs, torch.Tensor) or len(outputs) != 2 * rows:
-        raise TaskError('the module must return one tensor with one row a sample')
-    losses = _done('loss', lambda: task.loss(outputs, torch.cat([targets, targets])))
-    if not isinstance(losses, torch.Tensor) or losses.shape != (2 * rows,):
-        shape = tuple(losses.shape) if isinstance(losses, torch.Tensor) else type(losses).__name__
-        raise TaskError(f'loss must return one number a sample, shape ({2 * rows},), not {shape}: '
-                        "use reduction='none', and take the mean over all but the first dimension "
-                        'where there are several')
+    if isinstance(task.module, torch.jit.ScriptModule):
+        raise TaskError('the module is TorchScript, which cannot be cut: give the module itself')
+    if isinstance(task.loss, nn.Module) and any(p.requires_grad for p in task.loss.parameters()):
+        raise TaskError('the loss has parameters of its own, which nothing would train: make them '
+                        'part of the module, whose output they may be part of')
+    _try_schedule(task)
+    inputs, targets = _samples(task)
+    module = _done('a copy of the module', lambda: copy.deepcopy(task.module),
+                   'where it uses torch.nn.utils.weight_norm, take that of parametrizations')
+    if not module.training:
+        module.train()
     named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
     if not named:
         raise TaskError('no parameter of the module is to be trained: all have '
                         'requires_grad=False')
+    if unreal := [name for name, p in named if not p.is_floating_point()]:
+        raise TaskError(f'{unreal[0]} is to be trained, and is not real: keep '
+                        'torch.view_as_real of complex numbers, and make them in the forward pass')
+    losses = _losses(task, module, inputs, targets)
     if not bool(torch.isfinite(losses).all()):
         raise TaskError(f'the loss of the first samples is {losses.detach().tolist()}: nothing '
                         'can be learned from that; look at the data and the initial weights')
     _done('the backward pass', lambda: torch.autograd.backward(losses.sum()))
-    optimiser = _done('optimiser', lambda: task.optimiser(named))
-    if not isinstance(optimiser, torch.optim.Optimizer):
-        raise TaskError(f'optimiser returned {type(optimiser).__name__}, not a '
-                        'torch.optim.Optimizer')
-    _done('the step of the optimiser', optimiser.step)
+    least = task.batch - (task.grains - 1) * task.grain
+    if least < 2 * len(targets):
+        rows = [k % len(targets) for k in range(least)]
+        _losses(task, copy.deepcopy(module), tuple(x[rows] for x in inputs), targets[rows],
+                f' with the {least} sample{"s" * (least > 1)} of the smallest grain of a round',
+                'choose a batch of which the grain leaves more over, or nothing')
+    _try_optimiser(task, [(name, p) for name, p in named if p.grad is not None])
 
 
-def _done(what: str, step: Callable[[], T]) -> T:
+def _try_schedule(task: TrainingTask) -> None:
+    if task.schedule is None:
+        return
+    for number in (0, task.rounds - 1):
+        for _ in range(2):
+            factor = _done('schedule', lambda: float(task.schedule(number)))  # type: ignore[misc]  # noqa: B023
+            if not 0 <= factor < math.inf or factor != float(task.schedule(number)):
+                raise TaskError(f'schedule({number}) is {factor}: it must be a factor of 0 or '
+                                'more, and a function of the round alone')
+
+
+def _samples(task: TrainingTask) -> tuple[Tensors, torch.Tensor]:
+    """Take samples twice; return the first two of them twice over."""
+    rows = min(_TAKEN, len(task.data))
+    taken = [_done('data.take', lambda: examples(task.data, rows)) for _ in range(2)]
+    for one in taken:
+        if not isinstance(one, tuple) or len(one) != 2 or not isinstance(one[0], tuple) or \
+                not one[0] or any(not isinstance(x, torch.Tensor) or not x.dim() or len(x) != rows
+                                  for x in (*one[0], one[1])):
+            raise TaskError('data.take must return a tuple of inputs and the targets, tensors '
+                            'with one row a sample: put what a sample has more of into columns')
+    (inputs, targets), (again, others) = taken
+    if any(not torch.equal(a.nan_to_num(), b.nan_to_num())
+           for a, b in zip((*inputs, targets), (*again, others), strict=True)):
+        raise TaskError('data.take returns other values each time: a round that is played again '
+                        'would train on other samples; draw by the number of the sample instead')
+    few = [k % rows for k in range(2)] * 2
+    return tuple(x[few] for x in inputs), targets[few]
+
+
+def _losses(task: TrainingTask, module: nn.Module, inputs: Tensors, targets: torch.Tensor,
+            where: str = '', change: str = '') -> torch.Tensor:
+    def run() -> Any:
+        with torch.autocast('cpu', task.autocast or torch.bfloat16,
+                            enabled=task.autocast is not None):
+            return module(*inputs)
+    rows, outputs = len(targets), _done(f'the module{where}', run, change)
+    if not isinstance(outputs, torch.Tensor) or not outputs.dim() or len(outputs) != rows:
+        raise TaskError('the module must return one tensor with one row a sample: where it '
+                        'returns several, wrap it in a module that returns one of them, or puts '
+                        'them together with torch.cat, and let the loss take them apart')
+    losses, again = (_done(f'loss{where}', lambda: task.loss(outputs, targets))
+                     for _ in range(2))
+    if not isinstance(losses, torch.Tensor) or losses.shape != (rows,):
+        shape = tuple(losses.shape) if isinstance(losses, torch.Tensor) else type(losses).__name__
+        raise TaskError(f'loss must return one number a sample, shape ({rows},), not {shape}: '
+                        "use reduction='none', and take the mean over all but the first dimension "
+                        'where there are several')
+    if not torch.equal(losses.nan_to_num(), again.nan_to_num()):
+        raise TaskError('loss returns other values each time for the same outputs and targets: '
+                        'it must neither draw nor remember')
+    return losses
+
+
+def _try_optimiser(task: TrainingTask, named: Named) -> None:
+    """
+    See that parameters are stepped each on its own, by what is kept in tensors of `state`.
+
+    That is so if optimisers that have one parameter each, and are made anew for each step with
+    the state of the one before, get where one does that has them all.
+    """
+    whole = _optimiser(task, named)
+    held = {id(p) for group in whole.param_groups for p in group['params']}
+    if without := [name for name, p in named if id(p) not in held]:
+        raise TaskError(f'the optimiser leaves out {", ".join(without[:3])}: let it step all '
+                        'that it is given, and set requires_grad_(False) on what is not trained')
+    for name, p in named:
+        _optimiser(task, [(name, p)], f'optimiser, given {name} alone as a stage may give it,')
+    some = list[tuple[str, nn.Parameter]]()
+    for name, p in sorted(named, key=lambda one: (one[1].numel(), one[0])):
+        if len(some) < _TRIED and sum(q.numel() for _, q in some) + p.numel() <= _NUMBERS:
+            some.append((name, p))
+    some = some or list(named[:1])
+    together, apart = ([(name, nn.Parameter(p.detach().double().clone())) for name, p in some]
+                       for _ in range(2))
+    whole, kept = _optimiser(task, together), [dict[str, Any]() for _ in some]
+    for number in range(3):
+        for k, ((_, one), (name, other)) in enumerate(zip(together, apart)):
+            draws = torch.Generator().manual_seed(97 * number + k)
+            one.grad = torch.randn(one.shape, dtype=one.dtype, generator=draws)
+            other.grad = one.grad.clone()
+            own = _optimiser(task, [(name, other)])
+            if kept[k]:
+                own.state[other] = kept[k]
+            _step(own)
+            kept[k] = _tensors(own, other)
+        _step(whole)
+    for (name, one), (_, other), (_, p) in zip(together, apart, some):
+        way = (one - p).detach().abs().max() if p.numel() else torch.zeros(())
+        if p.numel() and not bool((one - other).abs().max() <= 1e-6 * way + 1e-14):
+            raise TaskError(
+                f'{type(whole).__name__} steps {name} otherwise when it has it alone, and its '
+                'state moved as a device moves it: each parameter must be stepped on its own, '
+                'by tensors in state[parameter], as SGD, Adam and AdamW do')
+
+
+def _tensors(optimiser: torch.optim.Optimizer, parameter: nn.Parameter) -> dict[str, Any]:
+    """Return what is kept of a parameter; TaskError if that is no tensors."""
+    found = {}
+    for key, value in optimiser.state.get(parameter, {}).items():
+        if isinstance(value, torch.Tensor):
+            found[key] = value.detach().clone()
+        elif value is not None:
+            raise TaskError(f'{type(optimiser).__name__} keeps {key} as {type(value).__name__}: '
+                            'only tensors move between devices')
+    return found
+
+
+def _optimiser(task: TrainingTask, named: Named, what: str = 'optimiser',
+               ) -> torch.optim.Optimizer:
+    made = _done(what, lambda: task.optimiser(named))
+    if not isinstance(made, torch.optim.Optimizer):
+        raise TaskError(f'optimiser returned {type(made).__name__}, not a torch.optim.Optimizer')
+    if task.schedule is not None and any('lr' not in group for group in made.param_groups):
+        raise TaskError(f'{type(made).__name__} has no rate lr that the schedule could change')
+    return made
+
+
+def _step(optimiser: torch.optim.Optimizer) -> None:
+    _done(f'the step of {type(optimiser).__name__}', optimiser.step,
+          'an optimiser is needed that steps by gradients alone, such as SGD, Adam or AdamW')
+
+
+def _done(what: str, step: Callable[[], T], change: str = '') -> T:
     try:
         return step()
     except TaskError:
         raise
     except Exception as error:
         raise TaskError(f'{what} fails: {type(error).__name__}: '
-                        f'{" ".join(str(error).split())}') from error
+                        f'{" ".join(str(error).split())}{change and f": {change}"}') from error

@@ -378,8 +378,13 @@ class _PlanRun:
     def _read(self, samples: Sequence[int]) -> tuple[Tensors, torch.Tensor]:
         """Return the values that enter the first layer, and the targets, of samples."""
         inputs, targets = self._worker.task.data.take(samples)
-        named = dict(zip(self._worker.graph.inputs, inputs))
-        return tuple(named[value.name] for value in self._worker.graph.cuts[0]), targets
+        named, values = dict(zip(self._worker.graph.inputs, inputs)), self._worker.graph.cuts[0]
+        for x, value in ((named[value.name], value) for value in values):
+            if tuple(x.shape[1:]) != value.shape or x.dtype != value.dtype:
+                raise TaskError(f'among the samples {samples} some are {tuple(x.shape[1:])} '
+                                f'{x.dtype}, the first ones are {value.shape} {value.dtype}: let '
+                                'the data give all samples the same shape and type')
+        return tuple(named[value.name] for value in values), targets
 
     def _send_samples(self) -> None:
         """Read the samples of this round that lie here, and send others what they need of them."""
@@ -495,8 +500,10 @@ class _PlanRun:
         """Return a row for every grain's statistics: own ones, 0 where others of the group add."""
         if len(self._part.devices) == 1 or self._worker.task.freeze_norms:
             return {}
-        rows = {name: torch.zeros(self._plan.grains, 2, *found.shape, dtype=found.dtype)
-                for name, found in self._stage.buffers.items() if name in self._worker.graph.norms}
+        norms = self._worker.graph.norms
+        rows = {name: torch.zeros(self._plan.grains, norms[name].uses, 2, *found.shape,
+                                  dtype=found.dtype)
+                for name, found in self._stage.buffers.items() if name in norms}
         for name, table in rows.items():
             for grain, row in self._stage.statistics.get(name, {}).items():
                 table[grain] = row

@@ -1,0 +1,387 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Modules that others write: trained as one process trains them, or refused with the reason."""
+from __future__ import annotations
+
+from dataclasses import replace
+import random
+
+import pytest
+import torch
+from torch import nn
+import torch.nn.functional as F  # noqa: N812
+from torch.nn.utils import parametrizations
+from torch.utils.checkpoint import checkpoint
+from training_fleet import cross_entropy, difference, shuffled, train
+from training_models import train_alone_drawing
+
+from intradp_ros.systems.training.layer_graph import capture
+from intradp_ros.systems.training.task import TaskError, TensorData, TrainingTask
+from intradp_ros.systems.training.task_trial import try_task
+from intradp_ros.systems.training.trainer import TrainingError
+
+SAMPLES = 40
+
+
+class Net(nn.Module):
+    """What `call` computes with the parts that are given."""
+
+    def __init__(self, call, **parts):
+        super().__init__()
+        self.call = call
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    def forward(self, *inputs):
+        return self.call(self, *inputs)
+
+
+def ends(**parts):
+    """Return the first and the last layer of a network of twelve channels, and more."""
+    return {'a': nn.Linear(64, 12), 'o': nn.Linear(12, 10), **parts}
+
+
+def shared_norm():
+    return Net(lambda s, x: s.o(torch.tanh(s.n(s.b(torch.tanh(s.n(s.a(x.flatten(1)))))))),
+               **ends(b=nn.Linear(12, 12), n=nn.BatchNorm1d(12)))
+
+
+def instance_norm():
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.InstanceNorm2d(4, affine=True, track_running_stats=True),
+        nn.Tanh(), nn.Flatten(), nn.Linear(144, 10))
+
+
+def own_norm():
+    """Statistics under names of their own."""
+    def call(s, x):
+        return s.o(torch.tanh(F.batch_norm(s.a(x.flatten(1)), s.centre, s.spread, None, None,
+                                           True, 0.2)))
+    made = Net(call, **ends())
+    made.register_buffer('centre', torch.zeros(12))
+    made.register_buffer('spread', torch.ones(12))
+    return made
+
+
+def norm_of_rows_in_another_order():
+    def call(s, x):
+        h = s.n(s.a(x.squeeze(1)).transpose(0, 1).flatten(0, 1))
+        return s.o(torch.tanh(h).unflatten(0, (8, -1)).mean(0))
+    return Net(call, a=nn.Linear(8, 12), n=nn.BatchNorm1d(12), o=nn.Linear(12, 10))
+
+
+def dropout_of_rows_in_another_order():
+    def call(s, x):
+        return s.o(torch.tanh(F.dropout(s.a(x.squeeze(1)).transpose(0, 1), 0.2)).mean(0))
+    return Net(call, a=nn.Linear(8, 12), o=nn.Linear(12, 10))
+
+
+def lstm():
+    return Net(lambda s, x: s.o(s.r(x.squeeze(1))[0][:, -1]),
+               r=nn.LSTM(8, 12, 2, batch_first=True), o=nn.Linear(12, 10))
+
+
+def gru_of_rows_in_another_order():
+    return Net(lambda s, x: s.o(s.r(x.squeeze(1).transpose(0, 1))[0].mean(0)),
+               r=nn.GRU(8, 6, bidirectional=True), o=nn.Linear(12, 10))
+
+
+def samples_that_see_each_other():
+    def call(s, x):
+        h = s.a(x.flatten(1))
+        count = x.shape[0]
+        h = torch.softmax(h @ h.T, 1) @ h / count + torch.arange(count)[:, None]
+        return s.o(torch.tanh(h - h.mean(0)))
+    return Net(call, **ends())
+
+
+def gradients_that_see_each_other():
+    """Each word's gradient is divided by how often it is among those of all samples."""
+    return Net(lambda s, x: s.o(torch.tanh(s.e((x.flatten(1) > 0).long())).mean(1)),
+               e=nn.Embedding(2, 12, scale_grad_by_freq=True), o=nn.Linear(12, 10))
+
+
+class Tied(nn.Module):
+    """Its first layer has its last one's weights, which has another name first."""
+
+    def __init__(self):
+        super().__init__()
+        self.head, self.middle = nn.Linear(10, 10, bias=False), nn.Linear(10, 10)
+        self.embed = nn.Embedding(10, 10)
+        self.embed.weight = self.head.weight
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.middle(self.embed((x.flatten(1) > 0).long()).mean(1))))
+
+
+def frozen_start():
+    made = nn.Sequential(nn.Flatten(), nn.Linear(64, 12), nn.Tanh(), nn.Linear(12, 12), nn.Tanh(),
+                         nn.Linear(12, 10))
+    for number in (1, 3):
+        made[number].weight.requires_grad_(False)
+    return made
+
+
+def without_gradient():
+    """Parameters that have none are not stepped: weight decay does not reach them either."""
+    def call(s, x):
+        with torch.no_grad():
+            h = s.n(s.a(x.flatten(1)))
+        return s.o(torch.tanh(s.b(h)) * s.w.detach())
+    made = Net(call, **ends(b=nn.Linear(12, 12), n=nn.BatchNorm1d(12), never=nn.Linear(3, 3)))
+    made.w = nn.Parameter(torch.ones(12))
+    return made
+
+
+def in_eval_mode_partly():
+    made = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Tanh(), nn.Flatten(), nn.Linear(144, 12),
+        nn.BatchNorm1d(12), nn.Linear(12, 10))
+    made[1].eval()
+    return made
+
+
+def complex_values():
+    def call(s, x):
+        z = torch.fft.rfft(torch.tanh(s.a(x.flatten(1)))) * s.w
+        z = torch.complex(z.real * s.v, z.imag + s.v)
+        return s.o(torch.fft.irfft(z * s.v, n=12))
+    made = Net(call, **ends())
+    made.w, made.v = nn.Parameter(torch.ones(7)), nn.Parameter(torch.ones(7))
+    return made
+
+
+def whole_parameters():
+    made = Net(lambda s, x: s.o(torch.tanh(s.a(x.flatten(1)))[:, s.order]), **ends())
+    made.order = nn.Parameter(torch.arange(11, -1, -1), requires_grad=False)
+    return made
+
+
+def dropped_weights():
+    made = Net(lambda s, x: s.o(torch.tanh(F.linear(x.flatten(1), F.dropout(s.w, 0.2)))),
+               o=nn.Linear(12, 10))
+    made.w = nn.Parameter(torch.randn(12, 64) * 0.1)
+    return made
+
+
+def decaying(named):
+    return torch.optim.SGD([p for _, p in named], lr=0.05, momentum=0.9, weight_decay=1e-2)
+
+
+def task_of(make, **changes) -> TrainingTask:
+    torch.manual_seed(3)
+    module = make()
+    module = module if any(p.is_complex() for p in module.parameters()) else module.double()
+    inputs = torch.randn(SAMPLES, 1, 8, 8, dtype=torch.float64)
+    figures = {'batch': 14, 'grain': 4, 'micro_batches': 2, 'rounds': 3} | changes
+    return TrainingTask(**{
+        'module': module, 'loss': cross_entropy, 'optimiser': decaying,
+        'data': TensorData((inputs,), torch.randint(0, 10, (SAMPLES,)))} | figures)
+
+
+MODULES = [
+    shared_norm, instance_norm, own_norm, norm_of_rows_in_another_order,
+    dropout_of_rows_in_another_order, lstm, gru_of_rows_in_another_order,
+    samples_that_see_each_other, gradients_that_see_each_other, Tied, frozen_start,
+    without_gradient, in_eval_mode_partly, complex_values, whole_parameters, dropped_weights]
+
+
+@pytest.mark.parametrize('make', MODULES)
+def test_three_devices_train_as_one_process(make):
+    """One of them dies on the way."""
+    task = task_of(make)
+    try_task(task)
+    graph, alone = capture(task), train_alone_drawing(task)
+    trainer, state = train(task, 'abc', shuffled(2, len(graph.layers), task), {'b': (1, 'F1')},
+                           every=1, graph=graph, expected=False)
+    assert difference(state, alone) < 1e-10
+    for number, figures in trainer.commit.figures.items():
+        assert figures['samples'] == task.batch
+        assert figures['loss'] == pytest.approx(alone.loss[number], rel=1e-10)
+        assert figures['norm'] == pytest.approx(alone.norm[number], rel=1e-9)
+
+
+@pytest.mark.parametrize('part', [
+    nn.AlphaDropout(0.2), nn.RReLU(),
+    Net(lambda s, x: F.gumbel_softmax(x) + torch.rand(x.shape[0], 1, dtype=x.dtype)),
+    Net(lambda s, x: s.r(x[:, None].expand(-1, 5, -1))[0].mean(1),
+        r=nn.LSTM(12, 12, 2, dropout=0.3, batch_first=True))])
+def test_draws_of_any_kind_depend_on_round_and_grain_alone(part):
+    task = task_of(lambda: Net(lambda s, x: s.o(s.part(s.a(x.flatten(1)))), **ends(part=part)))
+    graph = capture(task)
+    _, alone = train(task, 'a', shuffled(1, len(graph.layers), task), graph=graph)
+    _, state = train(task, 'abc', shuffled(2, len(graph.layers), task), {'c': (1, 'B1')}, every=1,
+                     graph=graph, expected=False)
+    assert all(torch.allclose(state[name], value, rtol=0, atol=1e-12)
+               for name, value in alone.items())
+
+
+def test_losses_that_see_each_other_do_so_in_a_grain():
+    def centred(outputs, targets):
+        losses = cross_entropy(outputs, targets)
+        return losses * losses.detach() / losses.detach().mean()
+    task = task_of(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), loss=centred)
+    graph, alone = capture(task), train_alone_drawing(task)
+    _, state = train(task, 'ab', shuffled(2, len(graph.layers), task), graph=graph)
+    assert graph.loss_apart and difference(state, alone) < 1e-10
+
+
+def python_draws():
+    return Net(lambda s, x: s.o(s.a(x.flatten(1)) * random.choice([1, 2])), **ends())
+
+
+def counts():
+    def call(s, x):
+        s.calls += 1
+        return s.o(s.a(x.flatten(1)) / s.calls)
+    made = Net(call, **ends())
+    made.calls = 0
+    return made
+
+
+def embedding_of_short_vectors():
+    return Net(lambda s, x: s.o(s.e((x.flatten(1) > 0).long()).mean(1)),
+               e=nn.Embedding(2, 12, max_norm=0.1), o=nn.Linear(12, 10))
+
+
+def spectral():
+    return nn.Sequential(nn.Flatten(), parametrizations.spectral_norm(nn.Linear(64, 10)))
+
+
+def old_weight_norm():
+    return nn.Sequential(nn.Flatten(), nn.utils.weight_norm(nn.Linear(64, 10)))
+
+
+def branches():
+    return Net(lambda s, x: s.o(s.a(x.flatten(1)) * (2 if x.shape[0] > 4 else 1)), **ends())
+
+
+def other_gradients():
+    return Net(lambda s, x: s.o(checkpoint(s.b, s.a(x.flatten(1)), use_reentrant=True)),
+               **ends(b=nn.Linear(12, 12)))
+
+
+def complex_parameter():
+    made = Net(lambda s, x: s.o((s.a(x.flatten(1)) * s.z).real), **ends())
+    made.z = nn.Parameter(torch.ones(12, dtype=torch.complex64))
+    return made
+
+
+def several_outputs():
+    return Net(lambda s, x: {'out': s.o(s.a(x.flatten(1))), 'more': None}, **ends())
+
+
+@pytest.mark.filterwarnings('ignore:.*weight_norm.*')
+@pytest.mark.parametrize('make, reason', [
+    (python_draws, 'draws at random with Python'), (counts, 'it must not count calls'),
+    (embedding_of_short_vectors, 'changes e.weight in the forward pass'),
+    (spectral, 'spectral norm'), (old_weight_norm, 'take that of parametrizations'),
+    (branches, 'must not depend on how many samples'), (other_gradients, 'use_reentrant=False'),
+    (several_outputs, 'wrap it in a module')])
+def test_modules_that_cannot_be_trained_are_refused_with_what_to_change(make, reason):
+    with pytest.raises(TaskError, match=reason):
+        task = task_of(make)
+        try_task(task)
+        capture(task)
+
+
+class Together(torch.optim.SGD):
+    """Steps by the norm of all gradients, as LARS of a whole network would."""
+
+    def step(self, closure=None):
+        parameters = [p for group in self.param_groups for p in group['params']]
+        norm = sum(float(p.grad.pow(2).sum()) for p in parameters) ** 0.5
+        for p in parameters:
+            p.grad /= norm
+        super().step()
+
+
+class Counting(torch.optim.SGD):
+    """Counts its steps in itself: a device that takes over would begin at 0."""
+
+    steps = 0
+
+    def step(self, closure=None):
+        self.steps += 1
+        for group in self.param_groups:
+            group['lr'] = 0.1 / self.steps
+        super().step()
+
+
+class Lists(torch.optim.SGD):
+    def step(self, closure=None):
+        super().step()
+        for group in self.param_groups:
+            for p in group['params']:
+                self.state[p]['history'] = [1]
+
+
+def all_of(kind, **options):
+    return lambda named: kind([p for _, p in named], **options)
+
+
+@pytest.mark.parametrize('optimiser, reason', [
+    (all_of(torch.optim.LBFGS), 'steps by gradients alone, such as SGD'),
+    (all_of(torch.optim.SparseAdam), 'dense gradients'),
+    (all_of(Together, lr=0.1), 'must be stepped on its own'),
+    (all_of(Counting, lr=0.1), 'must be stepped on its own'),
+    (all_of(Lists, lr=0.1), 'only tensors move'),
+    (lambda named: torch.optim.SGD([p for name, p in named if 'weight' in name], lr=0.1),
+     'leaves out a.bias'),
+    (lambda named: torch.optim.SGD([dict(named)['o.weight'], *(
+        p for name, p in named if name != 'o.weight')], lr=0.1), 'given a.weight alone'),
+    (all_of(torch.optim.Muon), '2D')])
+def test_optimisers_that_no_stage_can_have_are_refused(optimiser, reason):
+    with pytest.raises(TaskError, match=reason):
+        try_task(task_of(lambda: Net(lambda s, x: s.o(s.a(x.flatten(1))), **ends()),
+                         optimiser=optimiser))
+
+
+@pytest.mark.parametrize('optimiser', [
+    all_of(torch.optim.SGD, lr=0.1, momentum=0.9, nesterov=True, maximize=True),
+    all_of(torch.optim.Adam, lr=torch.tensor(1e-3), amsgrad=True),
+    all_of(torch.optim.AdamW, lr=1e-3, fused=True), all_of(torch.optim.RMSprop, centered=True),
+    all_of(torch.optim.Adagrad), all_of(torch.optim.Adadelta), all_of(torch.optim.Rprop),
+    all_of(torch.optim.NAdam, foreach=True), all_of(torch.optim.RAdam),
+    all_of(torch.optim.Adamax), all_of(torch.optim.ASGD), all_of(torch.optim.Adafactor)])
+def test_optimisers_of_torch_move_with_their_state(optimiser):
+    """A device is lost: what it kept goes on elsewhere."""
+    task = task_of(lambda: Net(lambda s, x: s.o(torch.tanh(s.a(x.flatten(1)))), **ends()),
+                   optimiser=optimiser)
+    try_task(task)
+    graph, alone = capture(task), train_alone_drawing(task)
+    _, state = train(task, 'abc', shuffled(2, len(graph.layers), task), {'b': (1, 'F1')}, every=1,
+                     graph=graph, expected=False)
+    assert difference(state, alone) < 1e-10
+
+
+@pytest.mark.parametrize('changes, reason', [
+    ({'module': nn.Sequential(nn.Flatten(), nn.Linear(64, 10), nn.BatchNorm1d(10)).double(),
+      'batch': 13}, '1 sample of the smallest grain'),
+    ({'schedule': lambda number: -1.0}, 'factor of 0 or more'),
+    ({'schedule': lambda number: random.random()}, 'function of the round alone'),
+    ({'loss': lambda o, t: cross_entropy(o + torch.randn_like(o), t)}, 'neither draw nor'),
+    ({'data': TensorData((torch.randn(SAMPLES, 64).double(),), torch.zeros(SAMPLES).long()),
+      'loss': lambda o, t: cross_entropy(o, t).mean()}, 'one number a sample')])
+def test_tasks_that_would_fail_later_are_refused_at_once(changes, reason):
+    with pytest.raises(TaskError, match=reason):
+        try_task(task_of(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), **changes))
+
+
+def test_data_of_different_lengths_are_refused():
+    with pytest.raises(TaskError, match='have as many rows'):
+        TensorData((torch.zeros(5, 2),), torch.zeros(4))
+
+
+@pytest.mark.filterwarnings('ignore::pytest.PytestUnhandledThreadExceptionWarning')
+def test_samples_that_are_not_as_the_first_ones_are_named():
+    class Odd(TensorData):
+        def take(self, samples):
+            inputs, targets = super().take(samples)
+            return tuple(x.float() if 33 in samples else x for x in inputs), targets
+    task = task_of(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), rounds=9)
+    task = replace(task, data=Odd(task.data.inputs, task.data.targets))
+    graph = capture(task)
+    with pytest.raises(TrainingError, match='[^0-9]33[^0-9].*float32.*the first ones'):
+        train(task, 'a', shuffled(1, len(graph.layers), task), graph=graph)
