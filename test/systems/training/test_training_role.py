@@ -121,7 +121,7 @@ class Lead:
             if found := self.planner.plan(coordinator.alive, time.monotonic()):
                 coordinator.propose(found.plan)
         fleet = SessionFleet(
-            prepared, site.planner, JobOptions(None, settings=Settings(10.0, 3)),
+            prepared, site.planner, JobOptions(None, settings=Settings(3.0, 3)),
             lambda commit: None, None, coordinator=coordinator, change=change,
             rejected=lambda cause, text: site.log(f'rejected {cause}: {text}'),
             address='127.0.0.1', training=number)
@@ -210,10 +210,10 @@ def test_the_result_is_that_of_one_process_though_all_change(site: Site) -> None
     site.device('c')
     wait_until(lambda: first.committed == 30 and 'c' in commit.plan.participants)
     site.workers['c'][-1].kill()
-    wait_until(lambda: len(commit.recoveries) == 2)
+    wait_until(lambda: len(site.workers['c']) == 2)
     site.limit = 40
     wait_until(lambda: first.committed == 40 and 'c' in commit.plan.participants)
-    assert len(site.workers['c']) == 2 and site.workers['a'] == [kept], 'it stays, whoever goes'
+    assert site.workers['a'] == [kept], 'it stays, whoever goes'
 
     site.network.cut('coordinator')
     site.limit, site.rest = ROUNDS, 0.04  # rounds go on without a coordinator
@@ -255,7 +255,6 @@ def test_strangers_and_liars_change_nothing(site: Site) -> None:
                  '{"report": "round", "plan": [1], "round": -1}', 'null', '{"report": []}'):
         site.members['b'].roles['training/1']._way.put(line)
     wait_until(lambda: lead.results, PATIENCE)
-    assert not lead.fleets[0].trainer.commit.recoveries
     assert difference(lead.results[0], train_alone(site.task)) < 1e-10
     assert site.members['a'].rejections.by_cause().get('peer', 0) > 0
     assert any('rejected report' in text for text in site.logged)
