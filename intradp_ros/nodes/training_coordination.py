@@ -72,7 +72,10 @@ class TrainingCoordination(TrainingPlanner):
     def status(self) -> Mapping[str, Any]:
         """Return what is trained, for diagnostics."""
         message, values, _ = self._goals.status()
-        return {'training': message, **values}
+        fleet, coordinator = self.fleet, self._coordinator
+        others = sorted(coordinator.alive - fleet.names) if fleet and coordinator else []
+        return {'training': message, **values, **({
+            'not_counted_on': ', '.join(others)} if others else {})}
 
     # What goals are trained on (`Ground` in training_goals.py).
 

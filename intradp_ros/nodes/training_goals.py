@@ -142,7 +142,10 @@ class TrainingGoals:
     def take_over(self, number: int, task: str, paused: bool) -> None:
         """Go on with a training that devices have begun for somebody who is gone."""
         if task not in self.tasks:
-            self._last = f'{task!r:.200} is trained by devices, and none of the tasks of this node'
+            last = f'{task!r:.200} is trained by devices, and none of the tasks of this node'
+            if last != self._last:
+                self._last = last
+                self._node.warn(f'{last}: it is not taken over')
             return
         with self._lock:
             if self._goal is not None:
@@ -227,8 +230,11 @@ class TrainingGoals:
                 reason='ended before its first round')
         except BaseException as error:
             result = Train.Result(reason=f'{type(error).__name__}: {error}')
-        if fate is not Fate.DONE:
-            self._node.warn(f'training of {goal.task}: {fate.value}, {result.reason}')
+        said = f'training of {goal.task}: {fate.value}'
+        if fate in (Fate.DONE, Fate.RESUMED):
+            self._node.info(f'{said}, {result.round} rounds in {result.checkpoint}')
+        else:
+            self._node.warn(f'{said}, {result.reason}')
         if not result.checkpoint and goal.resume:
             result.checkpoint = str(goal.checkpoint)
         self._last = f'{fate.value}{": " if result.reason else ""}{result.reason}'

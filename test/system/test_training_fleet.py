@@ -4,6 +4,9 @@
 """Three device nodes train for a goal to the coordinator node; one of them is killed meanwhile."""
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 import queue
 import secrets
@@ -17,10 +20,12 @@ from safetensors.torch import load_file
 from training_fleet import difference
 
 from intradp_ros.action import Train
+from intradp_ros.lab.emulation.processes import Child
+from intradp_ros.systems.training.checkpoint import read_checkpoint
 from intradp_ros.systems.training.one_process import train_alone
 from intradp_ros.systems.training.task import load_task
 
-PATIENCE = 150.0
+PATIENCE, ROUNDS = 150.0, 200
 DEVICES = ('a', 'b', 'c')
 #: Devices so slow, as planned, that all of them are used.
 FLEET = """
@@ -65,15 +70,32 @@ def ended(future: Any) -> Any:
     return future.result()
 
 
-def seen(feedback: queue.Queue[Any], what: Any) -> Any:
-    """Return the first feedback of which something is true."""
-    while True:
-        message = feedback.get(timeout=PATIENCE)
-        if what(message):
-            return message
+@dataclass
+class Site:
+    """Processes by their names, and who sends goals; rounds take long while `slow` is there."""
+
+    name: str
+    slow: Path
+    processes: Mapping[str, Child]
+    asker: Observer
+    client: ActionClient
+    feedback: queue.Queue[Any] = field(default_factory=queue.Queue)
+
+    def send(self) -> Any:
+        return ended(self.client.send_goal_async(
+            Train.Goal(task=self.name), lambda m: self.feedback.put(m.feedback)))
+
+    def seen(self, what: Callable[[Any], bool]) -> Any:
+        """Return the first feedback of which something is true."""
+        while True:
+            message = self.feedback.get(timeout=PATIENCE)
+            if what(message):
+                return message
 
 
-def test_devices_train_over_dds_though_one_is_killed(tmp_path: Path) -> None:
+@contextmanager
+def site(tmp_path: Path, standby: bool = False) -> Iterator[Site]:
+    """Start the devices and their coordinator, with a key, and another that stands by."""
     slow, key = tmp_path / 'slow', tmp_path / 'key'
     slow.touch()  # while it is there rounds take so long that none is missed
     key.write_text(secrets.token_hex(32))
@@ -84,28 +106,56 @@ def test_devices_train_over_dds_though_one_is_killed(tmp_path: Path) -> None:
     name = f'{tmp_path}/night.py:task'
     with own_domain(tmp_path), nodes(tmp_path / 'nodes') as start:
         common = {'fleet': 'night', 'key_file': str(key), 'tasks': [name]}
-        devices = {device: start.start('device_node', {
-            **common, 'device_name': device, 'roles': ['training']}, label=device,
-            node=device, ready='') for device in DEVICES}
-        start.start('coordinator_node', {
-            **common, 'system': 'training', 'fleet_file': str(tmp_path / 'fleet.yaml'),
-            'devices': list(DEVICES), 'timeout_s': 5.0, 'folder': str(tmp_path / 'found')})
+        names = ('coordinator', 'standby') if standby else ('coordinator',)
+        processes = {device: start.start('device_node', {
+            **common, 'device_name': device, 'roles': ['training'], 'coordinators': list(names)},
+            label=device, node=device, ready='') for device in DEVICES}
+        for rank, found in enumerate(names):
+            processes[found] = start.start('coordinator_node', {
+                **common, 'system': 'training', 'fleet_file': str(tmp_path / 'fleet.yaml'),
+                'devices': list(DEVICES), 'timeout_s': 5.0, 'folder': str(tmp_path / found),
+                'coordinator_name': found, 'priority': -rank, 'candidates': [
+                    f'{other}={-k}' for k, other in enumerate(names) if other != found] or ['']},
+                label=found, node=found)
         asker = Observer()
-        client = ActionClient(asker.node, Train, 'coordinator_node/train')
+        client = ActionClient(asker.node, Train, 'coordinator/train')
         assert client.wait_for_server(PATIENCE)
-        feedback: queue.Queue[Any] = queue.Queue()
-        goal = ended(client.send_goal_async(Train.Goal(task=name),
-                                            lambda m: feedback.put(m.feedback)))
-        first = seen(feedback, lambda m: m.round > 10)
-        assert all(device in first.who for device in DEVICES)
-        devices['b'].kill()
-        seen(feedback, lambda m: list(m.lost) == ['b'] and m.state == 'training')
-        slow.unlink()
-        answer = ended(goal.get_result_async())
+        yield Site(name, slow, processes, asker, client)
         client.destroy()
         asker.close()
-    result = answer.result
-    assert (result.fate, result.reason, result.round) == ('resumed', '', 200)
-    alone = train_alone(load_task(name))
+
+
+def test_devices_train_over_dds_though_one_is_killed(tmp_path: Path) -> None:
+    with site(tmp_path) as made:
+        goal = made.send()
+        first = made.seen(lambda m: m.round > 10)
+        assert all(device in first.who for device in DEVICES)
+        made.processes['b'].kill()
+        made.seen(lambda m: 'b' in m.lost and m.state == 'training')
+        made.slow.unlink()
+        result = ended(goal.get_result_async()).result
+    assert (result.fate, result.reason, result.round) == ('resumed', '', ROUNDS)
+    alone = train_alone(load_task(made.name))
     assert result.loss == pytest.approx(alone.loss[-1], rel=1e-9)
     assert difference(load_file(result.checkpoint), alone) < 1e-10
+
+
+@pytest.mark.slow
+def test_another_coordinator_goes_on_when_the_first_is_killed(tmp_path: Path) -> None:
+    with site(tmp_path, standby=True) as made:
+        made.send()
+        reached = made.seen(lambda m: m.round > 10).round
+        made.processes['coordinator'].kill()
+        status = made.asker.diagnostics
+
+        def goes_on() -> bool:
+            values = status.get('/standby', ('', {}))[1]
+            return values.get('training') == 'training' and \
+                int(values['round'].split()[0]) > reached
+        made.asker.wait(goes_on, 'the other coordinator', PATIENCE)
+        made.slow.unlink()
+        made.asker.wait(lambda: status['/standby'][1]['last_goal'] in ('done', 'resumed'),
+                        'the end', PATIENCE)
+    [file] = (tmp_path / 'standby').glob('*.safetensors')
+    assert read_checkpoint(file).round == ROUNDS
+    assert difference(load_file(file), train_alone(load_task(made.name))) < 1e-10

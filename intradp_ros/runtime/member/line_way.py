@@ -9,7 +9,7 @@ import contextlib
 import threading
 import time
 
-from intradp_ros.cluster.plan_id import PlanId
+from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
 from intradp_ros.runtime.peer_channel import PeerChannel
 from intradp_ros.wire.frames import Control, ControlKind, MalformedFrameError
 from intradp_ros.wire.line_stream import LineReceiver, LineSender
@@ -20,7 +20,7 @@ MAX_NUMBER = 1 << 53
 
 class LineWay:
     """
-    One end of a stream of lines with a peer, under the plan that `plan` returns.
+    One end of a stream of lines with a peer, under the plan that `plan` returns, if it is one.
 
     `number` is the stream's, drawn by who plans: frames of other streams are not of this one.
     `lines` takes what came, in the thread of `take`, with locks held: it must return at once.
@@ -82,7 +82,9 @@ class LineWay:
         return bool(pieces)
 
     def _frame(self, number: int, text: str) -> None:
-        term, epoch = self._plan()
+        term, epoch = id_ = self._plan()
+        if id_ == NO_PLAN:
+            return  # it is sent again
         body = {'stream': self.number, 'ack': self._receiver.acknowledged}
         with contextlib.suppress(ValueError):  # no channel is left for it: it is sent again
             self._channel.send(self.peer, Control(ControlKind.LINES, term, epoch, number,

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-import threading
 
 from intradp_ros.cluster.fleet_messages import Heartbeat
 from intradp_ros.runtime.member.planner import Planner, Proposal
@@ -15,6 +14,8 @@ from intradp_ros.systems.training.session_fleet import SessionFleet
 from intradp_ros.systems.training.session_plan import FORMAT, TrainingSession
 from intradp_ros.wire.frames import Control
 
+#: Seconds for which this coordinator must lead until it takes over what another may go on with.
+PATIENCE = 1.5
 #: Takes over a training that nobody leads: its number, task, and whether it is paused.
 TakeOver = Callable[[int, str, bool], None]
 
@@ -36,7 +37,7 @@ class TrainingPlanner(Planner):
         self._take_over = take_over
         self._processes: dict[str, int] = {}
         self._tags: dict[str, Mapping[str, int]] = {}
-        self._lock = threading.Lock()
+        self._looked = self._leads_since = float('-inf')
 
     @property
     def rests(self) -> bool:  # type: ignore[override]
@@ -47,7 +48,7 @@ class TrainingPlanner(Planner):
         """Return the session of the devices that are there, None if nothing is to be trained."""
         fleet = self.fleet
         if fleet is None:
-            self._look_for_orphans(alive)
+            self._look_for_orphans(alive, now)
             return None
         session = fleet.session(alive)
         return Proposal(session) if session else None
@@ -72,8 +73,13 @@ class TrainingPlanner(Planner):
         assert isinstance(plan, TrainingSession)
         return f'{plan.task} on {", ".join(plan.seats)}'
 
-    def _look_for_orphans(self, alive: frozenset[str]) -> None:
+    def _look_for_orphans(self, alive: frozenset[str], now: float) -> None:
         """Go on with the training of which the most devices have something."""
+        if now - self._looked > PATIENCE:
+            self._leads_since = now  # who does not lead is not asked for a plan
+        self._looked = now
+        if now - self._leads_since < PATIENCE:
+            return
         found = [read for name in sorted(alive) for text in self._tags.get(name, ())
                  if (read := read_state_name(text)) and read[1] not in self.ended_trainings]
         if found:

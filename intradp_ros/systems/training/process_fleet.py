@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 import signal
 from types import MappingProxyType
@@ -18,6 +17,7 @@ from intradp_ros.systems.training.layer_graph import LayerGraph
 from intradp_ros.systems.training.layer_table import LayerTable
 from intradp_ros.systems.training.round_commit import Planner, RoundCommit
 from intradp_ros.systems.training.round_groups import check_distributed
+from intradp_ros.systems.training.site_address import open_store
 from intradp_ros.systems.training.stage_runner import by_layer
 from intradp_ros.systems.training.task import TrainingTask, weights_digest
 from intradp_ros.systems.training.trainer import Trainer
@@ -43,12 +43,10 @@ class ProcessFleet:
                  logs: Path | None = None, threads: int = 1, base: Checkpoint | None = None,
                  places: Mapping[str, tuple[str, tuple[str, ...]]] = NOWHERE) -> None:
         check_distributed()
-        from torch._C._distributed_c10d import TCPStore
         self._name, self._settings, self._table = name, settings, table
         self._topology, self._emulate, self._logs = topology, emulate, logs
         self._weights, self._threads = weights_digest(task), threads
-        self.store = TCPStore(settings.address, 0, is_master=True, wait_for_workers=False,
-                              timeout=timedelta(seconds=10 * settings.timeout))
+        self.store = open_store(settings.address, 10 * settings.timeout)
         sizes = tuple(float(graph.nbytes(k)) for k in range(len(graph.layers)))
         commit = RoundCommit(task.rounds, len(graph.layers), sizes, planner,
                              2 * settings.timeout + 2)

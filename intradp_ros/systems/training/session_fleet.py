@@ -37,6 +37,9 @@ from intradp_ros.wire.frames import Control, MalformedFrameError
 GATHERING = 5.0
 #: Seconds that the last orders may take to arrive.
 LAST_WORDS = 2.0
+#: Seconds for which another may coordinate, as one that has just started does, until the training
+#: is given up here; of so many it does not even need new seats.
+LAPSE, BLINK = 6.0, 0.3
 _TICK = 0.05
 _SEAT_BITS = 52
 
@@ -95,6 +98,7 @@ class SessionFleet:
             self.trainer.start_from(base.round, by_layer(graph, base.state))
         self._ways: dict[str, LineWay] = {}
         self._joined: set[str] = set()
+        self._lapsed = 0.0
         self._lock = threading.RLock()
         self._reports = SerialExecutor('training-reports')
         self._stop = threading.Event()
@@ -158,8 +162,7 @@ class SessionFleet:
         self._reports.close()
 
     def _progress(self, commit: RoundCommit) -> None:
-        if not self._coordinator.leads:
-            raise TrainingError('another coordinator has taken over, and goes on with it')
+        self._look_whether_it_leads(time.monotonic())
         if commit.plan is None:
             commit.term = max(commit.term, self._coordinator.id.term)
         paused = commit.phase is Phase.PAUSED and commit.paused
@@ -167,6 +170,20 @@ class SessionFleet:
             self._session = replace(self._session, paused=paused)
             self._change()
         self._told(commit)
+
+    def _look_whether_it_leads(self, now: float) -> None:
+        """Wait for a while where another coordinates; then all devices get new seats."""
+        if not self._coordinator.leads:
+            self._lapsed = self._lapsed or now
+            if now - self._lapsed > LAPSE:
+                raise TrainingError('another coordinator has taken over, and goes on with it')
+        elif self._lapsed:
+            lapse, self._lapsed = now - self._lapsed, 0.0
+            if lapse > BLINK:
+                with self._lock:
+                    for name in tuple(self._ways):
+                        self.forget(name)
+                self._change()
 
     def _seat(self, name: str) -> None:
         """Give a device a seat: lines of its own with the trainer."""
@@ -189,7 +206,7 @@ class SessionFleet:
                 if way is None or way.number != seat:
                     return
                 if report['report'] == 'joined':
-                    self.trainer.links[name] = _Seat(self, name, report['child'])
+                    report['link'] = _Seat(self, name, report['child'])
                     self._joined.add(name)
                 elif name not in self._joined:
                     continue
