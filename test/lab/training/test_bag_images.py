@@ -208,6 +208,14 @@ def test_what_is_wrong_with_a_bag_is_named(tmp_path: Path) -> None:
                 BagImages(cut, TOPIC, labels, (24, 32))
 
 
+def test_what_brings_rosbags_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, 'rosbags.rosbag2', None)  # as if it were not installed
+    for read in (lambda: BagImages(tmp_path, TOPIC, {}, (8, 8)),
+                 lambda: labels_of_topic(tmp_path, TOPIC, likeliest())):
+        with pytest.raises(TaskError, match=r"pip install 'intradp-ros\[training\]'"):
+            read()
+
+
 def test_a_bag_that_is_recorded_anew_is_noticed(tmp_path: Path) -> None:
     labels = {stamp(n): n for n in range(4)}
     bag = record(tmp_path / 'bag', {TOPIC: [(n, raw(n)) for n in range(4)]})
