@@ -45,7 +45,6 @@ from intradp_ros.systems.training.replanning import (
     costs_of,
     entering,
     layer_calls,
-    light_plan,
     linear,
     on_devices,
     replanner,
@@ -123,6 +122,20 @@ class _Run:
     plans: list[tuple[int, TrainingPlan]]
     killed: tuple[str, int, float] | None
 
+    @property
+    def loss(self) -> Recovery:
+        """Return what the kill cost, whatever else happened."""
+        assert self.killed
+        name, _, when = self.killed
+        return next(one for one in self.commit.recoveries
+                    if name in one.lost and one.noticed >= when)
+
+    @property
+    def round_seconds(self) -> float:
+        """Return what rounds take after the loss (median)."""
+        figures, first = self.commit.figures, self.loss.reached + 1
+        return median(figures[k]['seconds'] for k in range(first, self.commit.committed))
+
 
 @dataclass
 class _Watch:
@@ -177,7 +190,7 @@ class _Demo:
                             replanner(self._task, self._table, self._topology, heavy=True),
                             self._args.kill, self._args.kill + 8)
         report = self._report(ours, heavy, alone, systems)
-        self._write(ours, report, systems)
+        self._write(ours, heavy, report, systems)
         return report
 
     def _train(self, text: str, planner: Any, kill: int | None,
@@ -223,7 +236,7 @@ class _Demo:
     def _report(self, ours: _Run, heavy: _Run, alone: OneProcess,
                 systems: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         figures, task = ours.commit.figures, self._task
-        recovery, other = ours.commit.recoveries[0], heavy.commit.recoveries[0]
+        recovery, other = ours.loss, heavy.loss
         judged = judge(task, ours.state)
         assert ours.killed and heavy.killed and judged
         return {
@@ -240,7 +253,7 @@ class _Demo:
                 'recovery_ms': _split(recovery, ours.killed[2]),
                 'heavy_ms': sum(_split(other, heavy.killed[2]).values())}}
 
-    def _write(self, ours: _Run, report: Mapping[str, Any],
+    def _write(self, ours: _Run, heavy: _Run, report: Mapping[str, Any],
                systems: Mapping[str, Mapping[str, Any]]) -> None:
         out, task = self._args.out, self._task
         write_json(out / 'report.json', report)
@@ -251,7 +264,7 @@ class _Demo:
                       _parts(ours.plans, task.rounds), list(SPEEDS), ours.killed[:2],
                       out / 'training.png')
         best, least = report['systems'][OURS], self._least()
-        after = self._after(ours)
+        after = self._after(ours, heavy)
         (out / 'page.html').write_text(render(
             'training.html', title='A network learns digits on three devices',
             systems=systems, ours=OURS, killed=report['killed'],
@@ -281,24 +294,26 @@ class _Demo:
         return costs.micro_batches / sum(1 / sum(costs.seconds(
             name, 0, costs.layers, costs.micro_batch)) for name in self._topology.names)
 
-    def _after(self, ours: _Run) -> str:
-        """Say what recovery took, and what it must take at least."""
+    def _after(self, ours: _Run, heavy: _Run) -> str:
+        """Say what recovery took, what it must take at least, and how fast it went on."""
         assert ours.killed
-        recovery = ours.commit.recoveries[0]
-        rate = self._args.rate * 125e3
-        sent: dict[str, float] = {}
+        recovery, rate = ours.loss, self._args.rate * 125e3
+        through: dict[tuple[str, str], float] = {}
         for move in recovery.moved:
             nbytes = sum(2 * ours.commit.sizes[layer] for layer in move.layers)
-            sent[move.source] = sent.get(move.source, 0.0) + nbytes
-        moved = max(sent.values(), default=0.0) / rate
-        took = recovery.caught_up - ours.killed[2]
-        left = set(SPEEDS) - {ours.killed[0]}
-        light = light_plan(costs_of(self._task, self._table, self._topology.without(
-            {ours.killed[0]})), ours.plans[0][1], self._task)
-        return (f'{ours.killed[0]} was killed at round {ours.killed[1]}; the {len(left)} others '
-                f'went on from round {recovery.tag} after {1e3 * took:.0f} ms, of which the bytes '
-                f'of layers need at least {1e3 * moved:.0f} ms. Their plan: '
-                f'{light or ours.plans[-1][1]}.')
+            for port in ((move.source, 'up'), (move.target, 'down')):
+                through[port] = through.get(port, 0.0) + nbytes
+        moved = max(through.values(), default=0.0) / rate
+        work = (recovery.reached - recovery.tag) * ours.round_seconds
+        took, detect = recovery.caught_up - ours.killed[2], recovery.planned - ours.killed[2]
+        plan = next(plan for _, plan in ours.plans if ours.killed[0] not in plan.participants)
+        return (f'{ours.killed[0]} was killed at round {ours.killed[1]}; the {len(SPEEDS) - 1} '
+                f'others went on from round {recovery.tag} and were where they had been after '
+                f'{1e3 * took:.0f} ms. At least {1e3 * (detect + moved + work):.0f} ms are '
+                f'needed: {1e3 * detect:.0f} until all have left the plan, {1e3 * moved:.0f} for '
+                f'the bytes of layers, {1e3 * work:.0f} for the rounds since then. Their plan: '
+                f'{plan}; {heavy.round_seconds / ours.round_seconds:.2f} times as many rounds a '
+                'second as by a plan from scratch.')
 
 
 def _always(plan: TrainingPlan, devices: tuple[str, ...], before: TrainingPlan | None,
