@@ -39,5 +39,6 @@ def test_the_page_names_a_plan_that_several_planners_found():
     row = {'round_ms': 143.0, 'predicted_ms': 136.0, 'plan': '0-2: a(1)'}
     page = render('training.html', title='', headline='', remarks=[], measured=[], ours='training',
                   systems={'training': row, 'EDDL': row | {'same_plan_as': 'training'}},
-                  killed={'recovery_ms': {'detect': 1.0, 'move': 2.0, 'replay': 3.0}})
+                  killed={'recovery_ms': {'detect': 1.0, 'move': 2.0, 'replay': 3.0},
+                          'heavy_ms': 7.0})
     assert page.count('(the plan of training)') == 1

@@ -32,6 +32,10 @@ MOST_STRIKES = 8
 ENDING_ROUNDS = 8
 
 
+#: What is kept of the report of each round.
+FIGURES = ('loss', 'norm', 'samples', 'seconds')
+
+
 class Phase(enum.Enum):
     """Where training stands."""
 
@@ -174,7 +178,7 @@ class RoundCommit:
         if kind == 'idle':
             self.held[device] = {int(tag): layers for tag, layers in report['held'].items()}
         if kind == 'round' and 0 <= int(report['round']) < self.rounds:
-            self.figures[int(report['round'])] = report
+            self.figures[int(report['round'])] = {name: report[name] for name in FIGURES}
         if PlanId(*report['plan']) != self.number or device not in self.alive:
             return []
         if kind == 'ready':
