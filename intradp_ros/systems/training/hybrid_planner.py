@@ -45,6 +45,8 @@ BEAMS, JUDGED = (6, 2), (40, 8)
 SLACK = (1.5, 1.05)
 #: Steps of the search by the estimate.
 STEPS = 12
+#: Shapes after a loss from which the search goes on.
+NEAREST = 4
 #: Plans that the last search asks the simulator about, and tasks in all.
 LAST, LAST_TASKS = 60, 40_000
 
@@ -110,13 +112,13 @@ def best_together(costs: RoundCosts, names: Sequence[str]) -> tuple[HybridStage,
                key=lambda stages: judged(costs, stages).seconds, default=None)
 
 
-def around(costs: RoundCosts, shape: Shape) -> list[tuple[HybridStage, ...]]:
+def around(costs: RoundCosts, shapes: Sequence[Shape]) -> list[tuple[HybridStage, ...]]:
     """
-    Return the stages of a shape, and of better ones that a short search finds from it.
+    Return the stages of the first shape, and of the best ones that a short search finds from all.
 
-    First only borders move, then devices, too; none where the shape does not fit.
+    First only borders move, then devices, too; shapes that do not fit are left out.
     """
-    return _Planner(costs).around(shape)
+    return _Planner(costs).around(shapes)
 
 
 class _Planner:
@@ -284,15 +286,13 @@ class _Planner:
         return [(first, last, names, self._costs.kept(len(shape) - 1 - k))
                 for k, ((first, names), last) in enumerate(zip(shape, ends))]
 
-    def around(self, shape: Shape) -> list[tuple[HybridStage, ...]]:
-        """Return a shape's stages, and those of better ones near it: borders moved, then all."""
-        tail = self._priced_plan(shape)
-        if tail is None:
-            return []
-        shapes = [shape, *(self.climb(shape, tail.seconds, borders)[0]
-                           for borders in (True, False))]
-        return [stages for one in dict.fromkeys(shapes)
-                if (stages := stages_of(self._costs, one))]
+    def around(self, shapes: Sequence[Shape]) -> list[tuple[HybridStage, ...]]:
+        """Return stages of the first shape, and of better ones near the best of all."""
+        seconds = {shape: tail.seconds for shape in shapes if (tail := self._priced_plan(shape))}
+        near = [shape for shape in shapes[:1] if shape in seconds]
+        for shape in sorted(seconds, key=seconds.__getitem__)[:NEAREST]:
+            near += [self.climb(shape, seconds[shape], borders)[0] for borders in (True, False)]
+        return [stages for one in dict.fromkeys(near) if (stages := stages_of(self._costs, one))]
 
     def _priced_plan(self, shape: Shape) -> _Tail | None:
         tail: _Tail | None = None

@@ -4,10 +4,11 @@
 """
 Plans that workers run, from the planner's; and light plans after a loss (Asteroid, section 3.4).
 
-A light plan begins with the stages of those that are left: borders move until the work of each
-stage is in proportion to its group's speed, and samples are dealt anew.  A short search by the
-estimate goes on from there; what it finds is taken where it wins more in the next rounds than
-its layers take to move.  A heavy plan is searched for from scratch.
+A light plan begins with the stages of those that are left, or with one device or stage elsewhere:
+borders move until the work of each stage is in proportion to its group's speed, and samples are
+dealt anew.  A short search by the estimate goes on from the best of these; what it finds is taken
+where it wins more in the next rounds than its layers take to move.  A heavy plan is searched for
+from scratch.
 """
 from __future__ import annotations
 
@@ -96,11 +97,31 @@ def light_stages(costs: RoundCosts, before: Sequence[TrainingStage | HybridStage
     groups = [group for group in groups if group]
     if not groups or set().union(*groups) != left:
         return None  # there is no place for who came in the stages as they are
-    if len(groups) == 1:
-        return best_together(costs, groups[0])
-    shape = _by_speed(costs, groups)
-    return min(around(costs, shape) if shape else [], default=None, key=lambda stages: (
+    shapes = [shape for one in regrouped(groups) if (shape := _by_speed(costs, one))]
+    ways = [best_together(costs, costs.topology.names), *around(costs, shapes)]
+    return min((stages for stages in ways if stages), default=None, key=lambda stages: (
         PAID_BACK * judged(costs, stages).seconds + moving_seconds(costs, before, stages)))
+
+
+def regrouped(groups: Sequence[tuple[str, ...]]) -> list[tuple[tuple[str, ...], ...]]:
+    """Return groups as they are; with two joined, one device at its neighbours', or one split."""
+    found = [tuple(groups)]
+    for k, group in enumerate(groups):
+        before, behind = tuple(groups[:k]), tuple(groups[k + 1:])
+        found += [(*before, group[:cut], group[cut:], *behind) for cut in range(1, len(group))]
+        if not behind:
+            continue
+        other, *rest = behind
+        found.append((*before, group + other, *rest))
+        if len(group) > 1:
+            found += [(*before, _without(group, name), (name, *other), *rest) for name in group]
+        if len(other) > 1:
+            found += [(*before, (*group, name), _without(other, name), *rest) for name in other]
+    return found
+
+
+def _without(names: tuple[str, ...], name: str) -> tuple[str, ...]:
+    return tuple(other for other in names if other != name)
 
 
 def moving_seconds(costs: RoundCosts, before: Sequence[TrainingStage | HybridStage],

@@ -12,7 +12,7 @@ from intradp_ros.lab.paper_training import ENVIRONMENTS, NETWORKS, paper_costs
 from intradp_ros.schedule.stage_plan import PlanError
 from intradp_ros.systems.training.baselines import baseline_seconds, BASELINES
 from intradp_ros.systems.training.hybrid_planner import judged, plan_round
-from intradp_ros.systems.training.replanning import light_stages
+from intradp_ros.systems.training.replanning import light_stages, regrouped
 
 
 def check(costs):
@@ -51,6 +51,14 @@ def check_light(network, environment, every=1):
             assert {name for s in light for name in s.devices} <= set(left.topology.names)
             found.append(plan_round(left).seconds / judged(left, light).seconds)
     assert min(found) >= 0.9, found
+
+
+def test_stages_that_are_left_are_tried_with_one_device_or_border_elsewhere():
+    found = regrouped((('a',), ('b', 'c')))
+    assert found[0] == (('a',), ('b', 'c')) and len(found) == len(set(found))
+    assert set(found[1:]) == {(('a', 'b', 'c'),), (('a', 'b'), ('c',)), (('a', 'c'), ('b',)),
+                              (('a',), ('b',), ('c',))}
+    assert regrouped((('a',),)) == [(('a',),)]
 
 
 def test_light_plans_after_a_loss_have_nine_tenths_of_the_throughput_of_plans_from_scratch():
