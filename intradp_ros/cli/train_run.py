@@ -15,9 +15,10 @@ import time
 from typing import Any
 
 from intradp_ros.cli.command_errors import CommandError
-from intradp_ros.cli.output import add_json, Output, output, size
+from intradp_ros.cli.output import add_json, Output, output, plain, size
 from intradp_ros.cli.output_paths import result_file, result_picture
 from intradp_ros.cli.train_task import add_task, devices_of, prepared_of, show_devices
+from intradp_ros.core.whole_file import sole_writer
 from intradp_ros.profiling.machine import available_cores
 from intradp_ros.report.training_plot import draw_training, Part
 from intradp_ros.systems.training.judgement import judge
@@ -86,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Train, and say what came of it."""
     checkpoint = _checkpoint(args)
-    with output(args.json) as out:
+    with output(args.json) as out, sole_writer(checkpoint):
         try:
             prepared = prepared_of(args, out)
             factor = _slow_down(args, prepared)
@@ -97,7 +98,6 @@ def run(args: argparse.Namespace) -> int:
             if factor is not None:
                 prepared = prepared.emulated(factor)
                 out.show(f'emulated, and links, at 1/{factor:g} of these speeds')
-            checkpoint.parent.mkdir(parents=True, exist_ok=True)
             job = TrainingJob(prepared, JobOptions(
                 checkpoint, args.save_every, args.resume, factor,
                 Settings(timeout=args.timeout), called=args.task), lambda now: heard(now))
@@ -110,7 +110,10 @@ def run(args: argparse.Namespace) -> int:
             except Stopped:
                 raise KeyboardInterrupt from None
             except TrainingError as error:
-                out.show(f'[red]training came to nothing:[/red] {error}')
+                out.progress_console.print(
+                    f'[red]training came to nothing:[/red] {plain(str(error))}', highlight=False,
+                    soft_wrap=True)
+                out.result({'task': args.task, 'done': False, 'error': str(error)})
                 return 1
         data = _summary(prepared, outcome, factor, args)
         if args.picture:
@@ -180,15 +183,17 @@ def _run(job: TrainingJob, step: Callable[[str], None]) -> tuple[Outcome, bool]:
 
 def _lines(step: Callable[[str], None], out: Output) -> Callable[[Progress], None]:
     """Return what shows progress: all of it on a terminal, else a line now and then."""
-    last: dict[str, Any] = {'time': -math.inf, 'what': None}
+    last: dict[str, Any] = {'time': -math.inf, 'what': None, 'text': ''}
 
     def heard(now: Progress) -> None:
         what = now.state, now.plan, now.lost
         waits = time.monotonic() - last['time'] < LINE_EVERY and what == last['what']
         if waits and not out.progress_console.is_terminal:
             return
-        last.update(time=time.monotonic(), what=what)
-        step(progress_text(now))
+        text = progress_text(now)
+        if text != last['text']:
+            last.update(time=time.monotonic(), what=what, text=text)
+            step(text)
     return heard
 
 

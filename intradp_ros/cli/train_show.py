@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,6 @@ def run(args: argparse.Namespace) -> int:
             found = read_checkpoint(args.checkpoint)
         except TaskError as error:
             raise CommandError(str(error)) from error
-        digest = hashlib.sha256(args.checkpoint.read_bytes()).hexdigest()
         kept: dict[str, list[str]] = {}
         for name in found.state:
             if name.startswith('o:'):
@@ -61,9 +59,9 @@ def run(args: argparse.Namespace) -> int:
                  f'round of {found.samples or "unknown"} in all, seed {found.seed}, loss '
                  f'{found.loss:.6g}',
                  f'{amount(parameters)} parameters, {size(nbytes)} with statistics and optimiser, '
-                 f'SHA-256 {digest}')
+                 f'SHA-256 {found.digest}')
         out.result({'task': found.task, 'round': found.round, 'seed': found.seed,
                     'batch': found.batch, 'samples': found.samples, 'loss': found.loss,
-                    'parameters': parameters, 'bytes': nbytes, 'digest': digest,
+                    'parameters': parameters, 'bytes': nbytes, 'digest': found.digest,
                     'tensors': rows})
     return 0

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+import errno
+import fcntl
 import os
 from pathlib import Path
 
@@ -37,6 +39,37 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+@contextmanager
+def sole_writer(path: Path) -> Iterator[None]:
+    """
+    Keep other processes that ask for it from writing a file while the block lasts.
+
+    The folder is made; a file next to `path` is there meanwhile.
+
+    Raises
+    ------
+    OSError
+        If another process has it, or nothing can be written there.
+
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = path.resolve()
+    lock = lock.with_name(f'.{lock.name}.lock')
+    try:
+        stream = lock.open('w')
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OSError(errno.EBUSY, 'another process is writing it', str(path)) from None
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -70,7 +70,7 @@ def read_weights(path: Path, nbytes: float, sha256: str = '') -> Weights:
                            f'{hashlib.sha256(data).hexdigest()}')
     if data.startswith(_ZIP):
         return _archive(data, path)
-    facts = _metadata(data, path)
+    facts = file_facts(data, path)
     try:
         found: dict[str, torch.Tensor] = safetensors.torch.load(data)
     except Exception as error:  # of a kind of its own
@@ -176,8 +176,8 @@ def _archive(data: bytes, path: Path) -> OperatorGraph:
                            f'wrote: {error}') from error
 
 
-def _metadata(data: bytes, path: Path) -> Mapping[str, Any]:
-    """Return what a file says of itself."""
+def file_facts(data: bytes, path: Path) -> Mapping[str, Any]:
+    """Return what a safetensors file says of itself; WeightsError if it is none."""
     length = int.from_bytes(data[:8], 'little')
     if len(data) < 8 or length > min(MOST_HEADER, len(data) - 8):
         raise WeightsError(f'{path} is no safetensors file')

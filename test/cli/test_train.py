@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from training_fleet import difference
 
 from intradp_ros.cli.main import main
+from intradp_ros.core.whole_file import sole_writer
 from intradp_ros.systems.training.one_process import train_alone
 from intradp_ros.systems.training.task import load_task
 
@@ -68,6 +69,16 @@ def two(): return 1, 2
 def fails(): return 1 / 0
 def tuples(): return task(module=nn.Sequential(nn.Flatten(2), nn.LSTM(64, 8)).double())
 def noise(): return task(data=Items(Noise()))
+
+
+def torn(): return task(data=Items(Torn()), check=None, rounds=9)
+
+
+class Torn(Pictures):
+    def __getitem__(self, k):
+        if k == 37:
+            raise OSError('picture 37 is torn')
+        return super().__getitem__(k)
 
 
 class Noise(Pictures):
@@ -191,3 +202,23 @@ def test_what_is_no_checkpoint_is_refused(folder, capsys):
     (folder / 'odd.safetensors').write_bytes(b'nothing')
     assert main(['train', 'show', f'{folder}/odd.safetensors']) == 2
     assert 'no safetensors file' in capsys.readouterr().err
+
+
+def test_why_training_came_to_nothing_is_said_to_people_and_to_programs(folder, capsys):
+    assert main(['train', 'run', f'{folder}/mytask.py:torn', '--json', '-o',
+                 f'{folder}/torn.safetensors']) == 1
+    shown = capsys.readouterr()
+    assert 'picture 37 is torn' in json.loads(shown.out)['error']
+    assert 'training came to nothing' in shown.err and 'picture 37 is torn' in shown.err
+    assert shown.err.count('starting: round 0') == 1
+
+
+def test_two_processes_do_not_write_one_checkpoint(folder, capsys):
+    with sole_writer(folder / 'two.safetensors'):
+        with subprocess.Popen(
+                [sys.executable, '-m', 'intradp_ros.cli.main', 'train', 'run',
+                 f'{folder}/mytask.py:task', '-o', f'{folder}/two.safetensors'],
+                stderr=subprocess.PIPE, text=True) as other:
+            assert 'another process is writing it' in other.communicate()[1]
+        assert other.returncode
+    assert not list(folder.glob('.two*'))

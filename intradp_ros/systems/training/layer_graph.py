@@ -285,6 +285,11 @@ def capture(task: TrainingTask) -> LayerGraph:
     inputs, targets = examples(task.data, _ROWS)
     module = task.module if task.module.training else task.module.train()
     kept = copy.deepcopy(module)
+    for name, part in module.named_modules():
+        if isinstance(part, nn.modules.batchnorm._NormBase) and part.momentum is None and \
+                part.track_running_stats and part.training and not task.freeze_norms:
+            raise TaskError(f'{name} has momentum=None: it averages over all batches, which is '
+                            'not supported; give it a momentum, or freeze_norms to the task')
     batch = torch.export.Dim('batch', min=1, max=MOST_ROWS)
     dynamic = (tuple({0: batch} for _ in inputs),) if _variadic(module) else \
         tuple({0: batch} for _ in inputs)

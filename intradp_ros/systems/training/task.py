@@ -221,7 +221,7 @@ def load_task(name: str) -> TrainingTask:
                         'package.module:function, of a function that returns a TrainingTask')
     try:
         module = _of_file(Path(where)) if where.endswith('.py') else _of_path(where)
-    except Exception as error:  # whatever code of the user raises
+    except (Exception, SystemExit) as error:  # whatever code of the user raises
         raise TaskError(f'{where} cannot be imported: {_described(error)}') from error
     make = getattr(module, function, None)
     if not callable(make):
@@ -236,7 +236,7 @@ def load_task(name: str) -> TrainingTask:
         made = make()
     except TaskError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise TaskError(f'{name} raised {_described(error)}') from error
     if not isinstance(made, TrainingTask):
         raise TaskError(f'{name} returned {type(made).__name__}, not a TrainingTask: return '
@@ -274,7 +274,7 @@ def _of_file(path: Path) -> ModuleType:
     return module
 
 
-def _described(error: Exception) -> str:
+def _described(error: BaseException) -> str:
     """Return what an error says, and the line of the user's code that it came from."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f' ({Path(frames[-1].filename).name}, line {frames[-1].lineno})' if frames else ''

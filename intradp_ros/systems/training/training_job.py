@@ -25,6 +25,7 @@ from intradp_ros.systems.training.checkpoint import (
     check_fits,
     Checkpoint,
     read_checkpoint,
+    whole_state,
     write_checkpoint,
 )
 from intradp_ros.systems.training.prepared import Prepared
@@ -244,8 +245,8 @@ class TrainingJob:
     def _save(self, state: Mapping[str, torch.Tensor], number: int) -> None:
         task, prepared = self._prepared.task, self._prepared
         self._digest = write_checkpoint(self._options.checkpoint, Checkpoint(
-            state, self._options.called or prepared.name, number, task.seed, task.batch,
-            self._loss, len(task.data)))
+            whole_state(task, state), self._options.called or prepared.name, number, task.seed,
+            task.batch, self._loss, len(task.data)))
         self._state, self._saved_at = state, number
         assert self._fleet is not None
         self._fleet.trainer.start_from(number, by_layer(prepared.graph, state))

@@ -253,6 +253,10 @@ def old_weight_norm():
     return nn.Sequential(nn.Flatten(), nn.utils.weight_norm(nn.Linear(64, 10)))
 
 
+def average_of_all_batches():
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10), nn.BatchNorm1d(10, momentum=None))
+
+
 def branches():
     return Net(lambda s, x: s.o(s.a(x.flatten(1)) * (2 if x.shape[0] > 4 else 1)), **ends())
 
@@ -276,7 +280,8 @@ def several_outputs():
 @pytest.mark.parametrize('make, reason', [
     (python_draws, 'draws at random with Python'), (counts, 'it must not count calls'),
     (embedding_of_short_vectors, 'changes e.weight in the forward pass'),
-    (spectral, 'spectral norm'), (old_weight_norm, 'take that of parametrizations'),
+    (average_of_all_batches, '2 has momentum=None'), (spectral, 'spectral norm'),
+    (old_weight_norm, 'take that of parametrizations'),
     (branches, 'must not depend on how many samples'), (other_gradients, 'use_reentrant=False'),
     (several_outputs, 'wrap it in a module')])
 def test_modules_that_cannot_be_trained_are_refused_with_what_to_change(make, reason):
