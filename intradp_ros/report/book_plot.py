@@ -9,9 +9,10 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from intradp_ros.report.legend_place import outside
+from intradp_ros.report.legend_place import add_legend, outside
 from intradp_ros.report.palette import colours, GREY, GRID, INK, STRATEGIES
 
 Curve = Sequence[tuple[float, float]]
@@ -25,17 +26,19 @@ AIMS = {'spso-ga': 'spso-ga (least energy)', 'shared-energy': 'shared-energy (le
 _UNDER = 'shared'
 
 
-def _draw_curves(axes: Axes, curves: Mapping[str, Curve]) -> None:
-    """Draw and name the curves."""
+def _draw_curves(axes: Axes, curves: Mapping[str, Curve]) -> dict[str, Line2D]:
+    """Draw the curves; return them by what the legend calls them."""
+    drawn = {}
     for name, colour in colours(curves, STRATEGIES).items():
         points = sorted(curves[name])
         under = name == _UNDER
-        axes.plot([mbps for mbps, _ in points], [ms for _, ms in points],
-                  label=AIMS.get(name, name),
-                  color=colour, linestyle='--' if name == 'bound' else '-',
-                  linewidth=4.5 if under else 1.6, alpha=0.55 if under else 1,
-                  marker=MARKERS.get(name, '.'), markersize=7 if under else 4,
-                  zorder=2 if under else 3)
+        drawn[AIMS.get(name, name)], = axes.plot(
+            [mbps for mbps, _ in points], [ms for _, ms in points],
+            color=colour, linestyle='--' if name == 'bound' else '-',
+            linewidth=4.5 if under else 1.6, alpha=0.55 if under else 1,
+            marker=MARKERS.get(name, '.'), markersize=7 if under else 4,
+            zorder=2 if under else 3)
+    return drawn
 
 
 def _shade(axes: Axes, bound: Curve) -> None:
@@ -94,7 +97,7 @@ def book_figure(curves: Mapping[str, Curve], title: str,
     figure = Figure(figsize=(8, 4.8), dpi=150, layout='constrained')
     axes = figure.add_subplot()
     logarithmic(axes)
-    _draw_curves(axes, curves)
+    drawn = _draw_curves(axes, curves)
     if curves.get('bound'):
         _shade(axes, curves['bound'])
     if chosen:
@@ -102,7 +105,7 @@ def book_figure(curves: Mapping[str, Curve], title: str,
     axes.set_title(title, fontsize=12, fontweight='bold', color=INK, parse_math=False)
     axes.set_xlabel('bandwidth (Mbit/s)')
     axes.set_ylabel('predicted latency (ms)')
-    figure.legend(loc=outside('lower center'), ncols=min(len(curves), 5), frameon=False)
+    add_legend(figure, drawn, loc=outside('lower center'), ncols=min(len(curves), 5))
     return figure
 
 

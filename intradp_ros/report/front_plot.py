@@ -9,32 +9,35 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from intradp_ros.report.book_plot import MARKERS
-from intradp_ros.report.legend_place import outside
+from intradp_ros.report.legend_place import add_legend, outside
 from intradp_ros.report.palette import colours, GRID, INK, STRATEGIES
 
 Point = tuple[float, float]
 
 
-def _draw_front(axes: Axes, front: Sequence[Point]) -> None:
+def _draw_front(axes: Axes, front: Sequence[Point]) -> Line2D:
     """Draw the front as steps: between two schedules only the slower one is in time."""
     milliseconds, joules = zip(*front)
     right, top = axes.get_xlim()[1], axes.get_ylim()[1]
     x, y = [milliseconds[0], *milliseconds, right], [top, *joules, joules[-1]]
     axes.step(x, y, where='post', color=INK, linewidth=1.4, zorder=2)
-    axes.plot(milliseconds, joules, linestyle='none', marker='o', markersize=4, color=INK,
-              zorder=3, label='front')
+    drawn, = axes.plot(milliseconds, joules, linestyle='none', marker='o', markersize=4, color=INK,
+                       zorder=3)
+    return drawn
 
 
-def _draw_systems(axes: Axes, systems: Mapping[str, Point]) -> None:
+def _draw_systems(axes: Axes, systems: Mapping[str, Point]) -> dict[str, Line2D]:
     """Mark what each system takes; the first ones larger, so that equal points show all."""
-    size = 15.0
+    size, drawn = 15.0, {}
     for name, colour in colours(systems, STRATEGIES).items():
-        axes.plot(*systems[name], linestyle='none', marker=MARKERS.get(name, 'o'),
-                  markersize=size, color=colour, markeredgecolor='white', markeredgewidth=0.8,
-                  zorder=4, label=name)
+        drawn[name], = axes.plot(
+            *systems[name], linestyle='none', marker=MARKERS.get(name, 'o'), markersize=size,
+            color=colour, markeredgecolor='white', markeredgewidth=0.8, zorder=4)
         size = max(8.0, size - 1.5)
+    return drawn
 
 
 def draw_front(front: Sequence[Point], systems: Mapping[str, Point], path: Path, title: str,
@@ -55,8 +58,7 @@ def draw_front(front: Sequence[Point], systems: Mapping[str, Point], path: Path,
     axes = figure.add_subplot()
     axes.set_xlim(0, 1.08 * max(milliseconds for milliseconds, _ in points))
     axes.set_ylim(0, 1.12 * max(joules for _, joules in points))
-    _draw_front(axes, front)
-    _draw_systems(axes, systems)
+    drawn = {'front': _draw_front(axes, front), **_draw_systems(axes, systems)}
     axes.grid(color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     for side in ('top', 'right'):
@@ -64,5 +66,5 @@ def draw_front(front: Sequence[Point], systems: Mapping[str, Point], path: Path,
     axes.set_title(title, fontsize=12, fontweight='bold', color=INK, parse_math=False)
     axes.set_xlabel('predicted latency (ms)')
     axes.set_ylabel("robot's energy (J, modelled)")
-    figure.legend(loc=outside('lower center'), ncols=min(len(systems) + 1, 5), frameon=False)
+    add_legend(figure, drawn, loc=outside('lower center'), ncols=min(len(drawn), 5))
     figure.savefig(path)

@@ -9,10 +9,11 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from intradp_ros.report.book_plot import MARKERS
-from intradp_ros.report.legend_place import outside
+from intradp_ros.report.legend_place import add_legend, outside
 from intradp_ros.report.palette import colours, GRID, INK, STRATEGIES
 from intradp_ros.report.statements import OURS
 
@@ -37,23 +38,25 @@ def overview_figure(panels: Mapping[str, Rows], quantity: str) -> Figure:
     grid = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)
     systems = list(dict.fromkeys(
         s for rows in panels.values() for row in rows.values() for s in row))
+    handles: dict[str, Line2D] = {}
     for axes, (title, rows) in zip(grid[0], panels.items()):
-        _draw(axes, names, rows, colours(systems, STRATEGIES))
-        axes.set_title(title, fontsize=11, loc='left', color=INK)
+        handles |= _draw(axes, names, rows, colours(systems, STRATEGIES))
+        axes.set_title(title, fontsize=11, loc='left', color=INK, parse_math=False)
         axes.set_xlabel(quantity)
     _decorate(grid[0][0], names)
-    handles = {label: handle for axes in grid[0]
-               for handle, label in zip(*axes.get_legend_handles_labels())}
-    figure.legend(handles.values(), handles.keys(), loc=outside('lower center'),
-                  ncols=min(len(handles), 5), frameon=False, fontsize=9)
+    add_legend(figure, handles, loc=outside('lower center'), ncols=min(len(handles), 5),
+               fontsize=9)
     return figure
 
 
-def _draw(axes: Axes, names: list[str], rows: Rows, palette: Mapping[str, str]) -> None:
+def _draw(axes: Axes, names: list[str], rows: Rows, palette: Mapping[str, str],
+          ) -> dict[str, Line2D]:
+    drawn = {}
     for system, colour in palette.items():
         known = [(names.index(case), row[system]) for case, row in rows.items() if system in row]
-        axes.plot([value for _, value in known], [place for place, _ in known],
-                  linestyle='none', label=system, color=colour, **_mark(system, colour))
+        drawn[system], = axes.plot(
+            [value for _, value in known], [place for place, _ in known], linestyle='none',
+            label=system, color=colour, **_mark(system, colour))
     for place, name in enumerate(names):
         inside = rows.get(name, {}).values()
         if inside:
@@ -63,6 +66,7 @@ def _draw(axes: Axes, names: list[str], rows: Rows, palette: Mapping[str, str]) 
         axes.spines[side].set_visible(False)
     axes.grid(axis='x', color=GRID, linewidth=0.8)
     axes.tick_params(axis='y', length=0)
+    return drawn
 
 
 def _mark(system: str, colour: str) -> dict[str, Any]:
@@ -80,5 +84,5 @@ def _decorate(axes: Axes, names: list[str]) -> None:
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f'{value:g}'))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_yticks(range(len(names)), names, fontsize=9)
+    axes.set_yticks(range(len(names)), names, fontsize=9, parse_math=False)
     axes.set_ylim(len(names) - 0.5, -0.5)

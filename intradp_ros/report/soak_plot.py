@@ -12,6 +12,8 @@ from typing import Protocol
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from intradp_ros.report.legend_place import add_legend
+
 _COLOURS = ('#4c72b0', '#dd8452', '#55a868', '#8172b3')
 
 
@@ -72,11 +74,14 @@ def draw_soak(soak: SoakLike, path: Path) -> None:
     zero = soak.rows[0].at if soak.rows else 0.0
     _draw_answers(answers, soak.rows, zero)
     _draw_faults(faults, soak.happened, zero)
+    drawn = {}
     for (name, samples), colour in zip(soak.samples.items(), _COLOURS):
-        memory.plot([s.at - zero for s in samples], [s.resident_bytes / 1e6 for s in samples],
-                    '.', markersize=2, color=colour, label=name)
+        drawn[name], = memory.plot(
+            [s.at - zero for s in samples], [s.resident_bytes / 1e6 for s in samples], '.',
+            markersize=2, color=colour)
     memory.set(ylabel='memory, MB', xlabel='seconds', ylim=(0, None))
-    memory.legend(loc='lower left', bbox_to_anchor=(0.0, 0.98), ncols=4, frameon=False)
+    add_legend(memory, drawn, loc='lower left', bbox_to_anchor=(0.0, 0.98), ncols=4,
+               markerscale=4)
     figure.savefig(path, dpi=110)
 
 
@@ -96,4 +101,4 @@ def _draw_faults(axes: Axes, happened: Sequence[_Fault], zero: float) -> None:
         axes.barh(names.index(each.name), each.stop - each.start, left=each.start - zero,
                   height=0.6, color=_COLOURS[1])
     axes.set_yticks(range(len(names)), [name.replace('_', ' ') for name in names],
-                    fontsize='small')
+                    fontsize='small', parse_math=False)

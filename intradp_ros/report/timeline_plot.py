@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.text import Text
 
-from intradp_ros.report.legend_place import outside
+from intradp_ros.report.legend_place import add_legend, outside
 from intradp_ros.report.palette import colours, GREY, GRID, INK, ink_on, LANES, OVERLAPS
 from intradp_ros.report.spans import both, Interval, length, SpanLike, tracks, union
 
@@ -147,20 +147,19 @@ def _decorate(axes: Axes, labels: Sequence[str], milliseconds: float, since: str
 
 
 def _legend(spans: Sequence[SpanLike], lane_colours: dict[str, str],
-            overlap: dict[str, tuple[str, list[Interval]]]) -> list[Patch]:
-    """Return the keys of the legend."""
-    keys = []
+            overlap: dict[str, tuple[str, list[Interval]]]) -> dict[str, Patch]:
+    """Return the keys of the legend by what it calls them."""
+    keys = {}
     for lane, colour in lane_colours.items():
         kinds = {span.kind for span in spans if span.lane == lane}
         if 'compute' in kinds:
-            keys.append(Patch(color=colour, label=f'{lane} computes'))
+            keys[f'{lane} computes'] = Patch(color=colour)
         if kinds & MOVING:
-            keys.append(Patch(color=colour, label=f'{lane}: data on the way'))
+            keys[f'{lane}: data on the way'] = Patch(color=colour)
     if any(span.kind == 'wait' for span in spans):
-        keys.append(Patch(color=GREY, label='waits'))
-    keys += [Patch(color=colour, label=f'{label} ({1e3 * length(times):.0f} ms)')
-             for label, (colour, times) in overlap.items()]
-    return keys
+        keys['waits'] = Patch(color=GREY)
+    return keys | {f'{label} ({1e3 * length(times):.0f} ms)': Patch(color=colour)
+                   for label, (colour, times) in overlap.items()}
 
 
 def timeline_figure(spans: Sequence[SpanLike], title: str,
@@ -192,11 +191,8 @@ def timeline_figure(spans: Sequence[SpanLike], title: str,
                    parse_math=False)
     axes.annotate(totals(spans), (0.5, 1), xytext=(0, 6), xycoords='axes fraction',
                   textcoords='offset points', ha='center', fontsize=9, color=INK, parse_math=False)
-    figure.legend(handles=_legend(spans, lanes, overlap), loc=outside('lower center'), ncols=4,
-                  frameon=False, fontsize=8)
-    for legend in figure.legends:
-        for words in legend.get_texts():
-            words.set_parse_math(False)
+    add_legend(figure, _legend(spans, lanes, overlap), loc=outside('lower center'), ncols=4,
+               fontsize=8)
     engine = figure.get_layout_engine()
     assert engine is not None
     engine.execute(figure)  # decides how much room the names have

@@ -10,7 +10,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from intradp_ros.report.book_plot import Curve
-from intradp_ros.report.legend_place import outside
+from intradp_ros.report.legend_place import add_legend, outside
 from intradp_ros.report.palette import colours, DARK_GREY, GRID, STRATEGIES
 from intradp_ros.report.statements import OURS
 
@@ -32,15 +32,17 @@ def trace_figure(rate: Curve, latencies: Mapping[str, Curve], title: str) -> Fig
     above.set_ylabel('link, Mbit/s')
     above.set_ylim(bottom=0)
     above.set_title(title, loc='left', fontsize=11, parse_math=False)
+    drawn = {}
     for name, colour in colours(latencies, STRATEGIES).items():
         points, ours = latencies[name], name == OURS
-        below.plot([t for t, _ in points], [ms for _, ms in points], label=name, color=colour,
-                   linewidth=2.0 if ours else 1.0, zorder=4 if ours else 3,
-                   marker='.' if len(points) <= _MARKED else '', markersize=3)
+        drawn[name], = below.plot(
+            [t for t, _ in points], [ms for _, ms in points], color=colour,
+            linewidth=2.0 if ours else 1.0, zorder=4 if ours else 3,
+            marker='.' if len(points) <= _MARKED else '', markersize=3)
     below.set_ylabel('latency of an inference, ms')
     below.set_xlabel('seconds from the beginning of the trace')
     below.set_ylim(bottom=0)
-    figure.legend(loc=outside('lower center'), ncols=len(latencies), frameon=False, fontsize=9)
+    add_legend(figure, drawn, loc=outside('lower center'), ncols=len(latencies), fontsize=9)
     for axes in (above, below):
         axes.grid(color=GRID, linewidth=0.8)
         axes.set_axisbelow(True)

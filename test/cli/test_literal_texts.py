@@ -8,21 +8,29 @@ from contextlib import redirect_stderr, redirect_stdout
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
+from matplotlib import rc_context
 from matplotlib.text import Text
 import pytest
 
-from intradp_ros.cli.demo_fleet import OURS, RIVALS
+from intradp_ros.cli.demo_fleet import RIVALS
 from intradp_ros.cli.fleet_report import show_report
 from intradp_ros.cli.main import main
 from intradp_ros.cli.output import output, plain, table
+from intradp_ros.report.book_plot import book_figure, draw_book
+from intradp_ros.report.front_plot import draw_front
 from intradp_ros.report.language_plot import BlockSpan, draw_blocks
+from intradp_ros.report.overview_plot import overview_figure
 from intradp_ros.report.page import render
 from intradp_ros.report.palette import colours, LANES, OVERLAPS
 from intradp_ros.report.round_plot import draw_round, FORWARD, RoundSpan
+from intradp_ros.report.soak_plot import draw_soak
 from intradp_ros.report.timeline_plot import timeline_figure
+from intradp_ros.report.trace_plot import draw_trace
 from intradp_ros.report.training_plot import draw_training, Part
 from intradp_ros.runtime.timeline import Event
+from intradp_ros.systems.fleet.planner import OURS
 
 ODD = ('[red]b[/red]', '[/]', '$x_$', r'a\\[b]', '[link=x]c', '<script>x</script>', '%s {0}')
 
@@ -98,6 +106,31 @@ def test_pictures_of_language_and_training_show_names_as_they_are(
                                        (name, 1), path))):
         draw(tmp_path / f'{number}.svg')  # mathematics that is none would raise
         assert (tmp_path / f'{number}.svg').stat().st_size
+
+
+@pytest.mark.parametrize('name', ['$x_$', '$$', r'$\frac{$', '_x', '_'])
+def test_legends_show_names_as_they_are(name: str, tmp_path: Path) -> None:
+    curve = [(1.0, 2.0), (3.0, 4.0)]
+    soak = SimpleNamespace(rows=[], happened=[SimpleNamespace(name=name, start=0.0, stop=1.0)],
+                           samples={name: [SimpleNamespace(at=0.0, resident_bytes=1e6)]})
+    with rc_context({'svg.fonttype': 'none'}):  # texts stay texts
+        for number, draw in enumerate((
+                lambda path: draw_book({name: curve}, path, 'title'),
+                lambda path: draw_front(curve, {name: (1.0, 2.0)}, path, 'title'),
+                lambda path: draw_soak(soak, path),
+                lambda path: draw_trace(curve, {name: curve}, path, 'title'),
+                lambda path: overview_figure({'title': {'case': {name: 1.0}}}, 'ms').savefig(path),
+                lambda path: overview_figure({name: {name: {'s': 1.0}}}, 'ms').savefig(path))):
+            draw(tmp_path / f'{number}.svg')
+            assert f'>{name}<' in (tmp_path / f'{number}.svg').read_text(), number
+
+
+def test_a_legend_is_no_wider_than_its_figure() -> None:
+    curve = [(1.0, 2.0), (3.0, 4.0)]
+    figure = book_figure({f'a strategy of a long name {k}': curve for k in range(9)}, 'title')
+    legend, = figure.legends
+    assert legend.get_window_extent().width <= figure.bbox.width
+    assert len(legend.get_texts()) == 9
 
 
 def test_tables_of_the_fleet_demo_fit_80_columns() -> None:
