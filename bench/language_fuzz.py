@@ -178,6 +178,7 @@ def fuzz_action(model: Any, count: int) -> dict[str, Any]:
                     goal.cancel_goal_async()
                 name = f'status {ended(goal.get_result_async()).status}'
             ends[name] = ends.get(name, 0) + 1
+        _forget(client)
         if begin == count // 5 // 10 * 10:
             before = _anonymous()
     found = {'goals': count, 'ends': ends, 'memory after a fifth, MB': before / MB,
@@ -187,6 +188,21 @@ def fuzz_action(model: Any, count: int) -> dict[str, Any]:
         executor.shutdown()
     context.shutdown()
     return found
+
+
+def _forget(client: Any) -> None:
+    """
+    Drop the futures that no answer will complete.
+
+    For each goal the client of rclpy (kilted) makes two and forgets the first: 10 MB in 16,000
+    goals, which are not the server's.
+    """
+    with client._lock:
+        awaited = {*client._pending_goal_requests.values(),
+                   *client._pending_result_requests.values(),
+                   *client._pending_cancel_requests.values()}
+        for future in [each for each in client._futures if each not in awaited]:
+            client.remove_future(future)
 
 
 def strange(source: random.Random) -> Any:
