@@ -10,12 +10,15 @@ from hypothesis import strategies as st
 from intradp_ros.wire.handshake import (
     connection,
     due,
+    EAGER,
     greeted,
     Greeting,
     Handshake,
     heard,
     left,
+    LOST,
     SILENT,
+    USUAL,
 )
 
 
@@ -137,3 +140,44 @@ def test_hearing_the_peer_tells_two_apart_only_after_a_while() -> None:
     ends = met()
     state = heard(ends.state(1), ends.now)
     assert state.doubled < 0
+
+
+def test_whose_place_was_taken_comes_back_under_another_number_only() -> None:
+    """It stood still, another came, and even when that one falls silent the number is dead."""
+    ends = met()
+    stood_still = ends.ends.pop(2)
+    ends.start('b', 3)
+    ends.go_on(SILENT + 0.5)
+    assert ends.state(1).peer == 3
+    del ends.ends[3]
+    ends.ends[2] = stood_still
+    ends.go_on(SILENT + 1.0)
+    assert ends.state(1).peer == 3
+    ends.go_on(LOST + SILENT)
+    assert ends.state(2).own != 2 and ends.state(1).peer == ends.state(2).own
+    assert ends.connection(1) == ends.connection(2) != 0
+
+
+def test_a_peer_that_was_silent_for_long_is_met_anew_under_other_numbers() -> None:
+    """Another may have come in its place: nothing that carries the former number is of use."""
+    ends = met()
+    first, away = ends.connection(1), ends.ends.pop(2)
+    ends.go_on(LOST - 0.5)
+    assert ends.connection(1) == first and ends.state(1).own == 1
+    ends.go_on(1.0)
+    assert ends.connection(1) == 0 and ends.state(1).own != 1
+    ends.ends[2] = away
+    ends.go_on(SILENT + 1.0)
+    assert ends.connection(1) == ends.connection(2) not in (0, first)
+
+
+def test_who_is_not_answered_greets_more_often() -> None:
+    ends = met()
+    ends.said.clear()
+    ends.go_on(3.0)
+    assert sum(name == 'a' for name, _ in ends.said) <= 2 * 3.0 / USUAL + 1  # and its answers
+    del ends.ends[2]
+    ends.go_on(SILENT)
+    ends.said.clear()
+    ends.go_on(3.0)
+    assert len(ends.said) >= 3.0 / (EAGER + 0.1) - 1 > 3.0 / USUAL + 1  # at steps of 0.1 s
