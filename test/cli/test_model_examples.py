@@ -34,7 +34,6 @@ def test_an_example_is_added_exactly(example: Example, tmp_path: Path) -> None:
     assert record['head'] == example.head and record['moves'] > 1e-4
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize('refusal', REFUSALS, ids=lambda refusal: refusal.name)
 def test_what_is_not_supported_is_refused_with_its_cause(refusal: Refusal,
                                                          tmp_path: Path) -> None:

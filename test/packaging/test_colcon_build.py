@@ -23,8 +23,9 @@ import pytest
 from intradp_ros.lab.emulation.processes import Child, Command, starter
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ('CMakeLists.txt', 'LICENSE', 'cmake', 'config', 'intradp_ros', 'launch', 'msg',
-           'package.xml', 'plugin.xml', 'pyproject.toml', 'setup.py', 'test', 'tools')
+SOURCES = ('CMakeLists.txt', 'LICENSE', 'action', 'cmake', 'config', 'intradp_ros', 'launch',
+           'msg', 'package.xml', 'plugin.xml', 'pyproject.toml', 'setup.py', 'srv', 'test',
+           'tools')
 EXECUTABLES = ('bin/intradp', *(f'lib/intradp_ros/{path.stem}'
                                 for path in sorted(ROOT.glob('intradp_ros/nodes/*_node.py'))))
 
@@ -181,7 +182,7 @@ def colcon_tested(workspace: Workspace, room: str, prefix: Path) -> tuple[int, s
 def test_the_rooms_are_tests_of_colcon(workspace: Workspace) -> None:
     """They test what the workspace has installed, and colcon tells when one fails."""
     status, told = colcon_tested(workspace, 'power', workspace.prefix)
-    count = int(re.search(r'(\d+) tests?, 0 errors, 0 failures', told)[1])  # type: ignore[index]
+    count = int(re.search(r'(\d+) tests?, 0 errors, 0 failures', told)[1])
     assert status == 0 and count > 5, told
     status, told = colcon_tested(workspace, 'power', workspace.path / 'elsewhere')
     assert status == 1 and 'test_what_is_imported' in told, told

@@ -87,7 +87,6 @@ def test_the_best_placement_is_within_one_percent_of_brute_force():
     check_gaps(range(16))
 
 
-@pytest.mark.slow
 def test_three_hundred_cases_are_within_one_percent_of_brute_force():
     check_gaps(range(1000, 1300))
 

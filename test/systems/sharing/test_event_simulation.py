@@ -150,7 +150,6 @@ def test_devices_and_link_slower_alike_take_longer_alike() -> None:
             2 * simulate(schedule, cost, link).latency)
 
 
-@pytest.mark.slow
 def test_equals_the_judge_of_pairs_a_thousand_times() -> None:
     for seed in range(150, 1000):
         assert_same(seed)
