@@ -161,7 +161,7 @@ def test_several_sessions_share_the_topics(context: rclpy.Context) -> None:
             for robot, tensor in zip(robots, tensors):
                 robot.send(tensor, 1)
             for robot, tensor in zip(robots, tensors):
-                assert robot.wait(lambda r=robot: 1 in r.tensors)  # type: ignore[misc]
+                assert robot.wait(lambda r=robot: 1 in r.tensors)
                 assert torch.equal(robot.tensors[1], tensor + 1)
                 assert robot.channel.chunks_lost == 0
     finally:
@@ -214,6 +214,22 @@ def test_ten_thousand_fuzzed_messages(context: rclpy.Context, robot: Robot) -> N
         assert {'index', 'dtype', 'codec', 'kind', 'body'} <= set(after['rejected'])
         assert after['resident_kb'] - before['resident_kb'] < 20_000
         assert torch.equal(robot.echo(tensor, 1), tensor + 1)
+    node.destroy_node()
+
+
+def test_acknowledgements_of_rates_that_no_link_has_are_refused(
+        context: rclpy.Context, robot: Robot) -> None:
+    node = rclpy.create_node('stranger', context=context)
+    acks = node.create_publisher(ChunkAck, 'offload/acks_up', 256)
+    rates = (-1.0, 1.1e11, float('inf'), float('nan'))
+    with peer():
+        robot.ping()
+        assert robot.wait(lambda: acks.get_subscription_count() > 0)
+        for rate in rates:
+            acks.publish(ChunkAck(session=5, sequence=3, rate=rate))
+        end = time.monotonic() + PATIENCE
+        while robot.ping().body['rejected'].get('rate', 0) < len(rates):
+            assert time.monotonic() < end
     node.destroy_node()
 
 

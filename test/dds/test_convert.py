@@ -70,7 +70,7 @@ def test_chunks_round_trip(chunk: Chunk, sequence: int) -> None:
 @settings(max_examples=100)
 @given(kind=st.sampled_from(ControlKind), session=U64, epoch=U32, inference=U64,
        body=st.dictionaries(st.text(max_size=9), JSON, max_size=4))
-def test_control_frames_round_trip(kind, session, epoch, inference, body) -> None:  # type: ignore
+def test_control_frames_round_trip(kind, session, epoch, inference, body) -> None:
     """Kind, numbers and any JSON object come back as they were."""
     control = Control(kind, session, epoch, inference, body)
     assert control_from_message(through_dds(control_to_message(control, 3))) == control
@@ -123,6 +123,22 @@ def test_bodies_that_are_no_json_objects_are_refused(body: str) -> None:
     """Whatever the text, the error is that of a malformed frame."""
     with pytest.raises(MalformedFrameError) as error:
         control_from_message(SessionControl(kind=9, body=body))
+    assert error.value.cause == 'body'
+
+
+@pytest.mark.parametrize('kind', ControlKind)
+def test_bodies_are_as_long_as_their_kind_needs(kind: ControlKind) -> None:
+    """One character more is neither sent nor taken."""
+    most = {'HELLO': 1 << 14, 'WELCOME': 1 << 14, 'BOOK': 1 << 20, 'REPORT': 1 << 20,
+            'PREPARE': 1 << 18, 'HEARTBEAT': 1 << 14}.get(kind.name, 1 << 12)
+    body = {'a': 'x' * (most - len('{"a":""}'))}
+    message = control_to_message(Control(kind, body=body), 3)
+    assert control_from_message(message).body == body
+    with pytest.raises(ValueError, match=f'more than the {most}'):
+        control_to_message(Control(kind, body={'a': body['a'] + 'x'}), 3)
+    message.body += ' '
+    with pytest.raises(MalformedFrameError) as error:
+        control_from_message(message)
     assert error.value.cause == 'body'
 
 

@@ -26,8 +26,9 @@ from intradp_ros.cluster.fleet_messages import (
     Resign,
 )
 from intradp_ros.cluster.plan_id import PlanId
+from intradp_ros.cluster.terms import MAX_TERM
 from intradp_ros.dds.convert import control_from_message, control_to_message
-from intradp_ros.runtime.member.fleet_control import from_control, MAX_TERM, to_control
+from intradp_ros.runtime.member.fleet_control import from_control, to_control
 from intradp_ros.schedule.stage_plan import Member, Stage, StagePlan
 from intradp_ros.wire.frames import Control, ControlKind, MalformedFrameError
 
@@ -70,6 +71,10 @@ def test_a_plan_of_many_operators_fits_into_a_frame() -> None:
     (ControlKind.HEARTBEAT, 1, {'load': True}, 'number'),
     (ControlKind.HEARTBEAT, 1, {'links': {str(k): [1, 0] for k in range(65)}}, 'links'),
     (ControlKind.HEARTBEAT, 1, {'links': {'a': [1]}}, 'links'),
+    (ControlKind.HEARTBEAT, 1, {'links': {'a': [1.1e11, 0.0]}}, 'number'),
+    (ControlKind.HEARTBEAT, 1, {'links': {'a': [1e6, 10.1]}}, 'number'),
+    (ControlKind.HEARTBEAT, 1, {'tags': {str(k): 1 for k in range(65)}}, 'tags'),
+    (ControlKind.HEARTBEAT, 1, {'tags': {'a': MAX_TERM}}, 'tags'),
     (ControlKind.HEARTBEAT, 1, {'links': [1]}, 'links'),
     (ControlKind.HEARTBEAT, 1, {'held': [[1, 1]] * 17}, 'plans'),
     (ControlKind.HEARTBEAT, 1, {'held': [[1, 1.0]]}, 'plans'),

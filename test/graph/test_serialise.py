@@ -19,6 +19,7 @@ import pytest
 import torch
 from torch import nn
 
+from intradp_ros.core.limits import MAX_DIMENSIONS, MAX_OPERATORS, MAX_ROWS
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.encoding import decode, encode
 from intradp_ros.graph.graph_errors import GraphFormatError
@@ -176,6 +177,10 @@ def leaf_tree(**changes: Any) -> str:
     (lambda d: d['values'].append(d['values'][0]), 'neither an input nor the result'),
     (lambda d: d['values'][0].update(shape=[-1]), 'impossible shape'),
     (lambda d: d['values'][0].update(shape=[2**21, 2**21]), 'impossible shape'),
+    (lambda d: d['values'][0].update(shape=[1] * (MAX_DIMENSIONS + 1)), 'impossible shape'),
+    (lambda d: d['values'][0].update(shape=[MAX_ROWS + 1]), 'impossible shape'),
+    (lambda d: d['operators'].extend([d['operators'][0]] * MAX_OPERATORS), 'more than 32768 op'),
+    (lambda d: d['values'].extend([d['values'][0]] * 4 * MAX_OPERATORS), 'more than 32768 op'),
     (lambda d: d['values'][0].update(shape=[1.0]), 'something else than whole numbers'),
     (lambda d: d['values'][0].update(dtype='float'), "unknown dtype 'float'"),
     (lambda d: d['parameters'].append(d['parameters'][0]), 'two parameters'),

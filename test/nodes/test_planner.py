@@ -26,7 +26,12 @@ from intradp_ros.msg import OperatorProfile, ScheduleBook
 from intradp_ros.nodes.announcement_seals import AnnouncementCheck, Announcer
 from intradp_ros.nodes.lifecycle import ManagedNode
 from intradp_ros.nodes.planner_node import MAX_PROFILES, PlannerNode
-from intradp_ros.nodes.profile_publisher import check_profile, profile_message, ProfilePublisher
+from intradp_ros.nodes.profile_publisher import (
+    check_profile,
+    check_server_profile,
+    profile_message,
+    ProfilePublisher,
+)
 from intradp_ros.nodes.receiving import Receiver
 from intradp_ros.profiling.drift import slowed
 from intradp_ros.profiling.measure import measure_profile
@@ -204,6 +209,19 @@ def test_arguments_of_other_types_are_refused() -> None:
     profile.graph = packed(bad)
     with pytest.raises(ValueError, match='cannot be split'):
         check_profile(profile)
+
+
+@pytest.mark.parametrize('delay', [-1e-9, 10.1, float('inf'), float('nan')])
+def test_delays_that_no_link_has_are_refused(delay: float) -> None:
+    source = torch.randn(1, 3, 32, 48)
+    split = share_module(seeded(Mobile, 32, 48), (source,)).split
+    for profile in profiles_of(Mobile):
+        check_profile(profile)
+        profile.delay = delay
+        with pytest.raises(ValueError, match='the delay'):
+            check_profile(profile)
+        with pytest.raises(ValueError, match='the delay'):
+            check_server_profile(profile, split)
 
 
 @pytest.mark.slow

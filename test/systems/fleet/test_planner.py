@@ -32,7 +32,7 @@ from intradp_ros.schedule.stage_plan import PlanError, StagePlan
 from intradp_ros.split.split_graph import split_graph
 from intradp_ros.systems.fleet.contention_free import baselines
 from intradp_ros.systems.fleet.partitioner import reference_scale
-from intradp_ros.systems.fleet.planner import judge, plan_fleet, stage_plan
+from intradp_ros.systems.fleet.planner import check_size, judge, plan_fleet, stage_plan
 
 
 def fleet_case(seed):
@@ -42,6 +42,20 @@ def fleet_case(seed):
     quality = (Quality(), Quality(latency=0.6 * alone), Quality(latency=alone, rate=2 / alone),
                )[seed % 3]
     return FleetCosts(model, random_topology(rng, 4), 'd0', quality, batches=1 + 2 * (seed % 2))
+
+
+@pytest.mark.parametrize(('nodes', 'devices', 'batches', 'samples', 'message'), [
+    (13, 2, 256, 64, '256 micro-batches of 64 samples over 13 nodes are 212992 tasks'),
+    (1, 33, 1, 1, '33 devices in the fleet: plans are made for at most 32')])
+def test_what_would_take_without_end_is_refused(nodes, devices, batches, samples, message):
+    """Up to the limits it is planned: nothing is left to the memory of the machine."""
+    rng = np.random.default_rng(0)
+    costs = FleetCosts(random_model(rng, nodes), random_topology(rng, devices), 'd0',
+                       batches=batches, samples=samples)
+    with pytest.raises(ValueError, match=message):
+        plan_fleet(costs)
+    check_size(replace(costs, model=random_model(rng, min(nodes, 12)),
+                       topology=random_topology(rng, min(devices, 32))))
 
 
 @pytest.mark.parametrize('seed', range(9))

@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 import torch
 
 from intradp_ros.blobs.store import BlobStore
+from intradp_ros.core.limits import MAX_BLOB
 from intradp_ros.systems.language.block_math import KvPages, LaneRun, LibraryBlocks
 from intradp_ros.systems.language.families import FamilyError
 from intradp_ros.systems.language.import_model import import_model, ImportModelError
@@ -64,7 +65,10 @@ def test_manifests_that_are_none_are_refused(tmp_path):
     for change in (
             {'format': 'x'}, {'dtype': 'int8'}, {'blocks': []}, {'blocks': right['blocks'][:3]},
             {'blocks': 'abc'}, {'config': {}}, {'config': None}, {'embedding': None},
-            {'blocks': [{**block, 'bytes': 1}] * 8}, {'blocks': [{**block, 'digest': '../x'}] * 8},
+            {'blocks': [{**block, 'bytes': 1}] * 8},
+            {'blocks': [{**block, 'bytes': MAX_BLOB + 1}] * 8},
+            {'blocks': [{**block, 'tensors': block['tensors'] * 65}] * 8},
+            {'blocks': right['blocks'] * 1025}, {'blocks': [{**block, 'digest': '../x'}] * 8},
             {'blocks': [{**block, 'tensors': [['w', 'float32', [1 << 40], 0]]}] * 8},
             {'blocks': [{**block, 'tensors': [['w', 'float32', [-1], 0]]}] * 8},
             {'blocks': [{**block, 'tensors': [['w', 'float32', [1], 3]]}] * 8},

@@ -187,7 +187,9 @@ def test_an_unknown_schedule_does_not_matter(previous: int | None) -> None:
 
 @pytest.mark.parametrize(('change', 'cause'), [
     ({'format': 'intradp-schedule-book/1'}, 'plan again'), ({'down_ratio': 0}, 'ratio'),
-    ({'bounds': [[0, 1]]}, 'bounds'), ({'bounds': [[1, -1]]}, 'bounds'), ({'bounds': 3}, ''),
+    ({'bounds': [[0, 1]]}, 'bounds'), ({'bounds': [[1, -1]]}, 'bounds'),
+    ({'bounds': [[1.1e6, 1]]}, 'bounds'), ({'bounds': [[1, 1.1e6]]}, 'bounds'),
+    ({'bounds': 3}, ''),
     ({'low': 60.0}, 'impossible'), ({'high': 5.0}, 'impossible'), ({'joules': -1}, 'impossible'),
     ({'predicted': math.nan}, 'impossible'), ({'mbps': None}, '')])
 def test_damaged_and_old_books_are_refused(change: dict[str, object], cause: str) -> None:

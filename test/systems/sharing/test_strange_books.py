@@ -15,8 +15,9 @@ import torch
 
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.systems.sharing.baselines import LOCAL
-from intradp_ros.systems.sharing.book.book import ScheduleBook
+from intradp_ros.systems.sharing.book.book import MAX_ENTRIES, ScheduleBook
 from intradp_ros.systems.sharing.book.choice import ScheduleChoice
+from intradp_ros.systems.sharing.book.critical_paths import MAX_PATHS
 from intradp_ros.systems.sharing.policy.patience import (
     clamped_prediction,
     LONGEST_WAIT,
@@ -24,7 +25,7 @@ from intradp_ros.systems.sharing.policy.patience import (
 )
 from intradp_ros.systems.sharing.session.acceptance import check_book
 from intradp_ros.systems.sharing.session.pair import Pair
-from intradp_ros.wire.frames import Control, ControlKind
+from intradp_ros.wire.frames import Chunk, Control, ControlKind
 
 
 @pytest.fixture
@@ -34,7 +35,8 @@ def pair(model: SharedModel) -> Iterator[Pair]:
 
 
 @pytest.mark.parametrize('change', [
-    {'predicted': 1e299}, {'predicted': -1.0}, {'predicted': float('nan')}, {'mbps': 1e300},
+    {'predicted': 1e299}, {'predicted': 1.1e6}, {'mbps': 1.1e6}, {'predicted': -1.0},
+    {'predicted': float('nan')}, {'mbps': 1e300},
     {'joules': float('inf')}, {'low': float('nan')}])
 def test_impossible_entries_are_refused(model: SharedModel, change: dict[str, float]) -> None:
     data = json.loads(hand_made_book(model).to_json())
@@ -43,8 +45,30 @@ def test_impossible_entries_are_refused(model: SharedModel, change: dict[str, fl
         ScheduleBook.from_json(json.dumps(data))
 
 
+@pytest.mark.parametrize('change', [
+    {'busy': [1.1e6, 0.0]}, {'crossing': [0.0, 1.1e6]}, {'recourse': [1.1e6]},
+    {'recourse': [0.1]}, {'paths': [[1.1e6, 0.0, 0.0, 0.0]]}, {'paths': []},
+    {'paths': [[1.0, 0.0, 0.0, 0.0]] * (MAX_PATHS + 1)}, {'busy': [float('nan'), 0.0]}])
+def test_impossible_times_of_entries_are_refused(model: SharedModel,
+                                                 change: dict[str, object]) -> None:
+    data = json.loads(hand_made_book(model).to_json())
+    data['entries'][0]['anywhere'] = {'paths': [[1.0, 0.0, 0.0, 0.0]], 'busy': [0.1, 0.1],
+                                      'crossing': [0.1, 0.1], 'recourse': []}
+    assert ScheduleBook.from_json(json.dumps(data)).entries[0].anywhere
+    data['entries'][0]['anywhere'].update(change)
+    with pytest.raises(ValueError, match='not a schedule table'):
+        ScheduleBook.from_json(json.dumps(data))
+
+
+def test_a_book_of_too_many_entries_is_refused(model: SharedModel) -> None:
+    data = json.loads(hand_made_book(model).to_json())
+    data['entries'] = data['entries'][:1] * (MAX_ENTRIES + 1)
+    with pytest.raises(ValueError, match='not a schedule table'):
+        ScheduleBook.from_json(json.dumps(data))
+
+
 @pytest.mark.parametrize('name', ['delay', 'overhead'])
-@pytest.mark.parametrize('seconds', [-1.0, 1e300, float('nan'), float('inf')])
+@pytest.mark.parametrize('seconds', [-1.0, 1.1e6, 1e300, float('nan'), float('inf')])
 def test_impossible_links_are_refused(model: SharedModel, name: str, seconds: float) -> None:
     data = {**json.loads(hand_made_book(model).to_json()), name: seconds}
     with pytest.raises(ValueError, match=f'not a schedule table: {name}'):
@@ -93,11 +117,11 @@ def test_waiting_ends_whatever_was_predicted(
     session = pair.server.sessions[connection.session]
     start_inference = session._start
 
-    def cancelled(chunk: object, entry: object) -> None:
-        start_inference(chunk, entry)  # type: ignore[arg-type]
+    def cancelled(chunk: Chunk, book: ScheduleBook) -> None:
+        start_inference(chunk, book)
         session.control(Control(ControlKind.CANCEL, session.id, 0, chunk.inference, {}))
 
-    session._start = cancelled  # type: ignore[method-assign]
+    session._start = cancelled
     begin = time.monotonic()
     outcome = pair.robot.infer((SOURCE,))
     assert outcome.stats.recovered and 'late' in outcome.stats.reason
