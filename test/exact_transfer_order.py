@@ -10,7 +10,7 @@ import math
 from ortools.sat.python import cp_model
 
 from intradp_ros.cluster.topology import Topology
-from intradp_ros.schedule.task_graph import ComputeTask, TaskGraph
+from intradp_ros.schedule.task_graph import ComputeTask, TaskGraph, TransferTask
 
 STEPS = 1e5  # of time, in a second
 
@@ -39,6 +39,7 @@ def least_makespan(graph: TaskGraph, topology: Topology, chunk: float,
             last[task.device] = end
             ends.append(end)
             continue
+        assert isinstance(task, TransferTask)
         path = topology.path(task.source, task.target)
         if not path or not task.nbytes:
             end = model.new_int_var(0, horizon, '')

@@ -50,7 +50,7 @@ def fleet(model: SharedModel, stages: str, *, mbit: float = math.inf, source: st
     made = LocalFleet(topology, source, dict.fromkeys(topology.names, model),
                       planner(model, stages, source), patience=SHORT, times=QUICK,
                       gathering=5.0,
-                      **options)  # type: ignore[arg-type]
+                      **options)
     assert made.wait_ready(TIMEOUT), made.client.unavailable_reason()
     return made
 

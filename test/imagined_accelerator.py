@@ -25,7 +25,7 @@ from torch.utils import _pytree as pytree
 try:
     from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 except ImportError:
-    _setup_privateuseone_for_python_backend = None  # type: ignore[assignment]
+    _setup_privateuseone_for_python_backend = None
 
 NAME = 'imagined'
 #: Whether this version of PyTorch lets Python make a device; the lowest that is tested does not.
@@ -52,13 +52,13 @@ class There(torch.Tensor):
 
     @staticmethod
     def __new__(cls, kept: torch.Tensor) -> There:
-        tensor: There = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        tensor: There = torch.Tensor._make_wrapper_subclass(
             cls, kept.shape, strides=kept.stride(), storage_offset=kept.storage_offset(),
             dtype=kept.dtype, device=torch.device(NAME, 0))
         tensor.kept = kept
         return tensor
 
-    def __repr__(self) -> str:  # type: ignore[override]
+    def __repr__(self) -> str:
         return f'There({self.kept})'
 
     @classmethod

@@ -18,9 +18,11 @@ from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.membership import MemberTimes
 from intradp_ros.cluster.topology import behind_access_point, Medium, Topology
 from intradp_ros.runtime.member.planner import Planner, Proposal
+from intradp_ros.runtime.member.role import Plan
 from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.families import library
 from intradp_ros.systems.language.import_model import store_model
+from intradp_ros.systems.language.local_fleet import LocalLanguage
 from intradp_ros.systems.language.manifest import Manifest
 from intradp_ros.systems.language.planner import build, Choice, Share
 from intradp_ros.systems.language.segment_plan import FORMAT, SegmentPlan
@@ -76,6 +78,17 @@ def even_plan(given: LanguageCosts, names: Sequence[str], segments: int = 1,
         turn = streamed and segments > 1 and own > 1
         shares[name] = Share(own, own // 2 if turn and own > 3 else 0, own if turn else 0)
     return build(given, head, Choice(0.0, segments, {n: s for n, s in shares.items() if s.layers}))
+
+
+def checked(plan: Plan | None) -> SegmentPlan:
+    """Return a plan, which is one of language."""
+    assert isinstance(plan, SegmentPlan)
+    return plan
+
+
+def plan_of(fleet: LocalLanguage) -> SegmentPlan:
+    """Return the plan in use."""
+    return checked(fleet.coordinator.plan)
 
 
 class Scripted(Planner):

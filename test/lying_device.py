@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import torch
 
 from intradp_ros.nodes.device_node import main
-from intradp_ros.runtime.weights import server as weight_server
+from intradp_ros.runtime.weights import server
 from intradp_ros.runtime.weights.frames import piece_chunks, Wish
 from intradp_ros.wire.frames import Chunk
 
@@ -22,5 +22,5 @@ def altered_chunks(wish: Wish, data: torch.Tensor, chunk_bytes: int) -> Iterator
 
 
 if __name__ == '__main__':
-    weight_server.piece_chunks = altered_chunks
+    vars(server)['piece_chunks'] = altered_chunks
     main()

@@ -32,10 +32,14 @@ def random_model(rng: np.random.Generator, nodes: int, chain: bool = False) -> P
     return PlanningModel('random', parts, tuple(flows))
 
 
+def random_power(rng: np.random.Generator) -> PowerStates:
+    send, compute = sorted(rng.uniform(1, 20, 2))
+    return PowerStates(compute, send, 0.5, 'random')
+
+
 def random_topology(rng: np.random.Generator, devices: int) -> Topology:
     machines = [Device(f'd{k}', float('inf'), float(np.exp(rng.uniform(-1.5, 1.5))),
-                       power=PowerStates(*sorted(rng.uniform(1, 20, 2))[::-1], 0.5, 'random'))
-                for k in range(devices)]
+                       power=random_power(rng)) for k in range(devices)]
     rate = float(np.exp(rng.uniform(0, 4)) * 1e6)
     if rng.random() < 0.5:
         return behind_access_point(machines, rate, 1e-3, wired=['d1'])

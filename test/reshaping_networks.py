@@ -215,4 +215,4 @@ class Levels(nn.Module):
                             for k, image in enumerate(images)], 1)
         parts = self.mix(tokens).split([size.numel() for size in sizes], 1)
         maps = [part.transpose(1, 2).unflatten(2, size) for part, size in zip(parts, sizes)]
-        return sum(F.interpolate(y, size=sizes[0]) for y in maps)  # type: ignore[return-value]
+        return sum(F.interpolate(y, size=sizes[0]) for y in maps)

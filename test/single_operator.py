@@ -160,7 +160,7 @@ def check_regions(
         given = {v: there.device.take(_poisoned(x, split.dims[v], needs[v]))
                  for v, x in enumerate(single.inputs)}
         with torch.inference_mode():  # as in an inference
-            result = run_part(there, there.operators[0], region, given)
+            result: Any = run_part(there, there.operators[0], region, given)
         results = [result] if isinstance(result, torch.Tensor) else [
             item for item, v in zip(result, local.operator.outputs) if v is not None]
         for value, part, whole in zip(values, results, expected):

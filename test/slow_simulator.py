@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import math
 
 from intradp_ros.cluster.topology import Topology
-from intradp_ros.schedule.task_graph import ComputeTask, LoadTask, TaskGraph
+from intradp_ros.schedule.task_graph import ComputeTask, LoadTask, TaskGraph, TransferTask
 
 
 @dataclass
@@ -55,8 +55,13 @@ class SlowSimulator:
     def _tasks(self) -> Iterator[int]:
         return iter(range(len(self.graph.tasks)))
 
-    def _path(self, index: int) -> tuple[str, ...]:
+    def _moved(self, index: int) -> TransferTask | LoadTask:
         task = self.graph.tasks[index]
+        assert not isinstance(task, ComputeTask)
+        return task
+
+    def _path(self, index: int) -> tuple[str, ...]:
+        task = self._moved(index)
         if isinstance(task, LoadTask):
             return (self.topology.device(task.device).disk,)
         return self.topology.path(task.source, task.target)
@@ -82,9 +87,8 @@ class SlowSimulator:
                 a not in self.finish for a in task.after):
             return False
         return not isinstance(task, ComputeTask) or all(
-            other in self.finish for other in range(k)
-            if isinstance(self.graph.tasks[other], ComputeTask)
-            and self.graph.tasks[other].device == task.device)
+            other in self.finish for other, before in enumerate(self.graph.tasks[:k])
+            if isinstance(before, ComputeTask) and before.device == task.device)
 
     def _enter(self) -> bool:
         """Let transfers move whose lead is over; in line they are from the first moment."""
@@ -93,7 +97,7 @@ class SlowSimulator:
                  and (self._begin(k) <= self.now or self.chunk > 0)
                  and k not in self.left]
         for k in found:
-            task, path = self.graph.tasks[k], self._path(k)
+            task, path = self._moved(k), self._path(k)
             if task.nbytes == 0 or not path:
                 self.start[k] = self._begin(k)
                 self._through(k, self._begin(k))
@@ -134,7 +138,7 @@ class SlowSimulator:
             here = [c for c in line if c.hop == 0 or c.ready <= self.now]
             if name in self.served or not here:
                 continue
-            first = min(here, key=lambda c: (self.graph.tasks[c.task].priority,
+            first = min(here, key=lambda c: (self._moved(c.task).priority,
                                              self.joined[c.task], c.task, c.hop))
             if first.ready <= self.now:
                 line.remove(first)

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.distributed import HashStore
+from torch._C._distributed_c10d import HashStore
 import torch.nn.functional as F  # noqa: N812
 from training_models import data_of, mobilenet, Small, Typed
 

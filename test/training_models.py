@@ -54,8 +54,9 @@ class Small(nn.Module):
         self.out = nn.Linear(12, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.layers[0](x.flatten(1))
-        for layer in self.layers[1:]:
+        first, *others = self.layers.children()
+        x = first(x.flatten(1))
+        for layer in others:
             x = layer(x) + 0.5 * x
         return self.out(x)
 

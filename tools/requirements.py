@@ -29,6 +29,11 @@ INSTEAD = {'ros-jazzy-ament-cmake-ros-core': [
 PYPROJECT = Path(__file__).resolve().parents[1] / 'pyproject.toml'
 
 
+def declared() -> dict[str, Any]:
+    """Return what pyproject.toml says."""
+    return tomllib.loads(PYPROJECT.read_text())
+
+
 def requirements(pyproject: dict[str, Any], name: str) -> list[str]:
     """
     Return the requirements called `name`.
@@ -61,7 +66,7 @@ if __name__ == '__main__':
     parser.add_argument('--lowest', action='store_true')
     parser.add_argument('names', nargs='+')
     args = parser.parse_args()
-    contents = tomllib.loads(PYPROJECT.read_text())
+    contents = declared()
     for name in args.names:
         for requirement in requirements(contents, name):
             for named in of_release(requirement, args.ros):

@@ -15,7 +15,6 @@ import tempfile
 import pytest
 import torch
 
-from intradp_ros.blobs import direct_read
 from intradp_ros.blobs.direct_read import PAGE, whole_pages
 from intradp_ros.blobs.store import BlobStore, HEADER_BYTES
 
@@ -114,11 +113,11 @@ def test_where_direct_reads_are_refused_the_cache_serves_and_it_is_said_once(
     def refuses(path: object, flags: int, *rest: object) -> int:
         if flags & os.O_DIRECT:
             raise OSError(errno.EINVAL, 'Invalid argument')
-        return opened(path, flags, *rest)  # type: ignore[arg-type]
+        return opened(path, flags, *rest)
 
     store = BlobStore(disk, 1 << 20)
     digests = [store.put(flat(k, 5000)) for k in range(2)]
-    monkeypatch.setattr(direct_read.os, 'open', refuses)
+    monkeypatch.setattr(os, 'open', refuses)
     slot = store.slot(5000)
     for k, digest in enumerate(digests):
         found = store.read_into(digest, slot)

@@ -42,7 +42,7 @@ def test_what_is_stored_is_read_again_and_by_anyone_who_knows_safetensors(tmp_pa
 
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=6), st.randoms(use_true_random=False))
 @settings(max_examples=30)
-def test_pieces_may_come_in_any_order(tmp_path_factory, lengths, luck) -> None:  # type: ignore[no-untyped-def]
+def test_pieces_may_come_in_any_order(tmp_path_factory, lengths, luck) -> None:
     store = BlobStore(tmp_path_factory.mktemp('store'), 1 << 20)
     data = flat(2, sum(lengths))
     digest = hashlib.sha256(data.numpy().tobytes()).hexdigest()

@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 from io import StringIO
+import time
 
 import pytest
 from rich.console import Console
 
-from intradp_ros.cli import output
 from intradp_ros.cli.output import Output
 
 
@@ -29,7 +29,7 @@ def test_steps_are_lines_where_nobody_looks() -> None:
 def test_progress_is_a_line_now_and_then_where_nobody_looks(
         monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr(output.time, 'monotonic', lambda: now)
+    monkeypatch.setattr(time, 'monotonic', lambda: now)
     stream = StringIO()
     with opened(stream, terminal=False).progress('planning') as advance:
         for done in range(24):

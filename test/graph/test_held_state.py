@@ -234,7 +234,7 @@ class Refusing:
     """Refuses to be looked into."""
 
     @property
-    def __dict__(self) -> Any:  # type: ignore[override]
+    def __dict__(self) -> Any:
         raise RuntimeError('closed')
 
 

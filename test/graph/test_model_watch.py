@@ -72,6 +72,10 @@ def another_global(net: Net) -> None:
     globals()['LIMIT'] = 0.5
 
 
+def channels_last(net: Net) -> None:
+    nn.Module.to(net, memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+
 def other_code(net: Net) -> None:
     scale.__code__ = (lambda x, by=2.0: x / by).__code__
 
@@ -116,7 +120,7 @@ CHANGES: dict[str, Callable[[Net], Any]] = {
     'a variable': lambda net: os.environ.__setitem__('NET_TWICE', '1'),
     'a function of PyTorch': lambda net: setattr(F, 'relu', torch.relu),
     'a layer of PyTorch': lambda net: setattr(nn.Conv2d, 'forward', lambda self, x: x),
-    'other memory format': lambda net: net.to(memory_format=torch.channels_last),
+    'other memory format': channels_last,
     'half precision': lambda net: net.half(),
     'pruned': lambda net: prune.l1_unstructured(net.conv, 'weight', 0.5),
     'parametrised': lambda net: parametrizations.weight_norm(net.conv),

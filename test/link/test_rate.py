@@ -39,7 +39,7 @@ def bursts(count: int, chunks: int, nbytes: int, period: float) -> Iterator[tupl
 @settings(max_examples=60)
 @given(mbit=st.floats(1, 400), delay=st.floats(0, 0.05), chunks=st.integers(3, 50),
        nbytes=st.integers(4_000, 60_000), offset=st.integers(-10**15, 10**15))
-def test_exact_on_a_clean_link(mbit, delay, chunks, nbytes, offset) -> None:  # type: ignore
+def test_exact_on_a_clean_link(mbit, delay, chunks, nbytes, offset) -> None:
     """Bursts with idle time between them give the link's rate, not the mean rate."""
     rate = mbit * 125_000
     period = 3 * chunks * nbytes / rate

@@ -61,7 +61,8 @@ def node(kind: type[ManagedNode]) -> Node:
 
 if __name__ == '__main__':
     KEY = SharedKey.load(Path(sys.argv[1]))
-    WHAT, TEXT, OFFSET = sys.argv[2], *(sys.argv[3:] or ('', '0'))
+    WHAT = sys.argv[2]
+    TEXT, OFFSET = sys.argv[3:] or ('', '0')
     clock = time.time_ns
     time.time_ns = lambda: clock() + int(float(OFFSET) * 1e9)
     run_node(lambda: node(SayingNode if WHAT == 'say' else HearingNode), args=[])

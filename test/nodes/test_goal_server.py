@@ -11,7 +11,7 @@ from typing import Any
 from action_msgs.msg import GoalStatus
 import pytest
 import rclpy
-from rclpy.action import ActionClient
+from rclpy.action.client import ActionClient
 from rclpy.executors import MultiThreadedExecutor
 
 from intradp_ros.action import GenerateResponse

@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 import re
 import threading
 import time
-from typing import Any
+from typing import Any, TypeVar
 
 from imagined_accelerator import ACCELERATORS
 from node_processes import DENSE, Observer, picture, relative_difference, SCENE, unsplit
@@ -29,6 +29,7 @@ from intradp_ros.nodes.planner_node import PlannerNode
 
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 TIMEOUT = 30.0
+N = TypeVar('N', bound=ManagedNode)
 GOOD: dict[type[ManagedNode], dict[str, Any]] = {
     InferenceNode: {'model': DENSE}, OffloadNode: {'models': [DENSE]}, PlannerNode: {}}
 BAD = [
@@ -64,8 +65,7 @@ BAD = [
 
 
 @contextmanager
-def made(kind: type[ManagedNode], context: rclpy.Context, **parameters: Any,
-         ) -> Iterator[ManagedNode]:
+def made(kind: Callable[..., N], context: rclpy.Context, **parameters: Any) -> Iterator[N]:
     """Make a node; release and destroy it at the end."""
     node = kind(context=context, parameter_overrides=[
         Parameter(name, value=value) for name, value in parameters.items()])
@@ -108,7 +108,7 @@ def test_bad_parameters_are_refused_with_the_cause(
     (InferenceNode, {'queue_size': 0}), (InferenceNode, {'deadline_ms': -1.0}),
     (InferenceNode, {'server_timeout_ms': 1e9}), (InferenceNode, {'threads': 1000}),
     (OffloadNode, {'chunk_bytes': 10**6}), (PlannerNode, {'grid.points': 0})])
-def test_ranges_are_enforced(context: rclpy.Context, kind: type[ManagedNode],
+def test_ranges_are_enforced(context: rclpy.Context, kind: Callable[..., ManagedNode],
                              parameters: dict[str, Any]) -> None:
     """The error names the parameter."""
     with pytest.raises(InvalidParameterValueException, match=next(iter(parameters))):

@@ -12,12 +12,12 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from requirements import lowest, PYPROJECT, requirements, tomllib
+from requirements import declared, lowest, PYPROJECT, requirements
 
 from intradp_ros.cli.machine_checks import FLOORS
 
 ROOT = PYPROJECT.parent
-DECLARED = tomllib.loads(PYPROJECT.read_text())
+DECLARED = declared()
 #: Modules that their package on PyPI, or rosdep, calls otherwise.
 PIP = {'cv2': 'opencv-python-headless', 'PIL': 'pillow', 'yaml': 'pyyaml', 'markupsafe': 'jinja2',
        'pydantic': 'fastapi', 'sklearn': 'scikit-learn', 'starlette': 'fastapi'}

@@ -16,6 +16,7 @@ from intradp_ros.dds.transport_profile import transport_in_use
 launch = pytest.importorskip('launch', reason='launch comes with ROS, not from PyPI')
 launch_ros = pytest.importorskip('launch_ros.actions', reason='launch_ros comes with ROS')
 
+from launch import LaunchContext  # noqa: E402
 from launch.actions import EmitEvent, IncludeLaunchDescription, RegisterEventHandler  # noqa: E402
 from launch.event_handlers import OnProcessStart  # noqa: E402
 from launch.events import Shutdown  # noqa: E402
@@ -43,7 +44,7 @@ def start(name: str, **arguments: str) -> dict[str, ProcessStarted]:
     """Run a launch file until its nodes have started; return by node what was started how."""
     started: dict[str, ProcessStarted] = {}
 
-    def collect(event: ProcessStarted, _: launch.LaunchContext) -> EmitEvent | None:
+    def collect(event: ProcessStarted, _: LaunchContext) -> EmitEvent | None:
         started[event.action.node_name] = event
         complete = len(started) == len(NODES[name])
         return EmitEvent(event=Shutdown(reason='all nodes have started')) if complete else None

@@ -12,13 +12,13 @@ import tarfile
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from requirements import tomllib
+from requirements import declared
 import yaml
 
 import intradp_ros
 
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']
+PROJECT = declared()['project']
 MANIFEST = ElementTree.parse(ROOT / 'package.xml').getroot()
 CITATION = yaml.safe_load((ROOT / 'CITATION.cff').read_text())
 #: What `pip install` builds from, and what people read.

@@ -10,13 +10,12 @@ from random_fleets import random_case, random_model, random_topology
 
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Medium, Topology
-from intradp_ros.planning import transfer_order
 from intradp_ros.planning.estimate import estimate
 from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.placement_tasks import placement_tasks
 from intradp_ros.planning.planning_model import Flow, Node, PlanningModel, SOURCE
 from intradp_ros.planning.transfer_order import chunks_of, fair_sharing, order_transfers
-from intradp_ros.schedule.event_simulator import simulate
+from intradp_ros.schedule.event_simulator import play_arrays, simulate
 from intradp_ros.schedule.task_graph import ComputeTask, TransferTask
 
 
@@ -46,8 +45,8 @@ def test_a_quick_look_does_not_try_every_order(monkeypatch):
     costs = FleetCosts(random_model(rng, 5, chain=True), random_topology(rng, 4), 'd0')
     tasks = placement_tasks(costs, [0, 1, 2, 3, 0], 4)
     played = []
-    play = transfer_order.play_arrays
-    monkeypatch.setattr(transfer_order, 'play_arrays',
+    play = play_arrays
+    monkeypatch.setattr('intradp_ros.planning.transfer_order.play_arrays',
                         lambda *a: played.append(1) or play(*a))
     quick = order_transfers(tasks, costs.topology, 6)
     few = len(played)

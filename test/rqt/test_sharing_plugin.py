@@ -66,7 +66,7 @@ class Context:
         self.widgets.append(widget)
 
 
-class Settings(dict):  # type: ignore[type-arg]
+class Settings(dict):
     """Settings as rqt keeps them."""
 
     def set_value(self, key: str, value: Any) -> None:

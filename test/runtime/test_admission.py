@@ -133,11 +133,11 @@ def test_each_request_ends_once_and_what_was_taken_is_in_time_if_work_is_as_pred
     assert len({end.ticket.number for end in ends}) == len(ends)
     assert len(ends) + desk.waiting + desk.serving == asked == sum(desk.counts().values()) \
         + desk.waiting + desk.serving
-    for end in ends:
-        if end.fate is Fate.DONE:
-            assert end.time <= end.ticket.deadline
-        if end.fate in (Fate.REFUSED, Fate.LATE):
-            assert end.reason
+    for ending in ends:
+        if ending.fate is Fate.DONE:
+            assert ending.time <= ending.ticket.deadline
+        if ending.fate in (Fate.REFUSED, Fate.LATE):
+            assert ending.reason
 
 
 @given(st.lists(st.floats(0.0, 5.0), max_size=8), st.lists(st.floats(0.0, 5.0), max_size=3),

@@ -35,7 +35,7 @@ def ping(number: int) -> Control:
 @contextmanager
 def joined(**options: float) -> Iterator[tuple[MemoryChannel, MemoryChannel, Queue[Frame]]]:
     """Yield both ends, and the queue of what the second receives."""
-    robot, server = memory_pair(**options)  # type: ignore[arg-type]
+    robot, server = memory_pair(**options)
     received: Queue[Frame] = Queue()
     server.listen(received.put)
     try:
@@ -186,7 +186,7 @@ def test_the_rate_can_be_changed_for_both_ways() -> None:
 def test_impossible_settings_are_refused(options: dict[str, float]) -> None:
     """The error names the values."""
     with pytest.raises(ValueError, match='must be positive'):
-        memory_pair(**options)  # type: ignore[arg-type]
+        memory_pair(**options)
 
 
 def test_a_channel_around_another_passes_all_on() -> None:

@@ -20,6 +20,7 @@ from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.runtime.member.planner import PlannerOf
 from intradp_ros.runtime.memory_network import MemoryNetwork
 from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_ros.schedule.stage_plan import StagePlan
 from intradp_ros.wire.frames import Control, ControlKind
 
 SHAPE = (1, 3, 32, 48)
@@ -150,11 +151,13 @@ def test_a_killed_device_costs_no_frame_and_comes_back(model: SharedModel, victi
         keep_asking(model, made, frames, lambda got: got and got[-1].pipelined
                     and got[-1].plan > first)
         second = made.client.plan
-        assert victim not in made.coordinator.plan.devices
+        plan = made.coordinator.plan
+        assert isinstance(plan, StagePlan) and victim not in plan.devices
         made.revive(victim)
         keep_asking(model, made, frames, lambda got: got and got[-1].pipelined
                     and got[-1].plan > second)
-        assert victim in made.coordinator.plan.devices
+        plan = made.coordinator.plan
+        assert isinstance(plan, StagePlan) and victim in plan.devices
         assert made.stages[victim].worker.finished
 
 

@@ -71,7 +71,7 @@ def test_copies_and_files_are_of_the_class_that_the_module_has(net: Net) -> None
 
 def test_a_forward_that_somebody_put_there_stays_theirs() -> None:
     net = Net()
-    net.forward = theirs = torch.relu  # type: ignore[method-assign]
+    net.forward = theirs = torch.relu
     stand_in = StandIn(net, lambda args, kwargs: 7)
     assert net(X) == 7 and torch.equal(stand_in.plain(X), X.relu())
     assert torch.equal(copy.deepcopy(net)(X), X.relu())

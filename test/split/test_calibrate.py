@@ -80,7 +80,7 @@ def test_single_numbers_react_in_units_of_their_magnitude() -> None:
 
 def test_modules_without_tensor_results_are_left_alone() -> None:
     class Pair(nn.Linear):
-        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             y = super().forward(x)
             return y, -y
 

@@ -47,9 +47,8 @@ def test_end_to_end_needs_nothing_of_operands_elsewhere() -> None:
 @pytest.mark.parametrize('dim', [1, -3, 3])
 @pytest.mark.parametrize('axis', [2, 0])
 def test_side_by_side_is_exact(dim: int, axis: int) -> None:
-    operands = values(*[(3, 4, 6, 5)] * 3)
-    operands[2] = Parameter(operands[2])
-    check_local(Single('cat.default', operands, dim), axis)
+    *others, last = values(*[(3, 4, 6, 5)] * 3)
+    check_local(Single('cat.default', [*others, Parameter(last)], dim), axis)
 
 
 class Exponentials(nn.Module):

@@ -39,7 +39,7 @@ def in_pieces(split: SplitGraph, inputs: Sequence[torch.Tensor], cuts: Sequence[
         regions = [Region(0, local.rows)]
         if outputs[0] in split.folded:
             regions = [Region(a, b) for a, b in zip(borders, borders[1:])]
-        parts = [run_part(split, local, region, values) for region in regions]
+        parts: list[Any] = [run_part(split, local, region, values) for region in regions]
         if isinstance(parts[0], torch.Tensor):
             parts = [[torch.cat(parts) if len(parts) > 1 else parts[0]]]
         values.update({v: x for v, x in zip(outputs, parts[0]) if v is not None})

@@ -148,7 +148,7 @@ def changed(graph: dict[str, Any], *changes: tuple[tuple[Any, ...], int]) -> dic
         part = copy
         for key in path:
             part = part[key]
-        part[last] = type(part[last])(value)  # type: ignore[call-overload, index]
+        part[last] = type(part[last])(value)
     return copy
 
 

@@ -72,7 +72,7 @@ def unsplit(model: torch.nn.Module, pictures: list[np.ndarray]) -> list[Detectio
     answers = [decode({name: t[i:i + 1] for name, t in outputs.items()}, CARD.head, view)
                for i, (_, view) in enumerate(shown)]
     assert all(isinstance(answer, Detections) for answer in answers)
-    return answers  # type: ignore[return-value]
+    return answers
 
 
 def test_one_inference_of_two_cameras(tmp_path: Path) -> None:

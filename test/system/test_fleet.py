@@ -33,7 +33,7 @@ def fleet(folder: Path, stages: str, mbit: float = 100.0, devices: str = 'abc',
     environment = {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SUBNET', **transport_environment('air')}
     with own_domain(folder), fleet_network(tuple(devices), mbit) as network, running(NodeFleet(
             MODEL, 'a', dict.fromkeys(devices, 1.0), folder, stages, network=network,
-            environment=environment, **options)) as run:  # type: ignore[arg-type]
+            environment=environment, **options)) as run:
         yield run
 
 

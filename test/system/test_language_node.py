@@ -15,7 +15,7 @@ from node_processes import nodes, own_domain
 import openai
 import pytest
 import rclpy
-from rclpy.action import ActionClient
+from rclpy.action.client import ActionClient
 from rclpy.executors import SingleThreadedExecutor
 from tiny_language_model import chat_prompt, reference, save_tiny_model
 

@@ -12,7 +12,7 @@ from typing import Any
 from action_msgs.msg import GoalStatus
 from node_processes import nodes, Observer, own_domain
 import pytest
-from rclpy.action import ActionClient
+from rclpy.action.client import ActionClient
 from safetensors.torch import load_file
 from std_srvs.srv import SetBool
 from training_fleet import difference

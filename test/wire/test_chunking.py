@@ -52,7 +52,7 @@ def test_the_count_determines_the_cut(elements: int, most: int) -> None:
 @given(shape=st.lists(st.integers(0, 9), max_size=3).map(tuple),
        dtype=st.sampled_from((torch.float32, torch.uint8, torch.bfloat16, torch.bool)),
        chunk_bytes=st.integers(1, 300), order=st.randoms(use_true_random=False))
-def test_round_trip_in_any_order(shape, dtype, chunk_bytes, order) -> None:  # type: ignore
+def test_round_trip_in_any_order(shape, dtype, chunk_bytes, order) -> None:
     """Shuffled chunks give the tensor when the last one comes; repeated ones are refused."""
     tensor = torch.randint(2, shape).to(dtype)
     chunks = cut(tensor, chunk_bytes)
@@ -210,7 +210,7 @@ def mutate(chunk: Chunk, random: Random) -> Chunk:
             changes[name] = random.randbytes(random.choice((0, 1, 1000, 60000)))
         else:
             changes[name] = random.choice((0, 1, 3, 255, 2**31, random.randrange(2**32)))
-    return replace(chunk, **changes)  # type: ignore[arg-type]
+    return replace(chunk, **changes)
 
 
 def test_ten_thousand_mutated_chunks() -> None:

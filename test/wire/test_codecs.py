@@ -83,7 +83,7 @@ tensors = st.builds(
 @given(tensor=tensors, encoding=st.sampled_from(LOSSLESS),
        chunk_bytes=st.sampled_from((16, 130, 300, 1000, 30_000)), order=st.permutations((0, 1, 2)),
        sliced=st.booleans())
-def test_lossless_round_trip(tensor, encoding, chunk_bytes, order, sliced) -> None:  # type: ignore
+def test_lossless_round_trip(tensor, encoding, chunk_bytes, order, sliced) -> None:
     """Whatever the dtype, the contents, the strides and the size of chunks."""
     if sliced and tensor.dim() == 3:
         tensor = tensor.permute(order)[..., ::2]
@@ -103,7 +103,7 @@ def test_lossless_round_trip(tensor, encoding, chunk_bytes, order, sliced) -> No
     ('bits', 'signed zeros', torch.float64, 60), ('fp16', 'dense', torch.float32, 2.1),
     ('int8', 'dense', torch.float32, 3.9)])
 def test_encodings_shrink_what_they_are_made_for(encoding, kind, dtype,
-                                                 ratio) -> None:  # type: ignore
+                                                 ratio) -> None:
     tensor = contents(kind, dtype, (8, 100, 100), 0)
     chunks = cut(tensor, encoding)
     assert {c.codec for c in chunks} == {NUMBERS[encoding]}

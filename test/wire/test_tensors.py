@@ -60,7 +60,7 @@ def test_unknown_dtypes_are_refused() -> None:
 @given(shape=st.lists(st.integers(0, 5), max_size=4).map(tuple), dtype=st.sampled_from(DTYPES),
        seed=st.integers(0, 2**31), order=st.randoms(use_true_random=False),
        step=st.integers(1, 3))
-def test_any_layout_round_trips(shape, dtype, seed, order, step) -> None:  # type: ignore
+def test_any_layout_round_trips(shape, dtype, seed, order, step) -> None:
     """Permuted and strided tensors arrive with the same elements in row-major order."""
     tensor = random_tensor(shape, dtype, seed)
     dims = list(range(tensor.dim()))

@@ -171,7 +171,7 @@ def test_nothing_remains() -> None:
     ({'medium': 'shared'}, "needs bottleneck='access_point'"), ({'queue_bytes': 10}, 'packet')])
 def test_impossible_links_are_refused(wrong: dict[str, float], told: str) -> None:
     with pytest.raises(ValueError, match=told):
-        LinkSettings(**wrong)  # type: ignore[arg-type]
+        LinkSettings(**wrong)
 
 
 def test_more_packets_than_can_be_delayed_are_warned_of() -> None:

@@ -37,7 +37,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def script(name: str, code: str, **options: object) -> Command:
-    return Command(name, [sys.executable, '-c', code], **options)  # type: ignore[arg-type]
+    return Command(name, [sys.executable, '-c', code], **options)
 
 
 def runs(pid: int) -> bool:

@@ -33,7 +33,7 @@ from intradp_ros.runtime.model import share_module
 
 @pytest.mark.parametrize('workload', [w for w in WORKLOADS.values() if w.recording],
                          ids=lambda w: w.key)
-def test_recordings_add_up_to_what_the_whole_took(workload) -> None:  # type: ignore
+def test_recordings_add_up_to_what_the_whole_took(workload) -> None:
     path = package_data('devices', f'{workload.recording}.json')
     recording = read_recording(path)
     for side, least in (('robot', 0.02), ('server', 0.001)):
@@ -61,7 +61,7 @@ def test_the_stretch_that_is_like_all_is_found_wherever_it_is() -> None:
     assert typical_stretch(trace, 100.0).mbps == trace.resampled().mbps
 
 
-def test_stretches_go_through_files(tmp_path) -> None:  # type: ignore
+def test_stretches_go_through_files(tmp_path) -> None:
     trace = LinkTrace((0.0, 0.1, 0.2), (8.0, 0.5, 120.25))
     write_trace(trace, tmp_path / 'trace.csv')
     assert read_trace(tmp_path / 'trace.csv') == trace

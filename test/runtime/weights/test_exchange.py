@@ -60,7 +60,7 @@ def fleet(model: SharedModel, stages: str, weights: Mapping[str, WeightPolicy],
 
 
 def fetching(folder: Path, limit: int = 1 << 30, **options: object) -> WeightPolicy:
-    return WeightPolicy(BlobStore(folder, limit), times=TIMES, **options)  # type: ignore[arg-type]
+    return WeightPolicy(BlobStore(folder, limit), times=TIMES, **options)
 
 
 def check(model: SharedModel, made: LocalFleet, frames: Sequence[torch.Tensor]) -> None:
@@ -214,7 +214,7 @@ def test_a_fetch_that_outlasts_the_coordinator_goes_on_for_the_next_plan(
 def test_what_must_not_be_fetched_is_refused_with_the_reason(
         model: SharedModel, tmp_path: Path, policy: dict[str, object], reason: str) -> None:
     said = Logged()
-    own = fetching(tmp_path / 'b', **policy) if policy else WeightPolicy()  # type: ignore[arg-type]
+    own = fetching(tmp_path / 'b', **policy) if policy else WeightPolicy()
     with fleet(model, 'a,b', {'a': SERVES, 'b': own}, 'acd', said):
         end = time.monotonic() + TIMEOUT
         while not any('refuses' in text and reason in text for text in said):

@@ -41,7 +41,7 @@ def costs() -> FleetCosts:
 
 
 def beat(device: str, number: int, **said: object) -> Heartbeat:
-    return Heartbeat(device, 1, number, **said)  # type: ignore[arg-type]
+    return Heartbeat(device, 1, number, **said)
 
 
 def test_memory_that_a_device_declares_limits_what_plans_take_of_it(costs: FleetCosts) -> None:

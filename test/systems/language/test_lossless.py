@@ -4,7 +4,7 @@
 """Every token of a model over several devices is that of one process, whatever happens."""
 from __future__ import annotations
 
-from language_models import costs, even_plan, QUICK, Scripted, tiny_model
+from language_models import costs, even_plan, plan_of, QUICK, Scripted, tiny_model
 import pytest
 import torch
 
@@ -48,7 +48,7 @@ def test_tokens_and_logits_are_those_of_one_process(model, count, streamed):
     with LocalLanguage(given, 'a', Scripted(given, segments, streamed), {'a': store},
                        times=QUICK) as local:
         local.wait_ready()
-        plan = local.coordinator.plan
+        plan = plan_of(local)
         assert bool(plan.streamed('a')) == (streamed and count < 3)
         for length in PROMPTS:
             check(local, whole, length)

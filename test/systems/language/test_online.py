@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 import time
 
-from language_models import costs, even_plan, QUICK, Scripted, tiny_model
+from language_models import checked, costs, even_plan, plan_of, QUICK, Scripted, tiny_model
 import pytest
 import torch
 
@@ -38,7 +38,7 @@ class Named(Scripted):
 
     def plan(self, alive: frozenset[str], now: float) -> Proposal | None:
         found = super().plan(alive, now)
-        return found and Proposal(replace(found.plan, cache='first'))
+        return found and Proposal(replace(checked(found.plan), cache='first'))
 
 
 def layers(given, counts: dict[str, int]) -> SegmentPlan:
@@ -65,7 +65,7 @@ def test_layers_move_with_their_keys_and_values_to_a_partner_and_back(model):
             assert answering.wait(TIMEOUT).fate is Fate.DONE  # nothing was computed anew
             assert answering.tokens == whole_answer(whole, PROMPT[k:], 250, frozenset())[0]
         assert local.head.state().restarts == 0
-        assert len(local.coordinator.plan.layers('c')) == 4
+        assert len(plan_of(local).layers('c')) == 4
 
 
 def test_without_the_keys_and_values_a_plan_that_keeps_them_is_refused(model):
@@ -151,7 +151,7 @@ def test_a_mission_takes_memory_back_and_answers_go_on(model):
     planner = LanguagePlanner(given, 'a', lambda text: None)
     with LocalLanguage(given, 'a', planner, {'a': store}, times=QUICK) as local:
         local.wait_ready()
-        before = local.coordinator.plan
+        before = plan_of(local)
         assert not any(before.streamed(name) for name in before.slots)
         answering = local.ask(PROMPT, 400)
         while len(answering.tokens) < 20:
@@ -165,7 +165,7 @@ def test_a_mission_takes_memory_back_and_answers_go_on(model):
         while local.coordinator.plan == before:
             assert time.monotonic() < end
             time.sleep(0.01)
-        after = local.coordinator.plan
+        after = plan_of(local)
         for step in range(len(after.steps) + 1):
             assert name not in after.participants or memory_need(
                 after.at(step), name, manifest, given.lane).total <= local.memory[name]

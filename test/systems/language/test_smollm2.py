@@ -8,7 +8,7 @@ from dataclasses import replace
 import json
 import threading
 
-from language_models import costs, QUICK, Scripted
+from language_models import costs, plan_of, QUICK, Scripted
 import pytest
 
 from intradp_ros.blobs.store import BlobStore
@@ -31,7 +31,7 @@ def fleet(tmp_path_factory):
     given = replace(costs(manifest, 3, tokens=512), lane=64)
     with LocalLanguage(given, 'a', Scripted(given, 5, True), {'a': store}, times=QUICK) as local:
         local.wait_ready(TIMEOUT)
-        assert local.coordinator.plan.streamed('b')
+        assert plan_of(local).streamed('b')
         yield local, manifest, store
 
 

@@ -12,6 +12,7 @@ import torch
 
 from intradp_ros.profiling.measure import measure_profile
 from intradp_ros.profiling.profile import Profile
+from intradp_ros.runtime.memory_channel import MemoryChannel
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.schedule.schedule import SERVER
 from intradp_ros.split.calls.accelerator import open_device
@@ -43,6 +44,7 @@ def test_a_robot_finishes_alone_on_its_accelerator(
     there = model.on(open_device(device))
     with sharing_pair(there, server=model, patience=SHORT) as pair:
         assert pair.robot.infer((SOURCE,)).stats.shared
+        assert isinstance(pair.robot_channel, MemoryChannel)
         pair.robot_channel.cut()
         outcome = pair.robot.infer((SOURCE,))
         assert outcome.stats.recovered

@@ -46,7 +46,7 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> list[PlanRequest]:
 
     def begin(request: PlanRequest, *arguments: object, **named: object) -> PlanProcess:
         started.append(request)
-        return PlanProcess(request, *arguments, **named)  # type: ignore[arg-type]
+        return PlanProcess(request, *arguments, **named)
 
     monkeypatch.setattr(book_keeper, 'PlanProcess', begin)
     return started

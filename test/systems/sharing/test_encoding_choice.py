@@ -57,7 +57,7 @@ def test_lossy_encodings_need_to_be_allowed() -> None:
 
 @settings(max_examples=50)
 @given(ratio=st.floats(0.01, 1), encode=st.floats(0, 1e-6), rate=st.floats(1e5, 1e9))
-def test_what_is_chosen_is_predicted_to_be_faster(ratio, encode, rate) -> None:  # type: ignore
+def test_what_is_chosen_is_predicted_to_be_faster(ratio, encode, rate) -> None:
     costs, link = cost({(0, 'zstd'): wire(ratio, encode)}), LinkModel(rate, rate)
     plain = offload(len(SPLIT.operators))
     encoded = replace(plain, encodings=best_encodings(costs, link))

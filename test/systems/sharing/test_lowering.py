@@ -57,7 +57,7 @@ def run_both(split: SplitGraph, schedule: Schedule, source: torch.Tensor,
     server.start()
     run(ROBOT)
     server.join()
-    return results[ROBOT]  # type: ignore[return-value]
+    return results[ROBOT]
 
 
 @given(split_and_partition(), st.integers(0, 2**31))

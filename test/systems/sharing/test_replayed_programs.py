@@ -13,6 +13,7 @@ from sharing import assert_equal, ENDLESS, hand_made_book, sharing_pair, SHORT, 
 import torch
 
 from intradp_ros.runtime.fused_program import in_segments, Segment
+from intradp_ros.runtime.memory_channel import MemoryChannel
 from intradp_ros.runtime.model import SharedModel
 from intradp_ros.schedule.program import KernelCall
 from intradp_ros.schedule.schedule import SERVER
@@ -54,6 +55,7 @@ def test_a_robot_finishes_alone_from_what_segments_returned(
     with sharing_pair(there, server=model, patience=SHORT) as pair:
         assert pair.robot.infer((SOURCE,)).stats.shared
         before = device.calls
+        assert isinstance(pair.robot_channel, MemoryChannel)
         pair.robot_channel.cut()
         outcome = pair.robot.infer((SOURCE,))
         assert outcome.stats.recovered and device.calls > before

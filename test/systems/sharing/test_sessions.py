@@ -272,8 +272,8 @@ def test_who_is_silent_makes_room(stranger: Stranger, model: SharedModel) -> Non
     refused = stranger.ask(hello(model, 100))
     assert refused.kind is ControlKind.REFUSE and 'in use' in refused.body['reason']
     assert sorted(stranger.server.sessions) == list(range(1, USUAL_SESSIONS + 1))
-    for session in stranger.server.sessions.values():
-        session.heard -= EVICT_AFTER
+    for kept in stranger.server.sessions.values():
+        kept.heard -= EVICT_AFTER
     assert stranger.ask(Control(ControlKind.PING, 1, body={'robot': 1.0})).body['known']
     stranger.ask(hello(model, 100))
     assert sorted(stranger.server.sessions) == [1, *range(3, USUAL_SESSIONS + 1), 100]

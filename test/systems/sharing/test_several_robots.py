@@ -47,7 +47,7 @@ class Site:
     def __init__(self, model: SharedModel, **options: int) -> None:
         self.channel, self.book = JoinedChannel(), hand_made_book(model)
         self.server = OffloadServer(self.channel, {model.digest: model}, lambda text: None,
-                                    **options)  # type: ignore[arg-type]
+                                    **options)
 
     @contextmanager
     def robot(self, model: SharedModel, mbps: float) -> Iterator[RobotClient]:
@@ -105,7 +105,7 @@ def test_four_robots_on_four_links(model: SharedModel, wanted: torch.Tensor) -> 
 
     with closing(site.server):
         for _ in range(3):
-            at_once(*(lambda mbps=mbps: infer(mbps) for mbps in RATES))  # type: ignore[misc]
+            at_once(*(lambda mbps=mbps: infer(mbps) for mbps in RATES))
             assert until(lambda: not site.server.sessions)
         assert until(lambda: not session_threads() - before), session_threads() - before
         assert site.server.processor.load == 0.0

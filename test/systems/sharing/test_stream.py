@@ -174,7 +174,7 @@ def test_where_several_under_way_gain_little_each_waits_for_those_before(
 
     with site(model, 3, book=book_with_speeds(model, busy), delay=0.01, kind=Counting) as found:
         for client in found.stream.clients:
-            client.choice.note = (  # type: ignore[method-assign]
+            client.choice.note = (
                 lambda entry, took: noted.append(entry))
         found.ask(range(12))
         assert_answered(found, 12)
@@ -224,7 +224,7 @@ def test_frames_go_to_the_session_that_they_are_for() -> None:
     channels, came = SessionChannels(near), {5: list[int](), 6: list[int]()}
     opened = {session: channels.of_a_session() for session in came}
     for session, channel in opened.items():
-        channel.listen(lambda frame, session=session:  # type: ignore[misc]
+        channel.listen(lambda frame, session=session:
                        came[session].append(frame.session))
         channel.send(Control(ControlKind.PING, session))
     assert until(lambda: came == {5: [5], 6: [6]})

@@ -97,8 +97,8 @@ def partition_of(model: SharedModel, drawn: list[tuple[float, int]]) -> Partitio
 def test_each_side_has_kernels_of_its_own(name: str, lean: str, drawn: list[tuple[float, int]],
                                           ) -> None:
     plain, tuned, source = models(name)
-    sides = Sides(*(tuned if lean in (side, 'both') else plain for side in (ROBOT, SERVER)),
-                  partition_of(plain, drawn))
+    robot, server = (tuned if lean in (side, 'both') else plain for side in (ROBOT, SERVER))
+    sides = Sides(robot, server, partition_of(plain, drawn))
     before = source.clone()
     other = threading.Thread(target=sides.serve)
     other.start()

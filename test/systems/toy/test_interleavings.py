@@ -126,6 +126,8 @@ def one_process() -> tuple[tuple[torch.Tensor, torch.Tensor], ...]:
 class ToyInterleavings(Interleavings):
     """The same rules, with the toy at work."""
 
+    world: ToyWorld
+
     def __init__(self) -> None:
         super().__init__()
         self.world = ToyWorld()

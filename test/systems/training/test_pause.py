@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 
-from torch.distributed import HashStore
+from torch._C._distributed_c10d import HashStore
 from training_fleet import difference, Faults, fixed, make_task, start
 
 from intradp_ros.systems.training.layer_graph import capture

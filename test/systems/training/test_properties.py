@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
+from types import SimpleNamespace
 
 from hypothesis import given, HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -78,11 +79,7 @@ def test_actions_of_stages_fit_together(seed, devices, grains, micro_batches, la
 
     What a stage sends is what the next one computes, each grain once.
     """
-    class Figures:
-        pass
-
-    task = Figures()
-    task.grains, task.micro_batches = grains, min(grains, micro_batches)
+    task = SimpleNamespace(grains=grains, micro_batches=min(grains, micro_batches))
     if task.micro_batches and -(-grains // task.micro_batches) * layers < devices:
         devices = 1
     plan = shuffled(seed, layers, task)(DEVICES[:devices], None)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-import torch
+from torch._C._distributed_c10d import HashStore
 from training_fleet import difference, fixed, make_task, train
 
 from intradp_ros.systems.training.layer_graph import capture
@@ -158,7 +158,7 @@ def test_a_training_goes_on_from_a_checkpoint_and_back_to_it(fails):
 
 def test_long_values_go_through_the_store_in_chunks(monkeypatch):
     monkeypatch.setattr('intradp_ros.systems.training.store_bytes.CHUNK', 10)
-    store = torch.distributed.HashStore()
+    store = HashStore()
     put_bytes(store, 'k', bytes(range(95)))
     assert take_bytes(store, 'k') == bytes(range(95)) == take_bytes(store, 'k', delete=True)
     put_bytes(store, 'k', b'')
@@ -169,7 +169,7 @@ def test_long_values_go_through_the_store_in_chunks(monkeypatch):
 
 
 def test_devices_that_can_be_reached_are_known():
-    store = torch.distributed.HashStore()
+    store = HashStore()
     a, b = (Reachability(name, '127.0.0.1', store) for name in 'ab')
     store.set('reachability/c', 'nonsense')
     assert a.unreached(a.places(store, 'abc')) == ['c']
