@@ -11,7 +11,7 @@ import traceback
 from typing import Any
 
 import rclpy
-from rclpy.clock import Clock, ClockType  # type: ignore[attr-defined]  # as in all releases
+from rclpy.clock import Clock, ClockType  # as in all releases
 from rclpy.exceptions import InvalidParameterTypeException, InvalidParameterValueException
 from rclpy.executors import ExternalShutdownException
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
