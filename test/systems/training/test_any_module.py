@@ -386,6 +386,7 @@ def test_samples_that_are_not_as_the_first_ones_are_named():
             inputs, targets = super().take(samples)
             return tuple(x.float() if 33 in samples else x for x in inputs), targets
     task = task_of(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), rounds=9)
+    assert isinstance(task.data, TensorData)
     task = replace(task, data=Odd(task.data.inputs, task.data.targets))
     graph = capture(task)
     with pytest.raises(TrainingError, match='[^0-9]33[^0-9].*float32.*the first ones'):

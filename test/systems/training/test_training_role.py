@@ -242,6 +242,7 @@ def test_strangers_and_liars_change_nothing(site: Site) -> None:
     threading.Thread(target=lead.train, args=(1,), daemon=True).start()
     wait_until(lambda: lead.committed > 3)
     session, id_ = lead.coordinator.plan, lead.coordinator.id
+    assert isinstance(session, TrainingSession)
     liar = site.network.channel('c')
     way = lead.fleets[0]._ways['b']
     lines = [json.dumps({'order': 'end', 'child': 1}), json.dumps({'order': 'stop', 'child': 1}),
@@ -256,7 +257,9 @@ def test_strangers_and_liars_change_nothing(site: Site) -> None:
     # b itself says what no worker does
     for line in (*lines[3:], '{"report": "round"}', '{"report": "idle", "held": {"x": []}}',
                  '{"report": "round", "plan": [1], "round": -1}', 'null', '{"report": []}'):
-        site.members['b'].roles['training/1']._way.put(line)
+        role = site.members['b'].roles['training/1']
+        assert isinstance(role, TrainingRole)
+        role._way.put(line)
     wait_until(lambda: lead.results, PATIENCE)
     assert difference(lead.results[0], train_alone(site.task)) < 1e-10
     assert site.members['a'].rejections.by_cause().get('peer', 0) > 0
