@@ -54,19 +54,27 @@ class _Work:
         self._lock, self._over = Lock(), False
         self._timers: list[Timer] = []
         self._cancel: Callable[[Fate], None] = lambda fate: None
+        self._stopped: Fate | None = None
 
     def start(self, begin: Begin, goal: Any, report: Callable[[Any], None]) -> None:
         """Begin the work, which may end at once."""
         try:
-            self._cancel = begin(goal, report, self.finish)
+            cancel = begin(goal, report, self.finish)
         except ValueError as error:
             self.finish(Fate.REFUSED, self._result_type(reason=str(error)))
+        else:
+            with self._lock:
+                self._cancel, stopped = cancel, self._stopped
+            if stopped:  # while it began
+                cancel(stopped)
         if goal.deadline > 0:
             self._after(goal.deadline, lambda: self.stop(Fate.LATE))
 
     def stop(self, fate: Fate) -> None:
         """End the work early; what has not ended after the grace ends without it."""
-        self._cancel(fate)
+        with self._lock:
+            cancel, self._stopped = self._cancel, fate
+        cancel(fate)
         self._after(self._grace, lambda: self.finish(fate, self._result_type(reason=fate.value)))
 
     def finish(self, fate: Fate, result: Any) -> None:
@@ -104,7 +112,7 @@ class GoalServer:
         self._node, self._begin, self._action_type = node, begin, action
         self._grace = grace
         self._works: dict[bytes, _Work] = {}
-        self._closed = False
+        self._lock, self._closed = Lock(), False
         self._calls = BoundedSemaphore(MAX_CALLS)
         self._action = ActionServer(
             node, action, name, self._no_execution, goal_callback=self._may_come,
@@ -114,10 +122,12 @@ class GoalServer:
 
     def close(self) -> None:
         """Refuse what is open, and serve no more; a second call does nothing."""
-        if self._closed:
-            return
-        self._closed = True
-        for work in tuple(self._works.values()):
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            works = tuple(self._works.values())
+        for work in works:
             work.stop(Fate.REFUSED)
             work.finish(Fate.REFUSED, self._action_type.Result(reason='the node stops'))
         if self._service:
@@ -145,7 +155,10 @@ class GoalServer:
                 return result
             handle.execute(conclude)
 
-        work = self._works[name] = _Work(self._action_type.Result, ended, self._grace)
+        with self._lock:
+            if self._closed:  # while its acceptance was sent: nobody would end its work
+                return
+            work = self._works[name] = _Work(self._action_type.Result, ended, self._grace)
         work.start(self._begin, handle.request, handle.publish_feedback)
 
     def _no_execution(self, handle: ServerGoalHandle[Any, Any, Any]) -> Any:

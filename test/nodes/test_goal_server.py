@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 import threading
+import time
 from typing import Any
 
 from action_msgs.msg import GoalStatus
@@ -16,7 +17,7 @@ from rclpy.executors import MultiThreadedExecutor
 
 from intradp_ros.action import GenerateResponse
 from intradp_ros.msg import GeneratedText
-from intradp_ros.nodes.goal_server import GoalServer, MAX_CALLS
+from intradp_ros.nodes.goal_server import _Work, GoalServer, MAX_CALLS
 from intradp_ros.runtime.admission import Fate
 from intradp_ros.srv import GenerateResponse as GenerateResponseCall
 
@@ -28,9 +29,11 @@ class Speller:
 
     def __init__(self) -> None:
         self.stopped: list[Fate] = []
+        self.begun = threading.Event()
 
     def __call__(self, goal: Any, report: Callable[[Any], None],
                  finish: Callable[[Fate, Any], None]) -> Callable[[Fate], None]:
+        self.begun.set()
         if not goal.prompt:
             raise ValueError('the prompt is empty')
         stop, fates = threading.Event(), list[Fate]()
@@ -140,6 +143,38 @@ def test_the_mirror_answers_as_the_action(pair: Pair) -> None:
 def test_closing_ends_what_is_open(pair: Pair) -> None:
     handle = pair.goal(prompt='long...')
     result = handle.get_result_async()
+    assert pair.speller.begun.wait(PATIENCE)
     pair.server.close()
+    end = time.monotonic() + PATIENCE
+    while not pair.speller.stopped:  # it may have been about to begin
+        assert time.monotonic() < end
+        time.sleep(0.01)
     assert pair.speller.stopped == [Fate.REFUSED]
     assert not result.done() or result.result().result.fate == 'refused'
+
+
+def test_a_goal_that_is_accepted_while_the_server_closes_is_not_begun(pair: Pair) -> None:
+    accept = pair.server._accepted
+
+    def late(handle: Any) -> None:
+        pair.server.close()
+        accept(handle)
+    pair.server._action.register_handle_accepted_callback(late)
+    pair.goal(prompt='long...')
+    end = time.monotonic() + PATIENCE
+    while not pair.server._closed:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert not pair.speller.begun.wait(0.2) and not pair.server._works
+
+
+def test_work_that_is_stopped_while_it_begins_is_cancelled_once() -> None:
+    ends: list[Fate] = []
+    cancelled: list[Fate] = []
+    work = _Work(GenerateResponse.Result, lambda fate, result: ends.append(fate), 0.0)
+
+    def begin(goal: Any, report: Any, finish: Any) -> Callable[[Fate], None]:
+        work.stop(Fate.CANCELLED)
+        return cancelled.append
+    work.start(begin, GenerateResponse.Goal(), lambda feedback: None)
+    assert cancelled == [Fate.CANCELLED]
