@@ -130,7 +130,7 @@ def test_bodies_that_are_no_json_objects_are_refused(body: str) -> None:
 def test_bodies_are_as_long_as_their_kind_needs(kind: ControlKind) -> None:
     """One character more is neither sent nor taken."""
     most = {'HELLO': 1 << 14, 'WELCOME': 1 << 14, 'BOOK': 1 << 20, 'REPORT': 1 << 20,
-            'PREPARE': 1 << 18, 'HEARTBEAT': 1 << 14}.get(kind.name, 1 << 12)
+            'PREPARE': 1 << 18, 'HEARTBEAT': 1 << 14, 'LINES': 1 << 14}.get(kind.name, 1 << 12)
     body = {'a': 'x' * (most - len('{"a":""}'))}
     message = control_to_message(Control(kind, body=body), 3)
     assert control_from_message(message).body == body
