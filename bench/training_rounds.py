@@ -10,7 +10,8 @@ Rounds of training on this machine: as predicted, and what the loss of a device 
   Processes compute really, and take the seconds of slower devices.
 - ``--real N``: two processes, each with one thread on a processor of its own, compute as fast as
   they can.  Their layers are profiled by both at once before and after each run of N; rounds by
-  several plans against what these profiles predict.
+  several plans against what these profiles predict; and, since wall time of a machine with other
+  work says little, the processor seconds of each process against those of its passes and step.
 """
 from __future__ import annotations
 
@@ -52,6 +53,7 @@ from intradp_ros.systems.training.replanning import (
     runnable,
 )
 from intradp_ros.systems.training.round_commit import RoundCommit
+from intradp_ros.systems.training.round_costs import RoundCosts
 from intradp_ros.systems.training.round_groups import measured_hop
 from intradp_ros.systems.training.task import TensorData, TrainingTask
 from intradp_ros.systems.training.training_plan import TrainingPlan
@@ -66,7 +68,7 @@ KILLED_AT, ROUNDS_AFTER = 22, 12
 def mobilenet() -> TrainingTask:
     """Return MobileNetV2 with random pictures, as large as the environment says."""
     torch.manual_seed(3)
-    size, batch = int(os.environ.get('INTRADP_PIXELS', '32')), 16
+    size, batch = int(os.environ.get('INTRADP_PIXELS', '64')), 16
     module = torchvision().models.mobilenet_v2(num_classes=10)
     data = TensorData((torch.randn(64, 3, size, size),), torch.randint(0, 10, (64,)))
 
@@ -185,7 +187,7 @@ def profiled(names: Sequence[str]) -> dict[str, LayerTable]:
             for name, one in running.items()}
 
 
-def real(rounds: int, turns: int = 2) -> dict[str, Any]:
+def real(rounds: int, turns: int = 1) -> dict[str, Any]:
     """Run rounds by several plans on two processors; return them beside what profiles say."""
     os.environ['INTRADP_PIXELS'] = '96'
     task, names = mobilenet(), ('a', 'b')
@@ -201,14 +203,30 @@ def real(rounds: int, turns: int = 2) -> dict[str, Any]:
             for what, stages in plans.items()}
         tables.append(profiled(names))
         costs = costs_of(task, _of(tables[-2:]), topology)
-        for what, seconds in took.items():
-            predicted = judged(costs, plans[what]).seconds
+        for what, (seconds, processor) in took.items():
+            predicted, busy = judged(costs, plans[what]).seconds, _busy(costs, plans[what])
             rows.append({'turn': turn, 'plan': what, 'ms': 1e3 * seconds,
                          'predicted_ms': 1e3 * predicted, 'ratio': seconds / predicted,
+                         'processor_ms': {name: 1e3 * processor[name] for name in busy},
+                         'predicted_processor_ms': {n: 1e3 * busy[n] for n in busy},
+                         'processor_ratio': sum(processor[n] for n in busy) / sum(busy.values()),
                          'load': os.getloadavg()[0]})
             print(json.dumps(rows[-1]), flush=True)
-    return {'rows': rows, 'median_ratio': {what: median(
-        row['ratio'] for row in rows if row['plan'] == what) for what in plans}}
+    return {'rows': rows} | {f'median_{key}': {what: median(
+        row[key] for row in rows if row['plan'] == what) for what in plans}
+        for key in ('ratio', 'processor_ratio')}
+
+
+def _busy(costs: RoundCosts, stages: Sequence[HybridStage]) -> dict[str, float]:
+    """Return the seconds in which each device computes in a round."""
+    found: dict[str, float] = {}
+    for stage in stages:
+        times = 1 if stage.of_round else costs.micro_batches
+        for name, samples in stage.shares:
+            found[name] = times * sum(costs.seconds(
+                name, stage.first, stage.last, samples)) + costs.step_seconds(
+                    name, stage.first, stage.last)
+    return found
 
 
 def _of(tables: Sequence[Mapping[str, LayerTable]]) -> LayerTable:
@@ -240,17 +258,26 @@ def _plans(task: TrainingTask, table: LayerTable, topology: Topology,
 
 
 def _timed(task: TrainingTask, graph: LayerGraph, topology: Topology, plan: TrainingPlan,
-           rounds: int) -> float:
-    """Return the median seconds of a round."""
+           rounds: int) -> tuple[float, dict[str, float]]:
+    """Return the median seconds of a round, and the processor seconds of each device."""
     def always(devices: tuple[str, ...], before: TrainingPlan | None) -> TrainingPlan:
         return plan
     table = LayerTable(('none',), (0.0,), (0.0,), (0.0,), (0.0, 0.0), (0.0, 0.0), {})
     places = {name: ('127.0.0.1', ('taskset', '-c', str(k)))
               for k, name in enumerate(topology.names)}
+
+    def spent(fleet: ProcessFleet) -> dict[str, float]:
+        return {name: sum(map(int, Path(f'/proc/{link.process.pid}/stat').read_text().rpartition(
+            ')')[2].split()[11:13])) / os.sysconf('SC_CLK_TCK')
+            for name, link in fleet.links.items()}
     with ProcessFleet(NAME, task, graph, topology, always, table, Settings(30.0, 1000),
                       places=places) as fleet:
+        fleet.trainer.run(400.0, 2)
+        first, begun = fleet.trainer.commit.committed, spent(fleet)
         fleet.trainer.run(400.0, rounds)
-        return median(fleet.trainer.commit.figures[k]['seconds'] for k in range(2, rounds))
+        last, ended = fleet.trainer.commit.committed, spent(fleet)
+        return (median(fleet.trainer.commit.figures[k]['seconds'] for k in range(2, rounds)),
+                {name: (ended[name] - begun[name]) / (last - first) for name in ended})
 
 
 def main() -> None:
