@@ -93,6 +93,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f'intradp: {error}, which the package needs: pip brings what rosdep does not '
               '(requirements.txt)', file=sys.stderr)
         return CANNOT
+    except KeyboardInterrupt:  # while the command was being imported
+        print('intradp: interrupted', file=sys.stderr)
+        return INTERRUPTED
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # MODEL may name a module of the working directory
     try:

@@ -70,8 +70,12 @@ def unpack(data: bytes, layers: Collection[int]) -> dict[int, dict[str, torch.Te
     """
     if hashlib.sha256(data[32:]).digest() != data[:32]:
         raise TornError('a snapshot came torn: its digest does not fit')
+    try:
+        tensors = safetensors.load(data[32:])
+    except Exception as error:  # of a kind of its own
+        raise TornError(f'a snapshot cannot be read: {error!s:.200}') from None
     found: dict[int, dict[str, torch.Tensor]] = {layer: {} for layer in layers}
-    for name, tensor in safetensors.load(data[32:]).items():
+    for name, tensor in tensors.items():
         number, _, key = name.partition('/')
         if not number.isdecimal() or int(number) not in found:
             raise TornError(f'a snapshot has {name:.80}, which nobody asked for')
