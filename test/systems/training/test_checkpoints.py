@@ -76,7 +76,7 @@ def test_a_checkpoint_has_all_that_the_module_has(trained):
     other = Partly().double()
     load_weights(other, read_weights(trained, 1e4))
     assert torch.equal(other.again.weight, found['p:first.weight'])
-    assert not torch.equal(other.first.weight, make_task().module.first.weight)
+    assert not torch.equal(other.first.weight, make_task().module.get_parameter('first.weight'))
 
 
 def test_it_goes_on_as_if_nothing_had_been(trained):
