@@ -246,18 +246,19 @@ class _PlanRun:
             if move.source == worker.name:
                 self._check_held(move.layers)
                 self._send_bytes(pack({k: held[k] for k in move.layers}), move.target)
+        stage = StageRunner(worker.task, worker.graph, self._part.first,
+                            self._part.last)  # while bytes are in flight
         for move in received:
             for layer, state in unpack(self._receive_bytes(move.source), move.layers).items():
                 worker._snapshots.put(self.round, layer, state)
         self._groups[1].settle()
-        self._stage = worker._stage = StageRunner(worker.task, worker.graph, self._part.first,
-                                                  self._part.last)
         if self.round and self._part.last:
             layers = range(self._part.first, self._part.last)
             self._check_held(layers)
             held = worker._snapshots.kept[self.round]
-            self._stage.restore({name: tensor for layer in layers
-                                 for name, tensor in held[layer].items()})
+            stage.restore({name: tensor for layer in layers
+                           for name, tensor in held[layer].items()})
+        self._stage = worker._stage = stage
 
     def _check_held(self, layers: Sequence[int]) -> None:
         """See that what the trainer believes to be here is here; else it learns what is."""
