@@ -31,7 +31,7 @@ def allocate(costs: RoundCosts, names: Sequence[str], first: int, last: int, kep
         fits = costs.memory(first, last, costs.micro_batch, kept) <= (
             costs.topology.device(names[0]).memory_bytes)
         return ((names[0], costs.micro_batch),) if fits else None
-    tables = [costs.range_seconds(name, first, last) for name in names]
+    tables = [costs.dealing_seconds(name, first, last) for name in names]
     room = [costs.blocks(costs.most_samples(name, first, last, kept)) for name in names]
     if sum(room) < blocks:
         return None
@@ -66,19 +66,24 @@ def deal_round(costs: RoundCosts, names: Sequence[str]) -> Shares | None:
     each, blocks = len(costs.sizes) - 1, -(-costs.samples // costs.grain)
     if costs.micro_batches == 1 or costs.micro_batch % costs.grain:
         return None
-    tables = [costs.range_seconds(name, 0, costs.layers) for name in names]
+    tables = [costs.dealing_seconds(name, 0, costs.layers) for name in names]
     room = [costs.blocks(costs.most_samples(name, 0, costs.layers, 1)) for name in names]
 
     def seconds(k: int, count: int) -> float:
+        if not count:
+            return 0.0
         passes = -(-count // each)
         least, larger = divmod(count, passes)
         return float((passes - larger) * tables[k][least]
                      + (larger * tables[k][least + 1] if larger else 0.0))
 
+    def fits(k: int, count: int) -> bool:
+        return not count or -(-count // -(-count // each)) <= room[k]
+
     def more(k: int, count: int) -> list[tuple[float, int, int]]:
         """Return a device with the next count whose passes its memory holds, if there is one."""
         found = next((n for n in range(count + 1, min(blocks, count + each) + 1)
-                      if -(-n // -(-n // each)) <= room[k]), None)
+                      if fits(k, n)), None)
         return [] if found is None else [(seconds(k, found), k, found)]
 
     given, left = [0] * len(names), blocks
@@ -93,6 +98,17 @@ def deal_round(costs: RoundCosts, names: Sequence[str]) -> Shares | None:
                 heappush(next_, one)
     if left:
         return None
+    while min(room) < each:  # where memory leaves out some counts: from the slowest to others
+        slowest = max(range(len(names)), key=lambda k: seconds(k, given[k]))
+        after, moved, taker = min(
+            ((max(seconds(slowest, given[slowest] - n), seconds(k, given[k] + n)), n, k)
+             for n in range(1, min(each, given[slowest]) + 1) if fits(slowest, given[slowest] - n)
+             for k in range(len(names)) if k != slowest and fits(k, given[k] + n)),
+            default=(np.inf, 0, 0))
+        if after >= seconds(slowest, given[slowest]):
+            break
+        given[slowest] -= moved
+        given[taker] += moved
     return as_shares(costs, names, given, costs.samples)
 
 

@@ -122,6 +122,20 @@ class RoundCosts:
         found: npt.NDArray[np.float64] = (rows[:, :, last] - rows[:, :, first]).sum(axis=0)
         return found
 
+    def dealing_seconds(self, name: str, first: int, last: int) -> npt.NDArray[np.float64]:
+        """
+        Return how long a device is busy with a micro-batch by `sizes`, as samples are dealt by.
+
+        Where images have to come to the first stage, it is what takes longer: they or computing.
+        """
+        found = self.range_seconds(name, first, last)
+        away = [giver for giver, part in self.images.items() if part and giver != name]
+        if first or not away:
+            return found
+        rate = min(self.topology.rate(giver, name) for giver in away)
+        each = (1 - self.images.get(name, 0.0)) * self.table.border_bytes[0] / rate
+        return np.maximum(found, each * np.array(self.sizes))
+
     def weights(self, first: int, last: int) -> float:
         """Return the bytes of the parameters of a range."""
         return float(self._bytes[2, last] - self._bytes[2, first])

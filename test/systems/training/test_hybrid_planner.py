@@ -11,7 +11,7 @@ import pytest
 from training_cases import best_of_all_shares, random_costs, random_shape, rounds_dealt
 
 from intradp_ros.cluster.device import Device
-from intradp_ros.cluster.topology import behind_access_point
+from intradp_ros.cluster.topology import behind_access_point, dedicated_links
 from intradp_ros.planning.layer_profile import read_layer_profile
 from intradp_ros.schedule.event_simulator import simulate
 from intradp_ros.schedule.stage_plan import PlanError
@@ -185,6 +185,19 @@ def test_images_stay_where_they_are_when_the_air_is_slow():
     assert plan.stages[0].devices == ('a',)
     assert plan_round(RoundCosts(table, free.topology, 10, 4, 5, {'b': 1.0})).stages[
         0].devices == ('b',)
+
+
+def test_samples_are_dealt_so_that_images_use_all_links():
+    """Half of all images cross, whatever the shares: equal ones use both directions."""
+    devices = [Device('a'), Device('b', speed=2.0)]
+    free = chain(devices, batch=12, block=1)
+    costs = replace(free, table=replace(free.table, border_bytes=(1e6, *[1e3] * 6),
+                                        weight_bytes=(1e3,) * 6),
+                    topology=dedicated_links(devices, 1e7), images={'a': 0.5, 'b': 0.5})
+    assert of_round(costs, ('a', 'b'))[0].shares == (('a', 24), ('b', 24))
+    by_speed = [HybridStage(0, 6, (('a', 16), ('b', 32)), 1, of_round=True)]
+    assert judged(costs, of_round(costs, ('a', 'b'))).seconds < 0.85 * judged(
+        costs, by_speed).seconds
 
 
 def test_many_layers_and_devices_are_planned_soon():
