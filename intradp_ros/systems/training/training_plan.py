@@ -13,6 +13,8 @@ from intradp_ros.cluster.plan_id import PlanError
 
 FORMAT = 'rounds/1'
 MOST_STAGES, MOST_GRAINS, MOST_NAME = 256, 1 << 16, 256
+#: Samples of the data on a device.
+MOST_DATA = 1 << 40
 #: Of a round; a day.
 MOST_SECONDS = 86400.0
 
@@ -175,14 +177,14 @@ def parse_plan(data: Any) -> TrainingPlan:
             islice(s['shares'], MOST_STAGES))) for s in data['stages'])
         return TrainingPlan(stages, _number(data['grains']), _number(data['micro_batches']),
                             float(data.get('seconds', 0.0)), data.get('of_round') is True,
-                            tuple((_name(name), _number(count)) for name, count in
+                            tuple((_name(name), _number(count, MOST_DATA)) for name, count in
                                   islice(data.get('data', ()), MOST_STAGES)))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise PlanError(f'a plan of training cannot be read: {error!r:.200}') from None
 
 
-def _number(value: Any) -> int:
-    if type(value) is not int or not 0 <= value <= 1 << 20:
+def _number(value: Any, most: int = 1 << 20) -> int:
+    if type(value) is not int or not 0 <= value <= most:
         raise PlanError(f'{value!r:.40} is no count')
     return value
 
