@@ -217,6 +217,12 @@ def test_draws_of_any_kind_depend_on_round_and_grain_alone(part):
                for name, value in alone.items())
 
 
+def test_gradients_of_pure_rounding_are_no_reason_to_compute_grains_apart():
+    task = task_of(lambda: nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Tanh(), nn.Flatten(), nn.Linear(144, 10)))
+    assert not capture(task).apart and capture(task_of(samples_that_see_each_other)).apart
+
+
 def test_losses_that_see_each_other_do_so_in_a_grain():
     def centred(outputs, targets):
         losses = cross_entropy(outputs, targets)
