@@ -116,7 +116,7 @@ class TrainingCoordination(TrainingPlanner):
         assert coordinator is not None
         self.fleet = SessionFleet(
             prepared, planner, options, progress, base, coordinator=coordinator,
-            change=self._change, rejected=self._reject,
+            change=self._change, rejected=self._reject, log=self._node.warn,
             address=site_address(self._given_address), training=number)
         return self.fleet
 

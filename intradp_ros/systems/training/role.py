@@ -16,6 +16,7 @@ import contextlib
 from dataclasses import dataclass
 from functools import partial
 import json
+import math
 import queue
 import socket
 import threading
@@ -37,8 +38,9 @@ from intradp_ros.systems.training.worker import Settings
 from intradp_ros.systems.training.worker_process import ProcessLink
 from intradp_ros.wire.frames import Control, Frame, MalformedFrameError
 
-#: Seconds that loading may take before the session is refused for now; a store's answer.
-LOADING, ANSWER = 15.0, 2.0
+#: Seconds for which a session waits for a worker, so that what it fails by at once is the reason
+#: of a refusal; a slow one joins later and holds up nobody.  Seconds of a store's answer.
+LOADING, ANSWER = 2.0, 2.0
 #: Seconds for which the worker rests when it has died: doubled each time, up to the last.
 FIRST_REST, LONGEST_REST = 1.0, 60.0
 #: Seconds after which the worker leaves its plan when nobody takes its reports, and ends.
@@ -92,13 +94,12 @@ class TrainingRole(Role):
         self.state = State()
         self._host, self._tasks, self._start, self._given = host, tuple(tasks), start, address
         self._plans: dict[PlanId, TrainingSession] = {}
-        self._asked: Collection[PlanId] = ()
         self._used = NO_PLAN
         self._way: LineWay | None = None
         self._child: _Child | None = None
         self._count, self._deaths, self._died = 0, 0, 0.0
         self._seconds, self._taken = 0.0, time.monotonic()
-        self._left, self._shown = False, ''
+        self._left, self._shown, self._again = False, '', math.inf
         self._over: set[int] = set()
         self._changed = threading.Condition(threading.RLock())
         self._events: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -118,13 +119,13 @@ class TrainingRole(Role):
 
     def load(self, id: PlanId, plan: Plan) -> None:  # noqa: A002
         """
-        Have a worker that is ready for a session's training.
+        Have a worker that is ready for a session's training, or getting ready.
 
         Raises
         ------
         PlanError
-            If this device does not train the task, has another one by its name, cannot reach the
-            trainer's store, or needs more time.
+            If this device does not train the task, has another one by its name, or cannot reach
+            the trainer's store.
 
         """
         assert isinstance(plan, TrainingSession)
@@ -147,13 +148,11 @@ class TrainingRole(Role):
                     not _same(child.session, plan) or child.why:
                 self._begin(plan, address)
             child = self._child
-            while child is self._child and child and not child.ready and not child.ended:
-                if id not in self._asked and self._asked or time.monotonic() > end:
-                    raise PlanError(f'{name} is loading {plan.task} still')
+            while child is self._child and child and not child.ready and not child.ended and \
+                    time.monotonic() < end:
                 self._changed.wait(0.1)
-            if not child or child is not self._child or not child.ready:
-                raise PlanError(child.why if child and child.why else
-                                f'the worker of {name} ended before it was ready')
+            if child and child.ended:
+                raise PlanError(child.why or f'the worker of {name} ended before it was ready')
 
     def use(self, id: PlanId, boundary: int) -> None:  # noqa: A002
         """Take the orders of a session from now on."""
@@ -163,9 +162,7 @@ class TrainingRole(Role):
     def keep(self, ids: Collection[PlanId]) -> None:
         """Let go of all sessions but these."""
         with self._changed:
-            self._asked = ids
             self._plans = {id_: plan for id_, plan in self._plans.items() if id_ in ids}
-            self._changed.notify_all()
 
     def handle(self, peer: str, frame: Frame) -> None:
         """Take lines of the session's coordinator; those of a seat before are of the past."""
@@ -261,10 +258,17 @@ class TrainingRole(Role):
     def _greet(self) -> None:
         """Have the worker attend the trainer of the session in use, when it can."""
         child, session, way = self._child, self._plans.get(self._used), self._way
+        self._again = math.inf
         if child and child.ready and not child.ended and session and way \
                 and _same(child.session, session):
+            try:
+                address = self._address(session)
+            except PlanError as error:
+                self._again = time.monotonic() + ANSWER
+                self._host.log(str(error))
+                return
             child.link.send({'order': 'attend', 'host': session.host, 'port': session.port,
-                             'address': self._address(session), 'seat': way.number})
+                             'address': address, 'seat': way.number})
 
     def _take_lines(self, lines: list[str]) -> None:
         for line in lines:
@@ -291,7 +295,7 @@ class TrainingRole(Role):
         if report is None:
             with self._changed:
                 child.ended = True
-                self._deaths, self._died = self._deaths + 1, time.monotonic()
+                self._died = time.monotonic()
                 self._changed.notify_all()
             self._host.log('the worker of a training ended'
                            + (f': {child.why}' if child.why else ''))
@@ -302,6 +306,9 @@ class TrainingRole(Role):
         kind = report['report']
         if kind == 'fault':
             child.why = str(report['error'])
+            if way and not child.attends:  # why it does not come
+                with contextlib.suppress(OverflowError):
+                    way.put(json.dumps({**report, 'child': number}))
         elif kind == 'joined' and 'seat' not in report:
             with self._changed:
                 child.ready = True
@@ -328,13 +335,17 @@ class TrainingRole(Role):
             way.tick()
         if child is None:
             return
+        if now >= self._again:
+            self._greet()
         session = self._plans.get(self._used)
         if child.ended:
-            rest = min(LONGEST_REST, FIRST_REST * 2.0 ** min(self._deaths - 1, 16))
+            rest = min(LONGEST_REST, FIRST_REST * 2.0 ** min(self._deaths, 16))
             if session and session.training == child.session.training and \
                     session.training not in self._over and now - self._died >= rest:
+                self._deaths, self._died = self._deaths + 1, now
+                address = self._address(session)
                 with self._changed:
-                    self._begin(session, self._address(session))
+                    self._begin(session, address)
             return
         silent = now - self._taken
         if silent > ALONE and child.attends and not self._left:

@@ -32,6 +32,7 @@ from intradp_ros.systems.training.task import weights_digest
 from intradp_ros.systems.training.trainer import Trainer, TrainingError
 from intradp_ros.systems.training.training_job import JobOptions
 from intradp_ros.wire.frames import Control, MalformedFrameError
+from intradp_ros.wire.sanitise import quoted
 
 #: Seconds that the first plan waits for devices that load the task still, when one is ready.
 GATHERING = 5.0
@@ -70,6 +71,8 @@ class SessionFleet:
         Has the fleet change to the session as it is now (`session`).
     rejected :
         Counts what a device sent in vain: cause and text.
+    log :
+        Takes why a device cannot train.
     address :
         Where the store is served.
     training :
@@ -80,11 +83,13 @@ class SessionFleet:
     def __init__(self, prepared: Prepared, planner: Planner, options: JobOptions,
                  progress: Callable[[RoundCommit], None], base: Checkpoint | None, *,
                  coordinator: Coordination, change: Callable[[], None],
-                 rejected: Callable[[str, str], None], address: str, training: int) -> None:
+                 rejected: Callable[[str, str], None], log: Callable[[str], None],
+                 address: str, training: int) -> None:
         settings, graph = options.settings, prepared.graph
         self.names = frozenset(prepared.topology.names)
         self.training = training
         self._coordinator, self._change, self._rejected = coordinator, change, rejected
+        self._log, self._faults = log, dict[str, str]()
         self._store = open_store(address, 10 * settings.timeout)
         self._session = TrainingSession(
             training, prepared.name, weights_digest(prepared.task), {}, coordinator.channel.name,
@@ -140,6 +145,9 @@ class SessionFleet:
 
             def enough() -> bool:
                 there = self.trainer.commit.alive
+                if not there and self._ways and self._faults.keys() >= set(self._ways):
+                    raise TrainingError('no device can train: ' + '; '.join(
+                        f'{name}: {why}' for name, why in sorted(self._faults.items())))
                 if there and not ready:
                     ready.append(time.monotonic())
                 return bool(there) and (there >= set(self._ways) or
@@ -205,7 +213,11 @@ class SessionFleet:
                 way = self._ways.get(name)
                 if way is None or way.number != seat:
                     return
+                if report['report'] == 'fault' and self._faults.get(name) != report['error']:
+                    self._faults[name] = report['error']
+                    self._log(f'{name} cannot train: {quoted(report["error"])}')
                 if report['report'] == 'joined':
+                    self._faults.pop(name, None)
                     report['link'] = _Seat(self, name, report['child'])
                     self._joined.add(name)
                 elif name not in self._joined:

@@ -123,7 +123,7 @@ class Lead:
         fleet = SessionFleet(
             prepared, site.planner, JobOptions(None, settings=Settings(3.0, 3)),
             lambda commit: None, None, coordinator=coordinator, change=change,
-            rejected=lambda cause, text: site.log(f'rejected {cause}: {text}'),
+            rejected=lambda cause, text: site.log(f'rejected {cause}: {text}'), log=site.log,
             address='127.0.0.1', training=number)
         self.fleets.append(fleet)
         self.planner.fleet = fleet
