@@ -317,6 +317,7 @@ class TrainingRole(Role):
             return
         elif kind == 'joined':
             child.attends = way is not None and report['seat'] == way.number
+            self._taken = time.monotonic()  # nothing was said before
         elif kind == 'round':
             self._deaths = 0
             self._seconds += report['seconds']
