@@ -176,7 +176,9 @@ class RoundCommit:
             self.why = self.why or f'{device}: {report["error"]}'
             return self.lost(device, now)
         if kind == 'idle':
-            self.held[device] = {int(tag): layers for tag, layers in report['held'].items()}
+            told = self.safe if PlanId(*report['plan']) == self.number else INITIAL
+            self.held[device] = {int(tag): layers for tag, layers in report['held'].items()
+                                 if int(tag) >= told}  # older ones go by an order
         if kind == 'round' and 0 <= int(report['round']) < self.rounds:
             self.figures[int(report['round'])] = {name: report[name] for name in FIGURES}
         if PlanId(*report['plan']) != self.number or device not in self.alive:
@@ -238,7 +240,7 @@ class RoundCommit:
         assert self.plan is not None
         self.replicated[device] = tag
         safe = min(self.replicated.get(name, 0) for name in self.plan.participants)
-        if safe <= self.safe:
+        if safe <= self.safe or self.phase is not Phase.TRAINING:  # what is held is reported
             return []
         self.safe = safe
         for name in self.plan.participants:
