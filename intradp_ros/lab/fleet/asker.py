@@ -21,6 +21,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from intradp_ros.cluster.plan_id import NO_PLAN
+from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.dds.dds_peers import DdsPeers
 from intradp_ros.dds.standalone import standalone_context
 from intradp_ros.graph.reference_evaluation import run_graph
@@ -133,7 +134,8 @@ def main() -> None:
     signal.signal(signal.SIGUSR1, lambda *_: asker.stopping.set())
     settle_process()
     with standalone_context() as context:
-        channel = DdsPeers(context, asking.fleet, asking.name)
+        key = SharedKey.load(Path(asking.key_file)) if asking.key_file else None
+        channel = DdsPeers(context, asking.fleet, asking.name, key=key)
         models, clients = {model.digest: model}, []
 
         def stages(host: Host) -> StageRole:

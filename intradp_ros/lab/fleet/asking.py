@@ -19,7 +19,8 @@ class Asking:
     The first `alone` of them are asked for one at a time, without the interval.  It ends sooner at
     SIGUSR1.  Inputs are random, or frames of the `video`.  With a `profile`
     its own operators are emulated at `speed`, and answers are not compared.
-    One that `serves` hands its weights to who asks for them.
+    One that `serves` hands its weights to who asks for them.  With a `key_file`
+    it seals what it says.
     """
 
     fleet: str
@@ -37,6 +38,7 @@ class Asking:
     patience: float = 60.0
     coordinators: tuple[str, ...] = ('coordinator',)
     serves: bool = False
+    key_file: str = ''
 
     def to_json(self) -> str:
         """Return it as text."""

@@ -40,6 +40,7 @@ class NodeFleet:
     `parameters` are further ones of some devices' nodes, `modules` other executables of theirs.
     With `profiles` (files by device) operators are emulated.  Without a `network`
     all run on this machine's own; devices in `groups` are limited in what they may have.
+    With a `key_file` all seal what they say.
     """
 
     model: str
@@ -58,13 +59,14 @@ class NodeFleet:
     measured: str = ''
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     modules: Mapping[str, str] = field(default_factory=dict)
+    key_file: str = ''
     name: str = field(default_factory=lambda: f'fleet_{secrets.token_hex(4)}')
 
     def device_command(self, device: str) -> Command:
         """Return how a device's node starts."""
         given = {'fleet': self.name, 'device_name': device, 'models': [self.model],
                  'speed': self.speeds[device], 'coordinators': list(self.coordinators),
-                 **self.parameters.get(device, {})}
+                 'key_file': self.key_file, **self.parameters.get(device, {})}
         if device in self.profiles:
             given['profile'] = self.profiles[device]
         module = 'intradp_ros.lab.fleet.emulated_device_node' if device in self.profiles \
@@ -88,14 +90,15 @@ class NodeFleet:
                 'source': self.source, 'stages': self.stages, 'plan': self.plan,
                 'qoe': self.qoe, 'fleet_file': self.fleet_file, 'profile': self.measured,
                 'devices': list(self.speeds), 'candidates': others or [''],
-                'priority': self.coordinators[name]}))
+                'priority': self.coordinators[name], 'key_file': self.key_file}))
 
     def asker_command(self, **options: Any) -> Command:
         """Return how the asker starts."""
         asking = replace(Asking(
             self.name, self.source, self.model, str(self.output),
             profile=self.profiles.get(self.source, ''),
-            speed=self.speeds[self.source], coordinators=tuple(self.coordinators)), **options)
+            speed=self.speeds[self.source], coordinators=tuple(self.coordinators),
+            key_file=self.key_file), **options)
         return self._command('asker', self.source, module_arguments(
             'intradp_ros.lab.fleet.asker', asking.to_json()), limited=True)
 
