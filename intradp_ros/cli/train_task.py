@@ -8,13 +8,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import Output, percent, plain, size, table
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.fleet_file import read_fleet
 from intradp_ros.cluster.topology import Topology
 from intradp_ros.profiling.machine import prepare_process
-from intradp_ros.systems.training.prepared import prepare, Prepared
+from intradp_ros.systems.training.prepared import prepare, Prepared, read_images
 from intradp_ros.systems.training.training_plan import TrainingPlan
 
 
@@ -45,15 +44,7 @@ def prepared_of(args: argparse.Namespace, out: Output) -> Prepared:
     prepare_process(1)
     topology = read_fleet(args.fleet).topology if args.fleet else \
         Topology((Device('here'),), (), {})
-    images: dict[str, float] = {}
-    for text in args.images:
-        name, _, share = text.rpartition('=')
-        try:
-            images[name] = float(share)
-        except ValueError:
-            raise CommandError(f'--images {text}: write DEVICE=SHARE, such as robot1=0.5 or '
-                               'robot1=6000') \
-                from None
+    images = read_images(args.images)
     with out.steps() as step:
         return prepare(located(args.task), topology, images, step)
 

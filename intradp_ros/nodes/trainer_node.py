@@ -53,7 +53,8 @@ class TrainerNode(ManagedNode):
                 Topology(tuple(alike), (), {})
         self._goals = TrainingGoals(
             self, Processes(self._topology), parameters['tasks'], parameters['folder'],
-            parameters['save_every'], parameters['timeout_s'], parameters['threads'])
+            parameters['save_every'], parameters['timeout_s'], parameters['images'],
+            parameters['threads'])
         self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
         self.call_every(1.0, self._diagnose, self.until_cleanup)
 

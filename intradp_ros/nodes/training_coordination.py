@@ -59,7 +59,7 @@ class TrainingCoordination(TrainingPlanner):
             else None
         self._coordinator: FleetCoordinator | None = None
         self._goals = TrainingGoals(node, self, given[TASKS.name], given['folder'],
-                                    given['save_every'], given['timeout_s'])
+                                    given['save_every'], given['timeout_s'], given['images'])
         super().__init__(self._goals.take_over)
 
     def start(self, coordinator: FleetCoordinator) -> None:

@@ -23,7 +23,7 @@ from intradp_ros.profiling.cache import cache_folder
 from intradp_ros.runtime.admission import Fate
 from intradp_ros.systems.training.checkpoint import read_checkpoint
 from intradp_ros.systems.training.judgement import judge
-from intradp_ros.systems.training.prepared import prepare
+from intradp_ros.systems.training.prepared import prepare, read_images
 from intradp_ros.systems.training.round_groups import check_distributed, GroupError
 from intradp_ros.systems.training.task import TaskError
 from intradp_ros.systems.training.trainer import TrainingError
@@ -106,12 +106,13 @@ class TrainingGoals:
     Raises
     ------
     ValueError
-        If there is no task, or this torch cannot talk to other processes.
+        If there is no task, no place of data, or this torch cannot talk to other processes.
 
     """
 
     def __init__(self, node: ManagedNode, ground: Ground, tasks: Sequence[str], folder: str,
-                 save_every: int, timeout: float, threads: int = 1) -> None:
+                 save_every: int, timeout: float, images: Sequence[str] = (),
+                 threads: int = 1) -> None:
         try:
             check_distributed()
         except GroupError as error:
@@ -120,6 +121,10 @@ class TrainingGoals:
         if not self.tasks:
             raise ValueError('parameter tasks is empty: name what may be trained, such as '
                              '"/home/robot/mytask.py:task"')
+        try:
+            self._images = read_images(filter(None, images))
+        except TaskError as error:
+            raise ValueError(f'parameter images: {error}') from error
         self._node, self._ground = node, ground
         self._save_every, self._timeout, self._threads = save_every, timeout, threads
         self.folder = Path(folder or cache_folder() / 'training' / 'checkpoints')
@@ -247,7 +252,7 @@ class TrainingGoals:
     def _trained(self, goal: Goal) -> tuple[Fate, Any]:
         blank = Progress('preparing', 0, 0, math.nan, 0.0, None, '', 0, ())
         self._tell(goal, blank)
-        prepared = prepare(goal.task, self._ground.topology(), step=self._node.info)
+        prepared = prepare(goal.task, self._ground.topology(), self._images, self._node.info)
         job = TrainingJob(
             prepared, JobOptions(goal.checkpoint, self._save_every, goal.resume,
                                  settings=Settings(timeout=self._timeout), logs=self.folder,

@@ -11,6 +11,9 @@ TASKS = Parameter(
     'functions that return a TrainingTask. Goals name one of them. All machines of a fleet list '
     'it by the same text.')
 GOAL_PARAMETERS: tuple[Parameter, ...] = (
+    Parameter('images', [''], 'Where the data of tasks lie: "DEVICE=SHARE" or "DEVICE=SAMPLES", '
+              'the first samples on the device that is named first; others get from it what they '
+              'need. Empty: every device can read all.'),
     Parameter('folder', '', 'Where checkpoints of trainings are kept; empty for the cache '
               'folder.'),
     Parameter('save_every', 200, 'Rounds of training after which what was reached is saved; 0: '

@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Three device nodes train for a goal to the coordinator node; one of them is killed meanwhile."""
+"""Three device nodes train for a goal to the coordinator; two have the data, one is killed."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -38,6 +38,7 @@ networks:
 """
 TASK = """
 from dataclasses import replace
+import os
 from pathlib import Path
 import sys
 import time
@@ -54,7 +55,12 @@ class Slow:
 
     def take(self, samples):
         time.sleep(0.1 if Path({slow!r}).exists() else 0.0)
+        device, half = os.environ.get('INTRADP_DEVICE'), len(self.data) // 2
+        assert not device or all('ac'.index(device) == (k >= half) for k in samples), device
         return self.data.take(samples)
+
+    def examples(self, count):
+        return self.data.take(range(count))
 
 
 def task():
@@ -113,7 +119,8 @@ def site(tmp_path: Path, standby: bool = False) -> Iterator[Site]:
         for rank, found in enumerate(names):
             processes[found] = start.start('coordinator_node', {
                 **common, 'system': 'training', 'fleet_file': str(tmp_path / 'fleet.yaml'),
-                'devices': list(DEVICES), 'timeout_s': 5.0, 'folder': str(tmp_path / found),
+                'devices': list(DEVICES), 'timeout_s': 5.0,
+                'images': ['a=0.5', 'c=0.5'], 'folder': str(tmp_path / found),
                 'coordinator_name': found, 'priority': -rank, 'candidates': [
                     f'{other}={-k}' for k, other in enumerate(names) if other != found] or ['']},
                 label=found, node=found)

@@ -4,7 +4,7 @@
 """A task made ready to be planned: tried, exported, and its layers measured on this machine."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 import hashlib
@@ -118,6 +118,29 @@ def prepare(name: str, topology: Topology, images: Mapping[str, float] | None = 
         device_name(), layer_calls(graph, task), entering(graph, task), task.optimiser, most))
     table = on_devices(measured, {d.name: d.speed for d in topology.devices})
     return Prepared(name, task, graph, table, topology, _shares(images or {}, len(task.data)))
+
+
+def read_images(texts: Iterable[str]) -> dict[str, float]:
+    """
+    Read where the data lie: "DEVICE=SHARE" or "DEVICE=SAMPLES", in the order of the samples.
+
+    Raises
+    ------
+    TaskError
+        If a text is not of the form, or a device is named twice.
+
+    """
+    images: dict[str, float] = {}
+    for text in texts:
+        name, _, share = text.rpartition('=')
+        try:
+            if not name or name in images:
+                raise ValueError
+            images[name] = float(share)
+        except ValueError:
+            raise TaskError(f'{text!r:.200} does not say where data lie: write DEVICE=SHARE, such '
+                            'as robot1=0.5 or robot1=6000, once for each device') from None
+    return images
 
 
 def _shares(images: Mapping[str, float], count: int) -> Mapping[str, float]:
