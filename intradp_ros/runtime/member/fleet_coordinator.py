@@ -131,10 +131,14 @@ class FleetCoordinator:
         """How often in a row a device refused to prepare a plan, at most."""
         return max((r.times for r in self._state.refusals.values()), default=0)
 
+    @property
+    def refusals(self) -> Mapping[str, str]:
+        """Return why devices refused the last plan that they were asked to prepare."""
+        return {name: refusal.reason for name, refusal in self._state.refusals.items()}
+
     def trouble(self) -> tuple[str, ...]:
         """Return why devices are left out, or there is no plan: one text for each cause."""
-        refused = tuple(f'{name} refuses: {refusal.reason}'
-                        for name, refusal in sorted(self._state.refusals.items()))
+        refused = tuple(f'{name} refuses: {why}' for name, why in sorted(self.refusals.items()))
         conflicts = tuple(text for _, text in sorted(self.channel.conflicts().items()))
         return refused + conflicts + ((self._problem,) if self._problem else ())
 

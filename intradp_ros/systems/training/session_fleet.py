@@ -9,7 +9,7 @@ keeps its seat, and its worker, as long as it stays.  Rounds go on meanwhile.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 import json
 import secrets
@@ -36,6 +36,8 @@ from intradp_ros.wire.sanitise import quoted
 
 #: Seconds that the first plan waits for devices that load the task still, when one is ready.
 GATHERING = 5.0
+#: Seconds after which training is given up where each device that is there says why it cannot.
+HOPELESS = 10.0
 #: Seconds that the last orders may take to arrive.
 LAST_WORDS = 2.0
 #: Seconds for which another may coordinate, as one that has just started does, until the training
@@ -57,6 +59,14 @@ class Coordination(Protocol):
     @property
     def id(self) -> PlanId:  # noqa: A003
         """The number of the plan in use."""
+
+    @property
+    def alive(self) -> frozenset[str]:
+        """The devices that are there."""
+
+    @property
+    def refusals(self) -> Mapping[str, str]:
+        """Why devices refused the last session."""
 
 
 class SessionFleet:
@@ -141,17 +151,21 @@ class SessionFleet:
         self._ticking.start()
         try:
             self._change()
-            ready: list[float] = []
+            ready, hopeful = list[float](), time.monotonic()
 
             def enough() -> bool:
-                there = self.trainer.commit.alive
-                if not there and self._ways and self._faults.keys() >= set(self._ways):
+                nonlocal hopeful
+                there, now = self.trainer.commit.alive, time.monotonic()
+                alive = self._coordinator.alive & self.names
+                why = {**self._coordinator.refusals, **self._faults}
+                if there or not alive or not alive <= why.keys():
+                    hopeful = now
+                if now - hopeful > HOPELESS:
                     raise TrainingError('no device can train: ' + '; '.join(
-                        f'{name}: {why}' for name, why in sorted(self._faults.items())))
+                        f'{name}: {why[name]}' for name in sorted(alive)))
                 if there and not ready:
-                    ready.append(time.monotonic())
-                return bool(there) and (there >= set(self._ways) or
-                                        time.monotonic() - ready[0] > GATHERING)
+                    ready.append(now)
+                return bool(there) and (there >= set(self._ways) or now - ready[0] > GATHERING)
             self.trainer.gather(enough)
         except BaseException:
             self.__exit__(True)

@@ -280,6 +280,17 @@ def test_a_device_refuses_what_it_does_not_train(site: Site) -> None:
     assert 'b' not in site.workers
 
 
+def test_training_that_no_device_can_do_ends_with_the_reasons(site: Site) -> None:
+    lead = site.lead('coordinator')
+    site.device('a', ('other:task',))
+    site.device('b', ('another:task',))
+    wait_until(lambda: lead.coordinator.alive >= {'a', 'b'})
+    threading.Thread(target=lead.train, args=(1,), daemon=True).start()
+    wait_until(lambda: lead.results, PATIENCE)
+    text = str(lead.results[0])
+    assert text.startswith('no device can train: a: ') and 'other:task; b: ' in text
+
+
 @pytest.mark.parametrize('lie', [
     {'format': 'rounds/1'}, {'seats': {}}, {'seats': {'a': -1}}, {'seats': {'a': 1 << 60}},
     {'seats': ['a']}, {'seats': {f'd{k}': k for k in range(300)}}, {'host': 'http://x'},
