@@ -50,20 +50,21 @@ def domain_of_process() -> str:
 
 
 @contextmanager
-def own_domain(tmp_path: Path, transport: str = '') -> Iterator[None]:
+def own_domain(tmp_path: Path, transport: str = '', local: bool = False) -> Iterator[None]:
     """
     Give this process and its children a ROS domain and a cache of their own.
 
-    A transport that ships asks for a network namespace: all in the domain hear one another.
+    A transport that ships asks for a network namespace, as all in the domain hear one another, or
+    for this machine alone (`local`).
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('ROS_DOMAIN_ID', domain_of_process())
         patch.delenv('INTRADP_TRANSPORT', raising=False)
+        patch.delenv('ROS_AUTOMATIC_DISCOVERY_RANGE', raising=False)
         if transport:
-            patch.delenv('ROS_AUTOMATIC_DISCOVERY_RANGE', raising=False)
             for name, value in transport_environment(transport).items():
                 patch.setenv(name, value)
-        else:
+        if local or not transport:
             patch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
         patch.setenv('INTRADP_CACHE', str(tmp_path / 'cache'))
         patch.setenv('ROS_LOG_DIR', str(tmp_path / 'ros'))

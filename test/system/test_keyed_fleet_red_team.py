@@ -5,9 +5,11 @@
 A fleet with a key over DDS, and a stranger who hears all, says it again, and forges.
 
 All that it says is rejected, counted by cause and logged now and then: frames stay exact and
-whole, devices go on to compute them together by the same plan, and a device that dies is missed
-although its heartbeats are replayed.  How soon the others compute together again while the attack
-goes on is not tested: on a loaded machine it took longer than half a minute.
+whole, devices go on to compute them together by the same plan, a device that dies is missed
+although its heartbeats are replayed, and the others compute together again.
+
+It takes the transport that robots have.  With Fast DDS's own default, shared memory, what waits
+for the device that died holds up the others on this machine: for up to half a minute.
 """
 from __future__ import annotations
 
@@ -129,7 +131,7 @@ def stranger(fleet: str, names: str) -> Iterator[Stranger]:
 
 def test_with_a_key_nothing_of_a_stranger_counts(tmp_path: Path) -> None:
     SharedKey.generate().save(tmp_path / 'key')
-    with own_domain(tmp_path), running(NodeFleet(
+    with own_domain(tmp_path, 'udp', local=True), running(NodeFleet(
             MODEL, 'a', dict.fromkeys('abc', 1.0), tmp_path, 'a,b,c',
             key_file=str(tmp_path / 'key'))) as run, \
             stranger(run.fleet.name, 'abc') as attack, closing(Observer()) as observer:
@@ -147,6 +149,7 @@ def test_with_a_key_nothing_of_a_stranger_counts(tmp_path: Path) -> None:
         mark = len(asker.output())
         run.children['b'].kill()
         run.wait_for_plan(asker, 'a, c', mark)
+        threading.Event().wait(5.0)  # while the attack goes on
         attack.active.clear()
         seen = run.stop_asking(asker)
         logged = {name: child.output().count('rejected (') for name, child in run.children.items()}
@@ -154,6 +157,7 @@ def test_with_a_key_nothing_of_a_stranger_counts(tmp_path: Path) -> None:
     assert min(attack.sent[cause] for cause in ('forged', 'unsealed', 'replayed')) > 30
     assert all(s.answered and s.difference < EXACT for s in seen)
     assert [s.inference for s in seen] == list(range(1, len(seen) + 1))
+    assert sum(s.pipelined for s in seen[-10:]) > 5, [s.reason for s in seen[-10:]]
     attacked = [s for s in seen if 1.0 < s.asked < 4.0]  # while all are there
     assert sum(s.pipelined and s.epoch == seen[0].epoch for s in attacked) >= 0.9 * len(attacked)
     assert len(attacked) > 5
