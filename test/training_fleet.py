@@ -76,7 +76,6 @@ def start(trainer: Trainer, name: str, task: TrainingTask, graph: LayerGraph, st
             pass
         except BaseException as error:  # what a process would end with
             trainer.commit.why = f'{type(error).__name__}: {error}'
-            raise
         finally:
             trainer.events.put((name, None))
 

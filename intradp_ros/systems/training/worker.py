@@ -132,19 +132,21 @@ class Worker:
 
     def run(self) -> None:
         """Carry out orders until told to end."""
-        while True:
-            order = self._later.pop(0) if self._later else self.orders.get()
-            if order['order'] == 'end':
-                self._reachability.close()
-                return
-            if order['order'] == 'plan':
-                self._run_plan(order)
-            elif order['order'] == 'collect':
-                self._collect(str(order['key']))
-            elif order['order'] == 'attend':
-                self._attend(order)
-            else:
-                self._note(order)
+        try:
+            while (order := self._next())['order'] != 'end':
+                if order['order'] == 'plan':
+                    self._run_plan(order)
+                elif order['order'] == 'collect':
+                    self._collect(str(order['key']))
+                elif order['order'] == 'attend':
+                    self._attend(order)
+                else:
+                    self._note(order)
+        finally:
+            self._reachability.close()
+
+    def _next(self) -> Mapping[str, Any]:
+        return self._later.pop(0) if self._later else self.orders.get()
 
     def _attend(self, order: Mapping[str, Any]) -> None:
         """Take the orders of another trainer: its store is another, what is held here stays."""
