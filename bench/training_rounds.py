@@ -221,11 +221,9 @@ def _busy(costs: RoundCosts, stages: Sequence[HybridStage]) -> dict[str, float]:
     """Return the seconds in which each device computes in a round."""
     found: dict[str, float] = {}
     for stage in stages:
-        times = 1 if stage.of_round else costs.micro_batches
         for name, samples in stage.shares:
-            found[name] = times * sum(costs.seconds(
-                name, stage.first, stage.last, samples)) + costs.step_seconds(
-                    name, stage.first, stage.last)
+            found[name] = sum(costs.stage_seconds(stage, name, samples)) + costs.step_seconds(
+                name, stage.first, stage.last)
     return found
 
 
