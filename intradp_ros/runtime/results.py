@@ -164,7 +164,10 @@ def _lies(item: Any) -> bool:
 
 
 def _place(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except RuntimeError:  # of a device that Python makes: where it lies cannot be seen
+        return -id(tensor)
 
 
 def _reach(tensor: torch.Tensor) -> int:
