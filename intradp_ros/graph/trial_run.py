@@ -45,6 +45,7 @@ from intradp_ros.graph.held_state import (
     mutable_identities,
     put_back,
 )
+from intradp_ros.graph.memory_address import memory_address
 from intradp_ros.graph.reference_evaluation import describe
 from intradp_ros.graph.surroundings import ASKING, other_time, Surroundings
 from intradp_ros.graph.trees import flatten
@@ -388,7 +389,7 @@ class _Calls(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.drawn: list[str] = []
         self.read = False
-        self._left = {_memory(x) for x in left} - {0}
+        self._left = {memory_address(x) for x in left} - {0}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
@@ -404,14 +405,7 @@ class _Calls(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def hands_on(self, items: Sequence[Any]) -> bool:
         """Tell whether a tensor among items lies where an earlier run left one."""
-        return any(_memory(x) in self._left for x in items if isinstance(x, torch.Tensor))
-
-
-def _memory(tensor: torch.Tensor) -> int:
-    try:
-        return tensor.untyped_storage().data_ptr()
-    except (RuntimeError, NotImplementedError):
-        return 0
+        return any(memory_address(x) in self._left for x in items if isinstance(x, torch.Tensor))
 
 
 def _draws_of_all() -> tuple[Any, ...]:

@@ -28,6 +28,7 @@ import torch
 
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.graph_errors import CaptureError
+from intradp_ros.graph.memory_address import memory_address
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.serialise import graph_from_json, graph_to_json
 from intradp_ros.runtime.model import AS_GRAPH
@@ -136,22 +137,15 @@ def _answer(module: torch.nn.Module, example: tuple[torch.Tensor, ...],
         text = graph_to_json(graph)
     except Exception as error:  # noqa: B902 - whatever a model does, the program goes on
         return {'error': ' '.join(str(error).split()) or type(error).__name__}
-    places = {(_place(t), t.dtype): k for k, t in enumerate(tensors)
-              if t.layout == torch.strided and _place(t)}
+    places = {(memory_address(t), t.dtype): k for k, t in enumerate(tensors)
+              if t.layout == torch.strided and memory_address(t)}
     own: dict[str, tuple[Any, ...]] = {}
     made: dict[str, torch.Tensor] = {}
     for name, tensor in graph.parameters.items():
-        k = places.get((_place(tensor), tensor.dtype))
+        k = places.get((memory_address(tensor), tensor.dtype))
         if k is None:
             made[name] = tensor.detach().clone()
         else:
             own[name] = (k, tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
     return {'graph': text, 'own': own, 'made': made,
             'warned': [str(w.message) for w in warned]}
-
-
-def _place(tensor: torch.Tensor) -> int:
-    try:
-        return tensor.untyped_storage().data_ptr()
-    except RuntimeError:  # of a device that Python makes: where it lies cannot be seen
-        return 0

@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 
 from intradp_ros.graph.call_context import is_mere_tensor
 from intradp_ros.graph.graph_errors import CaptureError
+from intradp_ros.graph.memory_address import memory_address
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,8 @@ def _within(leaf: torch.Tensor, owner: torch.Tensor, kind: dict[str, Any]) -> Or
     """Return where a tensor lies in another's memory, if it does, wholly."""
     if leaf is owner:
         return Origin(**kind, whole=True)
-    if not _lies(owner) or _place(leaf) != _place(owner) or leaf.dtype != owner.dtype:
+    place = memory_address(owner) if _lies(owner) else 0
+    if not place or memory_address(leaf) != place or leaf.dtype != owner.dtype:
         return None
     first = int(leaf.storage_offset() - owner.storage_offset())
     if first < 0 or first + _reach(leaf) > _reach(owner) or _strides(owner) is None:
@@ -161,13 +163,6 @@ def _within(leaf: torch.Tensor, owner: torch.Tensor, kind: dict[str, Any]) -> Or
 def _lies(item: Any) -> bool:
     return isinstance(item, torch.Tensor) and item.layout == torch.strided and item.numel() > 0 \
         and item.device.type != 'meta' and not item.is_conj() and not item.is_neg()
-
-
-def _place(tensor: torch.Tensor) -> int:
-    try:
-        return tensor.untyped_storage().data_ptr()
-    except RuntimeError:  # of a device that Python makes: where it lies cannot be seen
-        return -id(tensor)
 
 
 def _reach(tensor: torch.Tensor) -> int:
