@@ -55,6 +55,7 @@ from intradp_ros.systems.training.replanning import (
 from intradp_ros.systems.training.round_commit import RoundCommit
 from intradp_ros.systems.training.round_costs import RoundCosts
 from intradp_ros.systems.training.round_groups import measured_hop
+from intradp_ros.systems.training.snapshots import port_seconds
 from intradp_ros.systems.training.task import TensorData, TrainingTask
 from intradp_ros.systems.training.training_plan import TrainingPlan
 from intradp_ros.systems.training.worker import Settings
@@ -148,12 +149,7 @@ def _row(commit: RoundCommit, watch: Kill, graph: LayerGraph, mbits: float) -> d
     assert commit.plan is not None and loss.caught_up
     rounds = [commit.figures[k]['seconds'] for k in range(KILLED_AT + 4,
                                                           KILLED_AT + ROUNDS_AFTER)]
-    through: dict[tuple[str, str], float] = {}
-    for move in loss.moved:  # weights and momentum through the ports of both
-        nbytes = sum(2 * graph.nbytes(layer) for layer in move.layers)
-        for end in ((move.source, 'up'), (move.target, 'down')):
-            through[end] = through.get(end, 0.0) + nbytes
-    moved = max(through.values(), default=0.0) / (mbits * 125e3)
+    moved = port_seconds(loss.moved, commit.sizes, mbits * 125e3)
     detect, work = loss.planned - watch.at, (loss.reached - loss.tag) * median(rounds)
     return {'detect': 1e3 * detect, 'move': 1e3 * (loss.ready - loss.planned),
             'replay': 1e3 * (loss.caught_up - loss.ready), 'least_move': 1e3 * moved,

@@ -53,6 +53,7 @@ from intradp_ros.systems.training.replanning import (
 from intradp_ros.systems.training.round_commit import Recovery, RoundCommit
 from intradp_ros.systems.training.round_costs import RoundCosts
 from intradp_ros.systems.training.round_groups import measured_hop
+from intradp_ros.systems.training.snapshots import port_seconds
 from intradp_ros.systems.training.task import TaskError, TrainingTask
 from intradp_ros.systems.training.trainer import TrainingError
 from intradp_ros.systems.training.training_plan import TrainingPlan
@@ -297,13 +298,8 @@ class _Demo:
     def _after(self, ours: _Run, heavy: _Run) -> str:
         """Say what recovery took, what it must take at least, and how fast it went on."""
         assert ours.killed
-        recovery, rate = ours.loss, self._args.rate * 125e3
-        through: dict[tuple[str, str], float] = {}
-        for move in recovery.moved:
-            nbytes = sum(2 * ours.commit.sizes[layer] for layer in move.layers)
-            for port in ((move.source, 'up'), (move.target, 'down')):
-                through[port] = through.get(port, 0.0) + nbytes
-        moved = max(through.values(), default=0.0) / rate
+        recovery = ours.loss
+        moved = port_seconds(recovery.moved, ours.commit.sizes, self._args.rate * 125e3)
         work = (recovery.reached - recovery.tag) * ours.round_seconds
         took, detect = recovery.caught_up - ours.killed[2], recovery.planned - ours.killed[2]
         plan = next(plan for _, plan in ours.plans if ours.killed[0] not in plan.participants)

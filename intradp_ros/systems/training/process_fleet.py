@@ -18,9 +18,8 @@ from intradp_ros.systems.training.layer_table import LayerTable
 from intradp_ros.systems.training.round_commit import Planner, RoundCommit
 from intradp_ros.systems.training.round_groups import check_distributed
 from intradp_ros.systems.training.site_address import open_store
-from intradp_ros.systems.training.stage_runner import by_layer
 from intradp_ros.systems.training.task import TrainingTask, weights_digest
-from intradp_ros.systems.training.trainer import Trainer
+from intradp_ros.systems.training.trainer import trainer_of
 from intradp_ros.systems.training.worker import Emulation, Settings
 from intradp_ros.systems.training.worker_process import ProcessLink
 
@@ -47,12 +46,8 @@ class ProcessFleet:
         self._topology, self._emulate, self._logs = topology, emulate, logs
         self._weights, self._threads = weights_digest(task), threads
         self.store = open_store(settings.address, 10 * settings.timeout)
-        sizes = tuple(float(graph.nbytes(k)) for k in range(len(graph.layers)))
-        commit = RoundCommit(task.rounds, len(graph.layers), sizes, planner,
-                             2 * settings.timeout + 2)
-        self.trainer = Trainer(commit, self.store, beats=True, progress=progress)
-        if base is not None:
-            self.trainer.start_from(base.round, by_layer(graph, base.state))
+        self.trainer = trainer_of(task, graph, planner, settings.timeout, self.store, progress,
+                                  base)
         self.links: dict[str, ProcessLink] = {}
         self._places = places
 

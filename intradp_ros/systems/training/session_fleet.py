@@ -27,9 +27,8 @@ from intradp_ros.systems.training.prepared import Prepared
 from intradp_ros.systems.training.round_commit import Phase, Planner, RoundCommit
 from intradp_ros.systems.training.session_plan import TrainingSession
 from intradp_ros.systems.training.site_address import open_store
-from intradp_ros.systems.training.stage_runner import by_layer
 from intradp_ros.systems.training.task import weights_digest
-from intradp_ros.systems.training.trainer import Trainer, TrainingError
+from intradp_ros.systems.training.trainer import trainer_of, TrainingError
 from intradp_ros.systems.training.training_job import JobOptions
 from intradp_ros.wire.frames import Control, MalformedFrameError
 from intradp_ros.wire.sanitise import quoted
@@ -104,13 +103,9 @@ class SessionFleet:
         self._session = TrainingSession(
             training, prepared.name, weights_digest(prepared.task), {}, coordinator.channel.name,
             address, self._store.port, settings.timeout, settings.every)
-        sizes = tuple(float(graph.nbytes(k)) for k in range(len(graph.layers)))
-        commit = RoundCommit(prepared.task.rounds, len(graph.layers), sizes, planner,
-                             2 * settings.timeout + 2, waits=True)
-        self.trainer = Trainer(commit, self._store, beats=True, progress=self._progress)
         self._told = progress
-        if base is not None:
-            self.trainer.start_from(base.round, by_layer(graph, base.state))
+        self.trainer = trainer_of(prepared.task, graph, planner, settings.timeout, self._store,
+                                  self._progress, base, waits=True)
         self._ways: dict[str, LineWay] = {}
         self._joined: set[str] = set()
         self._lapsed = 0.0

@@ -17,7 +17,11 @@ from typing import Any
 
 from intradp_ros.cluster.plan_id import PlanError
 from intradp_ros.runtime.member.line_way import MAX_NUMBER
-from intradp_ros.systems.training.training_plan import MOST_NAME, MOST_SECONDS
+from intradp_ros.systems.training.training_plan import (
+    MOST_SECONDS,
+    read_number,
+    read_text,
+)
 
 FORMAT = 'training/1'
 MOST_DEVICES, MOST_TASK = 256, 1024
@@ -86,30 +90,19 @@ def parse_session(data: Any) -> TrainingSession:
         if data['format'] != FORMAT or not 1 <= len(seats) <= MOST_DEVICES:
             raise PlanError(f'a session of format {FORMAT} has 1 to {MOST_DEVICES} devices')
         return TrainingSession(
-            _number(data['training']), _text(data['task'], MOST_TASK), _text(data['weights'], 64),
-            {_text(name, MOST_NAME): _number(seat)
+            read_number(data['training'], most=MAX_NUMBER - 1),
+            read_text(data['task'], MOST_TASK), read_text(data['weights'], 64),
+            {read_text(name): read_number(seat, most=MAX_NUMBER - 1)
              for name, seat in itertools.islice(seats.items(), MOST_DEVICES)},
-            _text(data['coordinator'], MOST_NAME),
-            str(ipaddress.ip_address(_text(data['host'], 64))),
-            _number(data['port'], 1, 1 << 16), _seconds(data['timeout']),
-            _number(data['every'], 1, 1 << 20), data['paused'] is True)
+            read_text(data['coordinator']),
+            str(ipaddress.ip_address(read_text(data['host'], 64))),
+            read_number(data['port'], 1, (1 << 16) - 1), _seconds(data['timeout']),
+            read_number(data['every'], 1, (1 << 20) - 1), data['paused'] is True)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise PlanError(f'a session of training cannot be read: {error!r:.200}') from None
-
-
-def _number(value: Any, least: int = 0, end: int = MAX_NUMBER) -> int:
-    if type(value) is not int or not least <= value < end:
-        raise PlanError(f'{value!r:.40} is no number from {least} to {end - 1}')
-    return value
 
 
 def _seconds(value: Any) -> float:
     if type(value) not in (int, float) or not 0 < value <= MOST_SECONDS:
         raise PlanError(f'a wait lasts up to {MOST_SECONDS:g} s, not {value!r:.40}')
     return float(value)
-
-
-def _text(value: Any, most: int) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= most:
-        raise PlanError(f'{value!r:.40} is no text of 1 to {most} characters')
-    return value

@@ -13,9 +13,13 @@ from typing import Any, Protocol
 
 import torch
 
-from intradp_ros.systems.training.round_commit import Order, Phase, RoundCommit
+from intradp_ros.systems.training.checkpoint import Checkpoint
+from intradp_ros.systems.training.layer_graph import LayerGraph
+from intradp_ros.systems.training.round_commit import Order, Phase, Planner, RoundCommit
 from intradp_ros.systems.training.snapshots import pack, TRAINER, unpack
+from intradp_ros.systems.training.stage_runner import by_layer
 from intradp_ros.systems.training.store_bytes import given_key, put_bytes, take_bytes
+from intradp_ros.systems.training.task import TrainingTask
 
 #: Seconds without a sign of life after which a device counts as lost.
 SILENCE = 2.5
@@ -218,3 +222,21 @@ class Trainer:
         """End all workers."""
         for link in tuple(self.links.values()):
             link.send({'order': 'end'})
+
+
+def trainer_of(task: TrainingTask, graph: LayerGraph, planner: Planner, timeout: float, store: Any,
+               progress: Callable[[RoundCommit], None], base: Checkpoint | None,
+               waits: bool = False) -> Trainer:
+    """
+    Return the trainer of a task over workers that send signs of life.
+
+    It begins with the checkpoint `base` where there is one; `timeout` is a worker's longest wait
+    (s), `waits` as in `RoundCommit`.
+    """
+    sizes = tuple(float(graph.nbytes(k)) for k in range(len(graph.layers)))
+    trainer = Trainer(RoundCommit(task.rounds, len(graph.layers), sizes, planner,
+                                  2 * timeout + 2, waits=waits), store, beats=True,
+                      progress=progress)
+    if base is not None:
+        trainer.start_from(base.round, by_layer(graph, base.state))
+    return trainer

@@ -172,24 +172,27 @@ def parse_plan(data: Any) -> TrainingPlan:
         if data['format'] != FORMAT or len(data['stages']) > MOST_STAGES:
             raise PlanError(f'not a plan of format {FORMAT}, or one of more than {MOST_STAGES} '
                             'stages')
-        stages = tuple(TrainingStage(_number(s['first']), _number(s['last']), tuple(
-            (_name(name), _number(share)) for name, share in
+        stages = tuple(TrainingStage(read_number(s['first']), read_number(s['last']), tuple(
+            (read_text(name), read_number(share)) for name, share in
             islice(s['shares'], MOST_STAGES))) for s in data['stages'])
-        return TrainingPlan(stages, _number(data['grains']), _number(data['micro_batches']),
-                            float(data.get('seconds', 0.0)), data.get('of_round') is True,
-                            tuple((_name(name), _number(count, MOST_DATA)) for name, count in
-                                  islice(data.get('data', ()), MOST_STAGES)))
+        held = tuple((read_text(name), read_number(count, most=MOST_DATA))
+                     for name, count in islice(data.get('data', ()), MOST_STAGES))
+        return TrainingPlan(stages, read_number(data['grains']),
+                            read_number(data['micro_batches']), float(data.get('seconds', 0.0)),
+                            data.get('of_round') is True, held)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise PlanError(f'a plan of training cannot be read: {error!r:.200}') from None
 
 
-def _number(value: Any, most: int = 1 << 20) -> int:
-    if type(value) is not int or not 0 <= value <= most:
-        raise PlanError(f'{value!r:.40} is no count')
+def read_number(value: Any, least: int = 0, most: int = 1 << 20) -> int:
+    """Return a whole number of a plan; PlanError if it is none in these bounds."""
+    if type(value) is not int or not least <= value <= most:
+        raise PlanError(f'{value!r:.40} is no number from {least} to {most}')
     return value
 
 
-def _name(value: Any) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= MOST_NAME:
-        raise PlanError(f'{value!r:.40} is no name of a device')
+def read_text(value: Any, most: int = MOST_NAME) -> str:
+    """Return a text of a plan, such as a name; PlanError if it is empty, too long or none."""
+    if not isinstance(value, str) or not 0 < len(value) <= most:
+        raise PlanError(f'{value!r:.40} is no text of 1 to {most} characters')
     return value

@@ -133,7 +133,10 @@ class Worker:
     def run(self) -> None:
         """Carry out orders until told to end."""
         try:
-            while (order := self._next())['order'] != 'end':
+            while True:
+                order = self._later.pop(0) if self._later else self.orders.get()
+                if order['order'] == 'end':
+                    return
                 if order['order'] == 'plan':
                     self._run_plan(order)
                 elif order['order'] == 'collect':
@@ -144,9 +147,6 @@ class Worker:
                     self._note(order)
         finally:
             self._reachability.close()
-
-    def _next(self) -> Mapping[str, Any]:
-        return self._later.pop(0) if self._later else self.orders.get()
 
     def _attend(self, order: Mapping[str, Any]) -> None:
         """Take the orders of another trainer: its store is another, what is held here stays."""
