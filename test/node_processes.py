@@ -73,6 +73,14 @@ def own_domain(tmp_path: Path, transport: str = '', local: bool = False) -> Iter
         yield
 
 
+def end_of(future: Any, seconds: float) -> Any:
+    """Return what a future that another thread spins ends with."""
+    over = threading.Event()
+    future.add_done_callback(lambda _: over.set())
+    assert over.wait(seconds), 'no end'
+    return future.result()
+
+
 class Observer:
     """
     A node that publishes images and keeps what the others publish, by the image's number.

@@ -128,6 +128,19 @@ def strangers_node() -> Iterator[Stranger]:
 
 
 @contextmanager
+def spinning_alone(make: Callable[[rclpy.Context], Any]) -> Iterator[Any]:
+    """Provide what is made of a context of its own, and let a thread spin its `node`."""
+    context = rclpy.Context()
+    rclpy.init(context=context)
+    made = make(context)
+    try:
+        with spinning(made.node):
+            yield made
+    finally:
+        context.try_shutdown()
+
+
+@contextmanager
 def spinning(node: Any) -> Iterator[None]:
     """Let a thread spin a node, which is destroyed in the end."""
     executor = SingleThreadedExecutor(context=node.context)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 import os
+from pathlib import Path
 import random
 import threading
 import time
@@ -48,6 +49,20 @@ class ThreadLink:
 
     def kill(self) -> None:
         raise NotImplementedError
+
+
+class Slow:
+    """Data that take long while a file is there, so that no round is missed."""
+
+    def __init__(self, data: Any, slow: str) -> None:
+        self.data, self._slow = data, Path(slow)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def take(self, samples: Sequence[int]) -> Any:
+        time.sleep(0.1 if self._slow.exists() else 0.0)
+        return self.data.take(samples)
 
 
 @dataclass

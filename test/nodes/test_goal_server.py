@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 import threading
 import time
 from typing import Any
 
 from action_msgs.msg import GoalStatus
+from node_processes import end_of
 import pytest
 import rclpy
 from rclpy.action.client import ActionClient
@@ -22,6 +24,7 @@ from intradp_ros.runtime.admission import Fate
 from intradp_ros.srv import GenerateResponse as GenerateResponseCall
 
 PATIENCE = 20.0
+ended = partial(end_of, seconds=PATIENCE)
 
 
 class Speller:
@@ -80,13 +83,6 @@ class Pair:
 
     def goal(self, feedback: Callable[[Any], None] | None = None, **fields: Any) -> Any:
         return ended(self.client.send_goal_async(GenerateResponse.Goal(**fields), feedback))
-
-
-def ended(future: Any) -> Any:
-    over = threading.Event()
-    future.add_done_callback(lambda _: over.set())
-    assert over.wait(PATIENCE), 'no end'
-    return future.result()
 
 
 @pytest.fixture

@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
-from contextlib import contextmanager
 from copy import deepcopy
 from itertools import combinations
 from pathlib import Path
@@ -16,7 +14,7 @@ from typing import Any
 from node_processes import own_domain
 import rclpy
 from rclpy.context import Context
-from rclpy.executors import SingleThreadedExecutor
+from stranger import spinning_alone
 
 from intradp_ros.dds.qos import chunk_qos, control_qos
 from intradp_ros.lab.fleet.node_fleet import COORDINATOR, NodeFleet, running
@@ -67,28 +65,10 @@ class Stranger:
                     publisher.publish(SessionControl(kind=int(kind), session=HIGHEST, body=body))
 
 
-@contextmanager
-def stranger(fleet: str, names: str) -> Iterator[Stranger]:
-    context = Context()
-    rclpy.init(context=context)
-    made = Stranger(context, fleet, names)
-    executor = SingleThreadedExecutor(context=context)
-    executor.add_node(made.node)
-    thread = threading.Thread(target=executor.spin, daemon=True)
-    thread.start()
-    try:
-        yield made
-    finally:
-        executor.shutdown()
-        thread.join(5.0)
-        made.node.destroy_node()
-        context.try_shutdown()
-
-
 def test_a_stranger_without_a_key_falsifies_nothing_and_ends_nothing(tmp_path: Path) -> None:
     with own_domain(tmp_path), running(NodeFleet(
             MODEL, 'a', dict.fromkeys('abc', 1.0), tmp_path, 'a,b,c')) as run, \
-            stranger(run.fleet.name, 'abc') as attack:
+            spinning_alone(lambda context: Stranger(context, run.fleet.name, 'abc')) as attack:
         asker = run.asker(interval=0.1, frames=10_000)
         run.wait_for_plan(asker, 'a, b, c')
         threading.Event().wait(2.0)

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, deque
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from copy import deepcopy
 from itertools import combinations
 from pathlib import Path
@@ -27,7 +26,7 @@ from typing import Any
 from node_processes import Observer, own_domain
 import rclpy
 from rclpy.context import Context
-from rclpy.executors import SingleThreadedExecutor
+from stranger import spinning_alone
 
 from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.dds.qos import chunk_qos, control_qos
@@ -111,30 +110,13 @@ class Stranger:
                     self._say('forged', topic, self._sealers[topic].seal(deepcopy(false)))
 
 
-@contextmanager
-def stranger(fleet: str, names: str) -> Iterator[Stranger]:
-    context = Context()
-    rclpy.init(context=context)
-    made = Stranger(context, fleet, names)
-    executor = SingleThreadedExecutor(context=context)
-    executor.add_node(made.node)
-    thread = threading.Thread(target=executor.spin, daemon=True)
-    thread.start()
-    try:
-        yield made
-    finally:
-        executor.shutdown()
-        thread.join(5.0)
-        made.node.destroy_node()
-        context.try_shutdown()
-
-
 def test_with_a_key_nothing_of_a_stranger_counts(tmp_path: Path) -> None:
     SharedKey.generate().save(tmp_path / 'key')
     with own_domain(tmp_path, 'udp', local=True), running(NodeFleet(
             MODEL, 'a', dict.fromkeys('abc', 1.0), tmp_path, 'a,b,c',
             key_file=str(tmp_path / 'key'))) as run, \
-            stranger(run.fleet.name, 'abc') as attack, closing(Observer()) as observer:
+            spinning_alone(lambda context: Stranger(context, run.fleet.name, 'abc')) as attack, \
+            closing(Observer()) as observer:
         asker = run.asker(interval=0.2, frames=10_000, silence=20.0)
         run.wait_for_plan(asker, 'a, b, c')
         threading.Event().wait(1.0)

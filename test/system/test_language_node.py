@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 import socket
 import threading
 from typing import Any
 
-from node_processes import nodes, own_domain
+from node_processes import end_of, nodes, own_domain
 import openai
 import pytest
 import rclpy
@@ -31,6 +32,7 @@ from intradp_ros.systems.language.manifest import Manifest
 from intradp_ros.systems.language.segment_plan import FORMAT, SegmentPlan
 
 PATIENCE = 40.0
+ended = partial(end_of, seconds=PATIENCE)
 NAMES = ('board1', 'board2')
 PROMPT, TOKENS = 'a model of weights', 12
 
@@ -44,13 +46,6 @@ class Site:
     port: int
     nodes: list[Any]
     node: rclpy.node.Node
-
-
-def ended(future: Any) -> Any:
-    over = threading.Event()
-    future.add_done_callback(lambda _: over.set())
-    assert over.wait(PATIENCE), 'no end'
-    return future.result()
 
 
 def halves(manifest: Manifest) -> SegmentPlan:

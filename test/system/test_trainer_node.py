@@ -4,13 +4,13 @@
 """The trainer node as a process: goal, feedback, pause, cancel, resume; one process' result."""
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 import queue
-import threading
 from typing import Any
 
 from action_msgs.msg import GoalStatus
-from node_processes import nodes, Observer, own_domain
+from node_processes import end_of, nodes, Observer, own_domain
 import pytest
 from rclpy.action.client import ActionClient
 from safetensors.torch import load_file
@@ -23,38 +23,18 @@ from intradp_ros.systems.training.one_process import train_alone
 from intradp_ros.systems.training.task import load_task
 
 PATIENCE = 240.0
+ended = partial(end_of, seconds=PATIENCE)
 TASK = """
 from dataclasses import replace
-from pathlib import Path
 import sys
-import time
 sys.path.append({tests!r})
-from training_fleet import make_task
-
-
-class Slow:
-    def __init__(self, data):
-        self.data = data
-
-    def __len__(self):
-        return len(self.data)
-
-    def take(self, samples):
-        time.sleep(0.1 if Path({slow!r}).exists() else 0.0)
-        return self.data.take(samples)
+from training_fleet import make_task, Slow
 
 
 def task():
     made = make_task(batch=16, grain=2, micro_batches=2, rounds=600)
-    return replace(made, data=Slow(made.data))
+    return replace(made, data=Slow(made.data, {slow!r}))
 """
-
-
-def ended(future: Any) -> Any:
-    over = threading.Event()
-    future.add_done_callback(lambda _: over.set())
-    assert over.wait(PATIENCE), 'no end'
-    return future.result()
 
 
 def seen(feedback: queue.Queue[Any], what: Any) -> Any:

@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 import queue
 import secrets
-import threading
 from typing import Any
 
-from node_processes import nodes, Observer, own_domain
+from node_processes import end_of, nodes, Observer, own_domain
 import pytest
 from rclpy.action import ActionClient
 from safetensors.torch import load_file
@@ -26,6 +26,7 @@ from intradp_ros.systems.training.one_process import train_alone
 from intradp_ros.systems.training.task import load_task
 
 PATIENCE, ROUNDS = 150.0, 200
+ended = partial(end_of, seconds=PATIENCE)
 DEVICES = ('a', 'b', 'c')
 #: Devices so slow, as planned, that all of them are used.
 FLEET = """
@@ -39,25 +40,16 @@ networks:
 TASK = """
 from dataclasses import replace
 import os
-from pathlib import Path
 import sys
-import time
 sys.path.append({tests!r})
-from training_fleet import make_task
+from training_fleet import make_task, Slow
 
 
-class Slow:
-    def __init__(self, data):
-        self.data = data
-
-    def __len__(self):
-        return len(self.data)
-
+class Here(Slow):
     def take(self, samples):
-        time.sleep(0.1 if Path({slow!r}).exists() else 0.0)
         device, half = os.environ.get('INTRADP_DEVICE'), len(self.data) // 2
         assert not device or all('ac'.index(device) == (k >= half) for k in samples), device
-        return self.data.take(samples)
+        return super().take(samples)
 
     def examples(self, count):
         return self.data.take(range(count))
@@ -65,15 +57,8 @@ class Slow:
 
 def task():
     made = make_task(batch=16, grain=2, micro_batches=2, rounds=200)
-    return replace(made, data=Slow(made.data))
+    return replace(made, data=Here(made.data, {slow!r}))
 """
-
-
-def ended(future: Any) -> Any:
-    over = threading.Event()
-    future.add_done_callback(lambda _: over.set())
-    assert over.wait(PATIENCE), 'no end'
-    return future.result()
 
 
 @dataclass
