@@ -45,7 +45,7 @@ from intradp_ros.systems.training.layer_table import LayerTable
 from intradp_ros.systems.training.process_fleet import NOWHERE, ProcessFleet
 from intradp_ros.systems.training.round_commit import Phase, RoundCommit
 from intradp_ros.systems.training.trainer import TrainingError
-from intradp_ros.systems.training.worker import Settings
+from intradp_ros.systems.training.worker_settings import Settings
 
 TESTS = Path(__file__).resolve().parents[1] / 'test'
 sys.path.append(str(TESTS))  # small networks, random plans

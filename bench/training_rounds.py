@@ -58,7 +58,7 @@ from intradp_ros.systems.training.round_groups import measured_hop
 from intradp_ros.systems.training.snapshots import port_seconds
 from intradp_ros.systems.training.task import TensorData, TrainingTask
 from intradp_ros.systems.training.training_plan import TrainingPlan
-from intradp_ros.systems.training.worker import Settings
+from intradp_ros.systems.training.worker_settings import Settings
 
 NAME = f'{Path(__file__).resolve()}:mobilenet'
 #: Speeds of the devices to recover on; one of speed 1 takes `SAMPLE` seconds for a sample.

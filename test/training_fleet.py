@@ -27,7 +27,8 @@ from intradp_ros.systems.training.stage_actions import Action
 from intradp_ros.systems.training.task import TrainingTask
 from intradp_ros.systems.training.trainer import Trainer
 from intradp_ros.systems.training.training_plan import TrainingPlan, TrainingStage
-from intradp_ros.systems.training.worker import Settings, Worker
+from intradp_ros.systems.training.worker import Worker
+from intradp_ros.systems.training.worker_settings import Settings
 
 #: Devices are threads here: passes that take all processors each would wait for one another.
 torch.set_num_threads(1)

@@ -57,7 +57,7 @@ from intradp_ros.systems.training.snapshots import port_seconds
 from intradp_ros.systems.training.task import TaskError, TrainingTask
 from intradp_ros.systems.training.trainer import TrainingError
 from intradp_ros.systems.training.training_plan import TrainingPlan
-from intradp_ros.systems.training.worker import Settings
+from intradp_ros.systems.training.worker_settings import Settings
 
 TASK = 'intradp_ros.lab.training.digits:digits_float64'
 OURS = 'training'

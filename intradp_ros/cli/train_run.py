@@ -31,7 +31,7 @@ from intradp_ros.systems.training.training_job import (
     Stopped,
     TrainingJob,
 )
-from intradp_ros.systems.training.worker import Settings
+from intradp_ros.systems.training.worker_settings import Settings
 
 DESCRIPTION = """\
 Train a network over the devices of a fleet. Weights, losses and gradient norms are those of one

@@ -36,7 +36,7 @@ from intradp_ros.systems.training.training_job import (
     Stopped,
     TrainingJob,
 )
-from intradp_ros.systems.training.worker import Settings
+from intradp_ros.systems.training.worker_settings import Settings
 
 #: Seconds that saving and ending may take after a cancel; the longest wait of a device is in it.
 GRACE = 60.0

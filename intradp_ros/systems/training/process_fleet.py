@@ -20,8 +20,8 @@ from intradp_ros.systems.training.round_groups import check_distributed
 from intradp_ros.systems.training.site_address import open_store
 from intradp_ros.systems.training.task import TrainingTask, weights_digest
 from intradp_ros.systems.training.trainer import trainer_of
-from intradp_ros.systems.training.worker import Emulation, Settings
 from intradp_ros.systems.training.worker_process import ProcessLink
+from intradp_ros.systems.training.worker_settings import Emulation, Settings
 
 #: No device is elsewhere.
 NOWHERE: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType({})

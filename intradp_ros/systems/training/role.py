@@ -34,8 +34,8 @@ from intradp_ros.systems.training.round_groups import check_distributed, GroupEr
 from intradp_ros.systems.training.session_plan import FORMAT, parse_session, TrainingSession
 from intradp_ros.systems.training.site_address import site_address
 from intradp_ros.systems.training.trainer import Link
-from intradp_ros.systems.training.worker import Settings
 from intradp_ros.systems.training.worker_process import ProcessLink
+from intradp_ros.systems.training.worker_settings import Settings
 from intradp_ros.wire.frames import Control, Frame, MalformedFrameError
 
 #: Seconds for which a session waits for a worker, so that what it fails by at once is the reason

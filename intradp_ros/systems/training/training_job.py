@@ -35,7 +35,7 @@ from intradp_ros.systems.training.round_commit import Phase, Planner, Recovery, 
 from intradp_ros.systems.training.stage_runner import by_layer
 from intradp_ros.systems.training.trainer import Trainer, TrainingError
 from intradp_ros.systems.training.training_plan import TrainingPlan
-from intradp_ros.systems.training.worker import Settings
+from intradp_ros.systems.training.worker_settings import Settings
 
 #: Rounds whose median is the speed that is shown.
 RECENT = 9

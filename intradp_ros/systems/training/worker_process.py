@@ -28,7 +28,8 @@ import torch
 from intradp_ros.systems.training.layer_graph import capture
 from intradp_ros.systems.training.round_groups import check_distributed, GroupError
 from intradp_ros.systems.training.task import DEVICE, load_task, TaskError, weights_digest
-from intradp_ros.systems.training.worker import Emulation, Settings, Worker
+from intradp_ros.systems.training.worker import Worker
+from intradp_ros.systems.training.worker_settings import Emulation, Settings
 
 BEAT = 0.5
 MOST_LINE = 1 << 22

@@ -13,7 +13,7 @@ from intradp_ros.systems.training.layer_graph import capture
 from intradp_ros.systems.training.one_process import train_alone
 from intradp_ros.systems.training.round_commit import Phase, RoundCommit
 from intradp_ros.systems.training.trainer import Trainer
-from intradp_ros.systems.training.worker import Settings
+from intradp_ros.systems.training.worker_settings import Settings
 
 DEVICES = ('a', 'b', 'c')
 

@@ -39,7 +39,8 @@ from intradp_ros.systems.training.session_fleet import SessionFleet
 from intradp_ros.systems.training.session_plan import parse_session, TrainingSession
 from intradp_ros.systems.training.trainer import TrainingError
 from intradp_ros.systems.training.training_job import JobOptions
-from intradp_ros.systems.training.worker import Settings, Worker
+from intradp_ros.systems.training.worker import Worker
+from intradp_ros.systems.training.worker_settings import Settings
 from intradp_ros.wire.frames import Control, ControlKind, MalformedFrameError
 
 #: Threads that train leave others little time.
