@@ -142,8 +142,13 @@ def train(task: TrainingTask, devices: Sequence[str], planner: Planner,
         trainer.close()
 
 
-def shuffled(seed: int, layers: int, task: TrainingTask) -> Planner:
-    """Return a planner with stages, groups and shares that are random, the same for the same."""
+def shuffled(seed: int, layers: int, task: TrainingTask,
+             data: tuple[tuple[str, int], ...] = ()) -> Planner:
+    """
+    Return a planner with stages, groups and shares that are random, the same for the same.
+
+    `data` has how many samples lie on a device.
+    """
     largest = -(-task.grains // task.micro_batches)
 
     def plan(devices: tuple[str, ...], before: TrainingPlan | None) -> TrainingPlan | None:
@@ -155,7 +160,7 @@ def shuffled(seed: int, layers: int, task: TrainingTask) -> Planner:
             cuts = [0, *sorted(rng.sample(range(1, task.grains), len(names) - 1)), task.grains]
             return TrainingPlan((TrainingStage(0, layers, tuple(
                 (name, high - low) for name, low, high in zip(names, cuts, cuts[1:]))),),
-                task.grains, task.micro_batches, of_round=True)
+                task.grains, task.micro_batches, of_round=True, data=data)
         names = names[:layers * largest]
         count = rng.randint(-(-len(names) // largest), min(len(names), layers))
         while True:
@@ -169,7 +174,7 @@ def shuffled(seed: int, layers: int, task: TrainingTask) -> Planner:
             cuts = [0, *sorted(rng.sample(range(1, largest), len(group) - 1)), largest]
             stages.append(TrainingStage(a, b, tuple(
                 (name, high - low) for name, low, high in zip(group, cuts, cuts[1:]))))
-        return TrainingPlan(tuple(stages), task.grains, task.micro_batches)
+        return TrainingPlan(tuple(stages), task.grains, task.micro_batches, data=data)
     return plan
 
 

@@ -21,7 +21,7 @@ TASK is file.py:function or package.module:function; the function returns the ta
 
   def task():
       return TrainingTask(
-          module=make_network(),                   # tensors in, one tensor out, a row a sample
+          module=make_network(),           # tensors in and out (dicts, tuples...), a row a sample
           loss=lambda outputs, targets: torch.nn.functional.cross_entropy(
               outputs, targets, reduction='none'),                     # one number a sample
           optimiser=lambda named: torch.optim.SGD([p for _, p in named], lr=0.01, momentum=0.9),

@@ -178,7 +178,7 @@ def test_ctrl_c_saves_and_resume_ends_as_one_process_does(folder, capsys):
     ('mytask.py:learner', 'not a torch.optim.Optimizer'),
     ('mytask.py:two', 'not a TrainingTask'),
     ('mytask.py:fails', 'division by zero (mytask.py, line'),
-    ('mytask.py:tuples', 'must return one tensor'),
+    ('mytask.py:tuples', 'results need one row a sample'),
     ('mytask.py:noise', 'returns other values each time'),
     ('mytask.py:nothing', 'has no function nothing; it has'),
     ('nowhere.py:task', 'cannot be imported'),

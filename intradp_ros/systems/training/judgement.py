@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import torch
 
 from intradp_ros.runtime.weight_file import module_state
-from intradp_ros.systems.training.task import TrainingTask
+from intradp_ros.systems.training.structure import tensors_of
+from intradp_ros.systems.training.task import call, losses_of, TrainingTask
 
 #: Samples of one pass.
 _PART = 64
@@ -19,7 +20,11 @@ _PART = 64
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Mean loss, and the share of right answers where targets are classes."""
+    """
+    Mean loss, and the share of right answers where targets are classes.
+
+    Answers are the first tensor that the module returns.
+    """
 
     samples: int
     loss: float
@@ -32,16 +37,18 @@ def judge(task: TrainingTask, state: Mapping[str, torch.Tensor]) -> Judgement | 
         return None
     module = copy.deepcopy(task.module).eval()
     module.load_state_dict(module_state(state), strict=False)
-    loss, right, classes = 0.0, 0, True
+    loss, counted, right, classes = 0.0, 0.0, 0, True
     with torch.no_grad():
         for first in range(0, len(task.check), _PART):
-            inputs, targets = task.check.take(
-                range(first, min(first + _PART, len(task.check))))
-            outputs = module(*inputs)
-            loss += float(task.loss(outputs, targets).double().sum())
-            classes = classes and outputs.dim() == 2 and targets.dim() == 1 and \
+            rows = range(first, min(first + _PART, len(task.check)))
+            inputs, wanted = task.check.take(rows)
+            outputs = call(module, inputs)
+            losses, counts = losses_of(task, outputs, wanted, len(rows))
+            loss, counted = loss + float(losses.double().sum()), counted + float(counts.sum())
+            answers, targets = tensors_of(outputs)[0], tensors_of(wanted)[0]
+            classes = classes and answers.dim() == 2 and targets.dim() == 1 and \
                 not targets.is_floating_point()
             if classes:
-                right += int((outputs.argmax(1) == targets).sum())
+                right += int((answers.argmax(1) == targets).sum())
     count = len(task.check)
-    return Judgement(count, loss / count, right / count if classes else None)
+    return Judgement(count, loss / (counted or 1.0), right / count if classes else None)

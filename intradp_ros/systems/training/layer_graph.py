@@ -23,16 +23,26 @@ import torch
 from torch import fx, nn
 import torch.nn.functional as F  # noqa: N812
 
+from intradp_ros.systems.training.structure import (
+    split_rows,
+    Structure,
+    taken_apart,
+    Tensors,
+    tensors_of,
+)
 from intradp_ros.systems.training.task import (
+    call,
     draw_seed,
     examples,
+    losses_of,
     TaskError,
-    Tensors,
     TrainingTask,
 )
 
 _ATEN = torch.ops.aten
 MOST_ROWS = 1 << 20
+#: Values that may cross a cut, and tensors of a sample: inputs and targets.
+MOST_VALUES, MOST_TENSORS = 100, 27
 _NORM = _ATEN.batch_norm.default
 _INSTANCE = _ATEN.instance_norm.default
 _DROPOUT = _ATEN.dropout.default
@@ -82,7 +92,7 @@ class Pass:
     The grains of one forward pass of a stage, and the statistics of each.
 
     `statistics` has mean and variance of each use by grain, shape (uses, 2, ...), by the name of
-    the running mean's buffer.
+    the running mean's buffer.  `held` returns what forward passes change, as it is before a grain.
     """
 
     seed: int
@@ -92,6 +102,7 @@ class Pass:
     autocast: torch.dtype | None = None
     freeze_norms: bool = False
     statistics: dict[str, dict[int, torch.Tensor]] = field(default_factory=dict)
+    held: Callable[[int], Mapping[str, torch.Tensor]] = lambda grain: {}  # noqa: E731
 
     def alone(self, k: int) -> Pass:
         """Return the pass of one of the grains; it notes its statistics here, too."""
@@ -108,11 +119,29 @@ class Norm:
 
 
 @dataclass(frozen=True)
+class Interface:
+    """
+    What the module takes, the loss gets as targets, and the module returns.
+
+    `order` has, for each tensor that is returned, its place among the values behind the last
+    layer; `wanted` are targets as values.
+    """
+
+    inputs: Structure
+    targets: Structure
+    outputs: Structure
+    order: tuple[int, ...]
+    wanted: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
 class LayerGraph:
     """
     A network in layers; `cuts[k]` is what enters layer k, the last what the network returns.
 
-    `norms` are by the name of the running mean.  Where samples that are computed together change
+    `norms` are by the name of the running mean.  `changes` has the buffers that a forward pass
+    changes whatever the samples are, as the power iteration of spectral norm does, and the nodes
+    of their new values.  Where samples that are computed together change
     each other's values, `apart` (of the network) and `loss_apart` say that each grain is computed
     on its own.
     """
@@ -121,13 +150,35 @@ class LayerGraph:
     layers: tuple[Layer, ...]
     cuts: tuple[tuple[Value, ...], ...]
     norms: Mapping[str, Norm]
+    interface: Interface
+    changes: Mapping[str, str] = field(default_factory=dict)
     apart: bool = False
     loss_apart: bool = False
 
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Return the names of the module's inputs, in the order of its forward."""
-        return tuple(n.name for n in self.root.graph.nodes if n.op == 'placeholder')
+    def entering(self, inputs: Any) -> Tensors:
+        """
+        Return what enters the first layer of the inputs of some samples.
+
+        Raises
+        ------
+        TaskError
+            If they are not as the first ones were.
+
+        """
+        tensors, structure = taken_apart(inputs)
+        if structure != self.interface.inputs:
+            raise TaskError(f'some samples have inputs of the form {structure.spec}, the first '
+                            f'ones {self.interface.inputs.spec}')
+        names = [n.name for n in self.root.graph.nodes if n.op == 'placeholder']
+        named = dict(zip(names, tensors, strict=True))
+        return tuple(named[value.name] for value in self.cuts[0])
+
+    def losses(self, task: TrainingTask, outputs: Tensors, targets: Tensors,
+               ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return losses and counts of samples, by what leaves the last layer and by targets."""
+        one = self.interface
+        return losses_of(task, one.outputs.filled([outputs[k] for k in one.order]),
+                         one.targets.filled(targets), len(targets[0]))
 
     def nbytes(self, layer: int) -> int:
         """Return the bytes of a layer's parameters and statistics."""
@@ -148,16 +199,27 @@ class LayerGraph:
                            for value in self.cuts[last]))
         return copy.deepcopy(fx.GraphModule(self.root, graph))
 
+    def changed(self, first: int, last: int, stage: fx.GraphModule) -> fx.GraphModule | None:
+        """Return what makes the new values of `changes` in layers, of a stage's own tensors."""
+        names = [name for layer in self.layers[first:last] for name in layer.buffers
+                 if name in self.changes]
+        if not names:
+            return None
+        graph, made = fx.Graph(), dict[fx.Node, fx.Node]()
+        graph.output({name: self._copy(self._node(self.changes[name]), graph, made)
+                      for name in names})
+        return fx.GraphModule(stage, graph)
+
     def _node(self, name: str) -> fx.Node:
         nodes: dict[str, fx.Node] = {node.name: node for node in self.root.graph.nodes}
         return nodes[name]
 
     def _copy(self, node: fx.Node, graph: fx.Graph, made: dict[fx.Node, fx.Node],
-              rows: fx.Node) -> fx.Node:
+              rows: fx.Node | None = None) -> fx.Node:
         """Copy a node, what it needs that no cut carries first: constants and sizes."""
         if node in made:
             return made[node]
-        if (line := _line(node)) is not None:
+        if (line := _line(node)) is not None and rows is not None:
             made[node] = graph.call_function(_sized, (rows, *line))
             return made[node]
         if node.op == 'placeholder':
@@ -178,10 +240,12 @@ class StageInterpreter(fx.Interpreter):
 
     def __init__(self, stage: fx.GraphModule, one: Pass) -> None:
         super().__init__(stage)
-        self._pass = one
+        self._pass, self._held = one, one.held(one.grains[0])
 
     def run_node(self, n: fx.Node) -> Any:
         """Run a node."""
+        if n.op == 'get_attr' and n.target in self._held:
+            return self._held[str(n.target)]
         by_grain: dict[Any, Callable[..., Any]] = {
             _NORM: self._norm, _INSTANCE: self._norm, _DROPOUT: self._dropout,
             _FEATURES: self._features, _BERNOULLI: self._bernoulli,
@@ -282,7 +346,11 @@ def capture(task: TrainingTask) -> LayerGraph:
         export differs from the module in any bit.
 
     """
-    inputs, targets = examples(task.data, _ROWS)
+    taken = examples(task.data, _ROWS)
+    (inputs, given), (targets, wanted) = map(taken_apart, taken)
+    if given.constants or wanted.constants or len(inputs) + len(targets) > MOST_TENSORS:
+        raise TaskError(f'a sample is 1 to {MOST_TENSORS} tensors, and nothing else: inputs are '
+                        f'{given.spec}, targets {wanted.spec}')
     module = task.module if task.module.training else task.module.train()
     kept = copy.deepcopy(module)
     for name, part in module.named_modules():
@@ -290,37 +358,72 @@ def capture(task: TrainingTask) -> LayerGraph:
                 part.track_running_stats and part.training and not task.freeze_norms:
             raise TaskError(f'{name} has momentum=None: it averages over all batches, which is '
                             'not supported; give it a momentum, or freeze_norms to the task')
-    batch = torch.export.Dim('batch', min=1, max=MOST_ROWS)
-    dynamic = (tuple({0: batch} for _ in inputs),) if _variadic(module) else \
-        tuple({0: batch} for _ in inputs)
     tried = tuple(x[:_FIRST] for x in inputs)
-    changed = _changed(kept, tried, task)
+    changed, returned = _changed(kept, given.filled(tried), task)
+    root = _exported(module, given, tried)
+    _inline(root)
+    _name_as(root, module)
+    norms, changes, draws = _functional(root)
+    folded = {name for mean, norm in norms.items() for name in (mean, norm.variance)}
+    if others := sorted(changed - folded - {*changes}):
+        raise TaskError(f'the module changes {", ".join(others[:3])} in the forward pass: buffers '
+                        'may change by statistics of norms, or whatever the samples are, as in '
+                        'spectral norm (max_norm of an embedding cannot be used)')
+    _check_equal(root, kept, given, tried, task)
+    ends = list(dict.fromkeys(_ends(root)))
+    interface = Interface(
+        given, wanted, returned, tuple(map(ends.index, _ends(root))),
+        tuple(Value(f'target {k}', tuple(x.shape[1:]), x.dtype, False)
+              for k, x in enumerate(targets)))
+    dtypes = _dtypes(root, tried, task)
+    _keep_learned(root, interface, tried, tuple(x[:_FIRST] for x in targets), task)
+    graph = _in_layers(root, norms, changes, dtypes, interface)
+    return replace(graph, apart=draws or bool(changes) or _mixes(root, inputs, task),
+                   loss_apart=_loss_mixes(graph, inputs, targets, task))
+
+
+def _exported(module: nn.Module, given: Structure, tried: Tensors) -> fx.GraphModule:
+    """Export a module as what takes tensors in a row, and returns them so."""
+    whole = module.forward
+
+    def in_a_row(*tensors: torch.Tensor) -> Tensors:
+        inputs = given.filled(tensors)
+        made, structure = taken_apart(
+            whole(**inputs) if isinstance(inputs, Mapping) else whole(*inputs))
+        if structure.odd:
+            raise TaskError(f'it returns a {structure.odd[0]}: it may return tensors with a row a '
+                            'sample, in tuples, lists, dicts and dataclasses, and None')
+        return made
+    batch = torch.export.Dim('batch', min=1, max=MOST_ROWS)
+    module.forward = in_a_row
     try:
-        root = torch.export.export(module, tried, dynamic_shapes=dynamic).module()
+        root = torch.export.export(
+            module, tried, dynamic_shapes=(tuple({0: batch} for _ in tried),)).module()
+    except TaskError:
+        raise
     except Exception as error:
         raise TaskError(f'{type(module).__name__} cannot be exported in training mode: '
                         f'{str(error).splitlines()[0]} (what is computed must not depend on how '
                         'many samples there are, or on their values; take x.shape[0], '
                         'not len(x))') from error
+    finally:
+        del module.forward
     assert isinstance(root, fx.GraphModule)
-    _inline(root)
-    _name_as(root, module)
-    norms, draws = _functional(root)
-    folded = {name for mean, norm in norms.items() for name in (mean, norm.variance)}
-    if others := sorted(changed - folded):
-        raise TaskError(f'the module changes {", ".join(others[:3])} in the forward pass, which '
-                        'only norms may, with their running statistics (spectral norm and '
-                        'max_norm of an embedding cannot be used)')
-    _check_equal(root, kept, tried, task)
-    apart = draws or _mixes(root, inputs, task)
-    dtypes = _dtypes(root, tried, task)
-    return replace(_in_layers(root, norms, dtypes), apart=apart,
-                   loss_apart=_loss_mixes(root, inputs, targets, task))
+    root.graph.set_codegen(fx.graph.CodeGen())  # tensors in a row, as stages take them
+    return root
 
 
-def _changed(module: nn.Module, inputs: Tensors, task: TrainingTask) -> set[str]:
+def _ends(root: fx.GraphModule) -> list[fx.Node]:
+    """Return the nodes that a graph returns, in order; one may be returned twice."""
+    returned: Any = root.graph.output_node().args[0]
+    return list(returned) if isinstance(returned, tuple | list) else [returned]
+
+
+def _changed(module: nn.Module, inputs: Any, task: TrainingTask) -> tuple[set[str], Structure]:
     """
-    Return which parameters and buffers a forward pass changes, but for those that count batches.
+    Return which parameters and buffers a forward pass changes, and what form its results have.
+
+    What counts batches is left out.
 
     Raises
     ------
@@ -335,17 +438,19 @@ def _changed(module: nn.Module, inputs: Tensors, task: TrainingTask) -> set[str]
     for _ in range(2):
         with torch.no_grad(), _autocast(task), _DRAWS, torch.random.fork_rng(devices=[]):
             torch.manual_seed(_TRIED)
-            made.append(module(*inputs))
+            made.append(taken_apart(call(module, inputs)))
     if generators != _generators():
         raise TaskError('the module draws at random with Python or NumPy, which cannot go by '
                         'round and grain: draw with torch')
     changed = {name for name, t in _tensors(module).items() if name in before
                and not torch.equal(t, before[name])}
-    if not changed and all(isinstance(one, torch.Tensor) for one in made) and \
-            not _same(made[0], made[1]):
+    (first, structure), (second, again) = made
+    if not changed and (structure != again or not all(map(_same, first, second))):
         raise TaskError(f'{type(module).__name__} returns other values each time for the same '
                         'samples and draws: it must not count calls')
-    return {name for name in changed if 'num_batches_tracked' not in name}
+    if not first:
+        raise TaskError(f'{type(module).__name__} returns no tensor')
+    return {name for name in changed if 'num_batches_tracked' not in name}, structure
 
 
 def _generators() -> object:
@@ -402,16 +507,14 @@ def _inline(root: fx.GraphModule) -> None:
         root.graph.erase_node(node)
 
 
-def _variadic(module: nn.Module) -> bool:
-    return bool(module.forward.__code__.co_flags & 0x04)
-
-
-def _functional(root: fx.GraphModule) -> tuple[dict[str, Norm], bool]:
+def _functional(root: fx.GraphModule) -> tuple[dict[str, Norm], dict[str, str], bool]:
     """
     Take out what counts batches, replace operators that work in place.
 
-    Return the norms, and whether some nodes draw in a way that needs each grain on its own.
+    Return the norms, the nodes of new values of other buffers, and whether some nodes draw in a
+    way that needs each grain on its own.
     """
+    changes, holds = dict[str, str](), dict[fx.Node, str]()
     buffers, norms = set(dict(root.named_buffers(remove_duplicate=False))), dict[str, Norm]()
     uses: dict[str, list[fx.Node]] = {}
     for node in list(root.graph.nodes):
@@ -427,29 +530,62 @@ def _functional(root: fx.GraphModule) -> tuple[dict[str, Norm], bool]:
             norms[mean] = Norm(str(node.args[4].target), float(node.args[6]), len(uses[mean]))
         if schema is None or not schema.is_mutable:
             continue
-        into = node.args[0]
+        into = node.kwargs.get('out', node.args[0])
         if into.op == 'get_attr' and 'num_batches_tracked' in str(into.target):
             node.replace_all_uses_with(into)  # a norm that is used twice counts on
             root.graph.erase_node(node)
             continue
         if into.op == 'get_attr' and into.target in buffers:
-            raise TaskError(f'the module changes its buffer {into.target} in the forward pass, '
-                            'which only norms may, with their running statistics')
-        node.target = _BERNOULLI if node.target is _ATEN.bernoulli_.float else getattr(
-            getattr(_ATEN, schema.name.removeprefix('aten::').rstrip('_'), None),
-            schema.overload_name or 'default', None)
-        if node.target is None:
-            raise TaskError(f'{schema.name} works in place, and has no other form')
+            holds[into] = str(into.target)
+        if into in holds:
+            holds[node] = holds[into]
+            changes[holds[into]] = node.name
+        node.target = _without_writing(node)
+        node.kwargs = {key: given for key, given in node.kwargs.items() if key != 'out'}
         order = list(root.graph.nodes)
         later = set(order[order.index(node) + 1:])
         into.replace_all_uses_with(node, later.__contains__)
+    for name, made in changes.items():
+        _check_free(root, name, made)
     for mean, nodes in uses.items():
         for use, node in enumerate(nodes):
             node.meta[_USE] = mean, use, len(nodes)
     draws = _number_draws(root)
     root.graph.lint()
     root.recompile()
-    return norms, draws
+    return norms, changes, draws
+
+
+def _without_writing(node: fx.Node) -> Any:
+    """Return the operator that returns what another one writes."""
+    schema = node.target._schema  # type: ignore[union-attr]
+    packet = getattr(_ATEN, schema.name.removeprefix('aten::').rstrip('_'), None)
+    if node.target is _ATEN.bernoulli_.float:
+        return _BERNOULLI
+    if 'out' in node.kwargs:
+        wanted = [(one.name, str(one.type)) for one in schema.arguments if one.name != 'out']
+        for name in packet.overloads() if packet else ():
+            found = getattr(packet, name)
+            if [(one.name, str(one.type)) for one in found._schema.arguments] == wanted:
+                return found
+        packet = None
+    if (found := getattr(packet, schema.overload_name or 'default', None)) is None:
+        raise TaskError(f'{schema.name} works in place, and has no other form')
+    return found
+
+
+def _check_free(root: fx.GraphModule, buffer: str, made: str) -> None:
+    """See that what a forward pass makes of a buffer depends neither on samples nor on draws."""
+    ahead = [node for node in root.graph.nodes if node.name == made]
+    seen = set(ahead)
+    while ahead:
+        one = ahead.pop()
+        if one.op == 'placeholder' or _draws(one):
+            raise TaskError(
+                f'the module changes its buffer {buffer} in the forward pass by what it makes of '
+                'samples, or draws: only running statistics of norms may change so')
+        new = set(one.all_input_nodes) - seen
+        ahead, seen = [*ahead, *new], seen | new
 
 
 def _number_draws(root: fx.GraphModule) -> bool:
@@ -468,7 +604,8 @@ def _number_draws(root: fx.GraphModule) -> bool:
 
 def _draws(node: fx.Node) -> bool:
     """Whether a node draws; recurrent networks do where they drop out."""
-    if torch.Tag.nondeterministic_seeded not in getattr(node.target, 'tags', ()):
+    if node.op != 'call_function' or \
+            torch.Tag.nondeterministic_seeded not in getattr(node.target, 'tags', ()):
         return False
     given = dict(zip((argument.name for argument in
                       node.target._schema.arguments), node.args))  # type: ignore[union-attr]
@@ -496,7 +633,7 @@ def run_pass(stage: fx.GraphModule, inputs: Sequence[torch.Tensor], one: Pass,
     """Run a stage forward on some grains, each alone if need be; return the tuple it makes."""
     if apart and len(one.grains) > 1:
         parts = [run_pass(stage, pieces, one.alone(k), recorder) for k, pieces in
-                 enumerate(zip(*(torch.split(x, list(one.rows)) for x in inputs)))]
+                 enumerate(split_rows(tuple(inputs), one.rows))]
         return tuple(torch.cat(pieces) for pieces in zip(*parts))
     runner = recorder(stage, one)
     with torch.autocast(inputs[0].device.type, one.autocast or torch.bfloat16,
@@ -527,7 +664,7 @@ class _AsModule(StageInterpreter):
             fx.Interpreter.run_node(self, n)
 
 
-def _check_equal(root: fx.GraphModule, module: nn.Module, inputs: Tensors,
+def _check_equal(root: fx.GraphModule, module: nn.Module, given: Structure, inputs: Tensors,
                  task: TrainingTask) -> None:
     """
     Compare outputs with the module's to the last bit, and gradients but for rounding.
@@ -541,50 +678,65 @@ def _check_equal(root: fx.GraphModule, module: nn.Module, inputs: Tensors,
     export = copy.deepcopy(root)
     one = Pass(task.seed, 0, (0,), (len(inputs[0]),), task.autocast, task.freeze_norms)
 
-    def ours() -> Any:
-        return run_pass(export, inputs, one, _AsModule)
+    def ours() -> Tensors:
+        return tensors_of(run_pass(export, inputs, one, _AsModule))
 
-    def theirs() -> Any:
+    def theirs() -> Tensors:
         with _autocast(task):
-            return module(*inputs)
+            return tensors_of(call(module, given.filled(inputs)))
     made, found = [], []
     for run, parameters in ((ours, export), (theirs, module)):
         with _DRAWS, torch.random.fork_rng(devices=[]):
             torch.manual_seed(_TRIED)
-            output = run()
-        output = output[0] if isinstance(output, tuple) and len(output) == 1 else output
-        if not isinstance(output, torch.Tensor):
-            raise TaskError(f'{type(module).__name__} must return one tensor, not '
-                            f'{type(output).__name__}')
-        if output.requires_grad:
-            _back(output)
-        made.append(output.detach())
+            outputs = run()
+        _back(outputs)
+        made.append(outputs)
         found.append({name: p.grad for name, p in parameters.named_parameters(
             remove_duplicate=False) if p.requires_grad})
     ours_by, theirs_by = found
     wrong = [name for name in ours_by.keys() & theirs_by.keys()
              if not _near(_dense(ours_by[name]), _dense(theirs_by[name]), task.autocast)]
-    if not _same(*made) or wrong:
-        what = f'has other gradients of {", ".join(sorted(wrong)[:3])}' if _same(*made) else \
+    same = len(made[0]) == len(made[1]) and all(map(_same, *made))
+    if not same or wrong:
+        what = f'has other gradients of {", ".join(sorted(wrong)[:3])}' if same else \
             'does not return what the module returns'
         raise TaskError(f'the export of {type(module).__name__} {what}: use no views that are '
                         'written to, nothing that changes with each call, no hooks on tensors, no '
                         'autograd functions of your own, and checkpoint(use_reentrant=False)')
-    for name, parameter in root.named_parameters():
-        if name in ours_by and ours_by[name] is None:
-            parameter.requires_grad_(False)  # plain PyTorch steps only what has a gradient
+
+
+def _keep_learned(root: fx.GraphModule, interface: Interface, inputs: Tensors, targets: Tensors,
+                  task: TrainingTask) -> None:
+    """Freeze the parameters that the loss does not reach: plain PyTorch does not step them."""
+    export, one = copy.deepcopy(root), Pass(task.seed, 0, (0,), (len(inputs[0]),), task.autocast,
+                                            task.freeze_norms)
+    outputs = run_pass(export, inputs, one)
+    losses, _ = losses_of(task, interface.outputs.filled(outputs),
+                          interface.targets.filled(targets), len(inputs[0]))
+    if not losses.requires_grad:
+        raise TaskError('the loss depends on no parameter that is to be trained')
+    torch.autograd.backward(losses.sum())
+    reached = {name for name, p in export.named_parameters(remove_duplicate=False)
+               if p.grad is not None}
+    for name, parameter in root.named_parameters(remove_duplicate=False):
+        if name not in reached:
+            parameter.requires_grad_(False)
 
 
 def _dense(gradient: torch.Tensor | None) -> torch.Tensor:
     return torch.zeros(()) if gradient is None else gradient.to_dense()
 
 
-def _back(output: torch.Tensor) -> None:
-    """Go back from outputs with gradients that differ by row."""
-    if output.is_complex():
-        output = torch.view_as_real(output)
-    weights = torch.linspace(0.5, 1.5, output.numel(), dtype=torch.float64).to(output.dtype)
-    torch.autograd.backward((output * weights.view_as(output)).sum())
+def _back(outputs: Sequence[torch.Tensor]) -> None:
+    """Go back from outputs with gradients that differ by row, as far as they have any."""
+    total = torch.zeros((), dtype=torch.float64)
+    for output in outputs:
+        if output.requires_grad:
+            real = torch.view_as_real(output) if output.is_complex() else output
+            weights = torch.linspace(0.5, 1.5, real.numel(), dtype=torch.float64).to(real.dtype)
+            total = total + (real * weights.view_as(real)).sum()
+    if total.requires_grad:
+        torch.autograd.backward(total)
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -605,11 +757,11 @@ def _mixes(root: fx.GraphModule, inputs: Tensors, task: TrainingTask) -> bool:
             (export, inputs)
         one = Pass(task.seed, 0, (0, 1), rows, None if double else task.autocast,
                    task.freeze_norms)
-        output = run_pass(export, given, one, apart=apart)[0]
-        if output.requires_grad:
-            _back(output)
-        return {'': output.detach()} | {name: p.grad.to_dense() for name, p in
-                                        export.named_parameters() if p.grad is not None}
+        outputs = run_pass(export, given, one, apart=apart)
+        _back(outputs)
+        return {str(k): output.detach() for k, output in enumerate(outputs)} | {
+            f'p:{name}': p.grad.to_dense() for name, p in export.named_parameters()
+            if p.grad is not None}
     try:
         together, apart = run(False, True), run(True, True)
     except RuntimeError:  # types that are written down, say
@@ -619,23 +771,27 @@ def _mixes(root: fx.GraphModule, inputs: Tensors, task: TrainingTask) -> bool:
             return True
     # Some gradients are 0 but for rounding, such as a bias' before a norm: no measure of others.
     largest = max((float(value.abs().max()) for name, value in apart.items()
-                   if name and value.numel()), default=0.0)
+                   if name[:2] == 'p:' and value.numel()), default=0.0)
     return any(name not in together or not _near(together[name], value, None) and (
-                   not name or float((together[name] - value).abs().max())
+                   name[:2] != 'p:' or float((together[name] - value).abs().max())
                    > largest * torch.finfo(value.dtype).eps ** (2 / 3))
                for name, value in apart.items())
 
 
-def _loss_mixes(root: fx.GraphModule, inputs: Tensors, targets: torch.Tensor,
+def _loss_mixes(graph: LayerGraph, inputs: Tensors, targets: Tensors,
                 task: TrainingTask) -> bool:
     """Whether the losses of two grains are others together than each on its own."""
     one = Pass(task.seed, 0, (0,), (_ROWS,), task.autocast, task.freeze_norms)
     with torch.no_grad():
-        output = run_pass(root, inputs, one)[0]
-        parts = [task.loss(output[rows], targets[rows])
-                 for rows in (slice(_FIRST), slice(_FIRST, None))]
-        whole = task.loss(output, targets)
-    return not isinstance(whole, torch.Tensor) or not _near(whole, torch.cat(parts), None)
+        outputs = run_pass(graph.root, inputs, one)
+        outputs = tuple(outputs[graph.interface.order.index(k)]
+                        for k in range(len(graph.cuts[-1])))
+        rows = [_FIRST, _ROWS - _FIRST]
+        parts = [graph.losses(task, *pieces) for pieces in
+                 zip(split_rows(outputs, rows), split_rows(targets, rows))]
+        whole = graph.losses(task, outputs, targets)
+    return not all(_near(found, torch.cat(pieces), None)
+                   for found, pieces in zip(whole, zip(*parts)))
 
 
 def _near(one: torch.Tensor, other: torch.Tensor, autocast: torch.dtype | None) -> bool:
@@ -646,28 +802,26 @@ def _near(one: torch.Tensor, other: torch.Tensor, autocast: torch.dtype | None) 
     return bool(((one - other).abs().max() <= bound * other.abs().max()) | other.isnan().any())
 
 
-def _in_layers(root: fx.GraphModule, norms: Mapping[str, Norm],
-               dtypes: Mapping[str, torch.dtype]) -> LayerGraph:
+def _in_layers(root: fx.GraphModule, norms: Mapping[str, Norm], changes: Mapping[str, str],
+               dtypes: Mapping[str, torch.dtype], interface: Interface) -> LayerGraph:
     order = list(root.graph.nodes)
-    final = order[-1].all_input_nodes
-    if order[-1].op != 'output' or len(final) != 1:
-        raise TaskError('the module must return one tensor')
+    final = list(dict.fromkeys(_ends(root)))
     learned = {name for name, p in root.named_parameters(remove_duplicate=False)
                if p.requires_grad}
-    folded = {name for mean, norm in norms.items() for name in (mean, norm.variance)}
-    moving = _moving(order, learned)
+    folded = {*changes, *(name for mean, norm in norms.items() for name in (mean, norm.variance))}
+    moving = _moving(order, learned | {*changes})
     steps = [n for n in order if n.op == 'call_function' and n in moving and _line(n) is None]
     place = {node: k for k, node in enumerate(steps)}
     place |= {node: -1 for node in order if node.op == 'placeholder'}
     reach = {node: max((place[u] for u in _readers(node, place)), default=-1) for node in place}
-    reach[final[0]] = len(steps)
+    reach |= {node: len(steps) for node in final if node in place}
     held = _spans(root, order, place, learned | folded)
     cuts, found = [0], [_crossing(place, reach, 0, dtypes, moving)]
     for k in range(1, len(steps)):
         if any(a < k <= b for a, b in held.values()):
             continue
         values = _crossing(place, reach, k, dtypes, moving)
-        if values is None:
+        if values is None or len(values) >= MOST_VALUES:
             continue
         if cuts[-1] and not _learns(steps[cuts[-1]:k], learned):
             if _nbytes(values) < _nbytes(found[-1]):
@@ -678,15 +832,24 @@ def _in_layers(root: fx.GraphModule, norms: Mapping[str, Norm],
     if len(cuts) > 1 and not _learns(steps[cuts[-1]:], learned):
         cuts.pop(), found.pop()
     ends = [*cuts, len(steps)]
-    found.append(_crossing(place, reach, len(steps), dtypes, moving))
-    if any(values is None for values in found):
-        raise TaskError('inputs and result need one row a sample, and rows of a fixed shape')
+    if found[0] is None:
+        raise TaskError('inputs need one row a sample, and rows of a fixed shape')
+    returned = [_value(node, dtypes) for node in final]
+    for k, value in enumerate(returned):
+        if value is None:
+            size = getattr(final[k].meta.get('val'), 'shape', ())
+            raise TaskError(
+                f'the module returns a tensor of the shape {tuple(map(str, size))} as number '
+                f'{interface.order.index(k) + 1}: results need one row a sample, and rows of a '
+                'fixed shape. Let the loss make means and sums over samples; give what is the '
+                'same for all samples a row for each, by x.expand(rows, ...)')
+    found.append(tuple(returned))  # type: ignore[arg-type]
     layers = tuple(_layer(root, steps[a:b], folded) for a, b in zip(ends, ends[1:]))
-    return LayerGraph(root, layers, tuple(found), norms)  # type: ignore[arg-type]
+    return LayerGraph(root, layers, tuple(found), norms, interface, changes)  # type: ignore[arg-type]
 
 
 def _moving(order: Sequence[fx.Node], learned: set[str]) -> set[fx.Node]:
-    """Return the nodes that depend on inputs or on what is learned; others are constants."""
+    """Return the nodes that depend on inputs or on what changes; others are constants."""
     found = set[fx.Node]()
     for node in order:
         if node.op == 'placeholder' or node.op == 'get_attr' and node.target in learned \
@@ -718,18 +881,25 @@ def _crossing(place: Mapping[fx.Node, int], reach: Mapping[fx.Node, int], cut: i
     for node, k in place.items():
         if k >= cut or reach[node] < cut:
             continue
-        value = node.meta.get('val')
-        if not isinstance(value, torch.Tensor) or not value.dim() or \
-                _coefficients(value.shape[0]) != (1, 0) or \
-                any(not isinstance(size, int) for size in value.shape[1:]):
+        value = _value(node, dtypes)
+        if value is None:
             return None
-        dtype = dtypes.get(node.name, value.dtype)
-        found.append(Value(node.name, tuple(value.shape[1:]), dtype,
-                           node.op != 'placeholder'
-                           and (dtype.is_floating_point or dtype.is_complex)
-                           and bool(value.requires_grad or _learned_behind(node))))
+        found.append(value)
     order = {node.name: k for k, node in enumerate(next(iter(place)).graph.nodes)}
     return tuple(sorted(found, key=lambda value: order[value.name]))
+
+
+def _value(node: fx.Node, dtypes: Mapping[str, torch.dtype]) -> Value | None:
+    """Return what crosses where a node does; None if it has not one row a sample."""
+    value = node.meta.get('val')
+    if not isinstance(value, torch.Tensor) or not value.dim() or \
+            _coefficients(value.shape[0]) != (1, 0) or \
+            any(not isinstance(size, int) for size in value.shape[1:]):
+        return None
+    dtype = dtypes.get(node.name, value.dtype)
+    return Value(node.name, tuple(value.shape[1:]), dtype,
+                 node.op != 'placeholder' and (dtype.is_floating_point or dtype.is_complex)
+                 and bool(value.requires_grad or _learned_behind(node)))
 
 
 def _learned_behind(node: fx.Node) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from intradp_ros.systems.training.task import samples_of, TrainingTask
+from intradp_ros.systems.training.task import call, losses_of, samples_of, TrainingTask
 
 
 @dataclass
@@ -48,26 +48,28 @@ def train_alone(task: TrainingTask, order: Callable[[list[int]], list[int]] = li
     for number in range(task.rounds):
         samples = samples_of(task.seed, len(task.data), task.batch, number)
         optimiser.zero_grad(set_to_none=False)
-        total = 0.0
+        total = counted = 0.0
         for grain in order(list(range(task.grains))):
             inputs, targets = task.data.take([samples[k] for k in task.grain_rows(grain)])
             with torch.autocast('cpu', task.autocast or torch.bfloat16,
                                 enabled=task.autocast is not None):
-                outputs = module(*inputs)
-            losses = task.loss(outputs, targets).sum()
-            torch.autograd.backward(losses)
+                outputs = call(module, inputs)
+            losses, counts = losses_of(task, outputs, targets, len(task.grain_rows(grain)))
+            torch.autograd.backward(losses.sum())
             for _, parameter in named:
                 if parameter.grad is not None and parameter.grad.is_sparse:
                     parameter.grad = parameter.grad.to_dense()
-            total += float(losses.detach().double())
+            total += float(losses.detach().double().sum())
+            counted += float(counts.sum())
         gradients = [p.grad for _, p in named if p.grad is not None]
-        torch._foreach_div_(gradients, task.batch)
+        counted = counted or 1.0
+        torch._foreach_div_(gradients, counted)
         norm = sum(float(g.double().pow(2).sum()) for g in gradients) ** 0.5
         if task.clip is not None and norm > task.clip:
             torch._foreach_mul_(gradients, task.clip / norm)
         for group, rate in zip(optimiser.param_groups, rates):
             group['lr'] = rate * (task.schedule(number) if task.schedule else 1.0)
         optimiser.step()
-        found.loss.append(total / task.batch)
+        found.loss.append(total / counted)
         found.norm.append(norm)
     return found

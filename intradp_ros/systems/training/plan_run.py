@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from intradp_ros.cluster.plan_id import PlanId
-from intradp_ros.systems.training.layer_graph import LayerGraph, Value
+from intradp_ros.systems.training.layer_graph import LayerGraph, MOST_VALUES, Value
 from intradp_ros.systems.training.reachability import Reachability
 from intradp_ros.systems.training.round_groups import GroupError, join_group, RoundGroup
 from intradp_ros.systems.training.sample_moves import homes_of, sample_moves
@@ -29,7 +29,8 @@ from intradp_ros.systems.training.snapshots import (
 from intradp_ros.systems.training.stage_actions import Action, device_actions, fan_out, Part
 from intradp_ros.systems.training.stage_runner import StageRunner, state_of
 from intradp_ros.systems.training.store_bytes import given_key, take_bytes
-from intradp_ros.systems.training.task import samples_of, TaskError, Tensors, TrainingTask
+from intradp_ros.systems.training.structure import taken_apart, Tensors
+from intradp_ros.systems.training.task import samples_of, TaskError, TrainingTask
 from intradp_ros.systems.training.training_plan import TrainingPlan, TrainingStage
 from intradp_ros.systems.training.worker_settings import Settings
 
@@ -38,9 +39,6 @@ Report = Callable[[dict[str, Any]], None]
 AHEAD = 2
 #: Rounds by which waits are longer than the time-out: what is waited for may be computed first.
 WAITING_ROUNDS = 2
-#: Where the numbers of values that are samples begin, in tags; a border has fewer.
-SAMPLE_VALUES = 100
-
 #: Seconds from which on a device has waited for what it receives.
 WAITED = 0.5e-3
 
@@ -61,7 +59,6 @@ class TrainingDevice:
     report: Report
     before: Callable[[int, Action], None]
     reachability: Reachability
-    targets: torch.Tensor
     snapshots: Snapshots = field(default_factory=Snapshots)
 
 
@@ -90,9 +87,8 @@ class PlanRun:
         self._copied: list[BaseException | int] = []
         self._samples: list[int] = []
         self._own: dict[int, int] = {}
-        self._own_rows: tuple[Tensors, torch.Tensor] = ((), torch.empty(0))
-        self._loss = 0.0
-        self._rows = 0
+        self._own_rows: tuple[Tensors, Tensors] = ((), ())
+        self._loss, self._counted, self._rows = 0.0, 0.0, 0
         self._clock = _Clock()
         self.places: dict[str, list[str]] = {}
 
@@ -155,7 +151,7 @@ class PlanRun:
         begun = time.monotonic()
         task = self._device.task
         self._samples = samples_of(task.seed, len(task.data), task.batch, self.round)
-        self._loss, self._rows = 0.0, 0
+        self._loss, self._counted, self._rows = 0.0, 0.0, 0
         self._clock = _Clock()
         self.stage.begin()
         coming: dict[Action, list[tuple[Part, list[tuple[torch.Tensor, Any]]]]] = {}
@@ -240,22 +236,27 @@ class PlanRun:
             (action.kind == 'B')
 
     def _sample_tag(self, number: int, value: int) -> int:
-        return self._tag(Action('I', number), SAMPLE_VALUES + value)
+        return self._tag(Action('I', number), MOST_VALUES + value)
 
     def _rows_of(self, grains: range) -> list[int]:
         rows = [row for grain in grains for row in self._device.task.grain_rows(grain)]
         return self._samples[rows[0]:rows[-1] + 1] if rows else []
 
-    def _read(self, samples: Sequence[int]) -> tuple[Tensors, torch.Tensor]:
+    def _read(self, samples: Sequence[int]) -> tuple[Tensors, Tensors]:
         """Return the values that enter the first layer, and the targets, of samples."""
-        inputs, targets = self._device.task.data.take(samples)
-        named, values = dict(zip(self._device.graph.inputs, inputs)), self._device.graph.cuts[0]
-        for x, value in ((named[value.name], value) for value in values):
+        graph = self._device.graph
+        inputs, whole = self._device.task.data.take(samples)
+        entering, (targets, structure) = graph.entering(inputs), taken_apart(whole)
+        if structure != graph.interface.targets:
+            raise TaskError(f'among the samples {samples} some have targets of the form '
+                            f'{structure.spec}, the first ones {graph.interface.targets.spec}')
+        moved = zip(targets, graph.interface.wanted) if self._plan.data else ()
+        for x, value in (*zip(entering, graph.cuts[0]), *moved):
             if tuple(x.shape[1:]) != value.shape or x.dtype != value.dtype:
                 raise TaskError(f'among the samples {samples} some are {tuple(x.shape[1:])} '
                                 f'{x.dtype}, the first ones are {value.shape} {value.dtype}: let '
                                 'the data give all samples the same shape and type')
-        return tuple(named[value.name] for value in values), targets
+        return entering, targets
 
     def _send_samples(self) -> None:
         """Read the samples of this round that lie here, and send others what they need of them."""
@@ -280,19 +281,17 @@ class PlanRun:
     def _sent(self, first: bool, last: bool) -> list[torch.Tensor]:
         """Return what a device of the first or last stage needs, of samples that lie here."""
         inputs, targets = self._own_rows
-        return [*(inputs if first else ()), *([targets] if last else ())]
+        return [*(inputs if first else ()), *(targets if last else ())]
 
-    def _taken(self, number: int, first: bool, last: bool) -> tuple[Tensors, torch.Tensor]:
+    def _taken(self, number: int, first: bool, last: bool) -> tuple[Tensors, Tensors]:
         """Return what enters a pass and its targets, as far as this stage needs them."""
         samples, group = self._rows_of(self._grains(number)), self._groups[0]
         if not self._plan.data:
             return self._read(samples)
-        shapes = [(value.shape, value.dtype) for value in
-                  (self._device.graph.cuts[0] if first else ())]
-        if last:
-            like = self._device.targets
-            shapes.append((tuple(like.shape[1:]), like.dtype))
-        joined = [torch.empty((len(samples), *shape), dtype=dtype) for shape, dtype in shapes]
+        graph = self._device.graph
+        entering = graph.cuts[0] if first else ()
+        joined = [torch.empty((len(samples), *value.shape), dtype=value.dtype)
+                  for value in (*entering, *(graph.interface.wanted if last else ()))]
         begun = []
         for move in sample_moves(self._plan, self._device.name, samples):
             if move.source == self._device.name:
@@ -309,7 +308,7 @@ class PlanRun:
             whole[list(move.rows)] = tensor
         if time.monotonic() - asked > WAITED:
             self._clock.idle()
-        return tuple(joined[:-1] if last else joined), joined[-1] if last else torch.empty(0)
+        return tuple(joined[:len(entering)]), tuple(joined[len(entering):])
 
     def _forward(self, number: int, begun: list[Any]) -> None:
         grains = self._grains(number)
@@ -317,13 +316,14 @@ class PlanRun:
             return
         first, last = not self._place, self._place == len(self._plan.stages) - 1
         inputs, targets = self._taken(number, first, last) if first or last else \
-            ((), torch.empty(0))
+            ((), ())
         entering = inputs if first else self._joined(begun, back=False)
         with self._taking('F', len(self._rows_of(grains))):
             outputs = self.stage.forward(self.round, number, grains, entering)
             if last:
-                self._loss += float(self.stage.lose(number, targets).double().sum())
-                self._rows += len(targets)
+                loss, counted = self.stage.lose(number, targets)
+                self._loss, self._counted = self._loss + loss, self._counted + counted
+                self._rows += len(targets[0])
         self._send(Action('F', number), outputs)
 
     def _backward(self, number: int, begun: list[Any]) -> None:
@@ -342,7 +342,7 @@ class PlanRun:
 
     def _sum(self) -> dict[str, float]:
         """Sum gradients and statistics over the group at once, then loss and norm over all."""
-        group, task = self._groups[0], self._device.task
+        group = self._groups[0]
         group.settle()
         gradients, statistics = self.stage.gradients(), self._all_statistics()
         summed = [*gradients, *statistics.values()] if len(self._part.devices) > 1 else []
@@ -352,20 +352,22 @@ class PlanRun:
             group.total(flat, replicas=True)
             for g, part in zip(some, torch.split(flat, [g.numel() for g in some])):
                 g.copy_(part.view_as(g))
-        if gradients:
-            torch._foreach_div_(gradients, task.batch)
         self.stage.statistics |= {name: dict(enumerate(rows))
-                                   for name, rows in statistics.items()}
+                                  for name, rows in statistics.items()}
         speaks = self._device.name == self._part.devices[0]
         square = sum(float(g.double().pow(2).sum()) for g in gradients) if speaks else 0.0
         leaving = float(self.leaving)
-        total = torch.tensor([square, self._loss, self._rows, leaving], dtype=torch.float64)
+        total = torch.tensor([square, self._loss, self._counted, self._rows, leaving],
+                             dtype=torch.float64)
         group.total(total)
-        if total[3]:  # all of them see it in this round
+        counted = float(total[2]) or 1.0  # where nothing counts, all sums are 0
+        if gradients:
+            torch._foreach_div_(gradients, counted)
+        if total[4]:  # all of them see it in this round
             self.stop_at = self.round + 1
         self._clock.idle()
-        return {'norm': float(total[0]) ** 0.5, 'loss': float(total[1]) / task.batch,
-                'samples': int(total[2])}
+        return {'norm': float(total[0]) ** 0.5 / counted, 'loss': float(total[1]) / counted,
+                'samples': int(total[3])}
 
     def _all_statistics(self) -> dict[str, torch.Tensor]:
         """Return a row for every grain's statistics: own ones, 0 where others of the group add."""

@@ -193,7 +193,8 @@ def layer_calls(graph: LayerGraph, task: TrainingTask) -> list[LayerCall]:
             return made
         own = dict(module.named_parameters(remove_duplicate=False))
         folded = 0 if task.freeze_norms else sum(
-            module.get_buffer(name).nbytes for name in graph.layers[k].buffers)
+            module.get_buffer(name).nbytes for name in graph.layers[k].buffers
+            if name not in graph.changes)
         return LayerCall(graph.layers[k].name, forward,
                          [(name, own[name]) for name in graph.layers[k].parameters], folded)
     return [call(k) for k in range(len(graph.layers))]
@@ -202,9 +203,7 @@ def layer_calls(graph: LayerGraph, task: TrainingTask) -> list[LayerCall]:
 def entering(graph: LayerGraph, task: TrainingTask) -> Callable[[int], Tensors]:
     """Return what makes inputs of so many samples for the profiler."""
     def inputs(count: int) -> Tensors:
-        found, _ = examples(task.data, count)
-        named = dict(zip(graph.inputs, found))
-        return tuple(named[value.name] for value in graph.cuts[0])
+        return graph.entering(examples(task.data, count)[0])
     return inputs
 
 

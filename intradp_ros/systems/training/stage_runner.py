@@ -15,8 +15,14 @@ from typing import Any
 
 import torch
 
-from intradp_ros.systems.training.layer_graph import LayerGraph, Pass, run_pass
-from intradp_ros.systems.training.task import TaskError, Tensors, TrainingTask
+from intradp_ros.systems.training.layer_graph import (
+    LayerGraph,
+    Pass,
+    run_pass,
+    StageInterpreter,
+)
+from intradp_ros.systems.training.structure import split_rows, Tensors
+from intradp_ros.systems.training.task import TaskError, TrainingTask
 
 State = Mapping[str, torch.Tensor]
 
@@ -46,6 +52,8 @@ class StageRunner:
         self.optimiser = task.optimiser([*self.parameters.items()]) if self.parameters else None
         self._rates = [group.get('lr') for group in self.optimiser.param_groups] \
             if self.optimiser else []
+        self._change = graph.changed(first, last, self.module)
+        self._held: list[dict[str, torch.Tensor]] = []
         self._kept: dict[int, _Kept] = {}
         self.statistics: dict[str, dict[int, torch.Tensor]] = {}
 
@@ -59,7 +67,7 @@ class StageRunner:
         entered = tuple(x.requires_grad_(value.gradient) for x, value in zip(inputs, values))
         one = Pass(self.task.seed, round, grains,
                    [len(self.task.grain_rows(grain)) for grain in grains], self.task.autocast,
-                   self.task.freeze_norms)
+                   self.task.freeze_norms, held=self._before)
         # What passes through is another tensor than what entered: a leaf keeps its own gradient.
         outputs = run_pass(self.module, [x.view_as(x) for x in entered], one,
                            apart=self.graph.apart)
@@ -68,17 +76,28 @@ class StageRunner:
         self._kept[micro_batch] = _Kept(entered, outputs, list(one.rows))
         return tuple(output.detach() for output in outputs)
 
-    def lose(self, micro_batch: int, targets: torch.Tensor) -> torch.Tensor:
-        """Return the loss of each sample of a micro-batch; the way back begins with it."""
+    def _before(self, grain: int) -> dict[str, torch.Tensor]:
+        """Return what forward passes change, as it is before a grain of the round."""
+        if self._change is None:
+            return {}
+        if not self._held:
+            names = [name for name in self.buffers if name in self.graph.changes]
+            self._held.append({name: self.buffers[name].clone() for name in names})
+        while len(self._held) <= grain:
+            one = Pass(self.task.seed, 0, (0,), (0,), held=lambda grain: self._held[-1])
+            with torch.no_grad():
+                self._held.append(StageInterpreter(self._change, one).run())
+        return self._held[grain]
+
+    def lose(self, micro_batch: int, targets: Tensors) -> tuple[float, float]:
+        """Return the sums of losses and counts of a micro-batch; the way back begins here."""
         kept = self._kept[micro_batch]
-        parts = kept.rows if self.graph.loss_apart else [len(targets)]
-        losses = torch.cat([self.task.loss(output, target) for output, target in zip(
-            torch.split(kept.outputs[0], parts), torch.split(targets, parts))])
-        if losses.shape != targets.shape[:1]:
-            raise TaskError(f'the loss of {len(targets)} samples must have one value a sample, '
-                            f'not the shape {tuple(losses.shape)}: use reduction="none"')
+        parts = kept.rows if self.graph.loss_apart else [sum(kept.rows)]
+        pieces = [self.graph.losses(self.task, *both) for both in zip(
+            split_rows(kept.outputs, parts), split_rows(targets, parts))]
+        losses, counts = (torch.cat(parts) for parts in zip(*pieces))
         kept.outputs = (losses.sum(),)
-        return losses.detach()
+        return float(losses.detach().double().sum()), float(counts.sum())
 
     def backward(self, micro_batch: int, gradients: Sequence[torch.Tensor]) -> Tensors:
         """Go back through a micro-batch; return the gradients of what entered and has one."""
@@ -98,6 +117,7 @@ class StageRunner:
     def begin(self) -> None:
         """Begin a round, or begin it again: nothing is summed yet."""
         self._kept.clear()
+        self._held.clear()
         self.statistics.clear()
         for parameter in self.parameters.values():
             parameter.grad = torch.zeros_like(parameter)
@@ -110,12 +130,15 @@ class StageRunner:
         """Step the optimiser with gradients of that norm (of the whole network), fold norms."""
         if self.task.clip is not None and norm > self.task.clip:
             torch._foreach_mul_(self.gradients(), self.task.clip / norm)
+        changed = self._before(self.task.grains)
         if self.optimiser:
             factor = self.task.schedule(round) if self.task.schedule else 1.0
             for group, rate in zip(self.optimiser.param_groups, self._rates):
                 if rate is not None:
                     group['lr'] = rate * factor
             self.optimiser.step()
+        for name, value in changed.items():
+            self.buffers[name].copy_(value)
         self._fold()
 
     def _fold(self) -> None:

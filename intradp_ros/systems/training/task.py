@@ -10,7 +10,7 @@ order of grains; dropout draws by round and grain; sums are divided once, by the
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 import hashlib
 import importlib
@@ -22,13 +22,14 @@ import random
 import sys
 import traceback
 from types import ModuleType
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import nn
 
-Tensors = tuple[torch.Tensor, ...]
+from intradp_ros.systems.training.structure import rows_of, tensors_of
+
 MOST_SAMPLES = 1 << 20
 #: The environment variable that names the device on which a factory makes its task, where it is
 #: to train; not set where it is only planned for.
@@ -45,44 +46,59 @@ class Data(Protocol):
     def __len__(self) -> int:
         """Return how many there are."""
 
-    def take(self, samples: Sequence[int]) -> tuple[Tensors, torch.Tensor]:
-        """Return the inputs of the module and the targets, each with one row a sample."""
+    def take(self, samples: Sequence[int]) -> tuple[Any, Any]:
+        """
+        Return what the module takes and the targets, of tensors with one row a sample.
+
+        The first is a tuple of the module's arguments, or a dict of them by name; arguments and
+        targets are tensors, or tuples, lists, dicts or dataclasses of tensors.
+        """
 
 
-def examples(data: Data, count: int) -> tuple[Tensors, torch.Tensor]:
+def examples(data: Data, count: int) -> tuple[Any, Any]:
     """
     Return samples that show shapes and types, by which layers are exported and measured.
 
     They are the first ones, or what `data.examples` returns where not all of them lie here.
     """
     if hasattr(data, 'examples'):
-        found: tuple[Tensors, torch.Tensor] = data.examples(count)
+        found: tuple[Any, Any] = data.examples(count)
         return found
     return data.take([k % len(data) for k in range(count)])
 
 
+def call(module: nn.Module, inputs: Any) -> Any:
+    """Return what a module makes of the inputs of some samples."""
+    return module(**inputs) if isinstance(inputs, Mapping) else module(*inputs)
+
+
 @dataclass(frozen=True)
 class TensorData:
-    """Samples that are in memory: inputs and targets with one row each."""
+    """
+    Samples that are in memory, each a row of all tensors.
 
-    inputs: Tensors
-    targets: torch.Tensor
+    `inputs` is a tuple of the module's arguments, or a dict of them by name; `targets` is what
+    the loss gets.  Both may have tuples, lists, dicts or dataclasses of tensors.
+    """
+
+    inputs: Any
+    targets: Any
 
     def __post_init__(self) -> None:
         """Check that each sample has all; TaskError if not."""
-        rows = [tuple(value.shape[:1]) for value in (*self.inputs, self.targets)]
-        if len(set(rows)) > 1 or not rows[0]:
+        rows = [tuple(value.shape[:1]) for value in tensors_of((self.inputs, self.targets))]
+        if len(set(rows)) != 1 or not rows[0]:
             raise TaskError('inputs and targets must have as many rows, one a sample, not '
                             + ', '.join(str(*count) or 'none' for count in rows))
 
     def __len__(self) -> int:
         """Return how many there are."""
-        return len(self.targets)
+        return len(tensors_of(self.targets)[0])
 
-    def take(self, samples: Sequence[int]) -> tuple[Tensors, torch.Tensor]:
+    def take(self, samples: Sequence[int]) -> tuple[Any, Any]:
         """Return the rows of these samples."""
         rows = torch.as_tensor(list(samples), dtype=torch.long)
-        return tuple(value[rows] for value in self.inputs), self.targets[rows]
+        return rows_of(self.inputs, rows), rows_of(self.targets, rows)
 
 
 @dataclass(frozen=True)
@@ -93,9 +109,13 @@ class TrainingTask:
     Attributes
     ----------
     module
-        The network; it takes tensors and returns one tensor, each with one row a sample.
+        The network.  It takes and returns tensors with one row a sample, or tuples, lists, dicts
+        or dataclasses of such tensors.
     loss
-        From outputs and targets to the loss of each sample, shape (n,): no mean, no sum.
+        From what the module returns and targets to the loss of each sample, shape (n,): no mean,
+        no sum.  Where samples do not count alike, a tuple of it and of what each counts, shape
+        (n,): the sum of losses is divided by the sum of counts, such as those of words or pixels
+        that are not ignored, or of the weights of classes.
     optimiser
         From named parameters to their optimiser, with groups as you like (weight decay).  Each
         stage makes one of its own, so each parameter must be stepped on its own.
@@ -120,7 +140,7 @@ class TrainingTask:
     """
 
     module: nn.Module
-    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    loss: Callable[[Any, Any], torch.Tensor | tuple[torch.Tensor, torch.Tensor]]
     optimiser: Callable[[Sequence[tuple[str, nn.Parameter]]], torch.optim.Optimizer]
     data: Data
     batch: int
@@ -172,6 +192,31 @@ class TrainingTask:
     def grain_rows(self, grain: int) -> range:
         """Return the rows of a grain in its round; the last grain may be short."""
         return range(grain * self.grain, min((grain + 1) * self.grain, self.batch))
+
+
+def losses_of(task: TrainingTask, outputs: Any, targets: Any,
+              rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """
+    Return the loss of each of some samples, and what each counts: 1, where the loss does not say.
+
+    Raises
+    ------
+    TaskError
+        If the loss does not return one number a sample.
+
+    """
+    found: Any = task.loss(outputs, targets)
+    several = isinstance(found, tuple | list) and len(found) == 2
+    losses, counts = found if several else (found, torch.ones(rows, dtype=torch.float64))
+    for one in (losses, counts):
+        if not isinstance(one, torch.Tensor) or one.shape != (rows,):
+            shape = tuple(one.shape) if isinstance(one, torch.Tensor) else type(one).__name__
+            raise TaskError(
+                f'loss must return one number a sample, shape ({rows},), not {shape}: use '
+                "reduction='none', and take the mean over all but the first dimension where there "
+                'are several. Where samples do not count alike (ignored words or pixels, weights '
+                'of classes) return two of that shape: sums, and what they are to be divided by')
+    return losses, counts.detach().double()
 
 
 def samples_of(seed: int, samples: int, batch: int, number: int) -> list[int]:

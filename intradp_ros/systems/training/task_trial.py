@@ -12,7 +12,14 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from intradp_ros.systems.training.task import examples, TaskError, Tensors, TrainingTask
+from intradp_ros.systems.training.structure import rows_of, taken_apart, tensors_of
+from intradp_ros.systems.training.task import (
+    call,
+    examples,
+    losses_of,
+    TaskError,
+    TrainingTask,
+)
 
 T = TypeVar('T')
 Named = Sequence[tuple[str, nn.Parameter]]
@@ -37,10 +44,7 @@ def try_task(task: TrainingTask) -> None:
                         'part of the module, whose output they may be part of')
     _try_schedule(task)
     inputs, targets = _samples(task)
-    module = _done('a copy of the module', lambda: copy.deepcopy(task.module),
-                   'where it uses torch.nn.utils.weight_norm, take that of parametrizations')
-    if not module.training:
-        module.train()
+    module = _training(task)
     named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
     if not named:
         raise TaskError('no parameter of the module is to be trained: all have '
@@ -54,12 +58,25 @@ def try_task(task: TrainingTask) -> None:
                         'can be learned from that; look at the data and the initial weights')
     _done('the backward pass', lambda: torch.autograd.backward(losses.sum()))
     least = task.batch - (task.grains - 1) * task.grain
-    if least < 2 * len(targets):
-        rows = [k % len(targets) for k in range(least)]
-        _losses(task, copy.deepcopy(module), tuple(x[rows] for x in inputs), targets[rows],
+    if least < 2 * len(losses):
+        rows = [k % len(losses) for k in range(least)]
+        _losses(task, _training(task), rows_of(inputs, rows), rows_of(targets, rows),
                 f' with the {least} sample{"s" * (least > 1)} of the smallest grain of a round',
                 'choose a batch of which the grain leaves more over, or nothing')
     _try_optimiser(task, [(name, p) for name, p in named if p.grad is not None])
+    if task.check is not None and len(task.check):
+        with torch.no_grad():
+            _losses(task, _training(task).eval(), *_samples(task), ' in eval mode',
+                    'the result is judged by `check` in eval mode, in which some modules return '
+                    'something else than in training: let the loss take both')
+
+
+def _training(task: TrainingTask) -> nn.Module:
+    """Return a copy of the module, ready to be trained."""
+    module: nn.Module = _done(
+        'a copy of the module', lambda: copy.deepcopy(task.module),
+        'where it uses torch.nn.utils.weight_norm, take that of parametrizations')
+    return module if module.training else module.train()
 
 
 def _try_schedule(task: TrainingTask) -> None:
@@ -73,46 +90,58 @@ def _try_schedule(task: TrainingTask) -> None:
                                 'more, and a function of the round alone')
 
 
-def _samples(task: TrainingTask) -> tuple[Tensors, torch.Tensor]:
+def _samples(task: TrainingTask) -> tuple[Any, Any]:
     """Take samples twice; return the first two of them twice over."""
     rows = min(_TAKEN, len(task.data))
     taken = [_done('data.take', lambda: examples(task.data, rows)) for _ in range(2)]
+    parts = []
     for one in taken:
-        if not isinstance(one, tuple) or len(one) != 2 or not isinstance(one[0], tuple) or \
-                not one[0] or any(not isinstance(x, torch.Tensor) or not x.dim() or len(x) != rows
-                                  for x in (*one[0], one[1])):
-            raise TaskError('data.take must return a tuple of inputs and the targets, tensors '
-                            'with one row a sample: put what a sample has more of into columns')
-    (inputs, targets), (again, others) = taken
-    if any(not torch.equal(a.nan_to_num(), b.nan_to_num())
-           for a, b in zip((*inputs, targets), (*again, others), strict=True)):
+        if not isinstance(one, tuple) or len(one) != 2 or not isinstance(one[0], tuple | dict):
+            raise TaskError('data.take must return a tuple of inputs and the targets; inputs are '
+                            "a tuple of the module's arguments, or a dict of them by name")
+        for whole in one:
+            tensors, structure = taken_apart(whole)
+            if not tensors or structure.constants or \
+                    any(not x.dim() or len(x) != rows for x in tensors):
+                raise TaskError('data.take must return tensors with one row a sample, in tuples, '
+                                'lists, dicts or dataclasses, and nothing else: put what a '
+                                'sample has more of into columns')
+        parts.append(taken_apart(one))
+    (first, structure), (second, again) = parts
+    if structure != again or any(a.shape != b.shape or not torch.equal(
+            a.nan_to_num(), b.nan_to_num()) for a, b in zip(first, second)):
         raise TaskError('data.take returns other values each time: a round that is played again '
                         'would train on other samples; draw by the number of the sample instead')
     few = [k % rows for k in range(2)] * 2
-    return tuple(x[few] for x in inputs), targets[few]
+    return rows_of(taken[0][0], few), rows_of(taken[0][1], few)
 
 
-def _losses(task: TrainingTask, module: nn.Module, inputs: Tensors, targets: torch.Tensor,
+def _losses(task: TrainingTask, module: nn.Module, inputs: Any, targets: Any,
             where: str = '', change: str = '') -> torch.Tensor:
     def run() -> Any:
         with torch.autocast('cpu', task.autocast or torch.bfloat16,
                             enabled=task.autocast is not None):
-            return module(*inputs)
-    rows, outputs = len(targets), _done(f'the module{where}', run, change)
-    if not isinstance(outputs, torch.Tensor) or not outputs.dim() or len(outputs) != rows:
-        raise TaskError('the module must return one tensor with one row a sample: where it '
-                        'returns several, wrap it in a module that returns one of them, or puts '
-                        'them together with torch.cat, and let the loss take them apart')
-    losses, again = (_done(f'loss{where}', lambda: task.loss(outputs, targets))
-                     for _ in range(2))
-    if not isinstance(losses, torch.Tensor) or losses.shape != (rows,):
-        shape = tuple(losses.shape) if isinstance(losses, torch.Tensor) else type(losses).__name__
-        raise TaskError(f'loss must return one number a sample, shape ({rows},), not {shape}: '
-                        "use reduction='none', and take the mean over all but the first dimension "
-                        'where there are several')
-    if not torch.equal(losses.nan_to_num(), again.nan_to_num()):
+            return call(module, inputs)
+    rows = len(tensors_of(targets)[0])
+    outputs = _done(f'the module{where}', run, change)
+    for x in tensors_of(outputs):
+        if not x.dim() or len(x) != rows:
+            raise TaskError(f'the module{where} returns a tensor of the shape {tuple(x.shape)} '
+                            f'for {rows} samples: results need one row a sample. Let the loss '
+                            'make means and sums over samples; give what is the same for all '
+                            'samples a row for each, by x.expand(rows, ...)')
+    change = change or ('' if isinstance(outputs, torch.Tensor) else
+                        f'it gets what the module returns, a {type(outputs).__name__}')
+    (losses, counts), (again, others) = (
+        _done(f'loss{where}', lambda: losses_of(task, outputs, targets, rows), change)
+        for _ in range(2))
+    if not torch.equal(losses.nan_to_num(), again.nan_to_num()) or \
+            not torch.equal(counts.nan_to_num(), others.nan_to_num()):
         raise TaskError('loss returns other values each time for the same outputs and targets: '
                         'it must neither draw nor remember')
+    if not bool((counts >= 0).all()) or not bool(torch.isfinite(counts).all()):
+        raise TaskError(f'the loss says that samples count {counts.tolist()}: let it return 0 or '
+                        'more as second')
     return losses
 
 

@@ -35,7 +35,7 @@ from intradp_ros.systems.training.snapshots import Move, pack, TornError
 from intradp_ros.systems.training.stage_actions import Action
 from intradp_ros.systems.training.stage_runner import StageRunner
 from intradp_ros.systems.training.store_bytes import put_bytes
-from intradp_ros.systems.training.task import examples, TrainingTask
+from intradp_ros.systems.training.task import TrainingTask
 from intradp_ros.systems.training.training_plan import parse_plan
 from intradp_ros.systems.training.worker_settings import Settings
 
@@ -57,8 +57,7 @@ class Worker:
                  connect: Callable[[str, int], Any] | None = None) -> None:
         self.orders: queue.Queue[Mapping[str, Any]] = queue.Queue()
         self._device = TrainingDevice(name, task, graph, settings, store, report, before,
-                                      Reachability(name, settings.address, store()),
-                                      examples(task.data, 1)[1])
+                                      Reachability(name, settings.address, store()))
         self._connect, self._later = connect, list[Mapping[str, Any]]()
         self._run: PlanRun | None = None
         self._stage: StageRunner | None = None

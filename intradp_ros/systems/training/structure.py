@@ -1,0 +1,76 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Where tensors lie in what a module takes and returns: tuples, lists, dicts, dataclasses.
+
+Stages and borders know tensors in a row.  The module, its loss and the data know structures.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+Tensors = tuple[torch.Tensor, ...]
+#: Stands for a tensor among the leaves of a structure.
+_TENSOR = object()
+
+
+@dataclass(frozen=True)
+class Structure:
+    """A structure without its tensors: `leaves` has all else in it, such as None."""
+
+    spec: pytree.TreeSpec
+    leaves: tuple[Any, ...]
+
+    @property
+    def odd(self) -> list[str]:
+        """Return the types of leaves that are neither tensors nor plain values."""
+        return [type(leaf).__name__ for leaf in self.leaves if leaf is not _TENSOR and
+                not isinstance(leaf, bool | int | float | str | None)]
+
+    @property
+    def constants(self) -> list[Any]:
+        """Return the leaves that are no tensors."""
+        return [leaf for leaf in self.leaves if leaf is not _TENSOR]
+
+    def filled(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """Return the structure with these tensors in it."""
+        coming = iter(tensors)
+        return pytree.tree_unflatten([next(coming) if leaf is _TENSOR else leaf
+                                      for leaf in self.leaves], self.spec)
+
+
+def taken_apart(whole: Any) -> tuple[Tensors, Structure]:
+    """Return the tensors of a structure, in order, and what is left of it."""
+    while True:
+        leaves, spec = pytree.tree_flatten(whole)
+        new = {type(leaf) for leaf in leaves
+               if dataclasses.is_dataclass(leaf) and not isinstance(leaf, torch.Tensor)}
+        if not new:
+            break
+        for kind in new:
+            torch.export.register_dataclass(kind)
+    return tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor)), Structure(
+        spec, tuple(_TENSOR if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves))
+
+
+def tensors_of(whole: Any) -> Tensors:
+    """Return the tensors of a structure, in order."""
+    return taken_apart(whole)[0]
+
+
+def rows_of(whole: Any, rows: Any) -> Any:
+    """Return the same structure with some rows of its tensors."""
+    tensors, structure = taken_apart(whole)
+    return structure.filled([tensor[rows] for tensor in tensors])
+
+
+def split_rows(tensors: Tensors, rows: Sequence[int]) -> list[Tensors]:
+    """Return tensors in pieces of so many rows."""
+    return list(zip(*(torch.split(tensor, list(rows)) for tensor in tensors)))
