@@ -12,7 +12,8 @@ Training by the hundred: random plans and losses, kills, stops and cut links; me
   a device's link or the link between two is cut (for good, or for a time), a killed device comes
   back, one that never was there joins, training is paused; ``--kinds`` chooses among these;
 - ``--churn N``: the same with one device that becomes four and one again, twice, with pauses;
-- ``--rounds N``: memory of trainer and workers over so many rounds, with a new plan half-way.
+- ``--rounds N``: memory of trainer and workers over so many rounds, with a new plan half-way;
+  an allocator that fragments settles within some thousand rounds, so take many.
 
 Each ends with the result of one process, or with an error that says why, or it counts as hung.
 """
@@ -399,14 +400,14 @@ def churn(count: int, rng: random.Random) -> dict[str, Any]:
         return course.figures()
 
 
-def memory(rounds: int) -> dict[str, Any]:
+def memory(rounds: int, network: str) -> dict[str, Any]:
     """
-    Train for so many rounds; a device is killed half-way, so that a new plan is made.
+    Train a network for so many rounds; a device is killed half-way, so that a new plan is made.
 
     Return the MB that the trainer and each worker have at every fiftieth part, and how they grow
     in 100 rounds (least squares) in the second half of each plan.
     """
-    os.environ['INTRADP_ROUNDS'] = str(rounds)
+    os.environ['INTRADP_ROUNDS'], os.environ['INTRADP_NETWORK'] = str(rounds), network
     task = fleet.many_rounds()
     graph, every = capture(task), max(1, rounds // 50)
     rows: dict[int, dict[str, float]] = {}
@@ -422,7 +423,7 @@ def memory(rounds: int) -> dict[str, Any]:
                   + [Due(_signal('c', signal.SIGKILL), half)])
     with process_fleet('many_rounds', task, graph, NAMES[:3], 1, watch) as one:
         watch.fleet = one
-        one.trainer.run(3600.0)
+        one.trainer.run(7200.0)
         recoveries = len(one.trainer.commit.recoveries)
     slopes = {}
     for name, low, high in [(name, *part) for name in ('trainer', *NAMES[:3])
@@ -450,6 +451,8 @@ def main() -> None:
     parser.add_argument('--kinds', default=','.join(KINDS), help='of faults (default: all)')
     parser.add_argument('--churn', type=int, default=0)
     parser.add_argument('--rounds', type=int, default=0)
+    parser.add_argument('--network', choices=('cnn', 'mobilenet'), default='cnn',
+                        help='whose memory --rounds looks at (default: %(default)s)')
     parser.add_argument('--seed', type=int, default=1)
     parser.add_argument('--json', type=Path, help='write the figures here')
     args = parser.parse_args()
@@ -467,7 +470,7 @@ def main() -> None:
             found[name] = job(count, rng)
             print(name, json.dumps({k: v for k, v in found[name].items() if k != 'rows'}))
     if args.rounds:
-        found['memory'] = memory(args.rounds)
+        found['memory'] = memory(args.rounds, args.network)
         print('memory', json.dumps(found['memory']))
     if args.json:
         args.json.write_text(json.dumps(found, indent=1))

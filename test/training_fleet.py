@@ -316,5 +316,6 @@ def long_sgd() -> TrainingTask:
 
 
 def many_rounds() -> TrainingTask:
-    """Return a task of as many rounds as the environment says."""
-    return make_task('cnn', adam, rounds=int(os.environ.get('INTRADP_ROUNDS', '500')))
+    """Return a task of as many rounds, and of the network, that the environment names."""
+    return make_task(os.environ.get('INTRADP_NETWORK', 'cnn'), adam,
+                     rounds=int(os.environ.get('INTRADP_ROUNDS', '500')))

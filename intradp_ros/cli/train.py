@@ -38,6 +38,7 @@ intradp_ros.lab.training.bag_images"""
 VERBS: Mapping[str, tuple[str, str]] = {
     'plan': ('train_plan', 'who does what, predicted seconds a round, memory, the physical limit'),
     'run': ('train_run', 'train; Ctrl-C saves a checkpoint, --resume goes on from it'),
+    'send': ('train_send', 'have nodes train, and follow them; --resume joins what is in flight'),
     'show': ('train_show', 'what a checkpoint holds'),
 }
 

@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
         except ValueError as error:
             raise CommandError(str(error)) from error
         with out.steps() as step:
-            heard = _lines(step, out)
+            heard = lines(step, out)
             try:
                 outcome, interrupted = _run(job, step)
             except Stopped:
@@ -181,7 +181,7 @@ def _run(job: TrainingJob, step: Callable[[str], None]) -> tuple[Outcome, bool]:
         return found, interrupted and not found.done
 
 
-def _lines(step: Callable[[str], None], out: Output) -> Callable[[Progress], None]:
+def lines(step: Callable[[str], None], out: Output) -> Callable[[Progress], None]:
     """Return what shows progress: all of it on a terminal, else a line now and then."""
     last: dict[str, Any] = {'time': -math.inf, 'what': None, 'text': ''}
 

@@ -30,6 +30,8 @@ from intradp_ros.systems.training.training_job import Fleet, FleetMaker, JobOpti
 _RATE = 12.5e6
 #: Seconds that a goal waits for the first device.
 _PATIENCE = 10.0
+#: Seconds within which devices say what they hold.
+_GREETING = 3.0
 
 
 class TrainingCoordination(TrainingPlanner):
@@ -82,7 +84,9 @@ class TrainingCoordination(TrainingPlanner):
     def check(self) -> None:
         """Let a goal begin where this node coordinates; ValueError says that another does."""
         if self._coordinator is None or not self._coordinator.leads:
-            raise ValueError('another node coordinates this fleet: send the goal to that one')
+            holder = self._coordinator.holder if self._coordinator else ''
+            raise ValueError(f'{holder or "another node"} coordinates this fleet: send the goal '
+                             'to that one')
 
     def topology(self) -> Topology:
         """Return the devices that there are, and those that are expected."""
@@ -99,6 +103,20 @@ class TrainingCoordination(TrainingPlanner):
         devices = [Device(name, speed=self.speeds.get(name) or 1.0) for name in sorted(names)]
         return behind_access_point(devices, _RATE) if len(devices) > 1 else \
             Topology(tuple(devices), (), {})
+
+    def held(self, task: str) -> tuple[int, bool] | None:
+        """Return the training of a task that devices hold, of a coordinator that was lost."""
+        coordinator = self._coordinator
+        assert coordinator is not None
+        names = {*self._expected, *(self._topology.names if self._topology else ())}
+        end = time.monotonic() + _GREETING
+        while True:
+            alive = coordinator.alive
+            if found := self.holds(alive, task):
+                return found[1], found[0]
+            if alive and alive >= names or time.monotonic() > end:
+                return None
+            time.sleep(0.1)
 
     def maker(self, number: int) -> FleetMaker:
         """Return what makes the sessions of a training."""

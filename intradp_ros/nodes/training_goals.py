@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 import math
 from pathlib import Path
 import secrets
@@ -21,7 +22,11 @@ from intradp_ros.nodes.goal_server import GoalServer
 from intradp_ros.nodes.lifecycle import ManagedNode
 from intradp_ros.profiling.cache import cache_folder
 from intradp_ros.runtime.admission import Fate
-from intradp_ros.systems.training.checkpoint import read_checkpoint
+from intradp_ros.systems.training.checkpoint import (
+    Checkpoint,
+    read_checkpoint,
+    write_checkpoint,
+)
 from intradp_ros.systems.training.judgement import judge
 from intradp_ros.systems.training.prepared import prepare, read_images
 from intradp_ros.systems.training.round_groups import check_distributed, GroupError
@@ -46,16 +51,27 @@ EVERY = 0.2
 NUMBER_BITS = 52
 
 
-@dataclass(eq=False)
-class Goal:
-    """One goal, until it has ended: its job as soon as there is one, and how it is to end."""
+@dataclass(frozen=True)
+class Client:
+    """Who waits for a training: takes its feedback, and its end."""
 
-    task: str
-    checkpoint: Path
-    resume: bool
     report: Callable[[Any], None]
     finish: Callable[[Fate, Any], None]
-    number: int
+
+
+@dataclass(eq=False)
+class Goal:
+    """
+    One training, until it has ended: its job as soon as there is one, and how it is to end.
+
+    It has a client for each goal that began or joined it, none where its coordinator was lost.
+    """
+
+    task: str
+    resume: bool
+    clients: list[Client]
+    number: int = 0
+    checkpoint: Path = Path()
     job: TrainingJob | None = None
     fate: Fate | None = None
     began: float = field(default_factory=time.monotonic)
@@ -70,6 +86,9 @@ class Ground(Protocol):
 
     def topology(self) -> Topology:
         """Return the devices that a goal which begins now may count on."""
+
+    def held(self, task: str) -> tuple[int, bool] | None:
+        """Return the training that devices hold and nobody leads: number, whether it pauses."""
 
     def maker(self, number: int) -> FleetMaker:
         """Return what makes the devices of a training of that number."""
@@ -90,6 +109,9 @@ class Processes:
     def topology(self) -> Topology:
         """Return the devices."""
         return self._topology
+
+    def held(self, task: str) -> None:
+        """Return nothing: processes end with this one."""
 
     def maker(self, number: int) -> FleetMaker:
         """Return what starts the processes."""
@@ -155,9 +177,7 @@ class TrainingGoals:
         with self._lock:
             if self._goal is not None:
                 return
-            newest = self._newest(task)
-            made = self._goal = Goal(task, newest or self._new_file(task), newest is not None,
-                                     _nobody, _nobody, number)
+            made = self._goal = Goal(task, True, [], number)
             self._paused = self._paused or paused
         self._node.info(f'takes over the training of {task}, which devices have begun')
         threading.Thread(target=self._train, args=(made,), daemon=True).start()
@@ -192,27 +212,53 @@ class TrainingGoals:
             raise ValueError(f'{task!r:.200} is none of the tasks of this node: '
                              f'{", ".join(self.tasks)}')
         self._ground.check()
-        newest = self._newest(task) if goal.resume else None
-        made = Goal(task, newest or self._new_file(task), newest is not None, report, finish,
-                    secrets.randbits(NUMBER_BITS))
         with self._lock:
-            if self._goal is not None:
-                raise ValueError(f'{self._goal.task} is being trained: one at a time')
-            self._goal = made
-        threading.Thread(target=self._train, args=(made,), daemon=True).start()
-        return lambda fate: self._cancel(made, fate)
+            made = self._goal
+            if made is None:
+                made = self._goal = Goal(task, goal.resume, [])
+                threading.Thread(target=self._train, args=(made,), daemon=True).start()
+            elif made.task != task or not goal.resume or made.fate is not None:
+                raise ValueError(f'{made.task} is being trained: one at a time' + (
+                    '' if made.task != task else '; a goal with resume joins it'
+                    if made.fate is None else '; send the goal again when this one is saved'))
+            made.clients.append(Client(report, finish))
+            if self._progress:
+                report(_feedback(self._progress))
+        return partial(self._cancel, made)
+
+    def _place(self, goal: Goal) -> None:
+        """
+        Find what a training goes on from: what devices hold, a checkpoint, or nothing.
+
+        Checkpoints of other trainings are not of one that devices hold, whatever their round.
+        """
+        held = bool(goal.number)
+        if goal.resume and not held and (found := self._ground.held(goal.task)):
+            held, goal.number = True, found[0]
+            self._paused = self._paused or found[1]
+        newest = self._newest(goal.task) if goal.resume else None
+        if newest and held and newest[1].training != goal.number:
+            newest = None
+        goal.number = goal.number or secrets.randbits(NUMBER_BITS)
+        goal.resume = newest is not None
+        if newest:  # from now on it is of this training
+            goal.checkpoint = newest[0]
+            write_checkpoint(newest[0], replace(newest[1], training=goal.number))
+        else:
+            goal.checkpoint = self._new_file(goal.task)
 
     def _new_file(self, task: str) -> Path:
         now = time.strftime('%Y%m%d-%H%M%S')
         names = (f'{_function(task)}-{now}{more}.safetensors' for more in ('', *'bcdefghij'))
         return next(path for name in names if not (path := self.folder / name).exists())
 
-    def _newest(self, task: str) -> Path | None:
+    def _newest(self, task: str) -> tuple[Path, Checkpoint] | None:
         """Return the newest checkpoint of a task that can be read."""
         for path in sorted(self.folder.glob(f'{_function(task)}-*.safetensors'), reverse=True):
             try:
-                if read_checkpoint(path).task == task:
-                    return path
+                found = read_checkpoint(path)
+                if found.task == task:
+                    return path, found
             except TaskError as error:
                 self._node.warn(f'{path} is left out: {error}')
         return None
@@ -240,23 +286,25 @@ class TrainingGoals:
             self._node.info(f'{said}, {result.round} rounds in {result.checkpoint}')
         else:
             self._node.warn(f'{said}, {result.reason}')
-        if not result.checkpoint and goal.resume:
+        if not result.checkpoint and goal.resume and goal.checkpoint.name:
             result.checkpoint = str(goal.checkpoint)
         self._last = f'{fate.value}{": " if result.reason else ""}{result.reason}'
         self._ground.ended(goal.number)
         with self._lock:
             self._goal, self._progress = None, None
-        goal.finish(fate, result)
+        for client in goal.clients:
+            client.finish(fate, result)
         goal.over.set()
 
     def _trained(self, goal: Goal) -> tuple[Fate, Any]:
         blank = Progress('preparing', 0, 0, math.nan, 0.0, None, '', 0, ())
         self._tell(goal, blank)
+        self._place(goal)
         prepared = prepare(goal.task, self._ground.topology(), self._images, self._node.info)
         job = TrainingJob(
             prepared, JobOptions(goal.checkpoint, self._save_every, goal.resume,
                                  settings=Settings(timeout=self._timeout), logs=self.folder,
-                                 threads=self._threads),
+                                 threads=self._threads, training=goal.number),
             lambda progress: self._tell(goal, progress), self._ground.maker(goal.number))
         with self._lock:
             goal.job = job
@@ -292,11 +340,9 @@ class TrainingGoals:
                 now - self._reported < EVERY:
             return
         self._reported = now
-        goal.report(Train.Feedback(
-            state=progress.state, round=progress.round, rounds=progress.rounds,
-            loss=progress.loss, samples_per_second=progress.samples_per_second,
-            joules=math.nan if progress.joules is None else progress.joules, who=progress.plan,
-            lost=list(progress.lost)))
+        feedback = _feedback(progress)
+        for client in tuple(goal.clients):
+            client.report(feedback)
 
     def _pause(self, request: Any, response: Any) -> Any:
         """Pause or go on; what is said holds for goals that come later, too."""
@@ -316,5 +362,10 @@ def _function(task: str) -> str:
     return ''.join(c if c.isalnum() else '_' for c in task.rpartition(':')[2]) or 'task'
 
 
-def _nobody(*said: Any) -> None:
-    """Tell nobody: whoever gave the goal is gone."""
+def _feedback(progress: Progress) -> Any:
+    """Return progress as the action's feedback."""
+    return Train.Feedback(
+        state=progress.state, round=progress.round, rounds=progress.rounds, loss=progress.loss,
+        samples_per_second=progress.samples_per_second,
+        joules=math.nan if progress.joules is None else progress.joules, who=progress.plan,
+        lost=list(progress.lost))

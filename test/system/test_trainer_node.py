@@ -7,6 +7,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 import queue
+import threading
 from typing import Any
 
 from action_msgs.msg import GoalStatus
@@ -18,6 +19,7 @@ from std_srvs.srv import SetBool
 from training_fleet import difference
 
 from intradp_ros.action import Train
+from intradp_ros.nodes.train_request import follow
 from intradp_ros.systems.training.checkpoint import read_checkpoint
 from intradp_ros.systems.training.one_process import train_alone
 from intradp_ros.systems.training.task import load_task
@@ -69,7 +71,8 @@ def test_a_goal_is_paused_cancelled_and_resumed_with_the_result_of_one_process(t
         goal = send(task=name)
         assert seen(feedback, lambda m: m.round > 0).rounds == 600
         second = ended(send(task=name).get_result_async()).result
-        assert second.fate == 'refused' and 'one at a time' in second.reason
+        assert second.fate == 'refused' and 'a goal with resume joins it' in second.reason
+        joined = send(task=name, resume=True)
         assert ended(pause.call_async(SetBool.Request(data=True))).success
         paused = seen(feedback, lambda m: m.state == 'paused')
         assert 0 < paused.round < 600 and 'process' in paused.who
@@ -82,14 +85,20 @@ def test_a_goal_is_paused_cancelled_and_resumed_with_the_result_of_one_process(t
         assert read_checkpoint(file).round == paused.round
         assert ended(pause.call_async(SetBool.Request(data=False))).success
         seen(feedback, lambda m: m.state == 'training' and m.round > paused.round)
-        ended(goal.cancel_goal_async())
-        answer = ended(goal.get_result_async())
+        ended(joined.cancel_goal_async())
+        assert ended(goal.get_result_async()).result.fate == 'cancelled'
+        answer = ended(joined.get_result_async())
         assert answer.status == GoalStatus.STATUS_CANCELED
         assert answer.result.fate == 'cancelled' and answer.result.checkpoint == str(file)
         assert paused.round < read_checkpoint(file).round == answer.result.round < 600
 
         slow.unlink()
-        result = ended(send(resume=True).get_result_async()).result
+        said = list[dict[str, Any]]()
+        end = follow({'nodes': ['/nobody', '/trainer_node'], 'task': '', 'resume': True,
+                      'deadline': 0.0, 'seconds': PATIENCE}, said.append, threading.Event())
+        assert said[0] == {'sent': '/trainer_node'} and end['node'] == '/trainer_node'
+        assert 'feedback' in said[1]
+        result = Train.Result(**end['result'])
         client.destroy()
         asker.close()
     alone = train_alone(load_task(name))

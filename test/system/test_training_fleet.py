@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 import queue
 import secrets
+import threading
 from typing import Any
 
 from node_processes import end_of, nodes, Observer, own_domain
@@ -21,7 +22,8 @@ from training_fleet import difference
 
 from intradp_ros.action import Train
 from intradp_ros.lab.emulation.processes import Child
-from intradp_ros.systems.training.checkpoint import read_checkpoint
+from intradp_ros.nodes.train_request import follow
+from intradp_ros.systems.training.checkpoint import Checkpoint, write_checkpoint
 from intradp_ros.systems.training.one_process import train_alone
 from intradp_ros.systems.training.task import load_task
 
@@ -132,21 +134,31 @@ def test_devices_train_over_dds_though_one_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_another_coordinator_goes_on_when_the_first_is_killed(tmp_path: Path) -> None:
+def test_a_client_whose_coordinator_is_killed_joins_what_another_goes_on_with(
+        tmp_path: Path) -> None:
     with site(tmp_path, standby=True) as made:
-        made.send()
-        reached = made.seen(lambda m: m.round > 10).round
-        made.processes['coordinator'].kill()
-        status = made.asker.diagnostics
+        task, said = load_task(made.name), queue.SimpleQueue[dict[str, Any]]()
+        write_checkpoint(tmp_path / 'standby' / 'task-20250101-000000.safetensors', Checkpoint(
+            {}, made.name, ROUNDS - 1, task.seed, task.batch, 0.5, len(task.data), 7))
+        asked = {'nodes': ['/coordinator', '/standby'], 'task': made.name, 'resume': False,
+                 'deadline': 0.0, 'seconds': PATIENCE}
 
-        def goes_on() -> bool:
-            values = status.get('/standby', ('', {}))[1]
-            return values.get('training') == 'training' and \
-                int(values['round'].split()[0]) > reached
-        made.asker.wait(goes_on, 'the other coordinator', PATIENCE)
+        def until(what: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+            while not what(line := said.get(timeout=PATIENCE)):
+                pass
+            return line
+        threading.Thread(target=lambda: said.put(follow(asked, said.put, threading.Event())),
+                         daemon=True).start()
+        until(lambda line: line.get('feedback', {}).get('round', 0) > 10)
+        made.processes['coordinator'].kill()
+        assert until(lambda line: 'lost' in line) == {
+            'lost': 'the node that serves /coordinator/train is gone'}
+        until(lambda line: line.get('feedback', {}).get('state') == 'training')
         made.slow.unlink()
-        made.asker.wait(lambda: status['/standby'][1]['last_goal'] in ('done', 'resumed'),
-                        'the end', PATIENCE)
-    [file] = (tmp_path / 'standby').glob('*.safetensors')
-    assert read_checkpoint(file).round == ROUNDS
-    assert difference(load_file(file), train_alone(load_task(made.name))) < 1e-10
+        end = until(lambda line: 'result' in line)
+    result = end['result']
+    assert (end['node'], result['round'], result['reason']) == ('/standby', ROUNDS, '')
+    assert result['fate'] in ('done', 'resumed')
+    assert result['checkpoint'].startswith(f'{tmp_path}/standby/task-2')
+    assert '20250101' not in result['checkpoint']  # it is of another training
+    assert difference(load_file(result['checkpoint']), train_alone(task)) < 1e-10

@@ -148,6 +148,11 @@ class FleetCoordinator:
         return self._state.leads
 
     @property
+    def holder(self) -> str:
+        """Who coordinates the fleet, as far as is known; '' for nobody."""
+        return self._state.election.holder
+
+    @property
     def members(self) -> Membership:
         """What was heard of all."""
         return self._state.membership

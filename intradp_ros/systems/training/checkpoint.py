@@ -39,7 +39,8 @@ class Checkpoint:
     """
     A state between two rounds; `samples` are those of the data, 0 where nobody noted them.
 
-    `digest` is the SHA-256 of the file that it was read from.
+    `training` is the number of the training that wrote it, 0 where it has none; `digest` the
+    SHA-256 of the file that it was read from.
     """
 
     state: Mapping[str, torch.Tensor]
@@ -49,6 +50,7 @@ class Checkpoint:
     batch: int
     loss: float
     samples: int = 0
+    training: int = 0
     digest: str = ''
 
     @property
@@ -83,7 +85,8 @@ def _all_names(module: nn.Module) -> dict[str, tuple[str, torch.Tensor]]:
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> str:
     """Write a checkpoint, whole or not at all; return its SHA-256."""
     facts = {'task': checkpoint.task, 'round': checkpoint.round, 'seed': checkpoint.seed,
-             'batch': checkpoint.batch, 'loss': checkpoint.loss, 'samples': checkpoint.samples}
+             'batch': checkpoint.batch, 'loss': checkpoint.loss, 'samples': checkpoint.samples,
+             'number': checkpoint.training}
     told = json.dumps(facts)
     data = save({name: t.contiguous() for name, t in checkpoint.state.items()}, {
         'format': CHECKPOINT, 'training': told, 'content': _content(told, checkpoint.state)})
@@ -129,7 +132,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
                             'checkpoint, or begin anew')
         found = Checkpoint(state, str(facts['task']), int(facts['round']), int(facts['seed']),
                            int(facts['batch']), float(facts['loss']),
-                           int(facts.get('samples', 0)), hashlib.sha256(data).hexdigest())
+                           int(facts.get('samples', 0)), int(facts.get('number', 0)),
+                           hashlib.sha256(data).hexdigest())
         if not all(0 <= count <= MOST_COUNT for count in (found.round, found.batch,
                                                           found.samples)):
             raise TaskError(f'{path} has counts that make no sense: round {found.round}, '

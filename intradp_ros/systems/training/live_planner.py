@@ -80,9 +80,19 @@ class TrainingPlanner(Planner):
         self._looked = now
         if now - self._leads_since < PATIENCE:
             return
-        found = [read for name in sorted(alive) for text in self._tags.get(name, ())
-                 if (read := read_state_name(text)) and read[1] not in self.ended_trainings]
-        if found:
-            paused, training, task = max(found, key=lambda one: (
-                sum(other[1] == one[1] for other in found), one[1]))
+        if found := self.holds(alive):
+            paused, training, task = found
             self._take_over(training, task, paused)
+
+    def holds(self, alive: frozenset[str], task: str = '') -> tuple[bool, int, str] | None:
+        """
+        Return the training, of a task or of any, of which the most devices have something.
+
+        That is, whether it is paused, its number and its task; None if none is held that has not
+        ended here.
+        """
+        found = [read for name in sorted(alive) for text in self._tags.get(name, ())
+                 if (read := read_state_name(text)) and read[1] not in self.ended_trainings
+                 and task in ('', read[2])]
+        return max(found, default=None, key=lambda one: (
+            sum(other[1] == one[1] for other in found), one[1]))

@@ -56,6 +56,10 @@ class Coordination(Protocol):
         """Whether it coordinates the fleet."""
 
     @property
+    def holder(self) -> str:
+        """Who coordinates it, '' for nobody."""
+
+    @property
     def id(self) -> PlanId:  # noqa: A003
         """The number of the plan in use."""
 
@@ -193,7 +197,9 @@ class SessionFleet:
         if not self._coordinator.leads:
             self._lapsed = self._lapsed or now
             if now - self._lapsed > LAPSE:
-                raise TrainingError('another coordinator has taken over, and goes on with it')
+                raise TrainingError(
+                    f'{self._coordinator.holder or "another node"} coordinates the fleet now and '
+                    'goes on with it: a goal with resume there joins it')
         elif self._lapsed:
             lapse, self._lapsed = now - self._lapsed, 0.0
             if lapse > BLINK:

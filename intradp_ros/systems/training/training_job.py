@@ -59,7 +59,7 @@ class JobOptions:
     The state is saved in the file `checkpoint`, at pauses, at the end, and every `save_every`
     rounds (0: only then).  With `resume` the job goes on from what is saved there.  With
     `slowed` each process takes the seconds of its device and sends at its rate: those of devices
-    that are so many times as fast; joules are theirs.
+    that are so many times as fast; joules are theirs.  Checkpoints have the number `training`.
     """
 
     checkpoint: Path
@@ -70,6 +70,7 @@ class JobOptions:
     logs: Path | None = None
     threads: int = 1
     called: str = ''
+    training: int = 0
 
 
 @dataclass(frozen=True)
@@ -246,7 +247,7 @@ class TrainingJob:
         task, prepared = self._prepared.task, self._prepared
         self._digest = write_checkpoint(self._options.checkpoint, Checkpoint(
             whole_state(task, state), self._options.called or prepared.name, number, task.seed,
-            task.batch, self._loss, len(task.data)))
+            task.batch, self._loss, len(task.data), self._options.training))
         self._state, self._saved_at = state, number
         assert self._fleet is not None
         self._fleet.trainer.start_from(number, by_layer(prepared.graph, state))
