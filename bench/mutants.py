@@ -55,7 +55,7 @@ AREAS: dict[str, tuple[list[str], list[str]]] = {
         ['systems/sharing/judge/*.py', 'systems/sharing/judge/kernels/*.py',
          'systems/sharing/partition/*.py'],
         [*(f'test/systems/sharing/test_{name}.py' for name in (
-            'partition', 'judge', 'event_simulation', 'recourse_play', 'lowering', 'simulator',
+            'partition', 'judge', 'event_simulation', 'catch_up_play', 'lowering', 'simulator',
             'encoding_choice', 'records', 'bounds')),
          '--deselect=test/systems/sharing/test_simulator.py'  # minutes, as Python
          '::test_a_book_is_never_worse_than_the_baselines']),

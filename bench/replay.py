@@ -24,8 +24,8 @@ from rich.table import Table
 from synthetic_links import links
 import torch
 
+from intradp_ros.lab.testbed.catch_up_replay import CatchUpPlayers
 from intradp_ros.lab.testbed.evaluation_results import FLOAT32, SENSOR
-from intradp_ros.lab.testbed.recourse_replay import RecoursePlayers
 from intradp_ros.lab.testbed.trace_replay import (
     Air,
     Curves,
@@ -72,7 +72,7 @@ def results_of(case: Case, traces: dict[str, LinkTrace], seconds: float | None,
     """Replay all traces for one network."""
     setting, book = planned(case)
     curves = Curves(setting, book)
-    players = RecoursePlayers(setting, {k: e.partition for k, e in enumerate(book.entries)})
+    players = CatchUpPlayers(setting, {k: e.partition for k, e in enumerate(book.entries)})
     for name, trace in traces.items():
         air = Air(trace)
         choosers = {(SHARED, ORACLE): Oracle(curves, air, book)} | {

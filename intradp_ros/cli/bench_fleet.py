@@ -12,7 +12,7 @@ from typing import Any
 
 from intradp_ros.cli.output import add_json, Output, output, table
 from intradp_ros.cli.output_paths import result_folder
-from intradp_ros.core.whole_file import write_whole
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.lab.fleet.adapter_replay import ADAPTER, ORACLE, Played, Replay, STATIC
 from intradp_ros.lab.fleet.adapter_scenes import AIR, FPS, scenarios, scene_costs, TARGET
 from intradp_ros.lab.fleet.paper_fleets import (
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
         report = {'plans': [vars(row) for row in rows], 'adapter': replays,
                   'adapter_total': total, 'figures': FIGURES}
         out.show(_plan_table(rows), _replay_table(replays), _verdict(total))
-        write_whole(args.out / 'fleet.json', json.dumps(report, indent=1) + '\n')
+        write_atomically(args.out / 'fleet.json', json.dumps(report, indent=1) + '\n')
         _write_page(args.out, report)
         out.result(report)
     return 0
@@ -183,7 +183,7 @@ def _verdict(total: Mapping[str, float]) -> str:
 def _write_page(folder: Path, report: Mapping[str, Any]) -> None:
     rows = [Row(**row) for row in report['plans']]
     blank = [''] * len(PLAN_COLUMNS)
-    write_whole(folder / 'page.html', render(
+    write_atomically(folder / 'page.html', render(
         'bench_fleet.html', title='Plans for fleets', headline=_verdict(report['adapter_total']),
         tables=[('Plans side by side', PLAN_COLUMNS,
                  [(_cells(row) + blank)[:len(PLAN_COLUMNS)] for row in rows]),

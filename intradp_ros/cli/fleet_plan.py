@@ -21,7 +21,7 @@ from intradp_ros.cli.profile_arguments import own_profile, read_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.cluster.fleet_file import Fleet, read_fleet
 from intradp_ros.cluster.located_yaml import FleetFileError
-from intradp_ros.core.whole_file import write_whole
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.planning.captured_model import captured_model
 from intradp_ros.planning.chains import in_chain_order
 from intradp_ros.planning.coarsening import SMALL
@@ -255,7 +255,7 @@ def _by_stage(costs: FleetCosts, plan: FleetPlan) -> Sequence[Any]:
 
 def _write(args: argparse.Namespace, costs: FleetCosts, fleet: Fleet, plan: FleetPlan) -> None:
     if args.output:
-        write_whole(args.output, json.dumps(plan_file(costs, plan), indent=1) + '\n')
+        write_atomically(args.output, json.dumps(plan_file(costs, plan), indent=1) + '\n')
     title = f'{costs.model.name}: {milliseconds(plan.latency)} ms (modelled)'
     if args.gantt:
         draw_schedule(plan.order.tasks.graph, plan.order.played, costs.topology, args.gantt, title)

@@ -16,7 +16,7 @@ from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.language_model import add_fleet, add_model, costs_of, head_of, open_model
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, plain, size, table
 from intradp_ros.cli.output_paths import result_file, result_picture
-from intradp_ros.core.whole_file import write_whole
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.report.language_plot import BlockSpan, draw_blocks
 from intradp_ros.systems.language.actions import actions, first_loads, Load, Run
 from intradp_ros.systems.language.costs import LanguageCosts
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         except NoPlanError:
             data['plain_pipeline_ms'] = None
         if args.output:
-            write_whole(args.output, json.dumps(plan.to_json()))
+            write_atomically(args.output, json.dumps(plan.to_json()))
         if args.picture:
             _draw(played, plan, args.picture)
         _show(data, plan, out)

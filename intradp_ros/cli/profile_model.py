@@ -11,7 +11,7 @@ from intradp_ros.cli.output import add_json, milliseconds, Output, output, perce
 from intradp_ros.cli.output_paths import result_file
 from intradp_ros.cli.profile_arguments import own_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
-from intradp_ros.core.whole_file import write_whole
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.dds.transport_cost import with_transport_cost
 from intradp_ros.profiling.cache import cache_path, example_key
 from intradp_ros.profiling.profile import CHUNK_BYTES, OperatorTiming, PowerStates, Profile
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         with out.status('measuring what moving bytes costs'):
             profile = with_transport_cost(profile)
         if args.output:
-            write_whole(args.output, profile.to_json() + '\n')
+            write_atomically(args.output, profile.to_json() + '\n')
         _show(subject, profile, args.top, out)
         if args.output:
             out.show(f'written to {args.output}')

@@ -13,7 +13,7 @@ from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, plain, size, table
 from intradp_ros.cli.output_paths import result_file, result_picture
 from intradp_ros.cli.train_task import add_task, devices_of, prepared_of, show_devices
-from intradp_ros.core.whole_file import write_whole
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.report.round_plot import draw_round, kind_of, RoundSpan, SUMS, VALUES
 from intradp_ros.schedule.task_graph import ComputeTask, TransferTask
 from intradp_ros.systems.training.baselines import baseline_seconds, BASELINES
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         data |= {'planning_seconds': took, 'devices': devices_of(prepared, plan),
                  'plan': plan.to_json()}
         if args.output:
-            write_whole(args.output, json.dumps(plan.to_json()))
+            write_atomically(args.output, json.dumps(plan.to_json()))
         if args.picture:
             _draw(prepared, best, args)
         _show(data, out)

@@ -18,7 +18,7 @@ from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, Output, output, plain, size
 from intradp_ros.cli.output_paths import result_file, result_picture
 from intradp_ros.cli.train_task import add_task, devices_of, prepared_of, show_devices
-from intradp_ros.core.whole_file import sole_writer
+from intradp_ros.core.atomic_write import sole_writer
 from intradp_ros.profiling.machine import available_cores
 from intradp_ros.report.training_plot import draw_training, Part
 from intradp_ros.systems.training.judgement import judge

@@ -21,7 +21,7 @@ MAX_BODY = 1 << 12
 MAX_BODIES: Mapping[str, int] = {'HELLO': 1 << 14, 'WELCOME': 1 << 14, 'BOOK': 1 << 20,
                                  'REPORT': 1 << 20, 'PREPARE': 1 << 18,
                                  'HEARTBEAT': 1 << 14, 'LINES': 1 << 14}
-#: Bytes of a message as it is serialised, beside those of its longest text or data.
+#: Bytes of a serialised message in addition to those of its longest text or data.
 MESSAGE_MARGIN = 1 << 14
 #: Operators of a graph; rows of all its values together, along the longest dimension of each, and
 #: once for every value that they are computed from.

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from intradp_ros.core.whole_file import write_whole
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.profiling.machine import device_name
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
@@ -84,5 +84,5 @@ def cached_profile(digest: str, axis: int, measure: Callable[[], Profile],
     except (OSError, ValueError):  # none yet, or a damaged one: measure
         pass
     profile = measure()
-    write_whole(path, profile.to_json())
+    write_atomically(path, profile.to_json())
     return profile

@@ -14,8 +14,8 @@ import tempfile
 import time
 
 from intradp_ros.blobs.direct_read import read_file, Slot
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.core.json_text import read_json
-from intradp_ros.core.whole_file import write_whole
 from intradp_ros.profiling.cache import cache_folder
 from intradp_ros.profiling.machine import device_name
 
@@ -77,5 +77,5 @@ def disk_rate(folder: Path, cache: Path | None = None) -> DiskRate:
     except (OSError, ValueError, KeyError, TypeError):  # none yet, or a damaged one
         pass
     found = measure_disk(folder)
-    write_whole(path, json.dumps(asdict(found)))
+    write_atomically(path, json.dumps(asdict(found)))
     return found

@@ -14,7 +14,7 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from intradp_ros.core.whole_file import write_whole
+from intradp_ros.core.atomic_write import write_atomically
 
 _MISSING = '-'
 
@@ -100,4 +100,4 @@ def json_text(data: Any) -> str:
 
 def write_json(path: Path, data: Any) -> None:
     """Write what `json_text` returns; the file is complete, or else as it was."""
-    write_whole(path, json_text(data))
+    write_atomically(path, json_text(data))

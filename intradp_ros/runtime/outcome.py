@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from intradp_ros.runtime.timeline import Event, RECOURSE, RECOVERY, total
+from intradp_ros.runtime.timeline import CATCH_UP, Event, RECOVERY, total
 from intradp_ros.schedule.schedule import ROBOT
 
 
@@ -56,7 +56,7 @@ class Outcome:
     @property
     def local_catch_up(self) -> bool:
         """Whether the robot computed rows that the server owed it."""
-        return any(event.name in (RECOURSE, RECOVERY) for event in self.events)
+        return any(event.name in (CATCH_UP, RECOVERY) for event in self.events)
 
 
 def compute_and_wait(events: Sequence[Event]) -> tuple[float, float]:

@@ -22,7 +22,7 @@ from intradp_ros.runtime.interpreter import Execution
 from intradp_ros.runtime.local_catch_up import owed, steps_to, stride
 from intradp_ros.runtime.mailbox import InferenceAbandonedError
 from intradp_ros.runtime.recovery import Held, held_pieces, rows_for
-from intradp_ros.runtime.timeline import Event, RECOURSE
+from intradp_ros.runtime.timeline import CATCH_UP, Event
 from intradp_ros.schedule.schedule import Schedule, SERVER, Transfer
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.split.regions.region import Region
@@ -127,7 +127,7 @@ class StragglerMitigation:
             self._own, end = None, time.monotonic()
             self._made += held_pieces(own)[len(held):]
             lane = self.execution.recorder.lane
-            self.events.append(Event(lane, 'compute', RECOURSE, start, end))
+            self.events.append(Event(lane, 'compute', CATCH_UP, start, end))
             self.execution.recorder.waited(str(self.execution.awaited), end, end)
 
     def _deliver(self, transfer: int, rows: torch.Tensor) -> None:

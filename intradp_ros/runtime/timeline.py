@@ -13,7 +13,7 @@ from typing import Any
 from intradp_ros.wire.sanitise import quoted
 
 #: Names what the robot computed of what the server owed: while it waited, or when it gave up.
-RECOURSE, RECOVERY = 'recourse', 'recovery'
+CATCH_UP, RECOVERY = 'catch-up', 'recovery'
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from training_fleet import difference
 
 from intradp_ros.cli.main import main
-from intradp_ros.core.whole_file import sole_writer
+from intradp_ros.core.atomic_write import sole_writer
 from intradp_ros.systems.training.one_process import train_alone
 from intradp_ros.systems.training.task import load_task
 

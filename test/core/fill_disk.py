@@ -12,7 +12,7 @@ import sys
 import torch
 
 from intradp_ros.blobs.store import BlobStore
-from intradp_ros.core.whole_file import write_whole
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.serialise import load_graph, save_graph
 from intradp_ros.lab.soak.small_disk import filled
@@ -40,7 +40,7 @@ def checkpoint(number: int, size: int) -> None:
 STORE = BlobStore(FOLDER / 'blobs', 1 << 30)
 #: Each is written in the first and in the second form: profiles and schedule tables are texts.
 WRITERS: Mapping[str, Callable[[int, int], object]] = {
-    'text': lambda number, size: write_whole(FOLDER / 'text', str(number) * size),
+    'text': lambda number, size: write_atomically(FOLDER / 'text', str(number) * size),
     'checkpoint': checkpoint, 'graph': graph,
     'blob': lambda number, size: STORE.put(tensor(number, size).view(torch.uint8))}
 

@@ -15,14 +15,17 @@ from hypothesis import strategies as st
 import pytest
 from rclpy.serialization import deserialize_message, serialize_message
 
+from intradp_ros.core.limits import MAX_BODIES, MAX_BODY, MAX_DIMENSIONS
 from intradp_ros.dds.convert import (
     chunk_from_message,
     chunk_to_message,
     control_from_message,
     control_to_message,
     header_from_stamp,
+    MAX_FRAME_ID,
     stamp_from_header,
 )
+from intradp_ros.dds.endpoint import MAX_MESSAGE
 from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES
 from intradp_ros.msg import SessionControl, TensorChunk
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, MalformedFrameError, Stamp
@@ -74,6 +77,22 @@ def test_control_frames_round_trip(kind, session, epoch, inference, body) -> Non
     """Kind, numbers and any JSON object come back as they were."""
     control = Control(kind, session, epoch, inference, body)
     assert control_from_message(through_dds(control_to_message(control, 3))) == control
+
+
+def test_the_largest_frames_are_no_larger_than_an_endpoint_takes() -> None:
+    """A body or data as long as they may be leave room for all other fields."""
+    for kind in ControlKind:
+        longest = MAX_BODIES.get(kind.name, MAX_BODY)
+        message = control_to_message(Control(kind, 1, 1, 1, {'a': 'x' * (longest - 8)}), 1)
+        message.mac = array('B', bytes(16))
+        assert len(message.body) == longest and len(serialize_message(message)) <= MAX_MESSAGE
+        with pytest.raises(ValueError, match='more than'):
+            control_to_message(Control(kind, 1, 1, 1, {'a': 'x' * (longest - 7)}), 1)
+    chunk = replace(chunk_from_message(a_chunk()), shape=(1,) * MAX_DIMENSIONS,
+                    data=bytes(MAX_CHUNK_BYTES), stamp=Stamp(0, 0, '\u20ac' * MAX_FRAME_ID))
+    largest = chunk_to_message(chunk, 1)
+    largest.mac = array('B', bytes(16))
+    assert chunk_from_message(largest).shape and len(serialize_message(largest)) <= MAX_MESSAGE
 
 
 @settings(max_examples=50)

@@ -13,11 +13,15 @@ from typing import Any
 from node_processes import LATCHED, own_domain, TIMEOUT
 import pytest
 import rclpy
+from rclpy.serialization import serialize_message
 from stranger import spinning
 
+from intradp_ros.core.limits import MAX_BOOK_TEXT, MAX_MODEL_TEXT, MESSAGE_MARGIN
 from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.lab.emulation.processes import Child, Command, starter
-from intradp_ros.msg import AnnouncementQuestion, OperatorProfile
+from intradp_ros.msg import AnnouncementQuestion, OperatorProfile, ScheduleBook
+from intradp_ros.nodes.announcement_seals import MAX_BYTES
+from intradp_ros.nodes.receiving import Receiver
 
 SCRIPT = str(Path(__file__).with_name('announcing.py'))
 TOPICS = {'operator_profiles': (OperatorProfile, LATCHED),
@@ -99,14 +103,29 @@ def test_recordings_restarts_and_clocks(tmp_path: Path) -> None:
 
 
 def test_a_message_of_another_release_is_named(context: rclpy.Context) -> None:
-    from rclpy.serialization import serialize_message
-
-    from intradp_ros.msg import ScheduleBook
-    from intradp_ros.nodes.receiving import Receiver
-
     node = rclpy.create_node('receiver_of_old', context=context)
     receiver = Receiver(node)
     whole = serialize_message(ScheduleBook(epoch=1, digest='d', robot='/a', book='b'))
     receiver._take(ScheduleBook, whole[:-36], pytest.fail, 'book', 1e6)
     assert 'is its sender of another release?' in receiver.last
+    node.destroy_node()
+
+
+LONGEST_NAME, MAC = '/' + 'n' * 254, [255] * 16
+
+
+@pytest.mark.parametrize(('message', 'field'), [
+    (OperatorProfile(role='server', name=LONGEST_NAME, digest='d' * 64, device='m' * 1024,
+                     graph='g' * MAX_MODEL_TEXT, profile='p' * MAX_MODEL_TEXT, mac=MAC), 'graph'),
+    (ScheduleBook(digest='d' * 64, robot=LONGEST_NAME, book='b' * MAX_BOOK_TEXT, mac=MAC), 'book'),
+])
+def test_the_longest_texts_leave_room_for_names(context: rclpy.Context, message: Any,
+                                                field: str) -> None:
+    node = rclpy.create_node('receiver_of_long_texts', context=context)
+    receiver, kind, taken = Receiver(node), type(message), []
+    receiver._take(kind, serialize_message(message), taken.append, 'text', MAX_BYTES[kind])
+    assert taken == [message]
+    setattr(message, field, getattr(message, field) + 'x' * MESSAGE_MARGIN)
+    receiver._take(kind, serialize_message(message), taken.append, 'text', MAX_BYTES[kind])
+    assert len(taken) == 1 and 'bytes, at most' in receiver.last
     node.destroy_node()

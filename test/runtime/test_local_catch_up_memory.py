@@ -71,18 +71,18 @@ def robot(looks: bool) -> None:
     for frame in range(FRAMES):
         schedule, program = book[frame % SCHEDULES]
         box = Mailbox(lambda waited: None)
-        recourse = StragglerMitigation(split, Execution(program, Recorder(ROBOT), box,
+        catch_up = StragglerMitigation(split, Execution(program, Recorder(ROBOT), box,
                                                         lambda *sent: None),
                                        schedule, lambda waited: 'late')
         coming = list(schedule.between(SERVER, ROBOT))
         for transfer in coming[:random.randrange(len(coming) + 1) if frame % 2 else None]:
             whole = values[transfer.value]
             box.deliver(transfer.id, split.cut(transfer.value, whole, transfer.region).clone())
-        result = recourse.run({split.graph.inputs[0]: source})[output]
+        result = catch_up.run({split.graph.inputs[0]: source})[output]
         assert (result - values[output]).abs().max() < 1e-5
-        recourse.forget()
+        catch_up.forget()
         if looks:
-            memory.look(usual=not recourse.events)
+            memory.look(usual=not catch_up.events)
         if not frame % 2:
             held.append(private_bytes())
     print(json.dumps(held))

@@ -34,12 +34,12 @@ class Server:
         self.split, self.rows = split, reference(split, source)
         self.random = Random(seed)
         self.waiting = [t for t in transfers if self.random.random() >= loss]
-        self.box = Mailbox(lambda waited: None, lambda: self.recourse.changed())
-        self.recourse: StragglerMitigation
+        self.box = Mailbox(lambda waited: None, lambda: self.catch_up.changed())
+        self.catch_up: StragglerMitigation
 
     def late(self, waited: float) -> str | None:
         """Deliver something now and then, in any order, while the robot waits."""
-        awaited = self.recourse.execution.awaited
+        awaited = self.catch_up.execution.awaited
         self.sometimes()
         arrived = awaited in self.box.left()
         return None if arrived or self.random.random() < 0.2 else 'late'
@@ -89,13 +89,13 @@ def test_whoever_is_first_the_result_is_exact(seed: int, shares: list[float], ba
     there = busy(split, server.sometimes)
     execution = Execution(compile_program(there, schedule, ROBOT, {}, delivers=True),
                           Recorder(ROBOT), server.box, lambda transfer, tensor: None)
-    server.recourse = StragglerMitigation(there, execution, schedule, server.late)
-    got = server.recourse.run({0: source})
+    server.catch_up = StragglerMitigation(there, execution, schedule, server.late)
+    got = server.catch_up.run({0: source})
     for value in split.graph.output_values:
         assert torch.equal(got[value], server.rows[value])
-    assert not (server.recourse.reason and server.recourse.met)
-    SEEN.add('own' if server.recourse.reason else 'met' if server.recourse.met else 'by plan')
-    if server.recourse.events and not (server.recourse.reason or server.recourse.met):
+    assert not (server.catch_up.reason and server.catch_up.met)
+    SEEN.add('own' if server.catch_up.reason else 'met' if server.catch_up.met else 'by plan')
+    if server.catch_up.events and not (server.catch_up.reason or server.catch_up.met):
         SEEN.add('overtaken')
 
 
@@ -120,21 +120,21 @@ def test_both_meet_in_the_middle_and_nothing_is_computed_twice() -> None:
     def one_more() -> None:
         """Another transfer comes with every operator that the robot computes by itself."""
         asked.append(1)
-        if server.recourse.events or len(asked) > 4:
+        if server.catch_up.events or len(asked) > 4:
             transfer = coming.pop(0)
             server.box.deliver(transfer.id, server.piece(transfer))
 
     there = busy(split, one_more)
     execution = Execution(compile_program(there, schedule, ROBOT, {}, delivers=True),
                           Recorder(ROBOT), server.box, lambda transfer, tensor: None)
-    server.recourse = StragglerMitigation(there, execution, schedule, late)
-    got = server.recourse.run({0: source})
+    server.catch_up = StragglerMitigation(there, execution, schedule, late)
+    got = server.catch_up.run({0: source})
     assert all(torch.equal(got[v], rows[v]) for v in split.graph.output_values)
-    assert server.recourse.met and not server.recourse.reason
-    assert len(coming) > 12 // 2 - PARTS and len(server.recourse.events) > 1
-    assert len(server.recourse.held({})) > len(server.box.left())
-    server.recourse.forget()
-    assert len(server.recourse.held({})) == len(server.box.left())
+    assert server.catch_up.met and not server.catch_up.reason
+    assert len(coming) > 12 // 2 - PARTS and len(server.catch_up.events) > 1
+    assert len(server.catch_up.held({})) > len(server.box.left())
+    server.catch_up.forget()
+    assert len(server.catch_up.held({})) == len(server.box.left())
 
 
 def test_what_would_come_last_is_computed_first() -> None:

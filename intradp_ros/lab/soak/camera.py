@@ -24,7 +24,7 @@ from rclpy.node import Node
 from sensor_msgs.msg import Image
 import torch
 
-from intradp_ros.core.whole_file import write_whole
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.serialise import load_graph
 from intradp_ros.lab.soak.frame_row import FrameRow, LOST
@@ -106,7 +106,7 @@ def main() -> None:
     rclpy.init()
     camera = Camera(model)
     rows = run(camera, seconds)
-    write_whole(report, json.dumps([astuple(row) for row in rows]))
+    write_atomically(report, json.dumps([astuple(row) for row in rows]))
     camera.destroy_node()
     rclpy.try_shutdown()
 

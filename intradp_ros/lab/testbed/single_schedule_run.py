@@ -115,15 +115,15 @@ def pinned(book: ScheduleBook, index: int) -> ScheduleBook:
     """
     Return a book with one schedule for every bandwidth, and one that offloads, if another.
 
-    It tells nothing of recourse, which curves of other bandwidths would: robots
-    run it by plan, and work on only where rows are late.
+    It has no curves for catching up, which are of other bandwidths: robots run it
+    by plan, and compute rows themselves only where these are late.
     """
     chosen = book.entries[index]
     others: list[Entry] = [] if chosen.strategy == OFFLOAD else [
         entry for entry in book.entries if (entry.mbps, entry.strategy) == (chosen.mbps, OFFLOAD)]
     return replace(book, bounds=(), entries=tuple(
         replace(entry, mbps=_ALWAYS, low=0.0, high=float('inf'),
-                anywhere=entry.anywhere and replace(entry.anywhere, recourse=()))
+                anywhere=entry.anywhere and replace(entry.anywhere, catch_up=()))
         for entry in (chosen, *others)))
 
 

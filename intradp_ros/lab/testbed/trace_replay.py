@@ -10,7 +10,7 @@ knows: the mean of an inference in which something was sent, once that is
 over, and probes where nothing was sent for long.
 
 Where rows are late the robot works on by itself, as `runtime/straggler_mitigation.py` does: with
-`players` (`judge/recourse_play.py`) just so, step by step and with the rate of every moment.
+`players` (`judge/catch_up_play.py`) just so, step by step and with the rate of every moment.
 Without, it has nothing of the result when it begins and meets nobody, which is the worst case.
 """
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from intradp_ros.lab.testbed.recourse_replay import RecoursePlayers
+from intradp_ros.lab.testbed.catch_up_replay import CatchUpPlayers
 from intradp_ros.link.outlook import LinkPast
 from intradp_ros.link.predictor import RatePredictor
 from intradp_ros.link.rate import TELLING_BYTES
@@ -166,7 +166,7 @@ def run_of(curves: Curves, air: Air, start: float, schedules: Sequence[int],
 
 
 def replay(curves: Curves, air: Air, chooser: Chooser, *, until: float | None = None,
-           period: float = 0.0, players: RecoursePlayers | None = None) -> list[ReplayedInference]:
+           period: float = 0.0, players: CatchUpPlayers | None = None) -> list[ReplayedInference]:
     """
     ReplayedInference inferences until the trace has ended, or `until` seconds went by.
 
@@ -206,7 +206,7 @@ class Oracle:
         return self._schedules[int(np.argmin(seconds))]
 
     def latest(self, schedule: int) -> float:
-        """Return that it never takes the recourse: it knows better."""
+        """Return that it never catches up: it knows better."""
         return math.inf
 
     def late(self, schedule: int) -> LateThreshold:

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 from intradp_ros.blobs.store import BlobStore
-from intradp_ros.core.whole_file import write_whole
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.systems.language.import_model import import_model
 from intradp_ros.systems.language.manifest import DTYPES, Manifest, ManifestError, read_manifest
 
@@ -32,7 +32,7 @@ def imported(source: Path, store: BlobStore, dtype: str = '') -> Manifest:
         return stored_manifest(store, json.loads(known.read_text())['model'])
     except (OSError, ValueError, KeyError, ManifestError):
         manifest = import_model(source, store.put, DTYPES[dtype] if dtype else None)
-    write_whole(known, json.dumps({'model': manifest.digest, 'of': str(source)}))
+    write_atomically(known, json.dumps({'model': manifest.digest, 'of': str(source)}))
     return manifest
 
 

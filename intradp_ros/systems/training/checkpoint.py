@@ -25,7 +25,7 @@ from safetensors.torch import load, save
 import torch
 from torch import nn
 
-from intradp_ros.core.whole_file import replacing
+from intradp_ros.core.atomic_write import replacing
 from intradp_ros.runtime.weight_file import CHECKPOINT, file_facts, module_state, WeightsError
 from intradp_ros.systems.training.layer_graph import LayerGraph
 from intradp_ros.systems.training.task import TaskError, TrainingTask

@@ -17,7 +17,7 @@ import time
 
 import torch
 
-from intradp_ros.core.whole_file import write_whole
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.profiling.cache import cache_folder, code_digest
 from intradp_ros.systems.training.layer_table import LayerTable, LayerTimes, TableError
 
@@ -126,7 +126,7 @@ def cached_table(digest: str, device: str, measure: Callable[[], LayerTable],
     except (OSError, ValueError):  # none yet, or a damaged one: measure
         pass
     table = measure()
-    write_whole(path, table.to_json())
+    write_atomically(path, table.to_json())
     return table
 
 

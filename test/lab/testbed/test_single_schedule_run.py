@@ -73,8 +73,8 @@ def test_it_runs_by_plan(model: SharedModel) -> None:
     profiles = {ROBOT: profile(model, 4e-3), SERVER: profile(model, 1e-3)}
     cost = CostModel.from_profiles(model.split, profiles)
     book = make_book(cost, model.digest, grid=(10.0,))
-    assert book.knows_recourse
-    assert all(not pinned(book, index).knows_recourse and pinned(book, index).knows_speeds
+    assert book.knows_catch_up
+    assert all(not pinned(book, index).knows_catch_up and pinned(book, index).knows_speeds
                for index in range(len(book.entries)))
 
 

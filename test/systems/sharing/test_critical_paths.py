@@ -16,9 +16,9 @@ from synthetic import flat_cost, random_split_graph
 from intradp_ros.profiling.profile import TransportCost
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.book.book import ScheduleBook
-from intradp_ros.systems.sharing.book.critical_paths import anywhere
+from intradp_ros.systems.sharing.book.catch_up_curve import catch_up_curve, CURVE_RATIOS, POINTS
+from intradp_ros.systems.sharing.book.critical_paths import anywhere, LatencyModel, Path
 from intradp_ros.systems.sharing.book.make_book import book_of, PlanningProblem
-from intradp_ros.systems.sharing.book.recourse_curve import CURVE_RATIOS, POINTS, recourse_curve
 from intradp_ros.systems.sharing.judge.judge import Judge
 from intradp_ros.systems.sharing.judge.simulator import simulate
 from intradp_ros.systems.sharing.partition.lowering import lower
@@ -71,11 +71,11 @@ def test_books_tell_it_of_every_schedule() -> None:
     setting = setting_of(3)
     book = book_of(setting, 'd' * 64, GRID)
     assert book.knows_speeds and ScheduleBook.from_json(book.to_json()) == book
-    assert book.knows_recourse
+    assert book.knows_catch_up
     for entry in book.entries:
         assert entry.anywhere is not None
-        curve = recourse_curve(setting.cost, setting.link(1.0), entry.partition, book.curve_rates)
-        assert entry.anywhere.recourse == curve
+        curve = catch_up_curve(setting.cost, setting.link(1.0), entry.partition, book.curve_rates)
+        assert entry.anywhere.catch_up == curve
         assert entry.anywhere.seconds(entry.mbps) == pytest.approx(entry.predicted, rel=0.02)
         played = simulate(lower(setting.cost.split, entry.partition), setting.cost,
                           setting.link(1.0))
@@ -103,17 +103,26 @@ def test_what_moving_bytes_takes_from_operators_counts_as_busy(seed: int) -> Non
     {'paths': []}, {'paths': [[0, 0, 0, math.nan]]}, {'paths': [[0, 0, 0]]},
     {'paths': [[0, 0, 0, 1]] * 9}, {'busy': [-1, 0]}, {'busy': [1]},
     {'crossing': [-1, 0]}, {'crossing': [1]}, {'crossing': [math.inf, 0]},
-    {'recourse': [1.0] * POINTS}, {'recourse': [1.0] * 10_000}, {'recourse': None},
-    {'recourse': [math.nan] * PLAYED}, {'recourse': [-1.0] * PLAYED},
-    {'recourse': [1e7] * PLAYED}, {'recourse': [[1.0]] * PLAYED}])
+    {'catch_up': [1.0] * POINTS}, {'catch_up': [1.0] * 10_000}, {'catch_up': None},
+    {'catch_up': [math.nan] * PLAYED}, {'catch_up': [-1.0] * PLAYED},
+    {'catch_up': [1e7] * PLAYED}, {'catch_up': [[1.0]] * PLAYED}])
 def test_impossible_paths_are_refused(spoil: dict[str, object]) -> None:
     book = book_of(setting_of(3), 'd' * 64, GRID[:1])
     known = {'paths': [[0.0, 0.0, 0.0, 1.0]], 'busy': [1.0, 1.0],
-             'crossing': [1.0, 1.0], 'recourse': [1.0] * PLAYED}
+             'crossing': [1.0, 1.0], 'catch_up': [1.0] * PLAYED}
     text = replace(book, entries=book.entries[:1]).to_json()
     data = json.loads(text)
     data['entries'][0]['anywhere'] = known
-    assert ScheduleBook.from_json(json.dumps(data)).knows_recourse
+    assert ScheduleBook.from_json(json.dumps(data)).knows_catch_up
     data['entries'][0]['anywhere'] = {**known, **spoil}
     with pytest.raises(ValueError, match='not a schedule table'):
         ScheduleBook.from_json(json.dumps(data))
+
+
+def test_tables_with_the_former_name_of_a_field_are_read() -> None:
+    book = book_of(setting_of(3), 'd' * 64, GRID[:1])
+    known = LatencyModel((Path(0.0, 0.0, 0.0, 1.0),), (1.0, 1.0), (1.0,) * PLAYED, (1.0, 1.0))
+    book = replace(book, entries=(replace(book.entries[0], anywhere=known),))
+    text = book.to_json()
+    former = text.replace('"catch_up"', '"recourse"')
+    assert former != text and ScheduleBook.from_json(former) == book

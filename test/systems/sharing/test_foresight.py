@@ -18,12 +18,12 @@ from intradp_ros.link.outlook import Outlook
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import LOCAL, SHARED
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
+from intradp_ros.systems.sharing.book.catch_up_curve import curve_rates, CURVE_RATIOS
 from intradp_ros.systems.sharing.book.choice import ChosenSchedule, Forecast, ScheduleChoice
 from intradp_ros.systems.sharing.book.critical_paths import LatencyModel, Path
 from intradp_ros.systems.sharing.book.expected_latency import LatencyCurves
 from intradp_ros.systems.sharing.book.hindsight import LatencySample
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
-from intradp_ros.systems.sharing.book.recourse_curve import curve_rates, CURVE_RATIOS
 from intradp_ros.systems.sharing.partition.partition import local, Partition, RowStage
 
 GRID = (1.0, 100.0)
@@ -188,8 +188,8 @@ def test_a_schedule_in_which_a_device_is_always_slow_is_left() -> None:
 
 def test_without_curves_or_measurements_it_is_as_before() -> None:
     bare = replace(BOOK, entries=tuple(
-        replace(e, anywhere=replace(e.anywhere, recourse=())) for e in BOOK.entries if e.anywhere))
-    assert BOOK.knows_recourse and not bare.knows_recourse
+        replace(e, anywhere=replace(e.anywhere, catch_up=())) for e in BOOK.entries if e.anywhere))
+    assert BOOK.knows_catch_up and not bare.knows_catch_up
     assert decided([40.0, 0.05], book=bare) == ChosenSchedule(AWAY)
     blind = Forecast(lambda seconds: None, lambda predicted: predicted)
     assert ScheduleChoice().decide(1, BOOK, 40.0, SHARED, lambda: 0.0,
@@ -213,11 +213,11 @@ factors = st.floats(0.25, 8.0)
 
 @settings(max_examples=200)
 @given(mbps=rates, robot=factors, server=factors, late=st.floats(0.0, 5.0))
-def test_recourse_never_costs_more_than_waiting(mbps: np.ndarray, robot: float, server: float,
+def test_catch_up_never_costs_more_than_waiting(mbps: np.ndarray, robot: float, server: float,
                                                 late: float) -> None:
     curves = LatencyCurves(BOOK, (ALONE, SHARED_INDEX, AWAY))
     waits = curves.plain(mbps, robot, server)
-    at_once, by_plan = curves.with_recourse(mbps, np.full(3, late), robot, server)
+    at_once, by_plan = curves.with_catch_up(mbps, np.full(3, late), robot, server)
     assert np.isfinite(by_plan).all() and (at_once > 0).all()
     assert (at_once <= by_plan * (1 + 1e-9)).all() or robot != 1 or server != 1
     assert (by_plan <= waits * (1 + 1e-9)).all()
@@ -234,7 +234,7 @@ def test_a_slower_pair_is_a_faster_link_with_a_slower_clock(mbps: float, factor:
 
 def test_at_the_rates_of_the_curves_they_tell_what_was_played() -> None:
     curves = LatencyCurves(BOOK, (SHARED_INDEX, AWAY))
-    played = np.array([e.anywhere.recourse for e in BOOK.entries[SHARED_INDEX:] if e.anywhere])
+    played = np.array([e.anywhere.catch_up for e in BOOK.entries[SHARED_INDEX:] if e.anywhere])
     for k, root in enumerate(np.sqrt(CURVE_RATIOS)):
         assert curves.at_once(RATES, root, 1 / root) == pytest.approx(
             played[:, k * len(RATES):(k + 1) * len(RATES)])

@@ -34,7 +34,7 @@ def planned(model: SharedModel) -> ScheduleBook:
 def test_frames_are_shared_by_what_may_come(
         model: SharedModel, wanted: torch.Tensor, experience: LatencyCalibration | None) -> None:
     book = planned(model)
-    assert book.knows_recourse
+    assert book.knows_catch_up
     with in_process_pair(model, make_predictor('ewma'), mbps=40.0,
                          patience=ENDLESS) as pair:
         robot = pair.robot

@@ -46,14 +46,14 @@ def test_impossible_entries_are_refused(model: SharedModel, change: dict[str, fl
 
 
 @pytest.mark.parametrize('change', [
-    {'busy': [1.1e6, 0.0]}, {'crossing': [0.0, 1.1e6]}, {'recourse': [1.1e6]},
-    {'recourse': [0.1]}, {'paths': [[1.1e6, 0.0, 0.0, 0.0]]}, {'paths': []},
+    {'busy': [1.1e6, 0.0]}, {'crossing': [0.0, 1.1e6]}, {'catch_up': [1.1e6]},
+    {'catch_up': [0.1]}, {'paths': [[1.1e6, 0.0, 0.0, 0.0]]}, {'paths': []},
     {'paths': [[1.0, 0.0, 0.0, 0.0]] * (MAX_PATHS + 1)}, {'busy': [float('nan'), 0.0]}])
 def test_impossible_times_of_entries_are_refused(model: SharedModel,
                                                  change: dict[str, object]) -> None:
     data = json.loads(hand_made_book(model).to_json())
     data['entries'][0]['anywhere'] = {'paths': [[1.0, 0.0, 0.0, 0.0]], 'busy': [0.1, 0.1],
-                                      'crossing': [0.1, 0.1], 'recourse': []}
+                                      'crossing': [0.1, 0.1], 'catch_up': []}
     assert ScheduleBook.from_json(json.dumps(data)).entries[0].anywhere
     data['entries'][0]['anywhere'].update(change)
     with pytest.raises(ValueError, match='not a schedule table'):

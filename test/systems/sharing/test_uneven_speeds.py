@@ -30,7 +30,7 @@ from intradp_ros.systems.sharing.book.uneven_speeds import (
     TOLERANCE,
     worth_keeping,
 )
-from intradp_ros.systems.sharing.judge.recourse_play import RecoursePlayer, Steady
+from intradp_ros.systems.sharing.judge.catch_up_play import CatchUpPlayer, Steady
 from intradp_ros.systems.sharing.partition.partition import Partition
 from intradp_ros.systems.sharing.policy.patience import AT_ONCE, NEVER_LATE
 
@@ -154,7 +154,7 @@ def test_what_is_chosen_is_good_for_the_speeds_that_were_seen(ratio: float) -> N
     cost, link, air = setting.cost.scaled({ROBOT: ratio}), setting.link(20.0), Steady(20.0)
 
     def played(index: int, at_once: bool) -> float:
-        player = RecoursePlayer(cost, link, book.entries[index].partition)
+        player = CatchUpPlayer(cost, link, book.entries[index].partition)
         return player.seconds(air, 0.0, AT_ONCE if at_once and player.crosses else NEVER_LATE)
     found = chosen(book, ratio)
     best = min(played(i, at_once) for i in book.different() for at_once in (False, True))

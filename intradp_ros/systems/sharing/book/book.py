@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.core.limits import MAX_MBPS, MAX_SECONDS, within
-from intradp_ros.core.whole_file import write_whole
 from intradp_ros.systems.sharing.baselines import LOCAL, SHARED
+from intradp_ros.systems.sharing.book.catch_up_curve import curve_rates, CURVE_RATIOS, POINTS
 from intradp_ros.systems.sharing.book.critical_paths import LatencyModel, MAX_PATHS, Path
-from intradp_ros.systems.sharing.book.recourse_curve import curve_rates, CURVE_RATIOS, POINTS
 from intradp_ros.systems.sharing.partition.partition import Partition
 from intradp_ros.wire.codecs.names import LOSSY
 
@@ -111,13 +111,13 @@ class ScheduleBook:
 
     @cached_property
     def curve_rates(self) -> tuple[float, ...]:
-        """Rates (Mbit/s) of what schedules take with recourse, ascending."""
+        """Rates (Mbit/s) of what schedules take if the robot catches up, ascending."""
         return curve_rates(self.grid)
 
     @cached_property
-    def knows_recourse(self) -> bool:
+    def knows_catch_up(self) -> bool:
         """Whether all entries also tell what they take if the robot works on when it waits."""
-        return all(entry.anywhere and entry.anywhere.recourse for entry in self.entries)
+        return all(entry.anywhere and entry.anywhere.catch_up for entry in self.entries)
 
     @cached_property
     def most_busy(self) -> tuple[float, float]:
@@ -251,7 +251,7 @@ class ScheduleBook:
 
     def save(self, path: pathlib.Path) -> None:
         """Write the book to a file, which is complete or as it was."""
-        write_whole(path, self.to_json())
+        write_atomically(path, self.to_json())
 
     @classmethod
     def load(cls, path: pathlib.Path) -> ScheduleBook:
@@ -279,7 +279,7 @@ def _plain(entry: Entry) -> dict[str, Any]:
             'high': entry.high if entry.high < math.inf else None,
             'anywhere': {'paths': [list(path) for path in known.paths],
                          'busy': list(known.busy), 'crossing': list(known.crossing),
-                         'recourse': list(known.recourse)} if known else None}
+                         'catch_up': list(known.catch_up)} if known else None}
 
 
 def _entry(data: Mapping[str, Any]) -> Entry:
@@ -304,7 +304,8 @@ def _anywhere(data: Mapping[str, Any] | None) -> LatencyModel | None:
     if not 1 <= len(paths) <= MAX_PATHS or not all(
             abs(number) <= MAX_SECONDS for path in paths for number in path):
         raise ValueError(f'impossible paths: {paths!r:.200}')
-    recourse = tuple(within('recourse', float(s), 0.0, MAX_SECONDS) for s in data['recourse'])
-    if len(recourse) not in (0, _PLAYED):
-        raise ValueError(f'a schedule has {len(recourse)} times with recourse, not {_PLAYED}')
-    return LatencyModel(paths, (robot, server), recourse, (up, down))
+    found = data['catch_up'] if 'catch_up' in data else data['recourse']  # as it was called
+    catch_up = tuple(within('catch_up', float(s), 0.0, MAX_SECONDS) for s in found)
+    if len(catch_up) not in (0, _PLAYED):
+        raise ValueError(f'a schedule has {len(catch_up)} times with catching up, not {_PLAYED}')
+    return LatencyModel(paths, (robot, server), catch_up, (up, down))

@@ -95,11 +95,11 @@ class ScheduleChoice:
         """
         Return the schedule of least expected latency over the rates and speeds that may come.
 
-        For the usual strategy, where the book tells what schedules take with
-        recourse; else, and as long as nothing was measured, as `choose`.
+        For the usual strategy, where the book says what schedules take if the robot
+        catches up; else, and as long as nothing was measured, as `choose`.
         """
         self._learn()
-        by_forecast = strategy == SHARED and book.knows_recourse and book.objective == 'latency'
+        by_forecast = strategy == SHARED and book.knows_catch_up and book.objective == 'latency'
         if by_forecast and strategy in book.strategies:
             if epoch != self._epoch or self._curves is None:
                 self._begin(epoch)
@@ -129,7 +129,7 @@ class ScheduleChoice:
         places, weights = self._places(outlook)
         rates, robot, server = np.append(
             places, [[outlook.quantile(0.5) / 125e3], [middle[0]], [middle[1]]], axis=1)
-        at_once, by_plan = curves.with_recourse(rates, late, robot, server)
+        at_once, by_plan = curves.with_catch_up(rates, late, robot, server)
         factors = np.array([self.corrected(book.entries[i], 1.0) for i in curves.ids])
         once, plan = (factors * (kind[:, :-1] @ weights) for kind in (at_once, by_plan))
         expected = np.minimum(once, plan)

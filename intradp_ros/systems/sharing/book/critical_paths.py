@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER, SIDES
-from intradp_ros.systems.sharing.book.recourse_curve import curve_rates, recourse_curve
+from intradp_ros.systems.sharing.book.catch_up_curve import catch_up_curve, curve_rates
 from intradp_ros.systems.sharing.judge.judge import Judge
 from intradp_ros.systems.sharing.judge.simulator import Simulation
 from intradp_ros.systems.sharing.partition.partition import Partition
@@ -50,7 +50,7 @@ class LatencyModel:
 
     `paths` are chains of which the longest counts; `busy` the seconds in
     which robot and server compute, as profiled, and by which that is slowed
-    for bytes that are moved meanwhile.  `recourse` are its seconds
+    for bytes that are moved meanwhile.  `catch_up` are its seconds
     if the robot works on whenever it waits, for each of the `CURVE_RATIOS` at
     each of the rates of the book's curves; empty if that is not known.
     `crossing` are the seconds in which a link of 1 Mbit/s up is busy, up and
@@ -59,7 +59,7 @@ class LatencyModel:
 
     paths: tuple[Path, ...]
     busy: tuple[float, float]
-    recourse: tuple[float, ...] = ()
+    catch_up: tuple[float, ...] = ()
     crossing: tuple[float, float] = (0.0, 0.0)
 
     def seconds(self, mbps: float, robot: float = 1.0, server: float = 1.0) -> float:
@@ -98,7 +98,7 @@ def anywhere(cost: CostModel, link: Callable[[float], LinkModel],
     computing = Judge(cost, middle)
     return {partition: LatencyModel(
         _chosen(known, tangents[:, k]), _computing(computing(partition)),
-        recourse_curve(cost, middle, partition, curves), _of_both(crossing(partition).sending))
+        catch_up_curve(cost, middle, partition, curves), _of_both(crossing(partition).sending))
             for k, partition in enumerate(partitions)}
 
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What schedules take with recourse, at any rates and speeds of devices that may come.
+What schedules take if the robot catches up, at any rates and speeds of devices that may come.
 
 The fastest schedule at the expected rate is seldom that of least expected
 latency: what is lost below the rate is not what is gained above it, and a
@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from intradp_ros.systems.sharing.book.book import ScheduleBook
+from intradp_ros.systems.sharing.book.catch_up_curve import CURVE_RATIOS
 from intradp_ros.systems.sharing.book.critical_paths import Path
-from intradp_ros.systems.sharing.book.recourse_curve import CURVE_RATIOS
 
 Floats = npt.NDArray[np.float64]
 Factors = Floats | float
@@ -35,22 +35,22 @@ class LatencyCurves:
     and `server` take: arrays of one shape, or one number for all.  If both take
     `f` times as long, all is as on a link `f` times as fast with a clock that
     goes slower.  So a rate and a ratio of speeds tell the place among the
-    book's curves; between these, the part of a schedule's time that recourse leaves is
+    book's curves; between these, the part of a schedule's time that catching up leaves is
     interpolated.  Beyond their ratios no schedule takes longer than where
     nothing comes.
     """
 
     def __init__(self, book: ScheduleBook, ids: Sequence[int]) -> None:
         known = [entry.anywhere for entry in (book.entries[i] for i in ids) if entry.anywhere]
-        if len(known) < len(ids) or not all(k.recourse for k in known):
-            raise ValueError('the schedule table does not say what its schedules take with '
-                             'recourse')
+        if len(known) < len(ids) or not all(k.catch_up for k in known):
+            raise ValueError('the schedule table does not say what its schedules take if '
+                             'the robot catches up')
         self.ids, rates = tuple(ids), np.array(book.curve_rates)
         self._places = np.log(rates)
         longest = max(len(k.paths) for k in known)
         self._paths = np.array([_padded(k.paths, longest) for k in known])
         self._busy = np.array([k.busy[0] for k in known])
-        played = np.array([k.recourse for k in known]).reshape(
+        played = np.array([k.catch_up for k in known]).reshape(
             len(known), len(CURVE_RATIOS), len(rates))
         roots = np.sqrt(CURVE_RATIOS)
         self._ratios = np.log(CURVE_RATIOS)
@@ -78,7 +78,7 @@ class LatencyCurves:
         found: Floats = np.minimum(both * plain * kept, robot * most)
         return found
 
-    def with_recourse(self, mbps: Floats, late: Floats, robot: Factors = 1.0,
+    def with_catch_up(self, mbps: Floats, late: Floats, robot: Factors = 1.0,
                       server: Factors = 1.0) -> tuple[Floats, Floats]:
         """
         Return `at_once`, and at most which seconds it takes if the robot works on by plan.

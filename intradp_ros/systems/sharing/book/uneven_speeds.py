@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from intradp_ros.schedule.cost import CostModel
-from intradp_ros.systems.sharing.book.recourse_curve import at_ratio
+from intradp_ros.systems.sharing.book.catch_up_curve import at_ratio
 from intradp_ros.systems.sharing.partition.partition import Partition
 from intradp_ros.systems.sharing.search.pool import Evaluator
 

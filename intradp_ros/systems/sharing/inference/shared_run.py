@@ -59,14 +59,14 @@ class SharedRun:
         self.start, self.report, self.tampered = waiting.start, list[Event](), False
         self._split, schedule = split, compiled.schedule
         names = describe_transfers(split, schedule)
-        self.arrivals = Arrivals(Mailbox(waiting.stop, lambda: self._recourse.changed()),
+        self.arrivals = Arrivals(Mailbox(waiting.stop, lambda: self._catch_up.changed()),
                                  paths.reassembler, 'downlink', names, paths.received)
         self._sender = Sender(paths.way, schedule, selection.epoch, number, selection.index,
                               stamp, 'uplink', names, self.arrivals.mailbox.fail)
         self.recorder = Recorder(ROBOT)
         execution = Execution(compiled.program, self.recorder, self.arrivals.mailbox,
                               self._sender, turns)
-        self._recourse = StragglerMitigation(split, execution, schedule, waiting.work)
+        self._catch_up = StragglerMitigation(split, execution, schedule, waiting.work)
 
     def run(self, inputs: Mapping[int, torch.Tensor]) -> Values:
         """
@@ -80,8 +80,8 @@ class SharedRun:
             If rows came in two versions.
 
         """
-        values = self._recourse.run(inputs)
-        self._recourse.forget()
+        values = self._catch_up.run(inputs)
+        self._catch_up.forget()
         self.check_rows()
         return values
 
@@ -98,20 +98,20 @@ class SharedRun:
                parameters: Mapping[str, torch.Tensor]) -> Values:
         """Compute what is missing from the rows at hand."""
         begin = time.monotonic()
-        values = finish_alone(self._split, self._recourse.held(inputs), parameters)
-        self._recourse.forget()
+        values = finish_alone(self._split, self._catch_up.held(inputs), parameters)
+        self._catch_up.forget()
         self.recorder.events.append(Event(ROBOT, 'compute', RECOVERY, begin, time.monotonic()))
         return values
 
     @property
     def overtaken(self) -> str:
         """Why the robot had the result before the rows came; empty if all went by plan."""
-        return self._recourse.reason
+        return self._catch_up.reason
 
     @property
     def met(self) -> bool:
         """Whether some of the rows were the robot's own, and some the server's."""
-        return self._recourse.met
+        return self._catch_up.met
 
     @property
     def crossed(self) -> tuple[int, int]:
@@ -121,7 +121,7 @@ class SharedRun:
     @property
     def events(self) -> list[Event]:
         """What the robot measured."""
-        return [*self.recorder.events, *self._recourse.events, *self.arrivals.events,
+        return [*self.recorder.events, *self._catch_up.events, *self.arrivals.events,
                 *self._sender.events]
 
     def expected(self, chunk: Chunk) -> ExpectedTransfer | None:

@@ -9,17 +9,17 @@ import resource
 
 import pytest
 
-from intradp_ros.core.whole_file import write_whole
+from intradp_ros.core.atomic_write import write_atomically
 
 
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / 'new' / 'file.json'
-    write_whole(path, 'old')
+    write_atomically(path, 'old')
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:
         with pytest.raises(OSError, match='too large') as caught:
-            write_whole(path, 'x' * 5000)
+            write_atomically(path, 'x' * 5000)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert caught.value.filename == str(path)
@@ -29,5 +29,5 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
 def test_a_link_is_followed(tmp_path: Path) -> None:
     link = tmp_path / 'link'
     link.symlink_to(tmp_path / 'target')
-    write_whole(link, 'text')
+    write_atomically(link, 'text')
     assert link.is_symlink() and (tmp_path / 'target').read_text() == 'text'

@@ -16,7 +16,7 @@ import numpy as np
 
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.judge.recourse_play import RecoursePlayer, Steady
+from intradp_ros.systems.sharing.judge.catch_up_play import CatchUpPlayer, Steady
 from intradp_ros.systems.sharing.partition.partition import Partition
 from intradp_ros.systems.sharing.policy.patience import AT_ONCE
 
@@ -41,7 +41,7 @@ def at_ratio(cost: CostModel, ratio: float) -> CostModel:
     return cost.scaled({ROBOT: root, SERVER: 1 / root})
 
 
-def recourse_curve(cost: CostModel, link: LinkModel, partition: Partition,
+def catch_up_curve(cost: CostModel, link: LinkModel, partition: Partition,
                    rates: Sequence[float]) -> tuple[float, ...]:
     """
     Return the seconds of a schedule at each of `CURVE_RATIOS`, there at each rate.
@@ -49,11 +49,11 @@ def recourse_curve(cost: CostModel, link: LinkModel, partition: Partition,
     Of `link` all counts but the rate.
     """
     return tuple(seconds for ratio in CURVE_RATIOS
-                 for seconds in _curve(RecoursePlayer(at_ratio(cost, ratio), link, partition),
+                 for seconds in _curve(CatchUpPlayer(at_ratio(cost, ratio), link, partition),
                                        rates))
 
 
-def _curve(player: RecoursePlayer, rates: Sequence[float]) -> tuple[float, ...]:
+def _curve(player: CatchUpPlayer, rates: Sequence[float]) -> tuple[float, ...]:
     if not player.crosses:
         return (_rounded(player.seconds(Steady(1.0), 0.0)),) * len(rates)
     return tuple(_rounded(player.seconds(Steady(mbps), 0.0, AT_ONCE)) for mbps in rates)

@@ -61,7 +61,7 @@ class Steady:
         return start + mbit / self.mbps
 
 
-class RecoursePlayer:
+class CatchUpPlayer:
     """
     Plays one schedule; what own work takes is computed once and kept.
 
@@ -97,7 +97,7 @@ class RecoursePlayer:
 class _Playing:
     """One inference: how far both sides are, and what came when."""
 
-    player: RecoursePlayer
+    player: CatchUpPlayer
     link: Carrier
     start: float
     late: LateThreshold

@@ -7,23 +7,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from intradp_ros.systems.sharing.book.make_book import PlanningProblem
-from intradp_ros.systems.sharing.judge.recourse_play import RecoursePlayer
+from intradp_ros.systems.sharing.judge.catch_up_play import CatchUpPlayer
 from intradp_ros.systems.sharing.partition.partition import Partition
 
 _USUAL = 8.0  # Mbit/s that decide how large chunks are
 
 
-class RecoursePlayers:
-    """RecoursePlayers of all schedules of a book, each made when it is first asked for."""
+class CatchUpPlayers:
+    """CatchUpPlayers of all schedules of a book, each made when it is first asked for."""
 
     def __init__(self, setting: PlanningProblem, partitions: Mapping[int, Partition]) -> None:
         self._setting, self._partitions = setting, partitions
-        self._known: dict[Partition, RecoursePlayer] = {}
+        self._known: dict[Partition, CatchUpPlayer] = {}
 
-    def __getitem__(self, schedule: int) -> RecoursePlayer:
+    def __getitem__(self, schedule: int) -> CatchUpPlayer:
         """Return the player of a schedule id."""
         partition = self._partitions[schedule]
         if partition not in self._known:
-            self._known[partition] = RecoursePlayer(
+            self._known[partition] = CatchUpPlayer(
                 self._setting.cost, self._setting.link(_USUAL), partition)
         return self._known[partition]

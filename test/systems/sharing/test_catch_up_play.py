@@ -22,15 +22,15 @@ from intradp_ros.link.trace import constant
 from intradp_ros.profiling.profile import JoinCost
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.book.make_book import PlanningProblem
-from intradp_ros.systems.sharing.book.recourse_curve import (
+from intradp_ros.systems.sharing.book.catch_up_curve import (
     at_ratio,
+    catch_up_curve,
     curve_rates,
     CURVE_RATIOS,
     POINTS,
-    recourse_curve,
 )
-from intradp_ros.systems.sharing.judge.recourse_play import RecoursePlayer, Steady
+from intradp_ros.systems.sharing.book.make_book import PlanningProblem
+from intradp_ros.systems.sharing.judge.catch_up_play import CatchUpPlayer, Steady
 from intradp_ros.systems.sharing.judge.simulator import simulate
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import local, offload, Partition, RowStage
@@ -53,8 +53,8 @@ def made() -> PlanningProblem:
         delay=1e-3, overhead=1e-4)
 
 
-def player_of(setting: PlanningProblem, partition: Partition) -> RecoursePlayer:
-    return RecoursePlayer(setting.cost, setting.link(8.0), partition)
+def player_of(setting: PlanningProblem, partition: Partition) -> CatchUpPlayer:
+    return CatchUpPlayer(setting.cost, setting.link(8.0), partition)
 
 
 @pytest.mark.parametrize('partition', [BY_ROWS, offload(OPERATORS)])
@@ -106,9 +106,9 @@ def test_a_short_wait_is_none(setting: PlanningProblem) -> None:
 def test_curves_are_what_is_played_at_once(share: float, bands: int) -> None:
     setting, rates = made(), curve_rates((1.0, 100.0))
     partition = Partition((RowStage(OPERATORS, share, 1, bands),))
-    curve = recourse_curve(setting.cost, setting.link(8.0), partition, rates)
+    curve = catch_up_curve(setting.cost, setting.link(8.0), partition, rates)
     assert len(rates) == POINTS and len(curve) == len(CURVE_RATIOS) * POINTS
-    players = [RecoursePlayer(at_ratio(setting.cost, ratio), setting.link(8.0), partition)
+    players = [CatchUpPlayer(at_ratio(setting.cost, ratio), setting.link(8.0), partition)
                for ratio in CURVE_RATIOS]
     played = [player.seconds(Steady(mbps), 0.0, AT_ONCE) for player in players for mbps in rates]
     assert curve == pytest.approx(played, rel=1e-4)
@@ -122,7 +122,7 @@ def test_curves_go_beyond_the_bandwidths_of_a_book() -> None:
 
 def test_where_nothing_crosses_the_rate_does_not_matter(setting: PlanningProblem) -> None:
     whole = local(OPERATORS)
-    curve = recourse_curve(setting.cost, setting.link(8.0), whole, (1.0, 100.0))
+    curve = catch_up_curve(setting.cost, setting.link(8.0), whole, (1.0, 100.0))
     alone = simulate(lower(setting.cost.split, whole), setting.cost, setting.link(8.0)).latency
     assert curve == pytest.approx(
         [alone * math.sqrt(ratio) for ratio in CURVE_RATIOS for _ in range(2)], rel=1e-4)

@@ -72,7 +72,7 @@ def sole_writer(path: Path) -> Iterator[None]:
             lock.unlink(missing_ok=True)
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str) -> None:
     """
     Write a text as a whole; folders are made.
 
