@@ -181,7 +181,7 @@ def main() -> int:
         for kind in options.kinds:
             with tempfile.TemporaryDirectory() as folder:
                 parts += evaluate(kind, play(kind, options, Path(folder)), options)
-            print_table(f'Sharing beside other work: {kind}', (
+            print_table(f'Sharing next to other work: {kind}', (
                 'kind', 'part'), ('frames', 'median ms', 'expected', 'ratio', 'settled', 'worst',
                 'by rows', 'lost', 'books'), [_row(p) for p in parts if p.kind == kind])
     if options.json:

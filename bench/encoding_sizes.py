@@ -6,7 +6,7 @@ What encodings do to the activations of real networks on a real photograph.
 
 For each network and encoding: how many times smaller all values that it can
 carry get, the range over single values, and the speed of encoding and
-decoding, at one thread.  The last column tells for how many of the values
+decoding, at one thread.  The last column says for how many of the values
 the encoding is the one that crosses fastest at some link rates, encoding and
 decoding included.  Last, how far what was measured on some chunks is from
 what all rows of a value come to, cut into eighths.
@@ -103,8 +103,8 @@ def apart(split: SplitGraph, inputs: Sequence[torch.Tensor], found: Found) -> di
         dim = split.dims[v]
         if dim is not None:
             for name in LOSSLESS & found[v].keys():
-                ratio, told = crossing(value, dim, name), found[v][name].ratio
-                times.append(max(told / ratio, ratio / told))
+                ratio, reported = crossing(value, dim, name), found[v][name].ratio
+                times.append(max(reported / ratio, ratio / reported))
     return {'ratios': len(times), 'median': median(times), 'worst': max(times)}
 
 

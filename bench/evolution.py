@@ -66,7 +66,7 @@ class Duel:
 
     @property
     def lost(self) -> bool:
-        """Tell whether `de` is better."""
+        """Return whether `de` is better."""
         return self.de * (1 + ROUNDING) < self.ours
 
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Plans for a fleet beside those of other planners, in the paper's four settings (modelled).
+Plans for a fleet next to those of other planners, in the paper's four settings (modelled).
 
 Inference and training, as `lab/fleet/paper_fleets.py` imagines them.  Then what
 a plan for links of its own loses on shared air, by its rate (the paper's Fig. 2),

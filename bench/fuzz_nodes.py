@@ -16,7 +16,7 @@ images are sent, answered, and compared with the unsplit network.
 Reliable topics get messages that cannot be decoded, too.  Each of these must
 be counted by the node that it was sent to, no more and no less; the next batch
 follows when they are.  (Where a process is not let run for seconds, a topic's
-history may overwrite one; those not counted are told, and may be one of
+history may overwrite one; those not counted are reported, and may be one of
 10,000.)  Exits with 1 if a node ends, grows by more than 100 MB, does not
 count, answers falsely, or does not share again afterwards.
 """
@@ -83,7 +83,7 @@ class Target:
 
     @property
     def reliable(self) -> bool:
-        """Tell whether what is sent arrives."""
+        """Return whether what is sent arrives."""
         return bool(self.qos.reliability == ReliabilityPolicy.RELIABLE)
 
 
@@ -119,12 +119,12 @@ class World:
         self.context.try_shutdown()
 
     def wait(self, condition: Callable[[], Any], seconds: float) -> bool:
-        """Wait for what messages bring about; tell whether they did."""
+        """Wait for what messages bring about; return whether they did."""
         with self.changed:
             return bool(self.changed.wait_for(condition, seconds))
 
     def look_round(self, owners: Mapping[str, str]) -> None:
-        """Find what the nodes subscribe to; `owners` tells whose diagnostics count for a node."""
+        """Find what the nodes subscribe to; `owners` says whose diagnostics count for a node."""
         for name, owner in owners.items():
             for topic, (kind, *_) in self.node.get_subscriber_names_and_types_by_node(name, '/'):
                 if topic not in _OWN and topic not in self.targets:
@@ -147,7 +147,7 @@ class World:
         self.node.create_subscription(target.kind, topic, hear, qos)
 
     def infer(self, number: int, pixels: np.ndarray) -> bool:
-        """Send an image with this number; tell whether it was answered in time."""
+        """Send an image with this number; return whether it was answered in time."""
         message = rgb_to_image(pixels)
         message.header.stamp.sec, message.header.frame_id = number, 'camera'
         self.images.publish(message)
@@ -230,7 +230,7 @@ class Fuzz:
 
 
 def decodes(data: bytes, kind: type) -> bool:
-    """Tell whether bytes are a message."""
+    """Return whether bytes are a message."""
     try:
         deserialize_message(data, kind)
     except Exception:  # rclpy has no common class for what the middleware raises
@@ -329,7 +329,7 @@ def fuzz(folder: Path, messages: int, seed: int) -> dict[str, Any]:
         play.begin()
         sent, shared, asked, begin = 0, 0, 0, time.monotonic()
         before: dict[str, tuple[float, float]] = {}
-        told = begin
+        outcome = begin
         while sent < messages:
             sent += play.batch(messages - sent)
             right, took_part = shares(world, numbers, pixels, wanted)
@@ -339,9 +339,9 @@ def fuzz(folder: Path, messages: int, seed: int) -> dict[str, Any]:
                 raise SystemExit(f'right: {right}, ended: {ended}')
             if not before and sent >= messages / 20:
                 before = {name: memory(child) for name, child in children.items()}
-            if time.monotonic() - told > 20.0:
-                told = time.monotonic()
-                print(f'{sent} sent after {told - begin:.0f} s', {
+            if time.monotonic() - outcome > 20.0:
+                outcome = time.monotonic()
+                print(f'{sent} sent after {outcome - begin:.0f} s', {
                     n: round(memory(c)[0]) for n, c in children.items()}, flush=True)
         seconds = time.monotonic() - begin
         after = {name: memory(child) for name, child in children.items()}

@@ -9,7 +9,7 @@ the model.  Prints the predicted milliseconds of offloading and of the best
 schedule that is found, with costs left out one at a time: what moving bytes
 takes from operators (as where each side has a core to spare), half of that,
 and what putting rows together takes.  Each is searched for with several
-seeds, so that ``searches`` tells how far one search by itself may be off;
+seeds, so that ``searches`` says how far one search by itself may be off;
 ``longer`` is what sixteen times the usual budget finds.  No schedule is below
 the bound, which leaves all of these costs out.
 """

@@ -8,10 +8,10 @@ A copy of the installed package is changed at one place at a time (by the operat
 another comparison, another number, `and` for `or`, a loop that does not run, no decorator), and
 the tests of its room run, those with the name of the module first, until one fails.  What no test
 fails for is printed as a difference, to be looked at: a gap, or a change that means the same.  So
-is what was noticed only by a test that ran on, and by one that passes when it runs again (beside
+is what was noticed only by a test that ran on, and by one that passes when it runs again (next to
 other work, both may happen without the change).  Places are drawn by a seed, without those in
 annotations.  Compiled kernels run as Python, since numba would take some from its cache.  The
-score until then is told after each change, since the first places are a sample, too.
+score until then is reported after each change, since the first places are a sample, too.
 """
 from __future__ import annotations
 
@@ -106,19 +106,19 @@ def places(path: Path) -> Iterator[Place]:
 class Watch:
     """A plugin of pytest that ends a process whose test runs on, and says which test it was in."""
 
-    def __init__(self, told: Path, limit: float) -> None:
-        self.told, self.limit = told, limit
+    def __init__(self, noted: Path, limit: float) -> None:
+        self.noted, self.limit = noted, limit
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Begin a test: unlike a handler in Python, the default one ends loops in C as well."""
         signal.setitimer(signal.ITIMER_REAL, self.limit)
-        self.told.write_text(nodeid)
+        self.noted.write_text(nodeid)
 
 
 def outcome(copy: Path, tests: list[str], limit: float) -> tuple[str, str]:
     """Run tests against a copy of the package, in a copy of this process; say the last test."""
-    told = copy / 'test'
-    told.write_text('')
+    noted = copy / 'test'
+    noted.write_text('')
     child = os.fork()
     if not child:
         os.setsid()
@@ -131,15 +131,15 @@ def outcome(copy: Path, tests: list[str], limit: float) -> tuple[str, str]:
         sys.path.insert(0, str(copy))
         os.environ['PYTHONPATH'] = str(copy)
         os._exit(int(pytest.main(['-x', '-q', '-p', 'no:cacheprovider', *tests],
-                                 plugins=[Watch(told, limit)])) != 0)
+                                 plugins=[Watch(noted, limit)])) != 0)
     try:
         _, status = os.waitpid(child, 0)
     finally:  # and what the tests started
         with suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM:
-        return 'timed out', told.read_text()
-    return 'noticed' if status else 'survived', told.read_text()
+        return 'timed out', noted.read_text()
+    return 'noticed' if status else 'survived', noted.read_text()
 
 
 def score(records: list[dict[str, object]]) -> str:
@@ -183,14 +183,14 @@ def run(area: str, count: int, seed: int, limit: float,
             if result == 'noticed' and test and outcome(copy, [test], limit)[0] == 'survived':
                 result = 'noticed once'
             place.path.write_text(source)
-            told = str(place.path.relative_to(copy))
+            noted = str(place.path.relative_to(copy))
             difference = [line for line in difflib.unified_diff(
                 source.splitlines(), changed.splitlines(), lineterm='', n=0)
                 if line[0] in '+-' and line[:3] not in ('+++', '---')]
             if result != 'noticed':
-                print(f'{result}: {told}:{place.line} ({name})', *difference,
+                print(f'{result}: {noted}:{place.line} ({name})', *difference,
                       *([test] if result != 'survived' else []), sep='\n    ')
-            yield {'place': f'{told}:{place.line}', 'operator': name, 'outcome': result,
+            yield {'place': f'{noted}:{place.line}', 'operator': name, 'outcome': result,
                    'test': test, 'difference': difference}
 
 
@@ -204,7 +204,7 @@ def main() -> None:
                         help='stop in an area after so long, with the places until then')
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--limit', type=float, default=120, metavar='SECONDS',
-                        help='a test that takes longer runs on (beside other work, the slowest '
+                        help='a test that takes longer runs on (next to other work, the slowest '
                              'took 13)')
     parser.add_argument('--json', type=Path)
     args = parser.parse_args()

@@ -5,7 +5,7 @@
 How good schedules are, and how long it takes to find them.
 
 For each network and bandwidth: predicted milliseconds of the baselines, of
-LOSS by differential evolution in the time given, and of the search, beside
+LOSS by differential evolution in the time given, and of the search, next to
 the lower bound.  At the end: processor seconds of a search against the
 network's operators, and means over all points.
 
@@ -92,7 +92,7 @@ class Result:
 
     @property
     def close(self) -> bool:
-        """Tell whether the baselines are within a factor of 2 of each other."""
+        """Return whether the baselines are within a factor of 2 of each other."""
         return max(self._baselines) <= 2 * min(self._baselines)
 
     @property
@@ -146,7 +146,7 @@ def measure(name: str, cost: CostModel, points: Sequence[float], de_seconds: flo
 
 
 def after(seconds: float) -> Callable[[], bool]:
-    """Return what tells whether so many processor seconds have gone by."""
+    """Return a function that says whether so many processor seconds have gone by."""
     late = time.process_time() + seconds
     return lambda: time.process_time() > late
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What stands beside an inference in the node: decoding, post-processing, making messages.
+What a node does in addition to an inference: decoding, post-processing, making messages.
 
 For a detector and a segmenter (YOLO11n-seg; AGPL-3.0, from wheels, not
 shipped) on frames of a real video, in one process at one thread: from the
@@ -98,8 +98,8 @@ def measure(make: Callable[[], torch.nn.Module], *, jpeg: bool, count: int) -> d
         for name, value in zip(taken, (plain, given, ran, said, made)):
             taken[name].append(value)
     middle = {name: median(values[2:]) for name, values in taken.items()}
-    beside = middle['input'] + middle['answer'] + middle['messages']
-    return {**{f'{name}_ms': value for name, value in middle.items()}, 'beside_ms': beside,
+    around = middle['input'] + middle['answer'] + middle['messages']
+    return {**{f'{name}_ms': value for name, value in middle.items()}, 'around_ms': around,
             'allowed_ms': middle['plain'] + SHARE * middle['inference'] + MILLISECONDS}
 
 
@@ -114,7 +114,7 @@ def main() -> None:
                for name, make in (('detector', detector), ('segmenter', segmenter))
                for jpeg in (False, True)}
     columns = list(next(iter(results.values())))
-    print_table(f'beside an inference, {device_name()}', ['network'],
+    print_table(f'around an inference, {device_name()}', ['network'],
                 [name.removesuffix('_ms') + ' ms' for name in columns],
                 [[name, *(f'{row[column]:.2f}' for column in columns)]
                  for name, row in results.items()])

@@ -7,7 +7,7 @@ What schedules take against what the book says, for every schedule of a book.
 Robot and server are two processes with a session over DDS and a shaped link
 between them (two network namespaces: Linux, as root).  Every schedule runs
 by itself, on a link where the robot measures the bandwidth that it was made
-for (its payload; what the middleware says beside it is more with some
+for (its payload; what the middleware sends in addition is more with some
 schedules than with others).  By default devices are emulated: operators take
 the time of their profiles and compute nothing, so that what is tested is the
 model of programs, link and transport.  With ``--real`` they compute, on a core
@@ -92,7 +92,7 @@ class Row:
     at_speed: float | None = None
 
     @property
-    def told(self) -> float:
+    def reported(self) -> float:
         """Return the milliseconds predicted, at the speeds of now where they are known."""
         return self.predicted if self.at_speed is None else self.measured * (1 - self.at_speed)
 
@@ -323,7 +323,7 @@ def show(name: str, rows: Sequence[Row], console: Console) -> None:
                   *(('at speed', 'slower') if real else ()), 'failed',
                   *(lane for lane, _ in LANES),
                   title=f'{name}: the worst ten, ms; lanes: busy measured / predicted')
-    for row in sorted(rows, key=lambda r: -abs(1 - r.told / r.measured))[:10]:
+    for row in sorted(rows, key=lambda r: -abs(1 - r.reported / r.measured))[:10]:
         speed = () if row.at_speed is None else (
             f'{row.at_speed:+.0%}', ' '.join(f'{each:.2f}' for each in row.speeds.values()))
         worst.add_row(row.strategy, f'{row.mbps:g}', f'{row.rate:.1f}', f'{row.predicted:.1f}',
@@ -343,9 +343,9 @@ def draw(results: Mapping[str, Sequence[Row]], path: Path) -> None:
         for system, colour in STRATEGIES.items():
             own = [row for row in rows if row.strategy == system]
             if own:
-                axes.scatter([r.told for r in own], [r.measured for r in own], s=16,
+                axes.scatter([r.reported for r in own], [r.measured for r in own], s=16,
                              color=colour, label=system)
-        ends = np.array([min(r.told for r in rows), max(r.measured for r in rows)])
+        ends = np.array([min(r.reported for r in rows), max(r.measured for r in rows)])
         for factor, style in ((1.0, '-'), (0.9, ':'), (1.1, ':')):
             axes.plot(ends, ends * factor, color='grey', linewidth=0.8, linestyle=style)
         logarithmic(axes)

@@ -5,7 +5,7 @@
 Back-test the rate predictors on recorded rates.
 
 Each trace is a CSV file with the header `t_seconds,Mbps`.  Before every
-sample each predictor says what it expects and is then told the sample.  The
+sample each predictor says what it expects and is then given the sample.  The
 figures: median of the relative error, the share of samples that came more
 than a tenth below their prediction (`late`: so would a schedule be), and the
 part of the rate, summed over the samples, that the other predictions used.

@@ -85,7 +85,7 @@ class Point:
 
     @property
     def close(self) -> bool:
-        """Tell whether the rivals are within a factor of 2 of each other."""
+        """Return whether the rivals are within a factor of 2 of each other."""
         rivals = [self.milliseconds[name] for name in RIVALS]
         return max(rivals) <= CLOSE * min(rivals)
 

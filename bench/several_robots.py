@@ -12,7 +12,7 @@ robots leave and join every few seconds for so long, and it is shown that
 memory, sessions, threads and descriptors stay as many.
 
 "simulated" is what the simulator says of the schedule of the median frame,
-on a server that computes for so many times as long as it told.
+on a server that computes for so many times as long as it reported.
 """
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ CHANGE = 4.0  # seconds between two robots that leave or join
 
 @dataclass
 class Seen:
-    """What one robot saw: seconds of its frames, and loads told and schedules at each."""
+    """What one robot saw: seconds of its frames, and loads reported and schedules at each."""
 
     latency: list[float] = field(default_factory=list)
     load: list[float] = field(default_factory=list)

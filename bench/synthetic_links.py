@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Links whose rate breaks in, generated from seeds, as no recording may be at hand.
+Links whose rate collapses, generated from seeds, as no recording may be at hand.
 
 The logarithm of the rate is an autoregressive process of first order, as is
 that of a recorded link outdoors (its correlation is 0.96 after 0.1 s, 0.7

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Frames per second with several inferences under way, against one at a time.
+Frames per second with several inferences in flight, against one at a time.
 
 Devices are emulated (operators take the time of a profile and compute
 nothing), the link is one in memory with a rate and a delay.  Every byte that
 arrives is checked, and that results come in the order of asking.  In the
-end the link is cut while inferences are under way: all must be answered.
+end the link is cut while inferences are in flight: all must be answered.
 """
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def main() -> None:
     broken = run(pair, book, args, Seen(server, SHARED, max(args.inflight)), cut=True)
     console = Console(width=110)
     console.print(table(found, args.mbps))
-    console.print(f'link cut with {broken.inflight} under way: asked {broken.asked}, answered '
+    console.print(f'link cut with {broken.inflight} in flight: asked {broken.asked}, answered '
                   f'{len(broken.at)}, failed {broken.failed}, in order {in_order(broken)}')
     if args.json:
         write_json(args.json, {'mbps': args.mbps, 'runs': [
@@ -137,7 +137,7 @@ def main() -> None:
 
 
 def in_order(seen: Seen) -> bool:
-    """Tell whether results came in the order of asking, each once."""
+    """Return whether results came in the order of asking, each once."""
     return seen.number == list(range(1, seen.asked + 1))
 
 
@@ -145,7 +145,7 @@ def table(found: list[Seen], mbps: float) -> Table:
     """Return a line for each run."""
     shown = Table(title=f'HED at {mbps:g} Mbit/s, 1 s on the robot (emulated devices, '
                         'link in memory)')
-    for column in ('server, s', 'mode', 'under way', 'frames/s', 'against one', 'latency, ms',
+    for column in ('server, s', 'mode', 'in flight', 'frames/s', 'against one', 'latency, ms',
                    'shared', 'recovered', 'in order', 'changed'):
         shown.add_column(column, justify='right')
     for seen in found:

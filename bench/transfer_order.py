@@ -7,7 +7,7 @@ What the order of transfers gains on a real medium: ``python bench/transfer_orde
 The same stages are run twice, in turns: transfers take turns (*naive*), or go
 in the order that the planner finds (*planned*).  Devices are nodes over DDS,
 each in a network namespace behind one shaped access point; their operators
-are emulated, bytes and air are real.  Beside what was measured stands what the
+are emulated, bytes and air are real.  Next to what was measured stands what the
 event simulator predicts, for a frame that is alone and for a camera's rate.
 """
 from __future__ import annotations
@@ -48,7 +48,7 @@ from intradp_ros.schedule.stage_tasks import discipline_of, seconds_by_speed, st
 from intradp_ros.systems.fleet.stage_order import with_order
 
 TIMEOUT = 300.0
-#: Inferences of a stream that are under way at most; no camera here outruns its fleet.
+#: Inferences of a stream that are in flight at most; no camera here outruns its fleet.
 INFLIGHT = 16
 #: Frames that an order is searched for.
 FRAMES_PLANNED = 8

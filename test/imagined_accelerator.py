@@ -90,7 +90,7 @@ class There(torch.Tensor):
 
 
 def _goes_back(function: Any, args: Any, leaves: Sequence[Any]) -> bool:
-    """Tell whether a call copies to the host's memory."""
+    """Return whether a call copies to the host's memory."""
     if function is _ATEN.copy_.default:
         return not isinstance(args[0], There)
     return any(isinstance(x, torch.device) and x.type == _CPU for x in leaves)

@@ -41,7 +41,7 @@ TOPICS: dict[str, tuple[type, QoSProfile]] = {
     PINGS_UP: (SessionControl, BEST_EFFORT), PINGS_DOWN: (SessionControl, BEST_EFFORT),
     ACK_DOWN: (ChunkAck, BEST_EFFORT),
     BOOK: (ScheduleBook, LATCHED), PROFILE: (OperatorProfile, LATCHED)}
-#: Chunks are reliable or not, as the transport has it: so whoever wants to hear asks for less.
+#: Chunks are reliable or not, as the transport has it: so a listener asks for less.
 HEARING = dict.fromkeys((UP, DOWN), BEST_EFFORT)
 #: What goes over the participant that carries tensors.
 SESSION = TOPICS.keys() - {BOOK, PROFILE}
@@ -200,7 +200,7 @@ def false_controls(stranger: Stranger, topic: str, message: Any) -> None:
 
 
 def false_news(stranger: Stranger, topic: str, message: Any) -> None:
-    """Tell of vast times, another clock and the greatest load, with every inference."""
+    """Report vast times, another clock and the greatest load, with every inference."""
     if topic == UP and message.inference and not message.chunk:
         stranger.send(CONTROL_DOWN, stranger.control(
             K.REPORT, events=[['server', 'compute', 'x', 0.0, 1e9]]))

@@ -20,7 +20,7 @@ import re
 import sys
 
 import draw_pictures
-from list_figures import told
+from list_figures import figures_in
 
 ROOT = Path(__file__).resolve().parents[1]
 README, CHANGELOG = ROOT / 'README.md', ROOT / 'CHANGELOG.rst'
@@ -166,7 +166,7 @@ def problems() -> Iterator[str]:
         yield f'doc: {count} words, at most {DOCUMENT_WORDS}'
     if (count := len(unreleased(CHANGELOG.read_text()).split())) > CHANGELOG_WORDS:
         yield f'CHANGELOG.rst: {count} words were never released, at most {CHANGELOG_WORDS}'
-    for block in told(readme):
+    for block in figures_in(readme):
         if not block.commands:
             yield f'README.md:{block.line}: {", ".join(block.figures)}: name the command'
     for page in [README, ROOT / 'CONTRIBUTING.md', ROOT / 'SECURITY.md', *documents()]:

@@ -343,7 +343,7 @@ def fleet(theme: Theme) -> str:
     stages = {'robot 1': ('1',), 'robot 2': ('2',), 'box': ('2', '3'), 'server': ('4',)}
     for name, (x, y) in places.items():
         parts += _machine(Box(x, y, 170, 104), name, stages[name], theme)
-    # Frames under way: tiles with their numbers, on the lines between the machines.
+    # Frames in flight: tiles with their numbers, on the lines between the machines.
     for number, (x, y) in zip((9, 8, 7), ((300, 122), (490, 126), (545, 236))):
         parts += [tag('rect', x=x - 14, y=y - 14, width=28, height=28, rx=4, fill=theme.ground,
                       stroke=theme.text, stroke_width=2),

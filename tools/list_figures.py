@@ -4,7 +4,7 @@
 """
 List the figures of the README, each with the command that regenerates it.
 
-A block of the README (a paragraph, a list or a table) that tells a figure
+A block of the README (a paragraph, a list or a table) that gives a figure
 ends with a comment ``<!-- by: COMMAND -->``, or has it right below it;
 several commands are divided by ``;``.  ``setting`` stands for a number that
 is chosen and not measured.  Called without arguments; ``--check`` only says
@@ -33,7 +33,7 @@ _COMMANDS = re.compile(r'<!--\s*by:\s*(.*?)\s*-->', re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Told:
+class Block:
     """The figures of one block, the block's first words, and the commands named for it."""
 
     line: int
@@ -42,8 +42,8 @@ class Told:
     commands: tuple[str, ...]
 
 
-def told(text: str) -> Iterator[Told]:
-    """Yield every block of a document that tells figures, outside its code."""
+def figures_in(text: str) -> Iterator[Block]:
+    """Yield every block of a document that gives figures, outside its code."""
     blocks = list(_blocks(re.sub(r'```.*?```', lambda m: '\n' * m.group().count('\n'), text,
                                  flags=re.DOTALL)))
     for (line, block), (_, below) in zip(blocks, [*blocks[1:], (0, '')]):
@@ -54,7 +54,7 @@ def told(text: str) -> Iterator[Told]:
             named = commands_of(block)
             if not named and below.startswith('<!--'):
                 named = commands_of(below)
-            yield Told(line, figures, ' '.join(words.split()[:8]), named)
+            yield Block(line, figures, ' '.join(words.split()[:8]), named)
 
 
 def commands_of(text: str) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ def _blocks(text: str) -> Iterator[tuple[int, str]]:
 def main() -> int:
     """List, or check with ``--check``."""
     check, without = '--check' in sys.argv[1:], 0
-    for block in told(README.read_text()):
+    for block in figures_in(README.read_text()):
         without += not block.commands
         if not check or not block.commands:
             print(f'README.md:{block.line}: {block.begins} ...')

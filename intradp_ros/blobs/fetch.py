@@ -18,6 +18,7 @@ from dataclasses import replace
 from intradp_ros.blobs.fetch_state import (
     Action,
     Ask,
+    Availability,
     Blob,
     Came,
     Check,
@@ -32,7 +33,6 @@ from intradp_ros.blobs.fetch_state import (
     Peer,
     Request,
     Result,
-    Told,
 )
 
 #: Bytes of a piece, and how many pieces are asked for at once: of one peer, of all.
@@ -50,7 +50,7 @@ def begin(blobs: Mapping[str, int | None], peers: frozenset[str], most: int, now
 
 
 def is_done(fetch: Fetch) -> bool:
-    """Tell whether all is there, and right."""
+    """Return whether all is there, and right."""
     return not fetch.blobs
 
 
@@ -75,8 +75,8 @@ def step(fetch: Fetch, event: Event, now: float, times: FetchTimes = FetchTimes(
         return _late(fetch, event.peer, now), ()
     if isinstance(event, Came):
         fetch, out = _came(fetch, event.number, now)
-    elif isinstance(event, Told):
-        fetch, out = _told(fetch, event, now)
+    elif isinstance(event, Availability):
+        fetch, out = _availability(fetch, event, now)
     elif isinstance(event, Checked):
         fetch, out = _checked(fetch, event, now)
     else:
@@ -121,7 +121,7 @@ def _came(fetch: Fetch, number: int, now: float) -> Result:
             (Check(request.digest),) if blob.checked else ())
 
 
-def _told(fetch: Fetch, event: Told, now: float) -> Result:
+def _availability(fetch: Fetch, event: Availability, now: float) -> Result:
     request = fetch.requests.get(event.number)
     if request is None or request.peer != event.peer:
         return fetch, ()
@@ -207,7 +207,7 @@ def _anew(fetch: Fetch, digest: str) -> Result:
 
 
 def _ask(fetch: Fetch, now: float) -> tuple[Fetch, tuple[Ask, ...]]:
-    """Ask for as much as may be under way, of each peer in turn."""
+    """Ask for as much as may be in flight, of each peer in turn."""
     asks: list[Ask] = []
     usable = [name for name, peer in fetch.peers.items()
               if not peer.lied and now >= peer.rests_until]
@@ -244,7 +244,7 @@ def _next(fetch: Fetch, peer: str) -> str | None:
 
 
 def _is_open(blob: Blob, asked: bool) -> bool:
-    """Tell whether there is something to ask for."""
+    """Return whether there is something to ask for."""
     if blob.nbytes is None:
         return not asked
     return bool(blob.lost) or blob.asked < blob.nbytes

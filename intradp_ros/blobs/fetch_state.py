@@ -121,7 +121,7 @@ class Came:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Availability:
     """A peer says how many bytes a blob has, None if it does not have it."""
 
     peer: str
@@ -166,6 +166,6 @@ class Failed:
     reason: str
 
 
-Event = Tick | Heard | Late | Came | Told | Checked
+Event = Tick | Heard | Late | Came | Availability | Checked
 Action = Ask | Check | Drop | Failed
 Result = tuple[Fetch, tuple[Action, ...]]

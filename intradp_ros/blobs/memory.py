@@ -23,7 +23,7 @@ class MemoryPart:
         self.data[offset:offset + data.nbytes] = data
 
     def finish(self) -> bool:
-        """Compare with the digest, and tell whether it is right."""
+        """Compare with the digest, and return whether it is right."""
         return hashlib.sha256(self.data.numpy().data).hexdigest() == self._digest
 
     def drop(self) -> None:

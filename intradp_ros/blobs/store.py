@@ -252,7 +252,7 @@ class BlobPart:
             file.write(data.numpy().data)
 
     def finish(self) -> bool:
-        """Compare with the digest; store what is right, drop what is not, and tell which."""
+        """Compare with the digest; store what is right, drop what is not, and return which."""
         content = hashlib.sha256()
         with self._part.open('rb') as file:
             right = file.read(HEADER_BYTES) == _header(self._nbytes)

@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              '(default %(default)g)')
     parser.add_argument('--outages', nargs='+', type=float, default=[], metavar='SECONDS',
                         help='afterwards let the link fail for these times, one after the other, '
-                             'while the model is shared, and tell what that did')
+                             'while the model is shared, and report what that did')
     parser.add_argument('--check', type=float, default=BUDGET, metavar='SECONDS',
                         help='how long to check afterwards, on real values, that the schedules '
                              'that ran are exact (default %(default)g)')

@@ -131,7 +131,7 @@ def _run(evaluation: Evaluation, args: argparse.Namespace, out: Output) -> Resul
     """
     Run what has not been run and keep all results after each case.
 
-    A case that fails twice is told and left out, so that the others run.
+    A case that fails twice is reported and left out, so that the others run.
     """
     known = {} if args.again else {
         wanted: case for wanted in evaluation.cases
@@ -139,11 +139,11 @@ def _run(evaluation: Evaluation, args: argparse.Namespace, out: Output) -> Resul
     missing, begin = [w for w in evaluation.cases if w not in known], time.monotonic()
     with out.steps() as describe:
         for count, (workload, inputs, trace) in enumerate(missing):
-            tell = partial(_tell, describe, f'{name_of(workload, inputs)} {trace}',
+            report = partial(_report, describe, f'{name_of(workload, inputs)} {trace}',
                            f'{count + 1}/{len(missing)}', _left(evaluation, begin, count, missing))
             try:
                 known[workload, inputs, trace] = _run_case(
-                    partial(run_case, evaluation, args.out, workload, inputs, trace, tell),
+                    partial(run_case, evaluation, args.out, workload, inputs, trace, report),
                     f'{name_of(workload, inputs)} {trace}', out)
                 _kept(evaluation, known, args.out)
             except ChildError as error:
@@ -179,7 +179,7 @@ def _left(evaluation: Evaluation, begin: float, done: int, missing: Sequence[obj
     return each * (len(missing) - done) / 60
 
 
-def _tell(describe: Callable[[str], None], case: str, place: str, left: float, system: str,
+def _report(describe: Callable[[str], None], case: str, place: str, left: float, system: str,
           ) -> None:
     describe(f'{place} {case}: {system} (about {left:.0f} minutes left)')
 

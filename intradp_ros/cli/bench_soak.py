@@ -81,14 +81,14 @@ def _show(out: Output, found: SoakFigures) -> None:
         f'{found.max_rel_diff:.1e}), {found.shared} shared, {found.recovered} finished alone, '
         f'longest {found.longest_ms:.0f} ms'))
     if not found.growth:
-        out.show('Too short to tell whether a process grows.')
+        out.show('Too short to say whether a process grows.')
     for name, grown in found.growth.items():
-        out.show(_told(name, grown))
+        out.show(_growth_text(name, grown))
     for fault, why in found.left_out.items():
         out.show(f'Left out: {fault.replace("_", " ")}: {why}')
 
 
-def _told(name: str, grown: Growth) -> str:
+def _growth_text(name: str, grown: Growth) -> str:
     early, late = grown.early, grown.late
     return (f'The {name} held {size(early.resident_bytes)} early and {size(late.resident_bytes)} '
             f'late ({percent(grown.memory)}), {early.threads} and {late.threads} threads, '

@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""``intradp bench transport``: what DDS makes of a link, beside a plain TCP socket."""
+"""``intradp bench transport``: what DDS makes of a link, compared with a plain TCP socket."""
 from __future__ import annotations
 
 import argparse

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 class CommandError(Exception):
-    """The command cannot do what it was asked for; the text is for the user: cause and mend."""
+    """The command cannot do what it was asked for; the text is for the user: cause and fix."""
 
 
 def printable(text: str) -> str:

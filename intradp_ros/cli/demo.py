@@ -164,7 +164,7 @@ def _evaluate(folder: Path, name: str, out: Path, console: Console) -> dict[str,
     console.print(mode_table(name, modes))
     part: dict[str, Any] = {'modes': modes, 'books': seen['books'],
                             'shared_against': compared(phases)}
-    _tell(part, console)
+    _report(part, console)
     killed, again = seen.get('server_killed'), seen.get('after_restart')
     if killed:
         part['server_killed'] = {
@@ -208,7 +208,7 @@ def compared(phases: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _tell(part: Mapping[str, Any], console: Console) -> None:
+def _report(part: Mapping[str, Any], console: Console) -> None:
     """Say which differences are significant, and how many frames were shared by rows."""
     shared = part['modes'][SHARED]
     console.print('  medians with 95 % intervals: ' + ', '.join(

@@ -54,7 +54,7 @@ from intradp_ros.systems.fleet.planner import (
 )
 
 RESULTS = ('gantt.png', 'nodes', 'page.html', 'report.json')
-#: Planners beside ours whose plans are run.
+#: Other planners whose plans are run.
 RIVALS = ('one device', 'equal split', 'by memory (exo)', 'Asteroid', 'contention-free')
 #: What is left of the air in a burst of another one.
 LEFT = 0.5

@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def well(report: Mapping[str, Any]) -> bool:
-    """Tell whether every answer is that of one process."""
+    """Return whether every answer is that of one process."""
     killed = report['killed']
     return bool(report['identical'] and report['max_logit_diff'] < LOSSLESS
                 and not killed['lost'] and killed['identical'])

@@ -4,9 +4,9 @@
 """
 `intradp demo-pipeline`: a plain camera, two shared networks, typed messages, a bag.
 
-A camera and a recorder that know nothing of this package stand beside two
+A camera and a recorder that know nothing of this package run next to two
 inference nodes on the robot, which share with a server over a shaped link.
-The link is cut and mended; every message in the bag is compared with what the
+The link is cut and repaired; every message in the bag is compared with what the
 unsplit model and its post-processing say of the same picture.
 """
 from __future__ import annotations
@@ -76,7 +76,7 @@ class NetworkSetup:
     link: str
     outage: str
     cut: Callable[[Child], None]
-    mend: Callable[[Child], None]
+    fix: Callable[[Child], None]
 
     def node(self, where: Command, module: str, label: str, **options: Any) -> Child:
         """Start a node like `where`: its prefix, cores and environment."""
@@ -238,7 +238,7 @@ def _outage(stage: NetworkSetup, camera: Child, server: Child, frames: int, cons
     console.print('the server is out of reach', highlight=False)
     camera.wait_for_line(f'^frame {2 * frames // 3}$', SETUP_TIMEOUT)
     until = time.time_ns()
-    stage.mend(server)
+    stage.fix(server)
     console.print('and within reach again', highlight=False)
     return since, until
 
@@ -254,7 +254,7 @@ def _wait_for_answers(recorder: Child, frames: int, others: Sequence[Child]) -> 
         wait_until(whole, DRAIN_TIMEOUT, 'the last answers', [recorder, *others])
     except ChildError:
         if any(child.returncode is not None for child in (recorder, *others)):
-            raise  # else the report tells what is lost
+            raise  # else the report says what is lost
 
 
 def _evaluate(out: Path, away: tuple[int, int], console: Console) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         rows = table('intradp doctor', 'check', '', 'found', 'fix', left=4)
         for finding in findings:
             rows.add_row(plain(finding.name), MARKS[finding.state], plain(finding.found),
-                         plain(finding.mend))
+                         plain(finding.fix))
         out.show(rows)
         out.result({'findings': [asdict(finding) for finding in findings]})
     return int(any(finding.state == 'error' for finding in findings))

@@ -15,10 +15,10 @@ class Finding:
     The outcome of one check.
 
     `state` is `OK`, `WARNING` (works, but worse than it could) or `ERROR`
-    (keeps inferences from being shared); `mend` says what to do, '' if nothing.
+    (keeps inferences from being shared); `fix` says what to do, '' if nothing.
     """
 
     name: str
     state: str
     found: str
-    mend: str = ''
+    fix: str = ''

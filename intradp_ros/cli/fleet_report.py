@@ -101,7 +101,7 @@ def _finite(value: float) -> float | None:
 
 
 def well(report: Mapping[str, Any]) -> bool:
-    """Tell whether no frame was lost, and all results are the unsplit model's."""
+    """Return whether no frame was lost, and all results are the unsplit model's."""
     parts = [report] if report['killed'] is None else [report, report['killed']]
     return all(part['frames'] > 0 and part['lost'] == 0 and part['max_rel_diff'] is not None
                and part['max_rel_diff'] <= ROUNDING

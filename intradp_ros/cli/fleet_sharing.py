@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""What `shared` takes where a fleet is one robot and one server, beside the fleet's plan."""
+"""What `shared` takes where a fleet is one robot and one server, next to the fleet's plan."""
 from __future__ import annotations
 
 from collections.abc import Mapping

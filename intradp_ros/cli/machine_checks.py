@@ -58,15 +58,15 @@ def check_machine(environment: Mapping[str, str] = os.environ, limits: Path | No
     yield check_middleware(environment)
     yield check_transport(environment)
     for transport in TRANSPORTS.values():
-        problem, _, mend = buffer_problem(transport, limits).partition('; run: ')
+        problem, _, fix = buffer_problem(transport, limits).partition('; run: ')
         chosen = environment.get(VARIABLE) == transport.name
         state = (ERROR if transport.needs_buffer and chosen else WARNING) if problem else OK
         if transport.profile:
             yield Finding(f'socket buffers for {transport.name}', state,
-                          problem or f'{transport.socket_bytes} bytes are granted', mend)
-    problem, _, mend = unfinished_ports_problem(ports).partition('; run: ')
+                          problem or f'{transport.socket_bytes} bytes are granted', fix)
+    problem, _, fix = unfinished_ports_problem(ports).partition('; run: ')
     yield Finding('shared memory', ERROR if problem else OK,
-                  problem or 'no port of Fast DDS is unfinished', mend)
+                  problem or 'no port of Fast DDS is unfinished', fix)
 
 
 def check_version(name: str, floor: tuple[int, ...]) -> Finding:
@@ -112,8 +112,8 @@ def check_middleware(environment: Mapping[str, str]) -> Finding:
     name = environment.get('RMW_IMPLEMENTATION') or USUAL_RMW
     version = fast_dds_version(library_folders(environment))
     if problem := middleware_problem(environment):
-        what, _, mend = problem.rpartition(': ' if 'knows neither' in problem else '; ')
-        return Finding('middleware', WARNING, what, mend)
+        what, _, fix = problem.rpartition(': ' if 'knows neither' in problem else '; ')
+        return Finding('middleware', WARNING, what, fix)
     shown = '.'.join(map(str, version)) if version else 'of unknown version'
     return Finding('middleware', OK, f'{name}, Fast DDS {shown}')
 

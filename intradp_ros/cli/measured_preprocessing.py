@@ -26,7 +26,7 @@ from intradp_ros.perception.view import as_carded, place
 Array = npt.NDArray[Any]
 #: Takes a picture (height, width, 3; uint8 RGB), returns 1 x 3 x height x width.
 Process = Callable[[Array], torch.Tensor]
-#: Height and width of pictures whose results tell sizes apart: as cameras have them, and upright.
+#: Height and width of pictures whose results differ by size: as cameras have them, and upright.
 _FORMS = ((96, 128), (128, 96))
 #: The longest side of pictures that ways to resize are compared on, to keep that short.
 _LONGEST = 1024
@@ -141,7 +141,7 @@ def _fit(process: Process, scaling: InputCard, size: tuple[int, int]) -> InputCa
            for fit, share, offset in product(
                ('stretch', 'crop'), _shares(process, scaling, size), CROP_OFFSETS)]
     placed = min((boxed, *cut), key=off)
-    if placed.resize == 'crop':  # a picture of which half a pixel is cut tells ways to round apart
+    if placed.resize == 'crop':  # a picture cut by half a pixel shows how sizes are rounded
         form = next(((short, long + k) for k in range(8) if _odd((short, long + k), size, placed)),
                     (short, long))
         pictures.append(_picture(form))
@@ -187,7 +187,7 @@ def _as_levels(made: torch.Tensor, scaling: InputCard) -> Array:
 
 
 def _picture(form: tuple[int, int]) -> Array:
-    """Return a picture with slopes, edges and fine detail, which ways to resize tell apart."""
+    """Return a picture with slopes, edges and fine detail, by which ways to resize differ."""
     height, width = form
     y, x = np.mgrid[:height, :width]
     slopes = np.stack([255 * x / width, 255 * y / height, 127 + 100 * np.sin(x / 5 + y / 7)], -1)

@@ -236,19 +236,19 @@ def _from_timm(name: str) -> Found:
                            'pip install timm') from error
     model = timm.create_model(name, pretrained=False).eval()
     known = timm.data.resolve_model_data_config(model)
-    transform = timm.data.create_transform(**known, is_training=False)
-    card, size, problem = _as_library(transform, known['mean'], known['std'])
+    steps = timm.data.create_transform(**known, is_training=False)
+    card, size, problem = _as_library(steps, known['mean'], known['std'])
     return Found(model, ModelCard(
         f'timm {name}', str(model.pretrained_cfg.get('license') or ''), card,
         HeadCard('classification', score_threshold=0.0, max_detections=5, softmax=True)),
         shape=(1, 3, *size) if size else (1, *known['input_size']), problem=problem)
 
 
-def _as_library(transform: Callable[[Any], torch.Tensor], mean: Sequence[float],
+def _as_library(steps: Callable[[Any], torch.Tensor], mean: Sequence[float],
                 std: Sequence[float]) -> tuple[InputCard, tuple[int, int] | None, str]:
-    """Return card and size of what a library's transform does to pictures, and what it lacks."""
+    """Return card and size of what a library's steps do to pictures, and what it lacks."""
     try:
-        found = measured(lambda picture: transform(PIL.Image.fromarray(picture))[None], mean,
+        found = measured(lambda picture: steps(PIL.Image.fromarray(picture))[None], mean,
                          std)
     except PreprocessingError as error:
         return InputCard(), None, f'the preprocessing that belongs to it: {error}'
@@ -269,10 +269,10 @@ def _from_torchvision(name: str) -> Found:
                            'classification and segmentation; for boxes take a YOLO or DETR')
     model = models.get_model(name, weights=None, **_without_backbone(name)).eval()
     known = models.get_model_weights(name).DEFAULT
-    told, names = known.transforms(), tuple(known.meta.get('categories', ()))
+    steps, names = known.transforms(), tuple(known.meta.get('categories', ()))
     dense = 'segmentation' in model.__module__
-    size = getattr(told, 'crop_size', None) or getattr(told, 'resize_size', None) or [224]
-    seen, _, problem = _as_library(told, getattr(told, 'mean', ()), getattr(told, 'std', ()))
+    size = getattr(steps, 'crop_size', None) or getattr(steps, 'resize_size', None) or [224]
+    seen, _, problem = _as_library(steps, getattr(steps, 'mean', ()), getattr(steps, 'std', ()))
     card = ModelCard(
         f'torchvision {name}', input=seen,
         head=HeadCard('segmentation') if dense else HeadCard(
@@ -310,15 +310,15 @@ def _from_ultralytics(path: str) -> Found:
         raise CommandError(f'checkpoints of ultralytics need it ({error.name} is missing; '
                            'AGPL-3.0): pip install ultralytics') from error
     held = checkpoint_module(Path(path))
-    told, names = vars(held)['yaml'], _names(vars(held).get('names') or {})
+    structure, names = vars(held)['yaml'], _names(vars(held).get('names') or {})
     try:
-        kind = str(told['head'][-1][2])
+        kind = str(structure['head'][-1][2])
     except (KeyError, IndexError, TypeError) as error:
         raise CommandError(f'{path} does not say which head it has: is it of YOLOv8 or later?'
                            ) from error
     if kind not in _YOLO_HEADS:
         raise CommandError(f'{path} has the head {kind}; there are {", ".join(_YOLO_HEADS)}')
-    model: nn.Module = getattr(tasks, _YOLO_HEADS[kind])(dict(told), verbose=False)
+    model: nn.Module = getattr(tasks, _YOLO_HEADS[kind])(dict(structure), verbose=False)
     model.load_state_dict(weights_of(held))
     model.eval()
     if kind == 'Classify':
@@ -332,8 +332,8 @@ def _from_ultralytics(path: str) -> Found:
     return Found(model, card, len(names), (1, 3, 640, 640))
 
 
-def _names(told: Mapping[int, str]) -> tuple[str, ...]:
-    return tuple(str(told[number]) for number in sorted(told))
+def _names(by_number: Mapping[int, str]) -> tuple[str, ...]:
+    return tuple(str(by_number[number]) for number in sorted(by_number))
 
 
 def _fill(model: nn.Module, path: str) -> None:

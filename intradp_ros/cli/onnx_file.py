@@ -500,12 +500,12 @@ def _fixed(made: Any, node: Any, kind: str) -> nn.Module | None:
     """Return what computes the same as a node of constant sizes, None if they are computed."""
     by_sizes = {'OnnxReshape': Reshaped, 'OnnxExpand': Expanded, 'OnnxTile': Tiled}
     if kind in by_sizes:
-        (sizes,) = _told(made, node.args[1:2]) or [None]
+        (sizes,) = _constants_of(made, node.args[1:2]) or [None]
         return by_sizes[kind](sizes) if sizes else None
     if kind == 'OnnxSlice':
         names = ('starts', 'ends', 'axes', 'steps')
         given = {**dict(zip(names, node.args[1:])), **node.kwargs}
-        bounds = dict(zip(given, _told(made, [*given.values()])))
+        bounds = dict(zip(given, _constants_of(made, [*given.values()])))
         starts, ends = bounds.get('starts'), bounds.get('ends')
         if starts is None or ends is None or None in bounds.values():
             return None
@@ -515,7 +515,7 @@ def _fixed(made: Any, node: Any, kind: str) -> nn.Module | None:
             return Sliced({axis: slice(*part) for axis, *part in zip(axes, starts, ends, steps)})
     if kind == 'OnnxPadDynamic':
         given = {**dict(zip(('pads', 'constant_value'), node.args[1:])), **node.kwargs}
-        known = dict(zip(given, _told(made, [*given.values()])))
+        known = dict(zip(given, _constants_of(made, [*given.values()])))
         pads, value = known.get('pads'), known.get('constant_value')
         if pads is None or None in known.values():
             return None
@@ -527,7 +527,7 @@ def _fixed(made: Any, node: Any, kind: str) -> nn.Module | None:
     return None
 
 
-def _told(converted: Any, arguments: Sequence[Any]) -> list[list[Any] | None]:
+def _constants_of(converted: Any, arguments: Sequence[Any]) -> list[list[Any] | None]:
     """Return the numbers in constants, None of what is computed."""
     numbers: list[list[Any] | None] = []
     for argument in arguments:
@@ -586,12 +586,13 @@ def _folded(onnx: Any, model: Any) -> bool:
     results = {value.name for value in graph.output}
     kept, before = [], len(known)
     for node in graph.node:
-        told = None if results & {*node.output} else _computed(onnx, model, node, known, shapes)
-        if told is None:
+        computed = (None if results & {*node.output}
+                    else _computed(onnx, model, node, known, shapes))
+        if computed is None:
             kept.append(node)
             continue
-        known[node.output[0]] = told
-        graph.initializer.append(numpy.from_array(told, node.output[0]))
+        known[node.output[0]] = computed
+        graph.initializer.append(numpy.from_array(computed, node.output[0]))
     _keep(graph, 'node', kept)
     return len(known) > before
 
@@ -674,9 +675,9 @@ def _spell_out(onnx: Any, graph: Any) -> None:
         if one.op_type != 'HardSigmoid':
             nodes.append(one)
             continue
-        told = {'alpha': 0.2, 'beta': 0.5, **{a.name: a.f for a in one.attribute}}
+        chosen = {'alpha': 0.2, 'beta': 0.5, **{a.name: a.f for a in one.attribute}}
         name = one.output[0]
-        for part, value in (('slope', told['alpha']), ('shift', told['beta']), ('zero', 0.0),
+        for part, value in (('slope', chosen['alpha']), ('shift', chosen['beta']), ('zero', 0.0),
                             ('one', 1.0)):
             graph.initializer.append(onnx.numpy_helper.from_array(
                 np.array(value, np.float32), f'{name} {part}'))

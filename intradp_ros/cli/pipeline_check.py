@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Every typed message in a bag beside what the unsplit model and its post-processing say."""
+"""Typed messages in a bag, compared with what the unsplit model and its post-processing say."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ class Network:
     A network of the pipeline.
 
     `factory` makes the unsplit model for an input of `size` (height, width);
-    `compressed` tells which images it takes, `topic` and `kind` where its
+    `compressed` says which images it takes, `topic` and `kind` where its
     results go and as what.
     """
 

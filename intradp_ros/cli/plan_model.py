@@ -210,7 +210,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _profiles(args: argparse.Namespace, subject: Subject, out: Output) -> dict[str, Profile]:
-    """Read what is in files first, so that a wrong file is told before anything is measured."""
+    """Read what is in files first, so that a wrong file is found before anything is measured."""
     files = {ROBOT: args.robot_profile, SERVER: args.server_profile}
     found = {side: read_profile(path, subject) for side, path in files.items() if path}
     if len(found) < len(files):

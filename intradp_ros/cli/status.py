@@ -13,7 +13,7 @@ from intradp_ros.cli.network_checks import add_looking, look_around
 from intradp_ros.cli.output import add_json, output, plain, table
 
 DESCRIPTION = """\
-Tell which robots, servers, planners, devices and coordinators there are, and how they do:
+Show which robots, servers, planners, devices and coordinators there are, and how they do:
 by what each publishes once a second in diagnostics. Start it in the environment of the nodes
 (domain, transport)."""
 

@@ -58,21 +58,21 @@ class Read(nn.Module):
 
     def forward(self, pixels: torch.Tensor) -> Any:
         """Return what the model says of normalised floats, 1 x 3 x height x width."""
-        told = self.model(pixel_values=pixels)
+        result = self.model(pixel_values=pixels)
         if self.kind == 'boxes':
-            return {'boxes': told.pred_boxes, 'scores': told.logits.sigmoid()}
+            return {'boxes': result.pred_boxes, 'scores': result.logits.sigmoid()}
         if self.kind == 'boxes or none':
-            return {'logits': told.logits, 'pred_boxes': told.pred_boxes}
+            return {'logits': result.logits, 'pred_boxes': result.pred_boxes}
         if self.kind == 'depth':
-            return {'depth': told.predicted_depth[:, None]}
+            return {'depth': result.predicted_depth[:, None]}
         if self.kind == 'heat':
-            return {'heat': told.heatmaps}
-        return {'logits': told.logits} if self.kind == 'logits' else told
+            return {'heat': result.heatmaps}
+        return {'logits': result.logits} if self.kind == 'logits' else result
 
 
 def from_folder(path: str) -> Found:
     """
-    Return the model of a folder, with what its configuration tells.
+    Return the model of a folder, with what its configuration says.
 
     Raises
     ------

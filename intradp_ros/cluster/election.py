@@ -85,7 +85,7 @@ def campaign_step(election: Election, candidates: Mapping[str, int], now: float,
                   times: ElectionTimes = ElectionTimes(), *, aside: bool = False,
                   ) -> tuple[Election, Claim | Resign | None]:
     """
-    Let time go on; return what to tell everyone.
+    Let time go on; return what to send everyone.
 
     `candidates` are those alive, with their priorities; oneself always is
     one.  A holder that was stopped for longer than its lease steps

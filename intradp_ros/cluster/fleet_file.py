@@ -64,7 +64,7 @@ def read_fleet(path: Path) -> Fleet:
     Raises
     ------
     FleetFileError
-        If it cannot be read or used; the text names file, line, and mend.
+        If it cannot be read or used; the text names file, line and fix.
 
     """
     try:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What devices and coordinators of a fleet tell each other about who is there and which plan holds.
+What devices and coordinators of a fleet send each other about who is there and which plan holds.
 
 Plain data; a transport carries them.  A message may be lost, come twice, or
 come late: nothing here depends on it.
@@ -27,7 +27,7 @@ class LinkMeasurement:
 @dataclass(frozen=True)
 class Heartbeat:
     """
-    A device is there, and how it is; told every 0.2 s.
+    A device is there, and how it is; sent every 0.2 s.
 
     `incarnation` is drawn anew when the process starts; `sequence` counts its
     heartbeats, so that a late one is known.  `load` is the share
@@ -63,7 +63,7 @@ class Goodbye:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A candidate coordinates the fleet in this term; told anew while it does."""
+    """A candidate coordinates the fleet in this term; sent again while it does."""
 
     name: str
     priority: int

@@ -88,7 +88,7 @@ class Membership:
         return frozenset(n for n, m in self.members.items() if m.liveness in wanted)
 
     def holds(self, device: str, *wanted: Liveness) -> bool:
-        """Tell whether a device is known, and of the liveness wanted."""
+        """Return whether a device is known, and of the liveness wanted."""
         return device in self.members and self.members[device].liveness in wanted
 
 
@@ -109,7 +109,7 @@ def hear(state: Membership, event: Heartbeat | Goodbye, now: float,
 
 
 def is_late(last: Heartbeat, beat: Heartbeat) -> bool:
-    """Tell whether a heartbeat is older than another of the same process."""
+    """Return whether a heartbeat is older than another of the same process."""
     return beat.incarnation == last.incarnation and beat.sequence <= last.sequence
 
 

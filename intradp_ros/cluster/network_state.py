@@ -4,9 +4,9 @@
 """
 What paths and media give now: measured rates and delays, with their age and their spread.
 
-A transfer tells the rate of its path.  It tells the capacity of the medium
+A transfer shows the rate of its path.  It shows the capacity of the medium
 that holds it back: what all transfers that crossed that medium lately got
-there together.  Small probes there and back tell delays.  What was never
+there together.  Small probes there and back measure delays.  What was never
 measured is as declared.
 """
 from __future__ import annotations
@@ -114,7 +114,7 @@ class NetworkState:
         return min(crossings, key=lambda found: found.value, default=Estimate(math.inf))
 
     def delay(self, source: str, target: str, now: float) -> Estimate:
-        """Return the seconds one way, beside the time of the bytes."""
+        """Return the seconds one way, in addition to the time of the bytes."""
         trips = self._trips.get(_pair(source, target))
         if not trips:
             return Estimate(self._topology.delay(source, target))

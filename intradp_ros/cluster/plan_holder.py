@@ -4,8 +4,8 @@
 """
 Changing plans, the device's side: what it holds, and from when on it uses what.
 
-A plan is prepared in the background, beside the one in use, and used when
-it is committed, from a boundary on; what is under way ends with the plan that
+A plan is prepared in the background while another is in use, and used when
+it is committed, from a boundary on; what is in flight ends with the plan that
 it began with.  Orders of a lower term than one heard of are refused.
 """
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PlanHolder:
     """
     What a device knows of plans.
 
-    `newest` is the highest that it was told to prepare: what comes late of
+    `newest` is the highest that it was ordered to prepare: what comes late of
     others is ignored.  `held` are those that it could run, `loading` those that it prepares;
     frames before `boundary` are of plan `previous`, the others of
     `committed`.
@@ -52,7 +52,7 @@ class PlanHolder:
         return self.committed if frame >= self.boundary else self.previous
 
     def plan(self, id: PlanId) -> Any:  # noqa: A002
-        """Return a plan to work by, None where it is not held: such work is dropped, and told."""
+        """Return a plan to work by; None where it is not held: that is reported."""
         return self.held.get(id)
 
 
@@ -102,7 +102,7 @@ def failed(holder: PlanHolder, id: PlanId, reason: str) -> Result:  # noqa: A002
 
 
 def release_previous(holder: PlanHolder) -> PlanHolder:
-    """Let go of the plan before the one in use: nothing of it is under way any more."""
+    """Let go of the plan before the one in use: nothing of it is in flight any more."""
     return replace(holder, held=_but(holder.held, holder.previous), previous=NO_PLAN)
 
 

@@ -5,7 +5,7 @@
 Changing plans, the coordinator's side: PREPARE, READY from all, COMMIT; or ABORT.
 
 The last READY decides: from then on the plan is the one in use, and COMMIT is
-told anew to every device until it says that it runs it.  A plan that is not
+sent again to every device until it says that it runs it.  A plan that is not
 decided in time, is refused, or loses a device is given up, and the one before
 it goes on.  No epoch is ever used twice.
 """
@@ -30,7 +30,7 @@ from intradp_ros.cluster.plan_id import PlanId
 
 @dataclass(frozen=True, slots=True)
 class SwitchTimes:
-    """Seconds: orders are told anew every `again`; what is not ready after `preparing` ends."""
+    """Seconds: orders are sent again every `again`; what is not ready after `preparing` ends."""
 
     again: float = 0.2
     preparing: float = 20.0
@@ -44,7 +44,7 @@ class Proposal:
     plan: Any
     devices: frozenset[str]
     since: float
-    told: float
+    sent: float
     answered: frozenset[str] = frozenset()
     boundary: int = 0
 
@@ -59,7 +59,7 @@ class PlanSwitch:
     """
     A coordinator's plans: the one `in_use`, and the one that is being prepared (`next`).
 
-    `epoch` is the highest heard of or given.  `broken` tells that a
+    `epoch` is the highest heard of or given.  `broken` means that a
     device cannot run the plan in use, which needs another.
     """
 
@@ -111,7 +111,7 @@ def _ready(switch: PlanSwitch, proposal: Proposal, device: str, now: float) -> R
     proposal = replace(proposal, answered=proposal.answered | {device})
     if proposal.missing:
         return replace(switch, next=proposal), ()
-    decided = replace(proposal, answered=frozenset(), told=now)
+    decided = replace(proposal, answered=frozenset(), sent=now)
     return (replace(switch, next=None, in_use=decided, broken=False),
             _to(decided.devices, Commit(decided.id, decided.boundary)))
 
@@ -126,16 +126,16 @@ def lost(switch: PlanSwitch, device: str) -> Result:
 
 
 def remind(switch: PlanSwitch, now: float, times: SwitchTimes = SwitchTimes()) -> Result:
-    """Let time go on: give up what takes too long, and tell anew who has not answered."""
+    """Let time go on: give up what takes too long, and ask again who has not answered."""
     if switch.next and now - switch.next.since > times.preparing:
         return give_up(switch)
     out: tuple[Outgoing, ...] = ()
-    if switch.next and now - switch.next.told >= times.again:
+    if switch.next and now - switch.next.sent >= times.again:
         out += _to(switch.next.missing, Prepare(switch.next.id, switch.next.plan))
-        switch = replace(switch, next=replace(switch.next, told=now))
-    if switch.in_use and switch.in_use.missing and now - switch.in_use.told >= times.again:
+        switch = replace(switch, next=replace(switch.next, sent=now))
+    if switch.in_use and switch.in_use.missing and now - switch.in_use.sent >= times.again:
         out += _to(switch.in_use.missing, Commit(switch.in_use.id, switch.in_use.boundary))
-        switch = replace(switch, in_use=replace(switch.in_use, told=now))
+        switch = replace(switch, in_use=replace(switch.in_use, sent=now))
     return switch, out
 
 

@@ -38,7 +38,7 @@ def highest_believed(term: int, seconds: float) -> int:
 
 
 class TermLimit:
-    """What one process believes of terms: checks those that it is told."""
+    """What one process believes of terms: checks those that arrive."""
 
     def __init__(self, now: float) -> None:
         self._term, self._since = 0, now
@@ -47,14 +47,14 @@ class TermLimit:
         """Check the terms of a message, as one that knows one; MalformedFrameError if too high."""
         if known > self._term:
             self._term, self._since = known, now
-        told = told_term(message)
-        if told > highest_believed(self._term, now - self._since):
+        stated = stated_term(message)
+        if stated > highest_believed(self._term, now - self._since):
             raise MalformedFrameError(
-                f'a {type(message).__name__} of term {told:#x}: no fleet gets from '
+                f'a {type(message).__name__} of term {stated:#x}: no fleet gets from '
                 f'{self._term:#x} to there', 'term')
 
 
-def told_term(message: object) -> int:
+def stated_term(message: object) -> int:
     """Return the highest term that a message names."""
     if isinstance(message, Heartbeat):
         return max((message.term, message.committed.term, *(id_.term for id_ in message.held)))

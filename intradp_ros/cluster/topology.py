@@ -21,7 +21,7 @@ class Medium:
     What limits transfers together: the air of a Wi-Fi cell, one way of a port, a disk, a bus.
 
     All transfers through it have `bytes_per_second` together; each takes
-    `delay` seconds beside the time of its bytes.
+    `delay` seconds in addition to the time of its bytes.
     """
 
     name: str
@@ -115,7 +115,7 @@ class Topology:
                    default=float('inf'))
 
     def delay(self, source: str, target: str) -> float:
-        """Return the seconds that a transfer takes beside the time of its bytes."""
+        """Return the seconds that a transfer takes in addition to the time of its bytes."""
         return sum(self.medium(name).delay for name in self.path(source, target))
 
     def without(self, gone: Iterable[str]) -> Topology:

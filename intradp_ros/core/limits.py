@@ -32,7 +32,7 @@ MAX_TAPS = 1 << 22
 MAX_ELEMENTS, MAX_DIMENSIONS = 1 << 31, 16
 #: Bytes of one weight that is fetched from another device.
 MAX_BLOB = 1 << 36
-#: Bytes of a file that is read as a whole, such as a tokenizer; whoever names it names its size.
+#: Bytes of a file that is read as a whole, such as a tokenizer; who names it names its size.
 MAX_FILE = 64 << 20
 #: Devices of a fleet that another has a channel to: each takes two threads and a MB.
 MAX_PEERS = 64

@@ -24,7 +24,7 @@ def machine_code(modules: Modules, entries: Sequence[Callable[..., Any]], inline
     """
     Return functions that call those of some modules, compiled on their first call.
 
-    None where numba is not installed, or told not to compile by its variable
+    None where numba is not installed, or kept from compiling by its variable
     NUMBA_DISABLE_JIT: the functions themselves do the same.
     `inline` makes small functions quicker, and compiling slower.  Functions
     that make no arrays are quicker if they say so: those that they are given

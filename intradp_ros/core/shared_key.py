@@ -24,7 +24,7 @@ class SharedKey:
     """
     A secret of 32 bytes.
 
-    Whoever has it may speak as any robot, server or planner; nobody else can.
+    Anyone who has it may speak as any robot, server or planner; nobody else can.
     """
 
     secret: bytes = field(repr=False)
@@ -74,7 +74,7 @@ class SharedKey:
             file.write(self.secret.hex() + '\n')
 
     def derived(self, label: str, *numbers: int) -> bytes:
-        """Return the key for one purpose (numbers of 64 bits), which tells nothing of others."""
+        """Return the key for one purpose (numbers of 64 bits), which says nothing of others."""
         return _derived(self.secret, label, numbers)
 
 
@@ -88,7 +88,7 @@ def mac_of(key: bytes, parts: Iterable[Any]) -> bytes:
     """
     Return the keyed MAC (BLAKE2b, 16 bytes) of some parts that support the buffer protocol.
 
-    Where their lengths may vary, a part before them has to tell these.
+    Where their lengths may vary, a part before them has to give these.
     """
     content = hashlib.blake2b(key=key, digest_size=MAC_BYTES)
     for part in parts:
@@ -97,5 +97,5 @@ def mac_of(key: bytes, parts: Iterable[Any]) -> bytes:
 
 
 def is_mac(given: Any, wanted: bytes) -> bool:
-    """Tell whether a MAC that arrived is the right one, in a time that tells nothing else."""
+    """Return whether a MAC that arrived is the right one, in a time that says nothing else."""
     return hmac.compare_digest(bytes(given), wanted)

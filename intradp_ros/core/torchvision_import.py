@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Torchvision beside a CPU build of torch.
+Torchvision with a CPU build of torch.
 
 The wheels on PyPI are built for CUDA: without CUDA's libraries their compiled operators do not
 load, and the import then stops because it describes operators that do not exist.  Declared here

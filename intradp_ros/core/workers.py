@@ -210,7 +210,7 @@ def claim_output() -> IO[str]:
     """
     Return standard output; what anybody else prints from now on is lost.
 
-    The solver HiGHS prints a line now and then even when told to be silent.
+    The solver HiGHS prints a line now and then even when silenced.
     """
     sys.stdout.flush()
     output = os.fdopen(os.dup(1), 'w')

@@ -44,7 +44,7 @@ class Announcement:
 
     @property
     def process(self) -> int | None:
-        """Process id, None if it is not told."""
+        """Process id, None if it is unknown."""
         text = self.properties.get('fastdds.physical_data.process', '')
         return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 

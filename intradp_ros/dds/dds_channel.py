@@ -8,7 +8,7 @@ Below the server's name there are four topics for each direction: chunks,
 acknowledgements of chunks, control frames, and pings, which need not arrive
 (`<name>/chunks_up` and so on; "up" is what the robot publishes).  Every chunk that
 arrives is acknowledged at once, with the rate at which chunks arrive; the sender
-keeps no more of a session under way than a window that follows that rate.  So
+keeps no more of a session in flight than a window that follows that rate.  So
 publishing does not block, a slow robot holds up no other, and what has become useless is dropped
 while it still waits.
 """
@@ -155,7 +155,7 @@ class DdsChannel:
 
     def only(self, knows: Callable[[int], bool]) -> None:
         """
-        Take only frames of sessions that `knows` tells to be known, and what begins one.
+        Take only frames of sessions that `knows` says are known, and what begins one.
 
         Others are counted (in `foreign`, or by a server as rejected) before
         anything is made of them, and not acknowledged.
@@ -239,7 +239,7 @@ class DdsChannel:
                              f'{quoted(error)}')
 
     def _is_awaited(self) -> bool:
-        """Tell whether somebody hears the chunks of this side, and takes them."""
+        """Return whether somebody hears the chunks of this side, and takes them."""
         return self.peers > 0 and (self._meeting is None or self._meeting.connection != 0)
 
     def _publish(self, outgoing: DueFrame) -> None:
@@ -287,7 +287,7 @@ class DdsChannel:
             self._pass_on(control_from_message(message))
 
     def _is_known(self, session: int) -> bool:
-        """Tell whether a session is known; count the frame if it is not."""
+        """Return whether a session is known; count the frame if it is not."""
         known = self._knows(session)
         if not known and self._side == 'server':
             self._reject('session', f'session {session:#x} is unknown')
@@ -307,7 +307,7 @@ class DdsChannel:
                 or self._knows(message.session):
             self._sealer.check_new(message)
         if self._keyed:
-            return  # the seal says who speaks: whoever says it again first does not
+            return  # the seal says who speaks: the first to repeat it does not
         number = message.session if self._side == 'server' else message.server
         if not self._speakers.admits(number, arrival.sender, now):
             raise MalformedFrameError(

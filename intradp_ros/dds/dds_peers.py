@@ -53,7 +53,7 @@ class DdsPeers:
 
     The topics of two devices lie below `<fleet>/<first>/<second>`, names in
     order; the first sends ``up``.  A channel is made by `open`, or by the
-    first frame to a peer; there are at most `MAX_PEERS`, whoever names how many
+    first frame to a peer; there are at most `MAX_PEERS`, however many are named
     devices: one whose device is silent makes room for another, unless it is to stay.  With a `key`
     each pair has a key of its own that is derived from it.  The two processes of a pair greet
     each other first and again and again (`wire/handshake.py`): what was recorded of others is
@@ -133,7 +133,7 @@ class DdsPeers:
         return {peer: channel.rejected for peer, channel in tuple(self._channels.items())}
 
     def doubted(self, peer: str) -> bool:
-        """Tell whether another process may have sent what came from a peer lately."""
+        """Return whether another process may have sent what came from a peer lately."""
         meeting = self._meetings.get(peer)
         return meeting is not None and meeting.doubted(time.monotonic())
 

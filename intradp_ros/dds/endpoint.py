@@ -49,7 +49,7 @@ class Arrival:
     `sent` is on the sender's wall clock, `received` on this side's monotonic
     clock.  (The middleware's own time of reception is that of the first
     fragment, or of the last, as the transport has it.)  `sender` is the
-    participant, empty where the middleware does not tell.
+    participant, empty where the middleware does not say.
     """
 
     sent: int
@@ -149,7 +149,7 @@ class Endpoint:
                 self._receive(inlet)
 
     def _receive(self, inlet: _Inlet) -> None:
-        """Handle a few of the messages that are there; the wait set tells of the rest."""
+        """Handle a few of the messages that are there; the wait set wakes for the rest."""
         for _ in range(_TURN):
             taken = inlet.subscription.handle.take_message(inlet.kind, True)
             if taken is None:

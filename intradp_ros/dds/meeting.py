@@ -59,7 +59,7 @@ class Meeting:
             self._state, self._connection = Handshake(drawn()), 0
 
     def hears(self, now: float) -> bool:
-        """Tell whether the other is met, and was heard lately."""
+        """Return whether the other is met, and was heard lately."""
         return self._connection != 0 and now - self._state.heard <= SILENT
 
     def take(self, frame: Control, now: float) -> Control | None:
@@ -92,7 +92,7 @@ class Meeting:
         self._impostor = now
 
     def doubted(self, now: float) -> bool:
-        """Tell whether what came lately may have been another's."""
+        """Return whether what came lately may have been another's."""
         return now - self._impostor <= RECENT
 
     def conflict(self, now: float) -> str:

@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which middleware a process will use, as environment and installed files tell beforehand."""
+"""Which middleware a process will use, as environment and installed files say beforehand."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping

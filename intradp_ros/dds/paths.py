@@ -19,7 +19,7 @@ from intradp_ros.wire.queue import FrameQueue, payload_bytes
 #: Sessions that have a window and a rate of their own; of more, the one that sent or came least
 #: lately is forgotten.
 MAX_SESSIONS = 64
-#: Seconds for which a measurement is told to the sender.
+#: Seconds for which a measurement is reported to the sender.
 NEW = 0.1
 #: A peer that acknowledged nothing for so many seconds more than usual holds back no other.
 STILL = 0.02
@@ -91,7 +91,7 @@ class SharedMedium:
         self.wake()
 
     def is_next(self, path: OutboundPath) -> bool:
-        """Tell whether it is a way's turn; if not, wake the one whose turn it is."""
+        """Return whether it is a way's turn; if not, wake the one whose turn it is."""
         return self._wake_next() is path
 
     def wake(self) -> None:
@@ -185,7 +185,7 @@ class OutboundPath:
         self._changed.notify()
 
     def in_flight(self, now: float) -> int:
-        """Return the bytes that are under way, of all sessions."""
+        """Return the bytes that are in flight, of all sessions."""
         for way in self._ways.values():
             way.window.expire(now)
         return sum(way.window.in_flight for way in self._ways.values())
@@ -259,7 +259,7 @@ class OutboundPath:
 
 
 def _moves(way: _Way, now: float) -> bool:
-    """Tell whether what is under way was waited for no longer than twice a full window takes."""
+    """Return whether what is in flight was waited for no longer than twice a full window takes."""
     rate = way.window.rate(now)
     usual = way.window.limit(now) / rate if rate > 0 else 0.0
     return way.window.silence(now) < 2 * usual + STILL
@@ -277,7 +277,7 @@ class InboundPath:
         """
         Take a chunk (times in ns); return the rate of its session's path, bytes per second.
 
-        It is 0.0 if the last chunks told nothing of the rate: who hears it takes it for new.
+        It is 0.0 if the last chunks showed nothing of the rate: who receives it takes it for new.
         """
         with self._lock:
             rate = self._rates.setdefault(session, ReceiverRate())

@@ -5,7 +5,7 @@
 Quality of service of the offload topics.
 
 A history of limited depth overwrites silently, also when reliable: a sender
-may therefore have no more messages under way than the depth.
+may therefore have no more messages in flight than the depth.
 """
 from __future__ import annotations
 
@@ -46,6 +46,6 @@ def ping_qos() -> QoSProfile:
     Return the profile of pings and their answers.
 
     They are not reliable: the next one makes up for one that is lost, and what the middleware
-    tells and confirms of each until it has crossed is more than they are.
+    announces and confirms of each until it has crossed is more than they are.
     """
     return QoSProfile(depth=PING_DEPTH, reliability=_reliability(False))

@@ -77,7 +77,7 @@ class Sealer:
 
     def check_new(self, message: Any) -> None:
         """Check that a message did not come before; MalformedFrameError if it did."""
-        # An acknowledgement is compared with what is under way, a greeting answers a challenge.
+        # An acknowledgement is compared with what is in flight, a greeting answers a challenge.
         repeats = isinstance(message, ChunkAck) or is_greeting(message)
         kind = type(message).__name__
         if self._key and not repeats and not self._window(kind, message).take(message.sequence):
@@ -103,7 +103,7 @@ class Sealer:
 
 
 def is_greeting(message: Any) -> bool:
-    """Tell whether a message is sent before there is a connection."""
+    """Return whether a message is sent before there is a connection."""
     return isinstance(message, SessionControl) and message.kind == ControlKind.GREETING
 
 

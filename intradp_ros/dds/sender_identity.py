@@ -15,7 +15,7 @@ _PARTICIPANT = 12  # leading bytes of a GUID that all writers of a participant s
 
 
 def participant_of(info: Mapping[str, Any]) -> bytes:
-    """Return who published a message, from what `take` tells of it; empty if that is unknown."""
+    """Return who published a message, from what `take` says of it; empty if that is unknown."""
     gid = info.get('publisher_gid')
     if not isinstance(gid, dict) or not gid['implementation_identifier'].startswith(_FAST_DDS):
         return b''
@@ -27,7 +27,7 @@ class SenderIdentity:
     Numbers (of sessions, or of servers) with the participant that spoke under them first.
 
     Another participant is not heard under them until that one was silent for
-    `FREE_AFTER` seconds.  This needs no key, and keeps off whoever uses the
+    `FREE_AFTER` seconds.  This needs no key, and keeps off anyone who uses the
     middleware as it is; not one who forges its datagrams.
     """
 
@@ -35,7 +35,7 @@ class SenderIdentity:
         self._known: dict[int, tuple[bytes, float]] = {}
 
     def admits(self, number: int, participant: bytes, now: float) -> bool:
-        """Tell whether a participant may speak under a number, at `now` (seconds); 0 is free."""
+        """Return whether a participant may speak under a number, at `now` (seconds); 0 is free."""
         if not participant or not number:
             return True
         first, heard = self._known.get(number, (participant, now))

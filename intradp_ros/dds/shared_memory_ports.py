@@ -4,7 +4,7 @@
 """
 Ports of Fast DDS in shared memory that a killed process left empty.
 
-Fast DDS keeps a file for each port of its shared memory; whoever sends to it or
+Fast DDS keeps a file for each port of its shared memory; anyone who sends to it or
 reads from it makes the file if it is missing.  A process that is killed after that
 and before it has given the file a size leaves it empty.  Every process that opens
 the port then waits for somebody to fill it, without end and without a word
@@ -39,7 +39,7 @@ def unfinished_ports(folder: Path = FOLDER) -> Sequence[Path]:
 
 
 def unfinished_ports_problem(folder: Path = FOLDER) -> str:
-    """Return what such ports spoil, and the mend; '' if there are none."""
+    """Return what such ports spoil, and the fix; '' if there are none."""
     found = ' '.join(map(str, unfinished_ports(folder)))
     return found and (
         f'{found}: left empty by a process that was killed; whatever uses Fast DDS may wait for '

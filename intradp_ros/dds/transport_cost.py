@@ -50,7 +50,7 @@ def with_transport_cost(profile: Profile, folder: Path | None = None) -> Profile
     """
     Return a profile of this device that knows its cores, and what moving bytes takes from them.
 
-    Measured only where there is no core beside those that compute.
+    Measured only where there is no core in addition to those that compute.
     """
     known = replace(profile, cores=available_cores())
     return replace(known, moving=cached_transport_cost(folder)) if known.crowded else known

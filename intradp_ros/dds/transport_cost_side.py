@@ -55,7 +55,7 @@ def expected(size: int) -> ExpectedTransfer:
 
 
 class Computing:
-    """Computes on a thread for each core, and tells what all others of the process take."""
+    """Computes on a thread for each core, and says what all others of the process take."""
 
     def __init__(self) -> None:
         self._over = threading.Event()
@@ -179,7 +179,7 @@ def _typical(seconds: list[float]) -> list[float]:
 
 def packet_seconds() -> float:
     """
-    Return the processor seconds that a packet costs whoever waits for it.
+    Return the processor seconds that a packet costs the one that waits for it.
 
     Over a link packets come one by one, and each wakes the thread that
     receives; over the machine's own loopback those of a chunk come at once.

@@ -48,14 +48,14 @@ class Transport:
     `builtin` are the builtin transports of Fast DDS that only the participant
     of tensors has ('' if it is the node's own);
     `socket_bytes` is the socket buffer that the profile asks for;
-    `needs_buffer` tells that nothing is delivered if the system grants less
+    `needs_buffer` means that nothing is delivered if the system grants less
     (else it only loses more).  `reliable` is the QoS that fits: a transport
     that itself retransmits gets in its own way when DDS does so too.
     `chunk_bytes` is how large a message may be at most: over UDP a large one
     is a burst of packets, over TCP it only saves work.  `window_bytes` is how
-    many may be under way at most, and `late` makes that more on fast links
+    many may be in flight at most, and `late` makes that more on fast links
     (see `SendWindow`): what is too much for UDP is repeated in vain.
-    `payload_share` is what tensors get of a link's rate beside headers,
+    `payload_share` is what tensors get of a link's rate in addition to headers,
     acknowledgements and repetitions (`intradp bench transport`, 20 to 100 Mbit/s).
     """
 
@@ -204,7 +204,7 @@ def possible_environment(
 
 
 def buffer_problem(transport: Transport, limits: Path | None = None) -> str:
-    """Return what the kernel's limits on socket buffers spoil, and the mend; '' if nothing."""
+    """Return what the kernel's limits on socket buffers spoil, and the fix; '' if nothing."""
     low = [f'net.core.{limit}={_read_limit(limit, limits)}' for limit in ('rmem_max', 'wmem_max')
            if _read_limit(limit, limits) < transport.socket_bytes]
     if not low:
@@ -218,7 +218,7 @@ def buffer_problem(transport: Transport, limits: Path | None = None) -> str:
 
 
 def _read_limit(name: str, limits: Path | None) -> int:
-    """Return a limit in bytes; unlimited where the system does not tell."""
+    """Return a limit in bytes; unlimited where the system sets none."""
     path = (limits or Path('/proc/sys/net/core')) / name
     try:
         return int(path.read_text())

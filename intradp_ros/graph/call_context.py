@@ -32,9 +32,9 @@ CONTEXT = ('autocast', 'the default dtype', 'the default device', 'deterministic
 
 def is_watched() -> bool:
     """
-    Tell whether somebody looks on at each operator of this call: a trace, an export, a transform.
+    Return whether somebody watches each operator of this call: a trace, an export, a transform.
 
-    Whoever does must see the model's own operators.
+    Anyone who does must see the model's own operators.
     """
     if torch._C._get_tracing_state() is not None or torch._C._len_torch_dispatch_stack():
         return True
@@ -48,7 +48,7 @@ def is_watched() -> bool:
 
 def is_mere_tensor(item: Any) -> bool:
     """
-    Tell whether something is a tensor and no more: PyTorch's own, or the one of a backend.
+    Return whether something is a tensor and no more: PyTorch's own, or the one of a backend.
 
     A backend that is written in Python has a class for what is in its memory; unlike other
     subclasses it sees operators only, not functions.
@@ -60,7 +60,7 @@ def is_mere_tensor(item: Any) -> bool:
 
 
 def is_plain(item: Any) -> bool:
-    """Tell whether an argument is a tensor of PyTorch's own that lies densely in memory."""
+    """Return whether an argument is a tensor of PyTorch's own that lies densely in memory."""
     return (is_mere_tensor(item) and item.layout == torch.strided
             and not item.is_quantized and not item.is_conj() and not item.is_neg()
             and item.device.type != 'meta')

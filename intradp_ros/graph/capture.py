@@ -158,7 +158,7 @@ def global_hooks() -> tuple[Any, ...]:
 
 def _same_in_double(model: nn.Module, call: ExampleCall, graph: OperatorGraph) -> bool:
     """
-    Tell whether graph and model are the same if both run in double precision.
+    Return whether graph and model are the same if both run in double precision.
 
     Where a model selects (the best of its proposals, say), rounding turns
     over what is nearly equal, so that results change places.  Less than in

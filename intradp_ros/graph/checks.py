@@ -77,7 +77,7 @@ def check_target(operator: Operator) -> None:
 
 
 def _is_functional(function: OpOverload) -> bool:
-    """Tell whether an operator takes or makes tensors, and writes to none."""
+    """Return whether an operator takes or makes tensors, and writes to none."""
     schema = function._schema
     returns = [str(item.type) for item in schema.returns]
     return bool(returns) and not schema.is_mutable and all('Tensor' in name for name in returns)

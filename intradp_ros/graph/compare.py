@@ -34,7 +34,7 @@ def difference(expected: Any, actual: Any) -> float:
 
 
 def explained_by_rounding(expected: Sequence[Any], actual: Sequence[Any]) -> bool:
-    """Tell whether two lists of results are equal but for rounding."""
+    """Return whether two lists of results are equal but for rounding."""
     return len(expected) == len(actual) and all(
         difference(a, b) <= _tolerance(a) for a, b in zip(expected, actual))
 

@@ -94,7 +94,7 @@ def _call(operator: Operator, args: Any, kwargs: Any) -> Sequence[torch.Tensor]:
 
 
 def _computes_floats(operator: Operator, results: Sequence[torch.Tensor]) -> bool:
-    """Tell whether an operator makes floating point numbers, and is not just another view."""
+    """Return whether an operator makes floating point numbers, and is not just another view."""
     views = any(each.alias_info for each in resolve_target(operator.target)._schema.returns)
     return not views and any(x.is_floating_point() for x in results)
 

@@ -67,7 +67,7 @@ class Numbers:
     content: torch.Tensor | None
 
     def same(self, other: Numbers) -> bool:
-        """Tell whether both are the same to the bit, any two NaN alike."""
+        """Return whether both are the same to the bit, any two NaN alike."""
         if self.kind != other.kind:
             return False
         if self.content is None or other.content is None:
@@ -89,7 +89,7 @@ class HeldState:
     """
     What was found, by path: plain items as they are, tensors with their numbers.
 
-    `once` are iterators that only code leads to: whoever runs the model takes
+    `once` are iterators that only code leads to: a run of the model takes
     from them.  `containers`, `classes`, `cells` and global `names` are where
     it was found.
     """
@@ -446,7 +446,7 @@ class _Walk:
                 self._standing(space, name, f'{module.__name__}.{name}')
 
     def _standing(self, space: dict[str, Any], name: str, path: str) -> bool:
-        """Note that an item stands under a name; tell whether that is new."""
+        """Note that an item stands under a name; return whether that is new."""
         if not self._first((id(space), name)):
             return False
         self.state.names.append((space, name))
@@ -557,7 +557,7 @@ def _imported(name: str, package: str | None) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=4096)
 def is_users(module: str | None) -> bool:
-    """Tell whether a module is neither Python's own, nor of a library that keeps no memory."""
+    """Return whether a module is neither Python's own, nor of a library that keeps no memory."""
     root = (module or '').partition('.')[0]
     if root == '__main__':
         return True

@@ -4,7 +4,7 @@
 """
 A graph whose weights lie elsewhere: its structure, and the SHA-256 of each parameter's bytes.
 
-The digest of a model is that of its manifest's text.  So who was told the digest
+The digest of a model is that of its manifest's text.  So anyone who has the digest
 by somebody that it trusts may get the text, and then each weight that it needs, from
 anyone: whatever is not what it should be is noticed before it is used.
 """
@@ -26,7 +26,7 @@ _SHA = re.compile(r'[0-9a-f]{64}')
 
 
 def is_digest(text: object) -> bool:
-    """Tell whether something is the text of a SHA-256 as it is written here."""
+    """Return whether something is the text of a SHA-256 as it is written here."""
     return isinstance(text, str) and _SHA.fullmatch(text) is not None
 
 

@@ -38,7 +38,7 @@ _CODE = attrgetter('__code__', '__defaults__', '__kwdefaults__')
 
 
 class ModelWatch:
-    """Keeps what a model held when it was made, and tells whether it still does."""
+    """Keeps what a model held when it was made, and says whether it still does."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model, self.state = model, held_state(model)

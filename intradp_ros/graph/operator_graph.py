@@ -90,7 +90,7 @@ class OperatorGraph:
     structure from them (a `torch.utils._pytree` spec as text).  `arguments`
     and `input_tree` say the same of the call: the flattened arguments, with
     the inputs as `ValueRef` and everything else as the constant it was.
-    `method` tells how the graph was captured; after ``'module'`` its only
+    `method` says how the graph was captured; after ``'module'`` its only
     operator is `opaque`, the model itself, whose results may have other
     shapes from call to call.
     """

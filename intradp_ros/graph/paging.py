@@ -5,7 +5,7 @@
 Weights in a private file, so that they need memory only while they are read.
 
 Kernels may read weights in another order than the model has them in (see
-`split/calls/variants.py`), and then the model's own stand idle beside them.
+`split/calls/variants.py`), and then the model's own are held in addition, unused.
 In a mapped file they can be paged out: who reads them later gets the same
 bytes again.  The file is a copy, since an archive may be overwritten while
 it is in use; it has no name, and goes when the weights do.

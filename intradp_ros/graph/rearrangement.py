@@ -32,7 +32,7 @@ class Factor(NamedTuple):
             yield Factor(self.dim, self.inner * inner, outer // inner)
 
     def continues(self, outer: Factor) -> bool:
-        """Tell whether the factor is the next inner one of the same dimension."""
+        """Return whether the factor is the next inner one of the same dimension."""
         return self.dim == outer.dim and self.inner * self.size == outer.inner
 
 
@@ -44,7 +44,7 @@ class Rearrangement:
     """
     The factors in each dimension of a result, outer ones first; none in one of size 1.
 
-    `regrouped` tells whether a step on the way merged factors that a later one set apart.
+    `regrouped` says whether a step on the way merged factors that a later one set apart.
     """
 
     source: Shape
@@ -126,7 +126,7 @@ def _filling(factors: Iterator[Factor], size: int) -> Iterator[Factor]:
 
 
 def _sets_apart(before: Dims, after: Dims) -> bool:
-    """Tell whether neighbours, which they are not in the source, are in two dimensions after."""
+    """Return whether neighbours, which they are not in the source, are in two dimensions after."""
     place = {factor: d for d, dim in enumerate(after) for factor in dim}
     return any(
         place[a] != place[b] and not b.continues(a) for dim in before for a, b in pairwise(dim))

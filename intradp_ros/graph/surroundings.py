@@ -117,7 +117,7 @@ def _later(clock: Callable[..., Any], ahead: float) -> Callable[..., Any]:
 
 
 def _is_ahead() -> bool:
-    """Tell whether it is later for this thread: all others of the process have the true time."""
+    """Return whether it is later for this thread: all others of the process have the true time."""
     return bool(getattr(_HERE, 'ahead', False))
 
 
@@ -155,7 +155,7 @@ def _put(changes: list[tuple[Space, str, Any]]) -> Iterator[None]:
 
 
 def _in_the_background(frame: FrameType | None) -> bool:
-    """Tell whether imports or compilers ask, on behalf of whatever code."""
+    """Return whether imports or compilers ask, on behalf of whatever code."""
     while frame is not None:
         name = frame.f_globals.get('__name__', '')
         if name.startswith(_BACKGROUND):

@@ -63,7 +63,7 @@ def _name_dtypes(graph: OperatorGraph) -> OperatorGraph:
 
 
 def _unnamed(graph: OperatorGraph, operator: Operator) -> bool:
-    """Tell whether neither an argument's dtype nor an operand's is a floating point one."""
+    """Return whether neither an argument's dtype nor an operand's is a floating point one."""
     refs = iter_refs((operator.args, operator.kwargs), (ValueRef, ParameterRef))
     named = iter_refs((operator.args, operator.kwargs), torch.dtype)
     return not any(dtype.is_floating_point or dtype.is_complex

@@ -151,7 +151,7 @@ def _check_node(node: Any) -> int:
 
 
 def _has_text(tree: Tree) -> bool:
-    """Tell whether a structure comes back from its text: an enumerated key may not."""
+    """Return whether a structure comes back from its text: an enumerated key may not."""
     try:
         text = pytree.treespec_dumps(tree)
         check_tree(text)

@@ -404,7 +404,7 @@ class _Calls(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def hands_on(self, items: Sequence[Any]) -> bool:
-        """Tell whether a tensor among items lies where an earlier run left one."""
+        """Return whether a tensor among items lies where an earlier run left one."""
         return any(memory_address(x) in self._left for x in items if isinstance(x, torch.Tensor))
 
 

@@ -83,7 +83,7 @@ def _read_once(graph: OperatorGraph, value: int) -> bool:
 
 
 def _extended(graph: OperatorGraph, views: _Chain, operator: Operator) -> _Chain | None:
-    """Return a chain with one more view; None if factors do not tell what it does."""
+    """Return a chain with one more view; None if factors cannot express what it does."""
     members, order = (*views.members, operator), _REORDERED.get(operator.target)
     if order:
         effect = views.effect.permuted(order(arguments_of(operator), len(views.effect.dims)))

@@ -23,7 +23,7 @@ class Check:
     How far outputs are from the unsplit ones.
 
     `difference` is relative to an output's spread, infinite where one side
-    alone is not a number or shapes differ; `same_top` tells whether the five
+    alone is not a number or shapes differ; `same_top` says whether the five
     largest of every vector of scores are the same ones, in order (a picture
     has many equals).
     """
@@ -46,5 +46,5 @@ def _top(output: torch.Tensor) -> torch.Tensor:
 
 
 def exact(difference: float) -> bool:
-    """Tell whether a difference is rounding; what is no number is not."""
+    """Return whether a difference is rounding; what is no number is not."""
     return difference <= TOLERANCE

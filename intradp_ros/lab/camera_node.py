@@ -5,7 +5,7 @@
 A plain camera: publishes the frames of a real video, raw and as JPEG, at a steady rate.
 
 It uses nothing of this package but the video, and no setting of its
-transport, as any camera driver would.  Lines that begin with ``frame`` tell a
+transport, as any camera driver would.  Lines that begin with ``frame`` report to a
 program that watches how far it is.
 """
 from __future__ import annotations

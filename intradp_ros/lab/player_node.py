@@ -8,7 +8,7 @@ The next frame is published when the result of the one before is there, so
 that latencies are those of single inferences.  Every frame is played in all
 modes in turn, in an order that changes from frame to frame, so that a machine
 that changes is not taken for a mode that differs.  What was seen is written
-as JSON; lines that begin with ``phase`` and ``frame`` on standard output tell a
+as JSON; lines that begin with ``phase`` and ``frame`` on standard output inform a
 program that watches where the run is.
 """
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Phase:
     What was seen in one mode; milliseconds, bytes and joules for each frame.
 
     Lists have no place for frames that were lost: `frame` says which ones
-    they are of.  `by_rows` tells whether both sides computed rows of the same
+    they are of.  `by_rows` says whether both sides computed rows of the same
     operators, and the server's part came.
     """
 
@@ -150,7 +150,7 @@ class Player(Node):
             self.books.append(book)
 
     def say(self, text: str) -> None:
-        """Tell whoever watches."""
+        """Inform those who watch."""
         print(f'phase {text}', flush=True)
 
     def spin_until(self, condition: Any, timeout: float) -> bool:

@@ -35,7 +35,7 @@ class Recorder(Node):
         self.heard: Counter[str] = Counter()
         for name, kind in (text.split() for text in topics):
             self._listen(self.resolve_topic_name(name), kind)
-        self.create_timer(0.5, self._tell)
+        self.create_timer(0.5, self._report)
 
     def _listen(self, topic: str, kind: str) -> None:
         write = self.bag.topic(topic, kind)
@@ -47,7 +47,7 @@ class Recorder(Node):
         self.create_subscription(_class_of(kind), topic, take, QoSProfile(depth=_DEPTH),
                                  raw=True)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         counts: Any = ' '.join(f'{topic}={count}' for topic, count in sorted(self.heard.items()))
         print(f'heard {counts}', flush=True)
 

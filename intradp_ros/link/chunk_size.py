@@ -6,7 +6,7 @@ How many bytes a message should carry on a link.
 
 A message costs both sides some half a millisecond of a processor, with its
 acknowledgement, and hardly more for its bytes, so links that are not slow want large ones.  On
-slow links small ones tell the rate of short transfers, and less is lost or under
+slow links small ones show the rate of short transfers, and less is lost or under
 way with each.  These are bytes on the link: what an encoding makes smaller is
 cut into larger pieces.
 """

@@ -52,7 +52,7 @@ class LinkPast:
     """
     The rates of the last `memory` seconds before the newest; times are of a steady clock.
 
-    A measurement tells of the time since the one before.  At most `_MOMENTS`
+    A measurement is of the time since the one before.  At most `_MOMENTS`
     are kept, evenly: what comes faster is added up, and nothing is lost but
     moments to compare with.
     """

@@ -6,7 +6,7 @@ What the link's rate will be, from what it was.
 
 A schedule chosen for more than the link gives comes late; one chosen for
 less merely gains less.  The predictors differ in how they weigh the two.
-`bench/predictors.py` tests them on recorded rates, `bench/replay.py` tells what
+`bench/predictors.py` tests them on recorded rates, `bench/replay.py` says what
 their errors cost.
 """
 from __future__ import annotations

@@ -4,11 +4,11 @@
 """
 The link's rate as its receiver sees it, also when traffic comes in short bursts.
 
-Only time in which the link was busy tells its rate.  A chunk that was sent
+Only time in which the link was busy shows its rate.  A chunk that was sent
 before its predecessor had arrived waited in a queue, and the time between
 the two arrivals is the time its bytes took; one that was sent later found
-the link idle, and the time before it tells nothing.  After an interruption
-tells nothing either what should have been there before its end: a transport
+the link idle, and the time before it says nothing.  After an interruption
+says nothing either what should have been there before its end: a transport
 that keeps the order delivers at once what it held back for a lost message.
 Whether a chunk waited follows from the sending times: their offset to the receiver's clock is the
 smallest delay seen, less the time of the chunk's own bytes.
@@ -29,8 +29,8 @@ _NS = 1_000_000_000
 #: An idle time below this part of a gap is not worth breaking a run for.
 _TOLERANCE = 0.1
 _FEWEST = 3
-#: A shorter run with fewer bytes tells of delays of single messages, not of the link.
-TELLING_BYTES, TELLING_NS = 4096, 20_000_000
+#: A shorter run with fewer bytes shows delays of single messages, not of the link.
+SHOWS_RATE_BYTES, SHOWS_RATE_NS = 4096, 20_000_000
 #: A gap this many times longer than the rate explains is taken for an interruption.
 _OUTAGE = 8.0
 
@@ -44,10 +44,10 @@ class _Run:
     nbytes: int = 0
 
     @property
-    def telling(self) -> bool:
-        """Whether the run is large or long enough to tell the link's rate."""
-        return self.nbytes >= TELLING_BYTES or (
-            self.nbytes > 0 and self.end - self.start >= TELLING_NS)
+    def shows_rate(self) -> bool:
+        """Whether the run is large or long enough to show the link's rate."""
+        return self.nbytes >= SHOWS_RATE_BYTES or (
+            self.nbytes > 0 and self.end - self.start >= SHOWS_RATE_NS)
 
 
 class ReceiverRate:
@@ -61,7 +61,7 @@ class ReceiverRate:
     newest; runs of a few bytes, or much smaller than the
     largest, are too noisy to take part.  (The largest of the runs would be too high, by the
     noise of their arrivals; a sender may filter so for its window.)  A long horizon
-    hears too late of a link that breaks in; who wants a calmer rate has predictors.
+    hears too late of a link that collapses; who wants a calmer rate has predictors.
 
     One thread at a time may use it.
     """
@@ -110,7 +110,7 @@ class ReceiverRate:
         known = [run for run in self._runs if run.end >= since]
         recent = [run for run in known if run.end >= now - self._horizon]
         runs = recent if len(recent) >= _FEWEST else known[-_FEWEST:]
-        if self._current is not None and self._current.telling:
+        if self._current is not None and self._current.shows_rate:
             runs.append(self._current)
         enough = max((run.nbytes for run in runs), default=0) / 2
         clear = [run for run in runs if run.nbytes >= enough]
@@ -118,13 +118,13 @@ class ReceiverRate:
         return sum(run.nbytes for run in clear) * _NS / span if span else 0.0
 
     def age(self, now: int) -> float:
-        """Return how many seconds ago something told the rate; infinite if nothing did."""
+        """Return how many seconds ago something showed the rate; infinite if nothing did."""
         return (now - self._newest) / _NS if self._newest else math.inf
 
     @property
     def _newest(self) -> int:
-        """When something told the rate for the last time, 0 if never."""
-        if self._current is not None and self._current.telling:
+        """When something showed the rate for the last time, 0 if never."""
+        if self._current is not None and self._current.shows_rate:
             return self._current.end
         return self._runs[-1].end if self._runs else 0
 
@@ -134,16 +134,16 @@ class ReceiverRate:
 
     @staticmethod
     def _waited(idle: float, gap: int) -> bool:
-        """Tell whether the chunk was queued behind its predecessor, `gap` before it."""
+        """Return whether the chunk was queued behind its predecessor, `gap` before it."""
         return idle <= _TOLERANCE * gap
 
     def _outage(self, gap: int, usual: float) -> bool:
-        """Tell whether a gap is far longer than usual; the second in a row is the new usual."""
+        """Return whether a gap is far longer than usual; the second in a row is the new usual."""
         self._doubted = 0.0 < _OUTAGE * usual < gap and not self._doubted
         return self._doubted
 
     def _start_run(self, arrival: int) -> None:
-        if self._current is not None and self._current.telling:
+        if self._current is not None and self._current.shows_rate:
             self._runs.append(self._current)
         self._current = _Run(arrival, arrival)
         while len(self._runs) > _FEWEST and self._runs[0].end < arrival - self._horizon:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-How many bytes may be under way: enough to fill the link, too few to fill its queues.
+How many bytes may be in flight: enough to fill the link, too few to fill its queues.
 
 A transport that is handed more than the link takes either blocks its caller
 or drops; both are worse than waiting here, where a chunk that has become
@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from intradp_ros.link.chunk_size import chunk_bytes_at, USUAL_CHUNK_BYTES
 from intradp_ros.link.filters import RecentMax, RecentMin
 
-#: Without an acknowledgement for this long, at least, chunks under way are given up.
+#: Without an acknowledgement for this long, at least, chunks in flight are given up.
 MIN_PATIENCE = 0.2
 MAX_PATIENCE = 2.0
-#: Bytes that may be under way at most, unless a transport bears more.
+#: Bytes that may be in flight at most, unless a transport bears more.
 USUAL_WINDOW_BYTES = 600_000
 #: The window before the first rate is known, in chunks.
 INITIAL_CHUNKS = 4
@@ -131,7 +131,7 @@ class SendWindow:
         return min(self._max_bytes, max(2 * chunk, wanted))
 
     def fits(self, nbytes: int, now: float) -> bool:
-        """Tell whether a chunk of that size may be sent now; one alone always may."""
+        """Return whether a chunk of that size may be sent now; one alone always may."""
         if not self._flight:
             return True
         if self.rate(now) > 0.0 and now - self._measured > ROUND_TRIP_MEMORY:

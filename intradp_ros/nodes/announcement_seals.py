@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Seals of what is announced to whoever wants it: profiles and books.
+Seals of what is announced to anyone who wants it: profiles and books.
 
 They are latched, so they may be older than the receiver, and may have been recorded: with a key
 none is taken whose sender did not answer a question of the receiver's (`wire/freshness.py`).  For
@@ -118,7 +118,7 @@ class AnnouncementCheck:
 
     def __call__(self, message: Any) -> bool:
         """
-        Tell whether to take a message: not before its sender has answered.
+        Return whether to take a message: not before its sender has answered.
 
         Raises
         ------

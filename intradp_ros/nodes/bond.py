@@ -20,7 +20,7 @@ from rclpy.qos import QoSProfile
 from intradp_ros.nodes.parameters import Parameter
 
 TOPIC = 'bond'
-#: Seconds of silence after which an end counts as gone; nav2's nodes tell the same.
+#: Seconds of silence after which an end counts as gone; as in nav2's nodes.
 PATIENCE = 4.0
 #: Messages that may wait; one manager has bonds to many nodes on one topic.
 _DEPTH = 100

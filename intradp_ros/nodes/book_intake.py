@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Schedule books that a planner publishes: taken where they are meant, used beside inferences."""
+"""Schedule books that a planner publishes: taken where meant, used while inferences run."""
 from __future__ import annotations
 
 from collections.abc import Callable

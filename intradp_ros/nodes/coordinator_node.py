@@ -63,7 +63,7 @@ class CoordinatorNode(ManagedNode):
         self._settings = parameters
         self._key = key_of(parameters, self.warn)
         self._planner = coordinator_part(parameters[SYSTEM.name], self, parameters)
-        self._told = ''
+        self._reported = ''
         self._states = self.publish_on(
             FleetState, f'{parameters[FLEET.name]}/state', LATCHED)
         self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
@@ -77,7 +77,7 @@ class CoordinatorNode(ManagedNode):
         self.until_deactivated.callback(channel.close)
         gone = given['gone_ms'] / 1e3
         self.coordinator = FleetCoordinator(
-            channel, self._planner, self.info, changed=self._tell_state,
+            channel, self._planner, self.info, changed=self._report_state,
             times=CoordinatorTimes(MemberTimes(
                 suspect=gone / 2, gone=gone, probation=given['probation_ms'] / 1e3)),
             candidates=read_candidates(given['candidates']), priority=given['priority'])
@@ -100,7 +100,7 @@ class CoordinatorNode(ManagedNode):
         if coordinator:
             coordinator.invite(name)
 
-    def _tell_state(self) -> None:
+    def _report_state(self) -> None:
         coordinator = self.coordinator
         if coordinator is None or not coordinator.leads:
             return
@@ -116,8 +116,8 @@ class CoordinatorNode(ManagedNode):
     def _text(self, plan: Plan | None) -> str:
         """Return the plan in use for people; log it when it is another."""
         text = self._planner.text(plan) if plan else ''
-        if text and text != self._told:
-            self._told = text
+        if text and text != self._reported:
+            self._reported = text
             self.info(f'plan:\n{text}')
         return text
 
@@ -129,7 +129,7 @@ class CoordinatorNode(ManagedNode):
         missing = sorted(set(coordinator.expected) - coordinator.alive)
         standing = 'another coordinates' if not coordinator.leads else \
             'a plan is in use' if coordinator.plan else 'no plan'
-        self._conflicts.tell(coordinator.channel.conflicts().values())
+        self._conflicts.report(coordinator.channel.conflicts().values())
         trouble = '; '.join(coordinator.trouble())
         if trouble and standing == 'no plan':
             standing = trouble if trouble.startswith('no plan') else f'no plan: {trouble}'

@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""The model that nodes take unless they are told another: one that needs no file."""
+"""The model that nodes take unless they are given another: one that needs no file."""
 from __future__ import annotations
 
 DEFAULT_MODEL = 'intradp_ros.lab.zoo.oriented_energy:oriented_energy 1x3x144x336 uint8'

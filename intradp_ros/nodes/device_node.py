@@ -118,18 +118,18 @@ class DeviceNode(ManagedNode):
                            key=self._key)
         self.until_deactivated.callback(channel.close)
         member = self._members[fleet] = FleetMember(
-            channel, [part.role for part in parts], self.info, partial(self._tell_state, fleet),
+            channel, [part.role for part in parts], self.info, partial(self._report_state, fleet),
             models={digest: model for part in parts for digest, model in part.models.items()},
             coordinators=filter(None, given['coordinators']),
             condition=partial(_condition, places, given['speed']), weights=self._weights)
         self.until_deactivated.callback(self._stop, fleet, member)
-        self._tell_state(fleet)
+        self._report_state(fleet)
 
     def _stop(self, fleet: str, member: FleetMember) -> None:
         del self._members[fleet]
         member.close()
 
-    def _tell_state(self, fleet: str) -> None:
+    def _report_state(self, fleet: str) -> None:
         """Publish what this machine offers and does in a fleet."""
         member, given, places = self._members.get(fleet), self._settings, self._fleets[fleet]
         if member is None:
@@ -153,7 +153,7 @@ class DeviceNode(ManagedNode):
         trouble = '; '.join(filter(None, (
             *(status.pop('trouble', '') for status in found),
             *(text for _, member in members for text in member.trouble()))))
-        self._conflicts.tell([text for _, member in members
+        self._conflicts.report([text for _, member in members
                               for text in member.channel.conflicts().values()])
         values: dict[str, Any] = {}
         for number, (fleet, member) in enumerate(members):

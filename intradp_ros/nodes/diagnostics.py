@@ -41,14 +41,14 @@ class SaidOnce:
 
     def __init__(self, log: Callable[[str], None]) -> None:
         self._log = log
-        self._told: frozenset[str] = frozenset()
+        self._reported: frozenset[str] = frozenset()
 
-    def tell(self, texts: Iterable[str]) -> None:
+    def report(self, texts: Iterable[str]) -> None:
         """Log those of the texts that did not hold at the last call."""
         now = frozenset(texts)
-        for text in sorted(now - self._told):
+        for text in sorted(now - self._reported):
             self._log(text)
-        self._told = now
+        self._reported = now
 
 
 def crossed(sent: Traffic, received: Traffic) -> dict[str, int]:

@@ -80,8 +80,8 @@ def main() -> None:
         others = list(listening.hear(1.0)) if listening else []
     print(json.dumps({
         'rmw': get_rmw_implementation_identifier(), 'domain': domain,
-        'own': told(own) if own else None,
-        'others': [told(a) for a in {a.participant: a for a in others}.values()
+        'own': described(own) if own else None,
+        'others': [described(a) for a in {a.participant: a for a in others}.values()
                    if own is None or a.participant != own.participant][:_MOST],
         'nodes': sorted(f'{space.rstrip("/")}/{name}' for name, space
                         in probe.node.get_node_names_and_namespaces()
@@ -92,7 +92,7 @@ def main() -> None:
     rclpy.try_shutdown()
 
 
-def told(announcement: Announcement) -> dict[str, Any]:
+def described(announcement: Announcement) -> dict[str, Any]:
     """Return an announcement as JSON."""
     return {'address': announcement.address, 'machine': announcement.machine,
             'process': announcement.process, 'transport': announcement.transport}

@@ -34,7 +34,7 @@ from intradp_ros.nodes.inference_parameters import DEADLINE, INFERENCE_PARAMETER
 from intradp_ros.nodes.intake import intake_for
 from intradp_ros.nodes.key_parameter import key_of
 from intradp_ros.nodes.lifecycle import CHANGEABLE, LATCHED, ManagedNode, RELIABLE, run_node
-from intradp_ros.nodes.lossy_parameter import allowed, tell_difference
+from intradp_ros.nodes.lossy_parameter import allowed, report_difference
 from intradp_ros.nodes.monitoring import Monitor
 from intradp_ros.nodes.perception import card_of, region_of
 from intradp_ros.nodes.profile_publisher import (
@@ -175,7 +175,7 @@ class InferenceNode(ManagedNode):
         self.info(self._described())
 
     def mismatched(self, text: str) -> None:
-        """Tell it those too who watch this robot."""
+        """Report it to those, too, who watch this robot."""
         super().mismatched(text)
         self._monitor.mismatched(text)
 
@@ -197,7 +197,7 @@ class InferenceNode(ManagedNode):
             self._worker.put(messages)
 
     def _look_out(self) -> None:
-        """Tell what should be there and is not."""
+        """Report what should be there and is not."""
         assert self.client is not None
         now, given = time.monotonic(), self._settings
         sources = self._sources()
@@ -324,7 +324,7 @@ class InferenceNode(ManagedNode):
         """
         Let a model of other weights answer from the next input on; say how.
 
-        Its session begins beside the old one, with the same schedules, so that sharing goes on
+        Its session begins during the old one, with the same schedules, so that sharing goes on
         where the server has the weights, too.
         """
         old = self._stream
@@ -390,7 +390,7 @@ class InferenceNode(ManagedNode):
         assert self.client is not None and self._stream is not None
         check_book(book, self.client.own_seconds)
         self._stream.use_book(book)
-        tell_difference(self.client.model, book, self._example, self.get_logger().warning)
+        report_difference(self.client.model, book, self._example, self.get_logger().warning)
 
     def _process(self, messages: Sequence[Any]) -> None:
         """Begin the inference of an input, and wait until another may begin."""
@@ -408,11 +408,11 @@ class InferenceNode(ManagedNode):
                  future: Future[Outcome]) -> None:
         """Publish what an inference gave; called in the order of inputs."""
         try:
-            self._tell(headers, began, scenes, future.result())
+            self._report(headers, began, scenes, future.result())
         except Exception as error:  # noqa: B902 - those behind it are to be delivered
             self._failed(error)
 
-    def _tell(self, headers: Sequence[Header], began: float, scenes: Sequence[Scene],
+    def _report(self, headers: Sequence[Header], began: float, scenes: Sequence[Scene],
               outcome: Outcome) -> None:
         assert self._stream is not None
         self._last_ms = outcome.stats.latency * 1e3

@@ -43,7 +43,7 @@ class Intake:
     The messages that an inference is made of, and the model's inputs from them.
 
     `topics` are relative names, each with messages of the `sensor`; several
-    are of `cameras`, in their order.  `batched` tells that their images are
+    are of `cameras`, in their order.  `batched` means that their images are
     one input, each in its place of the batch; else each is an input of its own.
     """
 

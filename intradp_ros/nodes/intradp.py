@@ -44,7 +44,7 @@ from intradp_ros.msg import OperatorProfile
 from intradp_ros.nodes.announcement_seals import AnnouncementCheck, MAX_BYTES
 from intradp_ros.nodes.key_parameter import open_key
 from intradp_ros.nodes.lifecycle import LATCHED
-from intradp_ros.nodes.lossy_parameter import tell_difference
+from intradp_ros.nodes.lossy_parameter import report_difference
 from intradp_ros.nodes.profile_publisher import (
     check_server_profile,
     profile_model,
@@ -346,7 +346,7 @@ class _SharedForward:
             self.client, self.planner = client, watch
 
     def _is_as_captured(self, client: RobotClient, tensors: Sequence[torch.Tensor]) -> bool:
-        """Tell whether inputs, model and context are those of the capture; warn if not."""
+        """Return whether inputs, model and context are those of the capture; warn if not."""
         assert self._watch is not None and self._results
         device = next(iter(self._results.values())).device
         if not client.takes(tensors) or any(t.device != device for t in tensors):
@@ -536,7 +536,7 @@ class _ServerWatch:
             if isinstance(news, Profile):
                 self.profile = news
                 self.log(f'operators take {news.whole_seconds * 1e3:.1f} ms in all by now; '
-                         'telling the planner')
+                         'informing the planner')
             else:
                 self.delay = news
                 self.log(f'the link delays by {news * 1e3:.2g} ms')
@@ -553,6 +553,6 @@ class _ServerWatch:
             book = self.keeper.poll()
             if book:
                 self.client.use_book(book)
-                tell_difference(self.client.model, book, self.example, self.log)
+                report_difference(self.client.model, book, self.example, self.log)
         except (PlanningError, ValueError) as error:
             self.log(f'planning failed: {error}')

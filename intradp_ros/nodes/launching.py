@@ -194,15 +194,15 @@ def unknown_arguments(given: Iterable[str], known: Sequence[str], *, typed: bool
     Return a warning for each launch argument that has no effect.
 
     :param typed: the arguments were given to this very launch file; else those of the files that
-        include it are among them, and only what looks misspelt is told.
+        include it are among them, and only what looks misspelt is reported.
     """
-    told = []
+    warnings = []
     for name in given:
         near = get_close_matches(name, known, 1, cutoff=0.75)
         if name not in known and name not in _OF_LAUNCH and (near or typed):
             hint = f': is {near[0]} meant?' if near else f'; there are {", ".join(known)}'
-            told.append(f'there is no launch argument {name}{hint}')
-    return told
+            warnings.append(f'there is no launch argument {name}{hint}')
+    return warnings
 
 
 def _set_transport(context: LaunchContext) -> list[Action]:

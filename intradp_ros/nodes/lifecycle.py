@@ -25,13 +25,13 @@ from intradp_ros.nodes.bond import Bond, bond_messages, BOND_PERIOD, MISSING
 from intradp_ros.nodes.ending_signals import EndingSignals
 from intradp_ros.nodes.parameters import declare, Parameter, read
 from intradp_ros.nodes.qos_mismatch import of_listeners
-from intradp_ros.nodes.transport_check import listening_for_profile, tell_profile
+from intradp_ros.nodes.transport_check import listening_for_profile, report_profile
 from intradp_ros.nodes.unused_overrides import unused_overrides
 
 LATCHED = QoSProfile(depth=10, durability=DurabilityPolicy.TRANSIENT_LOCAL,
                      reliability=ReliabilityPolicy.RELIABLE)
 RELIABLE = QoSProfile(depth=10)
-#: Whoever starts a node may set other qualities of service for these topics.
+#: Anyone who starts a node may set other qualities of service for these topics.
 CHANGEABLE = QoSOverridingOptions.with_default_policies()
 
 AUTOSTART = Parameter(
@@ -89,7 +89,7 @@ class ManagedNode(LifecycleNode):
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Undo `start`."""
-        self._tell_of_call('deactivated')
+        self._report_call('deactivated')
         self.until_deactivated.close()
         return super().on_deactivate(state)
 
@@ -100,7 +100,7 @@ class ManagedNode(LifecycleNode):
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Undo whatever was done."""
-        self._tell_of_call('shut down')
+        self._report_call('shut down')
         self.release()
         return super().on_shutdown(state)
 
@@ -113,12 +113,12 @@ class ManagedNode(LifecycleNode):
         self.get_logger().warning(text)
 
     def mismatched(self, text: str) -> None:
-        """Tell that the quality of service of another node does not fit."""
+        """Report that the quality of service of another node does not fit."""
         self.warn(text)
 
     def publish_on(self, kind: type, topic: str, qos: QoSProfile | int, **options: Any,
                    ) -> Publisher[Any]:
-        """Create a publisher that lasts until cleanup; listeners that it does not fit are told."""
+        """Create a publisher that lasts until cleanup; those that it does not fit are warned."""
         listeners = of_listeners(self.resolve_topic_name(topic), self.mismatched)
         publisher = self.create_publisher(kind, topic, qos, event_callbacks=listeners, **options)
         self.until_cleanup.callback(self.destroy_publisher, publisher)
@@ -133,8 +133,8 @@ class ManagedNode(LifecycleNode):
         stack.callback(self.destroy_timer, self.create_timer(
             seconds, function, clock=Clock(clock_type=ClockType.STEADY_TIME)))
 
-    def _tell_of_call(self, what: str) -> None:
-        """Tell of a change of state, which a service asks for: the node itself never does."""
+    def _report_call(self, what: str) -> None:
+        """Report a change of state, which a service asks for: the node itself never does."""
         managed = not self.get_parameter(AUTOSTART.name).value
         (self.info if managed else self.warn)(
             f'{what} by a call of change_state, which is open to all without SROS2')
@@ -185,7 +185,7 @@ def run_node(make: Callable[[], ManagedNode], args: list[str] | None = None, thr
 
 
 def _made(make: Callable[[], ManagedNode], args: list[str] | None) -> ManagedNode:
-    """Create a node, and tell what it was given in vain: a transport's profile, parameters."""
+    """Create a node; report what it was given in vain: a transport's profile, parameters."""
     warn_of_unfinished_ports()
     with listening_for_profile() as listening:
         try:
@@ -197,7 +197,7 @@ def _made(make: Callable[[], ManagedNode], args: list[str] | None) -> ManagedNod
         except (InvalidParameterTypeException, InvalidParameterValueException) as error:
             rclpy.try_shutdown()
             raise _cannot_start(error) from None
-        tell_profile(node, listening)
+        report_profile(node, listening)
     for text in unused_overrides(sys.argv if args is None else args,
                                  node.get_fully_qualified_name(),
                                  [*node.get_parameters_by_prefix(''),

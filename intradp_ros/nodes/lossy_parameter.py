@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Lossy encodings on the nodes: the parameter that allows one, and telling what it does."""
+"""Lossy encodings on the nodes: the parameter that allows one, and a report of what it does."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,16 +27,16 @@ def allowed(parameters: Mapping[str, Any]) -> str:
     return '' if name == NONE else name
 
 
-def tell_difference(model: SharedModel, book: ScheduleBook, inputs: Sequence[torch.Tensor],
-                    tell: Callable[[str], object]) -> None:
+def report_difference(model: SharedModel, book: ScheduleBook, inputs: Sequence[torch.Tensor],
+                      report: Callable[[str], object]) -> None:
     """
-    Tell what a book's lossy encoding does to the outputs, if it has one.
+    Report what a book's lossy encoding does to the outputs, if it has one.
 
     That takes an inference for each of its schedules, on a thread of its own.
     """
     def measure() -> None:
         difference = lossy_difference(model, book, inputs)
-        tell(f'values cross as {book.lossy}: on the example, outputs differ by up to '
+        report(f'values cross as {book.lossy}: on the example, outputs differ by up to '
              f'{difference:.2g} of their spread')
 
     if book.lossy:

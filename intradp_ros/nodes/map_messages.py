@@ -122,7 +122,7 @@ def depth_points(header: Header, metres: Array, info: CameraInfo) -> PointCloud2
 
 
 def with_header(info: CameraInfo, header: Header) -> CameraInfo | None:
-    """Return what is known of a camera beside an image's header; None if nothing is."""
+    """Return what is known of a camera in addition to an image's header; None if nothing is."""
     if not info.width:
         return None
     copied = copy.copy(info)

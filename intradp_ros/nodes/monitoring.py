@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a robot's node tells those who watch it: events, counts, and figures for Prometheus."""
+"""What a robot's node reports: events, counts, and figures for Prometheus."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ MONITORING = (
 
 
 class Monitor:
-    """Publishes changes on ``~/events`` and counts; may be told of them in several threads."""
+    """Publishes changes on ``~/events`` and counts; may be given them in several threads."""
 
     def __init__(self, node: ManagedNode, parameters: Mapping[str, Any],
                  clock: Callable[[], float] = time.monotonic) -> None:
@@ -55,7 +55,7 @@ class Monitor:
             return self._changes.counts
 
     def inferred(self, stats: InferenceStats) -> None:
-        """Tell of an inference that has ended."""
+        """Report an inference that has ended."""
         with self._lock:
             changes = self._changes.inferred(stats, self._clock())
             counts = self._changes.counts
@@ -74,7 +74,7 @@ class Monitor:
             self._metrics.link(rate, alive=connection.alive)
 
     def mismatched(self, text: str) -> None:
-        """Tell that the quality of service of another node does not fit, in words."""
+        """Report that the quality of service of another node does not fit, in words."""
         with self._lock:
             change = self._changes.mismatched(text)
         self._publish([change])

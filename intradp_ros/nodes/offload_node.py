@@ -196,7 +196,7 @@ class OffloadNode(ManagedNode):
     def _catalogue(self, texts: Sequence[str], axis: int | None, device: KernelDevice,
                    ) -> dict[str, SharedModel]:
         """
-        Load the models before the first is profiled, which takes long; tell what cannot be.
+        Load the models before the first is profiled, which takes long; say what cannot be.
 
         Raises
         ------

@@ -25,7 +25,7 @@ GOOD, PAUSE = 30.0, 1.0
 
 
 def sros2_enforces(environment: Mapping[str, str] = os.environ) -> bool:
-    """Tell whether the middleware lets only those call that a policy names."""
+    """Return whether the middleware lets only those call that a policy names."""
     return (environment.get('ROS_SECURITY_ENABLE', '').lower() == 'true'
             and environment.get('ROS_SECURITY_STRATEGY', '') == 'Enforce')
 

@@ -78,7 +78,7 @@ def region_of(numbers: Sequence[int]) -> Region | None:
 
 
 def warn_of_input(camera: Camera, card: ModelCard | None, warn: Callable[[str], object]) -> None:
-    """Say what the model's numbers are taken to mean, where nothing tells it."""
+    """Say what the model's numbers are taken to mean, where nothing says so."""
     if card is None and camera.dtype.is_floating_point:
         warn('the model takes floating-point numbers and has no card: it gets pixels in 0 to 1, '
              'stretched to its form. If it was trained with mean and std (as on ImageNet), '

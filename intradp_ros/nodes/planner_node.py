@@ -168,7 +168,7 @@ class PlannerNode(ManagedNode):
             self._keepers[robot_model] = BookKeeper(self.info, folder)
             self.info(f'planning for model {robot.digest[:12]} on {s["grid.points"]} bandwidths')
         self._keepers[robot_model].want(request)
-        self._keepers.move_to_end(robot_model, last=False)  # whoever comes last has not left
+        self._keepers.move_to_end(robot_model, last=False)  # who comes last has not left
 
     def _make_room(self) -> None:
         """Forget the robot that had its turn the longest time ago, if there are too many."""

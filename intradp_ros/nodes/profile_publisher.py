@@ -145,13 +145,13 @@ class ProfilePublisher:
     def drifted(self, profile: Profile) -> None:
         """Publish what operators take by now."""
         self._log(f'operators take {profile.whole_seconds * 1e3:.1f} ms in all by now; '
-                  'telling the planner')
+                  'informing the planner')
         self._publish(profile=packed(profile.to_json()))
 
     def delayed(self, seconds: float) -> None:
         """Publish what the link's delay is by now."""
         if seconds != self._message.delay:
-            self._log(f'the link delays by {seconds * 1e3:.2g} ms; telling the planner')
+            self._log(f'the link delays by {seconds * 1e3:.2g} ms; informing the planner')
         elif self._begun:
             return
         self._publish(delay=seconds)

@@ -10,18 +10,18 @@ from typing import Any
 from rclpy.event_handler import PublisherEventCallbacks, SubscriptionEventCallbacks
 from rclpy.qos import qos_policy_name_from_kind
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
-def of_listeners(topic: str, tell: Tell) -> PublisherEventCallbacks:
-    """Return what tells of subscriptions to a topic that want more than its publisher offers."""
-    return PublisherEventCallbacks(incompatible_qos=lambda event: tell(
+def of_listeners(topic: str, report: Report) -> PublisherEventCallbacks:
+    """Return what reports subscriptions to a topic that want more than its publisher offers."""
+    return PublisherEventCallbacks(incompatible_qos=lambda event: report(
         f'a subscription to {topic} wants more than is offered: {_remedy(topic, event)}'))
 
 
-def of_speakers(topic: str, tell: Tell) -> SubscriptionEventCallbacks:
-    """Return what tells of publishers on a topic that offer less than its subscription wants."""
-    return SubscriptionEventCallbacks(incompatible_qos=lambda event: tell(
+def of_speakers(topic: str, report: Report) -> SubscriptionEventCallbacks:
+    """Return what reports publishers on a topic that offer less than its subscription wants."""
+    return SubscriptionEventCallbacks(incompatible_qos=lambda event: report(
         f'a publisher on {topic} offers less than is wanted: {_remedy(topic, event)}'))
 
 

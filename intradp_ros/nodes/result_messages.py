@@ -31,7 +31,7 @@ def stats_message(header: Header, stats: InferenceStats, rejected: int, extra: f
     """
     Return the figures of one inference, and how many messages were rejected so far.
 
-    :param extra: seconds that decoding, post-processing and publishing took beside it.
+    :param extra: seconds that decoding, post-processing and publishing took in addition.
     """
     return InferenceStatsMessage(
         header=header, inference=stats.inference, strategy=stats.strategy,

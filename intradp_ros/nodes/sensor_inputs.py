@@ -185,7 +185,7 @@ def camera_for(model: SharedModel, card: InputCard, region: Region | None = None
 
 def lidar_for(model: SharedModel, axes: str, origin: Sequence[float], cell: float) -> Lidar:
     """
-    Return the lidar whose clouds a model takes, as a grid that lies as told (see `Grid`).
+    Return the lidar whose clouds a model takes, as a grid that lies as given (see `Grid`).
 
     Raises
     ------

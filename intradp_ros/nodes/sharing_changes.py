@@ -22,7 +22,7 @@ class Change:
     """
     One change, in words; `inference` is the newest one at that time.
 
-    `seconds` tells of a return how long inferences were not shared.
+    `seconds` says on a return how long inferences were not shared.
     """
 
     kind: str

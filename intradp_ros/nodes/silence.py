@@ -12,7 +12,7 @@ from rclpy.node import Node
 
 from intradp_ros.dds.transport_profile import transport_in_use
 
-#: Seconds after which silence is told.
+#: Seconds after which silence is reported.
 PATIENCE = 5.0
 
 
@@ -37,7 +37,7 @@ class SilenceWatch:
     def __init__(self, patience: float = PATIENCE) -> None:
         self._patience = patience
         self._since: dict[str, float] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def look(self, awaited: Awaited, now: float) -> tuple[bool, str]:
         """
@@ -47,16 +47,16 @@ class SilenceWatch:
         """
         if awaited.present:
             self._since.pop(awaited.name, None)
-            if awaited.name not in self._told:
+            if awaited.name not in self._reported:
                 return False, ''
-            self._told.discard(awaited.name)
+            self._reported.discard(awaited.name)
             return False, f'{awaited.name}: there now'
         since = self._since.setdefault(awaited.name, now)
         if now - since < self._patience:
             return False, ''
-        if awaited.name in self._told:
+        if awaited.name in self._reported:
             return True, ''
-        self._told.add(awaited.name)
+        self._reported.add(awaited.name)
         return True, f'{awaited.absent} for {self._patience:g} s: {awaited.explain()}'
 
 
@@ -68,8 +68,8 @@ def network_of(node: Node) -> str:
             + (f', discovery range {limited}' if limited else ''))
 
 
-def explain_topic(node: Node, topic: str, mend: str) -> str:
-    """Return what is known of a topic that nothing comes from; `mend` if nobody publishes it."""
+def explain_topic(node: Node, topic: str, fix: str) -> str:
+    """Return what is known of a topic that nothing comes from; `fix` if nobody publishes it."""
     full = node.resolve_topic_name(topic)
     mine = [end for end in node.get_subscriptions_info_by_topic(full)
             if end.node_name == node.get_name() and end.node_namespace == node.get_namespace()]
@@ -78,8 +78,8 @@ def explain_topic(node: Node, topic: str, mend: str) -> str:
     looked = f'looked on {full} ({network_of(node)}{wanted})'
     publishers = node.get_publishers_info_by_topic(full)
     if not publishers:
-        return f'{looked}, where nobody publishes; {mend}'
-    told = ', '.join(f'{end.node_namespace.rstrip("/")}/{end.node_name} ({end.topic_type}, '
+        return f'{looked}, where nobody publishes; {fix}'
+    ends = ', '.join(f'{end.node_namespace.rstrip("/")}/{end.node_name} ({end.topic_type}, '
                      f'{end.qos_profile.reliability.name.lower()})' for end in publishers[:3])
-    return (f'{looked}; published by {told}: is it silent (ros2 topic hz {full}), of another type '
+    return (f'{looked}; published by {ends}: is it silent (ros2 topic hz {full}), of another type '
             'or QoS, or are its messages lost on the way? Run: intradp doctor')

@@ -48,7 +48,7 @@ class StageCoordination(PipelinePlanner):
         """Work with a coordinator from now on."""
         self._coordinator = coordinator
         if self.live:
-            self._node.call_every(1.0, self._tell_qoe, self._node.until_deactivated)
+            self._node.call_every(1.0, self._report_qoe, self._node.until_deactivated)
 
     def _plan_model(self, request: PlanModel.Request, response: PlanModel.Response,
                     ) -> PlanModel.Response:
@@ -77,7 +77,7 @@ class StageCoordination(PipelinePlanner):
         response.ok, response.plan = plan is not None, json.dumps(plan.to_json()) if plan else ''
         return response
 
-    def _tell_qoe(self) -> None:
+    def _report_qoe(self) -> None:
         live, coordinator = self.live, self._coordinator
         if live is None or coordinator is None or not coordinator.leads:
             return

@@ -6,7 +6,7 @@ The table of systems: what a device or a coordinator of a fleet needs of each, b
 
 This is the one place that names them all.  To enter another system add a line
 to `SYSTEMS`; its modules, and what they need in turn, are imported when a node
-is told to use it (parameters `roles` and `system`).
+is ordered to use it (parameters `roles` and `system`).
 """
 from __future__ import annotations
 

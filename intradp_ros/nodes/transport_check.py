@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether the middleware took the transport's profile, as the own announcement tells."""
+"""Whether the middleware took the transport's profile, as the own announcement says."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -34,7 +34,7 @@ def listening_for_profile(environment: Mapping[str, str] = os.environ,
         yield listening
 
 
-def tell_profile(node: Node, listening: Listening | None) -> None:
+def report_profile(node: Node, listening: Listening | None) -> None:
     """Log an error if this process announces no profile, or another one than was chosen."""
     own = listening.own(_PATIENCE) if listening else None
     chosen = transport_in_use().name

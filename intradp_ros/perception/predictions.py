@@ -20,7 +20,7 @@ class Detections:
     Objects, the surest first.
 
     `boxes` (n, 4) are left, top, right and bottom edge; `scores` (n) and
-    `classes` (n) say how sure what is.  Where the model tells them, `points`
+    `classes` (n) say how sure what is.  Where the model gives them, `points`
     (n, k, 3) are x, y and sureness of key points, and `instances` (height,
     width) has for each pixel the number of its object from 1 on, 0 for none.
     """
@@ -33,7 +33,7 @@ class Detections:
 
     @property
     def labels(self) -> Array | None:
-        """Return for each pixel the class of its object plus 1, 0 for none; None if not told."""
+        """Return for each pixel the class of its object plus 1, 0 for none; None if unknown."""
         if self.instances is None:
             return None
         numbers = np.concatenate([[0], self.classes + 1]).astype(np.uint16)

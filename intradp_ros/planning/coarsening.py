@@ -4,7 +4,7 @@
 """
 Fewer nodes to plan for: neighbours that are small together become one (Dora, section 4.1).
 
-Nodes stand in an order in which each reads only earlier ones.  Whoever
+Nodes stand in an order in which each reads only earlier ones.  Anyone who
 merges neighbours of that order never makes a circle, whatever the branches.
 """
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _crossing_bytes(model: PlanningModel) -> npt.NDArray[np.float64]:
 
 
 def _joined(model: PlanningModel) -> npt.NDArray[np.bool_]:
-    """Tell of each node whether it reads what the node before it made, shape (nodes,)."""
+    """Return for each node whether it reads what the node before it made, shape (nodes,)."""
     joined = np.zeros(len(model.nodes), dtype=bool)
     for flow in model.flows:
         if flow.maker != SOURCE and flow.maker + 1 in flow.readers:

@@ -36,7 +36,7 @@ class FleetCosts:
     `source` is the device that has the inputs and takes the outputs;
     `samples` is the size of a micro-batch, `batches` the number of them in a
     round, which follow each other without end, or at the rate of the target
-    where there is one.  `contended` tells whether media
+    where there is one.  `contended` says whether media
     are shared, as they are; without it every pair of devices has its peak
     rate for itself, as in Dora's phase 1 and in other planners.  With
     `training` a round goes forward and backward, and sums weight gradients.
@@ -182,7 +182,7 @@ class FleetCosts:
 
     @cached_property
     def delay(self) -> Numbers:
-        """Seconds beside those of the bytes, shape (devices, devices)."""
+        """Seconds in addition to those of the bytes, shape (devices, devices)."""
         return self._pairs(lambda path: sum(self.topology.medium(name).delay for name in path))
 
     def _pairs(self, of_path: Callable[[Path], float]) -> Numbers:

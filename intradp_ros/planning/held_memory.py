@@ -25,7 +25,7 @@ from intradp_ros.schedule.task_graph import ComputeTask, TaskGraph, TransferTask
 
 
 def frames_in_flight(placement: Sequence[int]) -> int:
-    """Return how many frames a pipeline takes at a time unless told: two a stage and one more."""
+    """Return how many frames a pipeline takes at a time by default: two a stage and one more."""
     return 2 * (1 + sum(a != b for a, b in zip(placement, placement[1:]))) + 1
 
 
@@ -49,7 +49,7 @@ class HeldMemory(Mapping[str, float]):
         self.least, self.most = memory_bounds(self._one, self._batches, costs.topology.names)
 
     def beyond(self, limits: Sequence[float]) -> bool:
-        """Tell whether some device would hold more than its limit, by the bounds if these can."""
+        """Return whether some device would hold more than its limit, if possible by the bounds."""
         if any(held > limit * ABOVE for held, limit in zip(self.least.values(), limits)):
             return True
         if all(held * ABOVE <= limit for held, limit in zip(self.most.values(), limits)):

@@ -47,7 +47,7 @@ def read_layer_profile(text: str, name: str, batch: int = 1, by_edge: bool = Fal
     """
     Return the model of a layer profile that was measured with `batch` samples at once.
 
-    `by_edge` tells that a layer with as many sizes as edges sends one along
+    `by_edge` means that a layer with as many sizes as edges sends one along
     each of them, as in DAPPLE's profiles.
 
     Layers called ``Input`` are the source's: nothing is computed there, and

@@ -164,7 +164,7 @@ def working_bytes(model: PlanningModel, first: int, last: int) -> float:
             outside = any(r == SOURCE or r >= last for r in flow.readers)
             end = last if outside else max(flow.readers)
             for k in range(flow.maker + 1, end):
-                if k not in flow.readers:  # of what a node reads itself its own bytes tell
+                if k not in flow.readers:  # of what a node reads itself its own bytes count
                     alive[k - first] += flow.nbytes
     return max(alive)
 

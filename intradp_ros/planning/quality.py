@@ -56,7 +56,7 @@ class Quality:
 
     @property
     def fastest(self) -> bool:
-        """Tell whether there is no target, so that the fastest plan is wanted."""
+        """Return whether there is no target, so that the fastest plan is wanted."""
         return math.isinf(self.latency) and not self.rate
 
     def lateness(self, latency: Numbers, period: Numbers) -> Numbers:
@@ -105,7 +105,7 @@ def parse_quality(text: str) -> Quality:
     """
     Return the targets of a text such as ``latency=200ms,rate=5Hz,energy=min,weight=10``.
 
-    ``energy=min`` is what any target means, and may be told; ``latency=min``
+    ``energy=min`` is what any target means, and may be given; ``latency=min``
     asks for the fastest plan.
 
     Raises

@@ -33,7 +33,7 @@ def replica_groups(speeds: Sequence[float], samples: int) -> npt.NDArray[np.int6
     For every set of devices: samples in proportion to speed; then those with
     one sample moved from any device to any other (which also gives devices with
     little memory less than their speed says).  Small sets come first, and at
-    most `MOST_GROUPS` beside the single devices are kept.
+    most `MOST_GROUPS` besides the single devices are kept.
     """
     count = len(speeds)
     single = [tuple(samples if k == d else 0 for k in range(count)) for d in range(count)]

@@ -10,7 +10,7 @@ the chunk of the transfer that comes first.  It must hold for frames without
 end, so it is a *lead* for each transfer of a frame: that of frame k comes at
 k - lead.  Leads are searched for: by the longest way that is left, by size,
 within a frame or across frames; the best of them are improved by exchanging
-transfers.  Fair sharing stands beside it and is taken where nothing beats it.
+transfers.  Fair sharing is tried, too, and is taken where nothing beats it.
 """
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class EnergySensor(Protocol):
     """
     Counts what a machine draws; `source` says by what, and of which part of it.
 
-    `sees_accelerators` tells whether these are among that.
+    `sees_accelerators` says whether these are among that.
     """
 
     source: str

@@ -63,7 +63,7 @@ def disk_rate(folder: Path, cache: Path | None = None) -> DiskRate:
     """
     Return the rate of the disk that a folder is on, measuring it only the first time.
 
-    It is kept beside the profiles of operators, by machine and file system; OSError as for
+    It is kept next to the profiles of operators, by machine and file system; OSError as for
     `measure_disk`.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

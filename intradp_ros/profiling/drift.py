@@ -12,7 +12,7 @@ from statistics import median
 from intradp_ros.link.quantised_tracker import Steps
 from intradp_ros.profiling.profile import Profile
 
-#: Step of a meter that tells only of what books do not know: they tell what schedules take on
+#: Step of a meter that reports only what books do not know: they say what schedules take on
 #: devices of half to four times their profiled seconds.
 BEYOND_BOOKS = 4.0
 

@@ -50,7 +50,7 @@ def measure_encodings(tensor: torch.Tensor, dim: int | None = None) -> dict[str,
 
 
 def _promising(codec: Codec, raw: Bytes, dtype: torch.dtype) -> bool:
-    """Tell whether a value can be expected to fit the next time too."""
+    """Return whether a value can be expected to fit the next time too."""
     if codec.name == BITS and dtype is not torch.bool and _constant(raw, dtype):
         return False  # one value now: nobody knows whether there are two or more
     return codec.fits(raw, dtype)
@@ -64,7 +64,7 @@ def _samples(codec: Codec, tensor: torch.Tensor, dim: int | None) -> list[Bytes]
     """
     Return chunks as they would be sent, from all over the value.
 
-    Rows are cut first: a chunk of whole channels would tell of these few only.
+    Rows are cut first: a chunk of whole channels would show these few only.
     """
     size = most_elements(codec, tensor.dtype, CHUNK_BYTES) * tensor.dtype.itemsize
     found: dict[tuple[int, int], Bytes] = {}

@@ -72,7 +72,7 @@ class KeptMemory:
 
 
 def private_bytes() -> int:
-    """Return how much memory the process holds besides mapped files; 0 if it cannot be told."""
+    """Return how much memory the process holds besides mapped files; 0 if it cannot be known."""
     try:
         _, resident, mapped, *_ = map(int, Path('/proc/self/statm').read_text().split())
     except OSError:  # not Linux

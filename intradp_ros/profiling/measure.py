@@ -76,7 +76,7 @@ def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
     All operators and heights are measured in rounds; the median of each, at
     the usual speed of the device (`SpeedTrack`), is what it typically takes,
     with what it takes more when others have run since it did
-    (`OperatorParts`), and the shortest is kept beside it.  The whole graph runs once in every
+    (`OperatorParts`), and the shortest is kept as well.  The whole graph runs once in every
     round, and its time is the median of these runs, at the same speed; on an
     accelerator, of runs in which no operator is waited for.  Heights are added
     where times are off the line between those on either side.
@@ -152,7 +152,7 @@ class Runs:
     Seconds of runs of the whole graph, and the shortest ones of its operators, summed.
 
     `typical` are those of the whole graph at the device's usual speed, which
-    `track` tells; `joining` is what putting rows together took.
+    `track` says; `joining` is what putting rows together took.
     """
 
     whole: list[float]

@@ -34,7 +34,7 @@ def measure_power(sensor: EnergySensor, run: Callable[[], object], seconds: floa
     finally:
         meter.close()
     if idle is None or compute is None or not 0 <= idle < compute:
-        _LOG.warning('%s tells %s W in standby and %s W computing, which cannot be; taking those '
+        _LOG.warning('%s says %s W in standby and %s W computing, which cannot be; taking those '
                      'of a Jetson Xavier NX', sensor.source, idle, compute)
         return XAVIER_NX
     radio = XAVIER_NX.send - XAVIER_NX.idle
@@ -48,7 +48,7 @@ def _rest() -> None:
 
 def _watts(meter: EnergyMeter, act: Callable[[], object], seconds: float, settling: float,
            ) -> float | None:
-    """Return the mean power while something is done again and again, None if it is not told."""
+    """Return the mean power while something is done again and again, None if it is unknown."""
     _again_and_again(act, settling)
     begin = time.monotonic()
     _again_and_again(act, seconds)

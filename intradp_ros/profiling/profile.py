@@ -120,7 +120,7 @@ class EncodingTiming:
 @dataclass(frozen=True, slots=True)
 class TransportCost:
     """
-    Processor seconds that moving rows costs a side, beside encoding and decoding.
+    Processor seconds that moving rows costs a side, not counting encoding and decoding.
 
     For each chunk and each of its bytes, sent (with what its acknowledgement
     costs) and received.
@@ -202,7 +202,7 @@ class Profile:
 
     @property
     def crowded(self) -> bool:
-        """Tell whether what moves bytes has no core of its own."""
+        """Return whether what moves bytes has no core of its own."""
         return 0 < self.cores <= self.threads
 
     def to_json(self) -> str:

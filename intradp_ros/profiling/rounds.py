@@ -25,7 +25,7 @@ class BoundOperator:
     """
     An operator ready to run whole.
 
-    `free` are the values that nobody reads after it; `overwrites` tells
+    `free` are the values that nobody reads after it; `overwrites` says
     that it writes over its first input, as it does in an inference.  `partly`
     names inputs of which even all of its rows need some rows only (what a
     crop leaves): position, dimension and rows.

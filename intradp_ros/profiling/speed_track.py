@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-How fast a device was while its operators were measured, as these tell it.
+How fast a device was while its operators were measured, as these show.
 
 A host that gives a core unevenly, or a board that throttles, takes half as
 long again for seconds and is fast again.  A few measurements of an operator
 then say more of these moments than of the operator.  But every operator is
 measured in each round, and whatever is measured about the same moment is as
 slow: of all measurements together, both what each part takes and how fast the
-device was can be told.
+device was can be known.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from scipy.optimize import linprog
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
 
-#: Measurements that tell the speed: those of the longest parts (a second of a core for so many).
+#: Measurements that show the speed: those of the longest parts (a second of a core for so many).
 MOST_SAMPLES = 1600
 #: A change of speed must explain so many measurements of middle length.
 CHANGE = 2.0
@@ -71,15 +71,15 @@ def track_speed(parts: npt.ArrayLike, when: npt.ArrayLike, seconds: npt.ArrayLik
     order = np.argsort(np.asarray(when, float), kind='stable')
     number, moments, took = (np.asarray(a)[order] for a in (parts, when, seconds))
     took = np.maximum(took.astype(float), _LEAST_SECONDS)
-    tell = _longest(number.astype(np.intp), took)
-    if not tell.any():
+    longest = _longest(number.astype(np.intp), took)
+    if not longest.any():
         return STEADY
-    logs = _slowness(np.unique(number[tell], return_inverse=True)[1], took[tell])
-    return SpeedTrack(moments[tell], logs - _middle(logs, took[tell]))
+    logs = _slowness(np.unique(number[longest], return_inverse=True)[1], took[longest])
+    return SpeedTrack(moments[longest], logs - _middle(logs, took[longest]))
 
 
 def _longest(parts: Ints, seconds: Floats) -> npt.NDArray[np.bool_]:
-    """Tell which measurements are of the parts that took the longest, and were taken again."""
+    """Return which measurements are of the parts that took the longest, and were taken again."""
     counts = np.bincount(parts, minlength=1)
     longest = np.argsort(-np.bincount(parts, seconds, minlength=1), kind='stable')
     longest = longest[counts[longest] > 1]

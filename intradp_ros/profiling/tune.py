@@ -160,7 +160,7 @@ def _take_turns(candidates: Sequence[_Candidate], inputs: Sequence[torch.Tensor]
 
 
 def _is_hopeless(candidate: _Candidate, best: float) -> bool:
-    """Tell whether more runs cannot make a candidate the fastest."""
+    """Return whether more runs cannot make a candidate the fastest."""
     allowed = COLD if candidate.runs < 2 else 0.0
     return candidate.whole > HOPELESS * best + allowed
 
@@ -194,7 +194,7 @@ def best_of(times: Sequence[Sequence[float]]) -> int:
 
 
 def _alike(got: Values, wanted: Values) -> bool:
-    """Tell whether outputs differ by rounding only, but for a few that rounding lets fall over."""
+    """Return whether outputs differ by rounding only, but for a few that rounding tips over."""
     return all(_differing(got[v], wanted[v]) <= _TIES for v in wanted)
 
 

@@ -33,7 +33,7 @@ class OutageFacts:
 @dataclass(frozen=True)
 class CaseFacts:
     """
-    What the page of a case tells.
+    What the page of a case says.
 
     `systems` are the figures of `testbed.figures` by system; `latencies`
     points of (seconds, ms) by system, one for each inference; `link` points
@@ -42,7 +42,7 @@ class CaseFacts:
     `timelines` are the spans of a typical inference of each system,
     `exactness` what `testbed.exactness` found.  `measured` are terms and
     texts that say how; `home` is the address of the page of all cases;
-    `outages` tell of a run whose link failed, if there was one.
+    `outages` are of a run whose link failed, if there was one.
     """
 
     title: str

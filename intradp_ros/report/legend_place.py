@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 def outside(place: str) -> Any:
     """
-    Return the location beside the axes that is called `place`, as ``lower center``.
+    Return the location next to the axes that is called `place`, as ``lower center``.
 
     Before matplotlib 3.7 (Ubuntu 24.04 has 3.6) no room is kept for a legend
     there: it lies on what is at that edge of the figure.

@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""One set of colours for all pictures, told apart by colour-blind readers too (Okabe and Ito)."""
+"""One set of colours for all pictures, which the colour-blind distinguish, too (Okabe and Ito)."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping

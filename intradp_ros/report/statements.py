@@ -129,7 +129,7 @@ def outage_sentence(found: Mapping[str, Any]) -> str:
 
 
 def _return(found: Mapping[str, Any]) -> str:
-    """Say when sharing began again, and what would mend that it was late."""
+    """Say when sharing began again, and what would fix that it was late."""
     rows, wanted = found['rows'], found['back_within_s']
     back = [row['back_s'] for row in rows if row['back_s'] is not None]
     never = len(rows) - len(back)

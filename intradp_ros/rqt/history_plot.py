@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Draw what the last inferences took, beside what the robot alone is expected to."""
+"""Draw what the last inferences took, next to what the robot alone is expected to."""
 from __future__ import annotations
 
 from collections.abc import Sequence

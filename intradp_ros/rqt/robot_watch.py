@@ -82,7 +82,7 @@ class RobotWatch:
             with self._lock:
                 take(message)
 
-        # Whoever spins waits for a subscription's events, too, and ends with an error when these
+        # Who spins waits for a subscription's events, too, and ends with an error when these
         # are destroyed at a wrong moment (rclpy 9): without events there is no such moment.
         return self._node.create_subscription(
             kind, topic, taken, qos,

@@ -105,7 +105,7 @@ class WatchedRobot:
         """
         Return how many times as long the robot alone is expected to take, at the median.
 
-        None as long as no inference tells that.
+        None as long as no inference says that.
         """
         ratios = [s.alone / s.latency for s in self.lately if s.alone > 0]
         return median(ratios) if ratios else None

@@ -23,7 +23,7 @@ from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
 
 
 class ModelSpecError(ValueError):
-    """A model that cannot be loaded; the text says why and how to mend it."""
+    """A model that cannot be loaded; the text says why and how to fix it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float32]
 
 
 def is_picture(shape: tuple[int, ...]) -> bool:
-    """Tell whether a tensor looks like pictures: ``NxCxHxW`` of 1, 3 or 4 channels."""
+    """Return whether a tensor looks like pictures: ``NxCxHxW`` of 1, 3 or 4 channels."""
     return len(shape) == 4 and shape[1] in _CHANNELS and min(shape[2:]) >= _LEAST_SIDE
 
 

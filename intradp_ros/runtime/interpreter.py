@@ -28,7 +28,7 @@ class Execution:
     """
     One run of a program.
 
-    The slots stay readable after a failure, so that whoever finishes the
+    The slots stay readable after a failure, so that what finishes the
     inference can start from what was already computed.  With `turns` it
     shares the processor with others: it takes one for each operator.
     `between` is called before each operator.
@@ -81,7 +81,7 @@ class Execution:
 
     def advance(self, *, until_missing: bool = True) -> bool:
         """
-        Go on to the end, or up to a transfer that is not there (`awaited`); tell whether it ended.
+        Go on to the end, or up to a transfer that is not there (`awaited`); say whether it ended.
 
         Call it in `torch.inference_mode`.
 

@@ -21,7 +21,7 @@ class LinkRate:
     """
     Tells a predictor what a channel measures, each measurement once.
 
-    However old the newest is, it tells more than those before it: in a long
+    However old the newest is, it says more than those before it: in a long
     inference all may have crossed well before the next one begins.  What was
     measured of the way down counts by the ratio `down_ratio` of the rates,
     down over up, that plans assume; both ways count by the bytes that
@@ -32,7 +32,7 @@ class LinkRate:
         self._predictor = predictor
         self._channel = channel
         self._past = LinkPast()
-        self._told = float('-inf')
+        self._reported = float('-inf')
         self._crossed = 0.0, 0.0  # bytes up, and what those down are worth up
         self._predicting = threading.Lock()  # inferences ask, and those who watch the link
 
@@ -52,8 +52,8 @@ class LinkRate:
             (up, report.age), (down, report.receive_age)))
         measured = now - min(up_age, down_age)
         with self._predicting:
-            if measured > self._told + 1e-3:
-                self._told = measured
+            if measured > self._reported + 1e-3:
+                self._reported = measured
                 if abs(up_age - down_age) < TOGETHER:
                     rate = rate_of_both(up, down, *self._crossed)
                 else:

@@ -27,7 +27,7 @@ class Mailbox:
 
     def __init__(self, patience: Callable[[float], str | None],
                  changed: Callable[[], None] = lambda: None) -> None:
-        self._patience, self._tell = patience, changed
+        self._patience, self._on_change = patience, changed
         self._arrived: dict[int, tuple[torch.Tensor, float]] = {}
         self._failure: str | None = None
         self._changed = threading.Condition()
@@ -37,17 +37,17 @@ class Mailbox:
         with self._changed:
             self._arrived[transfer] = tensor, time.monotonic()
             self._changed.notify()
-        self._tell()
+        self._on_change()
 
     def fail(self, reason: str) -> None:
         """Make the program stop at its next step or wait."""
         with self._changed:
             self._failure = self._failure or reason
             self._changed.notify()
-        self._tell()
+        self._on_change()
 
     def holds(self, transfer: int) -> bool:
-        """Tell whether `take` would return at once, or raise."""
+        """Return whether `take` would return at once, or raise."""
         return transfer in self._arrived or self._failure is not None
 
     def left(self) -> dict[int, torch.Tensor]:

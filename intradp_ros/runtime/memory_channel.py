@@ -30,7 +30,7 @@ Handler = Callable[[Frame], None]
 
 @dataclass(frozen=True, slots=True)
 class _Flight:
-    """A frame under way; `queued` is when the queue it stood in was last filled from empty."""
+    """A frame in flight; `queued` is when the queue it stood in was last filled from empty."""
 
     frame: Frame
     queued: float

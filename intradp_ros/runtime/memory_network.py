@@ -7,7 +7,7 @@ A fleet's network in memory: media with rates and delays, shared by all who send
 Chunks go through the media of their path one after another, as the topology
 says; a path that names a medium twice takes its time twice.  A medium serves
 chunks in order of their arrival, and no sender has more than a window of
-them under way (`link/departures.py`), so that those who send at once get
+them in flight (`link/departures.py`), so that those who send at once get
 equal parts.  Of its own chunks a sender launches the most urgent first.
 Control frames take the delay of the path and none of its rate.
 """
@@ -35,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 
 #: Bytes of a chunk where nothing else is said.
 CHUNK_BYTES = 30_000
-#: Chunks of a path that are under way at least: one in each medium, and one that waits there.
+#: Chunks of a path that are in flight at least: one in each medium, and one that waits there.
 LEAST_WINDOW = 4
 MOST_WINDOW = 10_000
 
@@ -113,7 +113,7 @@ class MemoryNetwork:
         return self._channels[name]
 
     def join(self, name: str) -> MemoryPeerChannel:
-        """Return a channel of somebody beside the devices, whom all reach at once."""
+        """Return a channel of somebody who is none of the devices, whom all reach at once."""
         for other in tuple(self._channels):
             for ends in ((name, other), (other, name)):
                 self._ways[ends] = _Way(*ends, (), 0.0, LEAST_WINDOW)
@@ -272,7 +272,7 @@ class MemoryPeerChannel:
         return {}
 
     def doubted(self, peer: str) -> bool:
-        """Tell that nobody else speaks here."""
+        """Say that nobody else speaks here."""
         return False
 
     def conflicts(self) -> Mapping[str, str]:
@@ -281,7 +281,7 @@ class MemoryPeerChannel:
 
     @property
     def aside(self) -> bool:
-        """Tell that nobody else has this name here."""
+        """Say that nobody else has this name here."""
         return False
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ from intradp_ros.split.local_operator import Parameters, SplitGraph
 from intradp_ros.split.split_graph import split_graph
 
 AS_GRAPH = ('export', 'trace')
-"""Ways to capture a model so that two machines can tell that they have the same one."""
+"""Ways to capture a model so that two machines can know that they have the same one."""
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class PeerChannel(Protocol):
         """Return messages that could not be made into frames, by peer and cause."""
 
     def doubted(self, peer: str) -> bool:
-        """Tell whether another process may have sent what came from a peer lately."""
+        """Return whether another process may have sent what came from a peer lately."""
 
     def conflicts(self) -> Mapping[str, str]:
         """Return, by peer, what is known of two processes of one name: cause and fix."""

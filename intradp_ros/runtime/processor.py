@@ -50,7 +50,7 @@ class Processor:
                 self._meter.forget(party)
 
     def take(self, claim: TurnRequest, *, again: bool = False) -> bool:
-        """Wait for a turn, `again` after one that ends now; tell whether others had theirs."""
+        """Wait for a turn, `again` after one that ends now; return whether others had theirs."""
         granted = threading.Event()
         with self._lock:
             now = time.monotonic()
@@ -67,7 +67,7 @@ class Processor:
         return not at_once
 
     def may_go_on(self, claim: TurnRequest) -> bool:
-        """Tell whether who has a turn may keep it for one more operator."""
+        """Return whether who has a turn may keep it for one more operator."""
         with self._lock:
             return self._order.may_go_on(claim, time.monotonic())
 

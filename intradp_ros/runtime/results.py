@@ -44,7 +44,7 @@ class Origin:
 
     @property
     def own(self) -> bool:
-        """Tell whether the result has memory of its own."""
+        """Return whether the result has memory of its own."""
         return self.given is None and self.tensor is None and self.other is None
 
     def view(self, owner: torch.Tensor) -> torch.Tensor | None:

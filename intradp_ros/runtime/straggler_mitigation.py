@@ -35,9 +35,9 @@ class StragglerMitigation:
     """
     Runs one side's program to the end, with own rows in the place of late ones.
 
-    `late` tells after how many seconds of waiting a transfer is late and why;
+    `late` says after how many seconds of waiting a transfer is late and why;
     from then on it waits no more.  `reason` is why, if the robot computed all
-    that was still owed then, else empty; `met` tells that some of it
+    that was still owed then, else empty; `met` means that some of it
     came and some was its own.  `events` are what it computed for that;
     `changed` must be called when a transfer came.
     """

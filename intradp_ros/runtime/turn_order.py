@@ -70,7 +70,7 @@ class TurnOrder:
         return claim
 
     def may_go_on(self, claim: TurnRequest, now: float) -> bool:
-        """Tell whether who has a turn may keep it for one more operator."""
+        """Return whether who has a turn may keep it for one more operator."""
         if not self._waiting or len(self._turns) < self.lanes:
             return True
         other = self._next()

@@ -73,7 +73,7 @@ def plan_of_cuts(digest: str, source: str, cuts: Sequence[StageCut], costs: Sequ
 
 
 def operator_weights(graph: OperatorGraph) -> list[float]:
-    """Return what the operators cost beside one another where no device has timed them."""
+    """Return what the operators cost relative to one another where no device has timed them."""
     return [float(operator_flops(graph, op) + sum(
         graph.values[v].nbytes for v in op.outputs if v is not None)) for op in graph.operators]
 

@@ -44,7 +44,7 @@ class ExpectedTransfer:
     """
     What the receiver's own schedule says that a transfer carries: rows of a value.
 
-    `encoding` is the only one that chunks may come in beside plain.
+    `encoding` is the only one that chunks may come in, other than plain.
     """
 
     value: int
@@ -185,7 +185,7 @@ def _decoded(chunk: Chunk, nbytes: int, expected: ExpectedTransfer) -> Bytes:
 
 @dataclass
 class _Inference:
-    """Transfers of one inference: under way, and those handed over already."""
+    """Transfers of one inference: in flight, and those handed over already."""
 
     open: dict[int, _Assembly] = field(default_factory=dict)
     done: dict[int, _Assembly] = field(default_factory=dict)

@@ -5,7 +5,7 @@
 Cutting a transfer into chunks.
 
 The elements of a transfer are cut into `count` chunks of equal size (the last
-one may be smaller), so that the count and the transfer's own size tell where
+one may be smaller), so that the count and the transfer's own size say where
 each chunk belongs.
 
 Each chunk is encoded by itself, and only if that makes it smaller: so it

@@ -12,7 +12,7 @@ follows from both of theirs, and everything that they send carries it.  No clock
 another's.
 
 A process that comes under the same name takes the place of the one before when that was silent
-for `SILENT`.  While both speak the first one stays, and both are told of it.
+for `SILENT`.  While both speak the first one stays, and both are informed of it.
 """
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Long JSON texts that cross the link beside inferences: graphs, profiles, schedule books.
+Long JSON texts that cross the link in addition to inferences: graphs, profiles, schedule books.
 
 A book of 130 kB takes 9 kB in this form: it must not hold up the rows of the
 inferences that go on meanwhile.

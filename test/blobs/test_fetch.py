@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from intradp_ros.blobs.fetch import begin, is_done, OF_ALL, OF_ONE, PIECE, step, turn_to
 from intradp_ros.blobs.fetch_state import (
     Ask,
+    Availability,
     Came,
     Check,
     Checked,
@@ -25,7 +26,6 @@ from intradp_ros.blobs.fetch_state import (
     Late,
     Request,
     Tick,
-    Told,
 )
 
 MOST = 1 << 30
@@ -94,12 +94,12 @@ class World:
             return
         when = self.now + giver.slow * self.luck.choice((0.01, 0.1, 0.4, 1.5))
         if request.digest not in giver.has:
-            self.waiting.append((when, Told(request.peer, number, None), b''))
+            self.waiting.append((when, Availability(request.peer, number, None), b''))
             return
         data = self.blobs[request.digest]
         if not request.nbytes:
             size = len(data) + (1 if giver.size_lies else 0)
-            self.waiting.append((when, Told(request.peer, number, size), b''))
+            self.waiting.append((when, Availability(request.peer, number, size), b''))
             return
         assert 0 < request.nbytes <= PIECE
         piece = data[request.offset:request.offset + request.nbytes]

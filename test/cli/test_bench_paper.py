@@ -19,8 +19,8 @@ class Failing:
     """A case that fails so many times."""
 
     def __init__(self, failures: int) -> None:
-        self.failures, self.told = failures, StringIO()
-        console = Console(file=self.told)
+        self.failures, self.output = failures, StringIO()
+        console = Console(file=self.output)
         self.out = Output(console, console, None)
 
     def __call__(self) -> Any:
@@ -31,10 +31,10 @@ class Failing:
         return 'figures'
 
 
-def test_a_case_that_fails_once_is_told_and_runs_again() -> None:
+def test_a_case_that_fails_once_is_reported_and_runs_again() -> None:
     case = Failing(1)
     assert _run_case(case, 'hed sensor', case.out) == 'figures'
-    assert 'hed sensor failed, and runs once more: they never met' in case.told.getvalue()
+    assert 'hed sensor failed, and runs once more: they never met' in case.output.getvalue()
 
 
 def test_a_case_that_fails_twice_has_failed() -> None:

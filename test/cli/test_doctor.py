@@ -34,7 +34,7 @@ def test_a_network_in_order() -> None:
     findings = found(others=[SERVER], nodes=['/offload_node'], clock_offsets={'/a': -0.02},
                      profiles=[['robot', 'd1', 'cpu'], ['server', 'd1', 'cuda']])
     assert {f.state for f in findings.values()} == {OK}
-    assert not any(f.mend for f in findings.values())
+    assert not any(f.fix for f in findings.values())
 
 
 @pytest.mark.parametrize(('seen', 'name', 'state', 'says'), [
@@ -46,10 +46,10 @@ def test_a_network_in_order() -> None:
     ({'profiles': [['robot', 'd1', 'cpu'], ['server', 'd2', 'cpu']]}, 'model d1', ERROR,
      'weights'),
     ({'clock_offsets': {'/camera': 30.0}}, 'clocks', WARNING, 'chrony')])
-def test_what_is_wrong_comes_with_its_mend(seen: dict[str, Any], name: str, state: str,
+def test_what_is_wrong_comes_with_its_fix(seen: dict[str, Any], name: str, state: str,
                                            says: str) -> None:
     finding = found(**seen)[name]
-    assert finding.state == state and says in finding.mend
+    assert finding.state == state and says in finding.fix
 
 
 def test_limited_discovery_and_no_ros() -> None:
@@ -69,21 +69,21 @@ def test_limits_and_versions_of_a_machine(tmp_path: Path) -> None:
         {'INTRADP_TRANSPORT': 'large_data', 'RMW_IMPLEMENTATION': 'rmw_cyclonedds_cpp'}, tmp_path,
         tmp_path)}
     assert findings['shared memory'].state == ERROR
-    assert findings['shared memory'].mend == f'rm {empty}; and start again what hangs'
+    assert findings['shared memory'].fix == f'rm {empty}; and start again what hangs'
     assert findings['socket buffers for large_data'].state == ERROR
     assert findings['socket buffers for udp'].state == WARNING
-    assert 'sudo sysctl -w net.core.rmem_max=' in findings['socket buffers for udp'].mend
-    assert 'unset it' in findings['middleware'].mend
+    assert 'sudo sysctl -w net.core.rmem_max=' in findings['socket buffers for udp'].fix
+    assert 'unset it' in findings['middleware'].fix
     assert check_version('numpy', (999,)).state == WARNING
     assert check_version('no-such-package', (1,)).state == ERROR
 
 
-def test_what_is_not_installed_comes_with_its_mend() -> None:
+def test_what_is_not_installed_comes_with_its_fix() -> None:
     assert not list(check_modules(lambda name: name))
     findings = {f.name: f for f in check_modules(lambda name: None)}
     assert findings['cv2'] == Finding('cv2', ERROR, 'not installed',
                                       'pip install opencv-python-headless')
-    assert findings['sensor_msgs'].mend.endswith('ros-$ROS_DISTRO-sensor-msgs')
+    assert findings['sensor_msgs'].fix.endswith('ros-$ROS_DISTRO-sensor-msgs')
     assert findings['vision_msgs'].state == findings['lz4'].state == WARNING
 
 
@@ -96,6 +96,6 @@ def test_this_machine(tmp_path: Path) -> None:
         env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=90, check=False)
     findings = {f['name']: f for f in json.loads(done.stdout)['findings']}
     assert findings['transport profile'] == {
-        'name': 'transport profile', 'state': OK, 'found': 'announced as udp', 'mend': ''}
+        'name': 'transport profile', 'state': OK, 'found': 'announced as udp', 'fix': ''}
     assert findings['multicast']['state'] == findings['torch']['state'] == OK
     assert done.returncode == int(any(f['state'] == ERROR for f in findings.values()))

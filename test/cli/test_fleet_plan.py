@@ -88,12 +88,12 @@ def test_the_plan_of_two_devices_is_compared_with_sharing_rows(files, capsys):
     (('--keep', '1001'), '1001 placements kept: plans are made for at most 1000'),
     (('--keep', '0'), 'at least 1'),
 ])
-def test_what_cannot_be_planned_is_told(files, capsys, options, message):
+def test_what_cannot_be_planned_is_reported(files, capsys, options, message):
     assert plan(files, *options) == 2
     assert message in capsys.readouterr().err
 
 
-def test_what_fits_nowhere_is_told(files, capsys):
+def test_what_fits_nowhere_is_reported(files, capsys):
     (files / 'graph.txt').write_text(layers(megabytes=40))
     assert plan(files) == 2
     assert 'MB of memory in all' in capsys.readouterr().err

@@ -49,10 +49,10 @@ def card_of(path: Path) -> ModelCard:
 
 @pytest.mark.parametrize('precision', ['float16', 'bfloat16'])
 def test_half_precision_is_inside(intradp, tmp_path: Path, precision: str) -> None:
-    """Pixels in, single precision out; what it changes is told, and is not nothing."""
+    """Pixels in, single precision out; what it changes is reported, and is not nothing."""
     source, out = tmp_path / 'model.ts', tmp_path / 'half.graph'
     torch.jit.trace(network(), torch.randn(1, 3, 24, 32)).save(source)
-    told = intradp('model', 'add', source, '--input', '1x3x24x32', *NORMALISED, '--precision',
+    outcome = intradp('model', 'add', source, '--input', '1x3x24x32', *NORMALISED, '--precision',
                    precision, '--out', out, '--json').json
     graph = load_graph(out)
     kinds = {str(value.dtype).removeprefix('torch.') for value in graph.values}
@@ -65,12 +65,12 @@ def test_half_precision_is_inside(intradp, tmp_path: Path, precision: str) -> No
     [got] = run_graph(graph, [pixels])
     assert got.dtype == torch.float32
     apart = ((got - wanted).abs().max() / (wanted.max() - wanted.min())).item()
-    assert 1e-5 < apart < 0.05 and 1e-5 < told['precision_difference'] < 0.05
-    assert told['difference'] <= 0.02
+    assert 1e-5 < apart < 0.05 and 1e-5 < outcome['precision_difference'] < 0.05
+    assert outcome['difference'] <= 0.02
     assert intradp('verify', out, '--seeds', 1, '--parts', 3, '--json').json['exact']
 
 
-def test_a_model_that_converts_by_itself_is_told(intradp, tmp_path: Path) -> None:
+def test_a_model_that_converts_by_itself_is_reported(intradp, tmp_path: Path) -> None:
     result = intradp('model', 'add', 'intradp_ros.lab.zoo.oriented_energy:oriented_energy',
                      '--pixels', '--input', '1x3x48x64', '--precision', 'bfloat16', '--out',
                      tmp_path / 'a.graph')
@@ -193,9 +193,9 @@ def test_a_folder_of_transformers(intradp, tmp_path: Path, kind: str, settings: 
     assert (card.head.kind, card.labels) == (head, ('street', 'tree'))
     pixels = torch.randint(0, 256, (1, 3, 64, 96), dtype=torch.uint8)
     with torch.inference_mode():
-        told = model(pixel_values=normalised(pixels))
+        outcome = model(pixel_values=normalised(pixels))
     got = run_graph(load_graph(out), (pixels,))
-    wanted = [told.logits, told.pred_boxes] if head == 'detections' else [told.logits]
+    wanted = [outcome.logits, outcome.pred_boxes] if head == 'detections' else [outcome.logits]
     assert len(got) == len(wanted)
     for ours, theirs in zip(got, wanted):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)

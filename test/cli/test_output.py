@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Long work is told of: on a terminal as it goes, elsewhere as lines."""
+"""Long work is reported: on a terminal as it goes, elsewhere as lines."""
 from __future__ import annotations
 
 from io import StringIO

@@ -69,7 +69,7 @@ def test_the_stages_add_up_to_the_schedule(intradp):
         assert computed == pytest.approx(show['busy_ms'][side])
 
 
-def test_lossy_encodings_are_told_with_their_effect(intradp, tmp_path):
+def test_lossy_encodings_are_reported_with_their_effect(intradp, tmp_path):
     """Off by default; the effect is measured, printed and kept in the book."""
     path = tmp_path / 'book.json'
     plan = ('plan', *MODEL, '--robot-slowdown', 8, *GRID)

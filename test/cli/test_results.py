@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""What cannot be written is told at once, not after the work."""
+"""What cannot be written is reported at once, not after the work."""
 from __future__ import annotations
 
 import argparse

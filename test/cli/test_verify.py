@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""`intradp verify`: what is exact passes, what is not fails, what proves nothing is mended."""
+"""`intradp verify`: what is exact passes, what is not fails, what proves nothing is replaced."""
 from __future__ import annotations
 
 from imagined_accelerator import ACCELERATORS, kernels, NAME

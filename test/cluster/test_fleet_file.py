@@ -82,7 +82,7 @@ def test_profiles_are_beside_the_file(tmp_path: Path) -> None:
     (DEVICES + 'paths: {a > b: [m]}', r"there is no medium 'm'"),
     (DEVICES + 'media: {m: {rate: 1 B/s}, m: {rate: 1 B/s}}', r'second time'),
     ('#' * (MAX_BYTES + 1), r'longer than')])
-def test_what_is_wrong_is_told_with_its_line_and_what_would_do(text: str, message: str) -> None:
+def test_what_is_wrong_is_reported_with_its_line_and_the_fix(text: str, message: str) -> None:
     with pytest.raises(FleetFileError, match=message):
         parse_fleet(text)
 

@@ -138,7 +138,7 @@ def test_plans_are_prepared_then_used_from_a_boundary_on() -> None:
     holder, _ = plan_holder.loaded(on_order(holder, Prepare(second, 'q'))[0], second)
     holder, _ = on_order(holder, Commit(second, boundary=10))
     assert (holder.plan_at(9), holder.plan_at(10)) == (first, second)
-    assert holder.plan(first) == 'p', 'what is under way ends with its plan'
+    assert holder.plan(first) == 'p', 'what is in flight ends with its plan'
     assert plan_holder.release_previous(holder).plan(first) is None
     assert on_order(holder, Commit(second))[1] == Committed('a', second)
     assert isinstance(on_order(holder, Commit(first))[1], Refused)
@@ -152,7 +152,7 @@ def test_orders_of_a_lower_term_are_refused() -> None:
         assert said == Refused('a', order.id, 'a higher term has begun', 5)
 
 
-def test_what_was_aborted_is_forgotten_and_what_failed_is_told() -> None:
+def test_what_was_aborted_is_forgotten_and_what_failed_is_reported() -> None:
     id_ = PlanId(1, 1)
     holder, _ = on_order(PlanHolder('a'), Prepare(id_, 'p'))
     assert plan_holder.failed(holder, id_, 'no memory')[1] == Refused(

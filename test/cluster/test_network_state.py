@@ -28,7 +28,7 @@ def test_what_was_not_measured_is_as_declared() -> None:
     assert state.rate('a', 'a', 0.0).value == math.inf
 
 
-def test_a_transfer_tells_its_path_and_the_medium_that_holds_it_back() -> None:
+def test_a_transfer_shows_its_path_and_the_medium_that_holds_it_back() -> None:
     state = NetworkState(CELL, LastValue)
     state.transferred('a', 'c', 4e6, 1.0)
     assert state.rate('a', 'c', 1.5).value == 4e6
@@ -52,7 +52,7 @@ def test_transfers_that_share_the_air_tell_what_it_gives_together() -> None:
     assert state.rate('c', 'a', 1.0).value == pytest.approx(6e6)
 
 
-def test_what_is_old_is_told_and_falls_to_the_lowest() -> None:
+def test_what_is_old_is_reported_and_falls_to_the_lowest() -> None:
     state = NetworkState(CELL, LastValue)
     for now, rate in ((0.0, 2e6), (1.0, 8e6)):
         state.transferred('a', 'c', rate, now)

@@ -196,7 +196,7 @@ def obstinate(_: int) -> None:
     raise Obstinate('not ', 'loaded')
 
 
-def test_an_error_that_does_not_travel_is_told() -> None:
+def test_an_error_that_does_not_travel_is_reported() -> None:
     with pytest.raises(RuntimeError, match='not loaded'), worker_pool(1, 'fork') as pool:
         list(pool.map(obstinate, [0]))
 

@@ -12,7 +12,7 @@ PAYLOAD, PACKETS, PAUSE = bytes(1400), 40, 0.01
 
 
 def main() -> None:
-    """Send to the address, for the seconds that the command line tells."""
+    """Send to the address, for the seconds that the command line says."""
     address, seconds = sys.argv[1], float(sys.argv[2])
     end = time.monotonic() + seconds
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:

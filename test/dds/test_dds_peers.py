@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Channels of a fleet: whoever names however many devices, there are a few."""
+"""Channels of a fleet: however many devices are named, there are a few."""
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -45,7 +45,7 @@ def burst(robot: subprocess.Popen[str]) -> dict[str, Any]:
 
 @pytest.mark.parametrize('transport', ['udp', 'large_data'])
 def test_rate_and_outage(transport: str, domain: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bursts of 130 kB tell the link's rate; after an outage everything works as before."""
+    """Bursts of 130 kB show the link's rate; after an outage everything works as before."""
     monkeypatch.delenv('ROS_AUTOMATIC_DISCOVERY_RANGE')
     environment = {**os.environ, **transport_environment(transport)}
     with shaped_link(MBIT, prefix='intradp-test') as link:

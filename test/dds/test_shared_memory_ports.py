@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ports in shared memory that a killed process left empty: found, told, and what they do."""
+"""Ports in shared memory that a killed process left empty: found, reported, and what they do."""
 from __future__ import annotations
 
 import os
@@ -39,7 +39,7 @@ def port(folder: Path, name: str, age: float, content: bytes = b'') -> Path:
     return path
 
 
-def test_what_is_left_empty_is_told_with_its_mend(tmp_path: Path) -> None:
+def test_what_is_left_empty_is_reported_with_its_fix(tmp_path: Path) -> None:
     assert unfinished_ports_problem(tmp_path) == ''
     old = 2 * FILLED_WITHIN
     port(tmp_path, 'fastdds_port7000', old, b'\2')

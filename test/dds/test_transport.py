@@ -91,7 +91,7 @@ def test_each_version_has_its_profile(tmp_path: Path) -> None:
     assert Path(variables['FASTDDS_DEFAULT_PROFILES_FILE']).name == 'transport_udp.xml'
 
 
-def test_low_buffers_are_reported_with_the_mend(limits: Path) -> None:
+def test_low_buffers_are_reported_with_the_fix(limits: Path) -> None:
     """Where nothing would arrive the transport is refused; else it is a warning."""
     with pytest.raises(TransportError, match='net.core.rmem_max=212992.*sudo sysctl -w'):
         transport_environment('large_data', environment={}, limits=limits)

@@ -55,7 +55,7 @@ EXPORTS_SIZES = tuple(map(int, torch.__version__.split('.')[:2])) > (2, 6)
 @pytest.mark.parametrize('model', [SizesInTensor(), NumberInBuffer()])
 @torch.no_grad()
 def test_torch_that_exports_no_such_sizes_runs_the_model_whole(model: nn.Module) -> None:
-    """Torch 2.6: exact, on one side, and told."""
+    """Torch 2.6: exact, on one side, and reported."""
     with pytest.warns(UserWarning, match='captured as one operator'):
         graph = capture(model, X)
     [result] = run_graph(graph, [OTHER])

@@ -16,15 +16,15 @@ from intradp_ros.link.quantised_tracker import Steps
 WINDOW = 5
 
 
-def told(meter: DelayMeter, trips: list[float]) -> list[float]:
+def fed(meter: DelayMeter, trips: list[float]) -> list[float]:
     return [d for d in map(meter.add, trips) if d is not None]
 
 
 @settings(max_examples=100)
 @given(st.floats(1e-5, 10.0))
-def test_a_lasting_delay_is_told_once_and_within_a_step(delay: float) -> None:
+def test_a_lasting_delay_is_reported_once_and_within_a_step(delay: float) -> None:
     meter = DelayMeter(WINDOW)
-    assert told(meter, [2 * delay] * (4 * WINDOW)) == [meter.delay]
+    assert fed(meter, [2 * delay] * (4 * WINDOW)) == [meter.delay]
     assert abs(math.log(delay / meter.delay)) <= 0.75 * math.log(1.5) + 1e-9
 
 
@@ -32,16 +32,16 @@ def test_a_lasting_delay_is_told_once_and_within_a_step(delay: float) -> None:
 @given(st.lists(st.floats(0.0, 5.0), min_size=WINDOW, max_size=100))
 def test_what_waited_behind_others_does_not_count(waits: list[float]) -> None:
     meter = DelayMeter(WINDOW)
-    assert told(meter, [2 * ASSUMED_DELAY] * WINDOW) == [ASSUMED_DELAY]
+    assert fed(meter, [2 * ASSUMED_DELAY] * WINDOW) == [ASSUMED_DELAY]
     for wait in waits:
-        assert not told(meter, [2 * ASSUMED_DELAY, *[2 * ASSUMED_DELAY + wait] * (WINDOW - 1)])
+        assert not fed(meter, [2 * ASSUMED_DELAY, *[2 * ASSUMED_DELAY + wait] * (WINDOW - 1)])
 
 
 def test_it_comes_back_to_the_same_value() -> None:
     meter = DelayMeter(WINDOW)
-    far, = told(meter, [0.04] * WINDOW)
-    near, = told(meter, [2 * ASSUMED_DELAY] * WINDOW)
-    again, = told(meter, [0.041] * WINDOW)
+    far, = fed(meter, [0.04] * WINDOW)
+    near, = fed(meter, [2 * ASSUMED_DELAY] * WINDOW)
+    again, = fed(meter, [0.041] * WINDOW)
     assert far == again and near == pytest.approx(ASSUMED_DELAY)
 
 

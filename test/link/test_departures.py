@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intradp_ros.link.departures import BESIDE, Departure, next_departure
+from intradp_ros.link.departures import Departure, next_departure, URGENT_WEIGHT
 
 departures = st.lists(st.builds(
     Departure, st.integers(0, 5), st.floats(-9, 9), st.integers(1, 30), st.integers(0, 99),
@@ -71,5 +71,5 @@ def test_what_leaves_fits_its_window_and_goes_before_nothing_urgent(waiting: lis
     if found:
         assert found.fits
         ahead = [d for d in waiting if d.urgency < found.urgency and d.moves and d.in_flight]
-        assert not ahead or found.in_flight + found.nbytes + BESIDE * sum(
+        assert not ahead or found.in_flight + found.nbytes + URGENT_WEIGHT * sum(
             d.in_flight for d in ahead) <= found.limit

@@ -69,7 +69,7 @@ def test_a_steady_link_stays_what_it_is() -> None:
 
 
 def test_what_followed_on_similar_rates_is_expected() -> None:
-    """A link that breaks in after each time at 8, and never else, is told from one that stays."""
+    """A link that collapses after each time at 8, and never else, differs from one that stays."""
     cycle = [2e6] * 8 + [8e6] + [1e5] * 3
     past, now = past_of(cycle * 10 + [2e6] * 8)
     quiet = outlook_of(past, now, expected=2e6)
@@ -102,7 +102,7 @@ def test_the_past_ends() -> None:
 @settings(max_examples=20)
 @given(step=st.floats(1e-4, 0.05), rate=st.floats(1e5, 1e7))
 def test_memory_is_bounded_and_what_was_carried_counts(step: float, rate: float) -> None:
-    """However fast measurements come: of 5000, those since the last minute are told by 600."""
+    """However fast measurements come: of 5000, those since the last minute are kept as 600."""
     past, now = past_of([rate, 3 * rate] * 2500, step)
     kept = past._kept.nbytes
     assert kept < 50_000

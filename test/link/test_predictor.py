@@ -24,8 +24,8 @@ RATES = st.lists(st.floats(1e3, 1e9), min_size=1, max_size=30)
 every_predictor = pytest.mark.parametrize('name', PREDICTORS)
 
 
-def told(predictor: RatePredictor, rates: list[float], step: float = 0.1) -> float:
-    """Tell a predictor rates at regular times from zero; return the time of the last."""
+def fed(predictor: RatePredictor, rates: list[float], step: float = 0.1) -> float:
+    """Give a predictor rates at regular times from zero; return the time of the last."""
     for index, rate in enumerate(rates):
         predictor.update(rate, index * step)
     return (len(rates) - 1) * step
@@ -37,7 +37,7 @@ def told(predictor: RatePredictor, rates: list[float], step: float = 0.1) -> flo
 def test_within_what_was_seen(name: str, rates: list[float], later: float) -> None:
     """A prediction lies between the lowest and the highest rate seen, however stale."""
     predictor = make_predictor(name)
-    now = told(predictor, rates)
+    now = fed(predictor, rates)
     low, high = min(rates) * (1 - 1e-9), max(rates) * (1 + 1e-9)
     assert low <= predictor.predict(now + later) <= high
 
@@ -46,7 +46,7 @@ def test_within_what_was_seen(name: str, rates: list[float], later: float) -> No
 def test_constant_rates_are_predicted(name: str) -> None:
     """Any predictor gets a constant link right."""
     predictor = make_predictor(name)
-    now = told(predictor, [5e6] * 20)
+    now = fed(predictor, [5e6] * 20)
     assert predictor.predict(now) == pytest.approx(5e6)
 
 
@@ -64,7 +64,7 @@ def test_unknown_until_the_first_measurement(name: str, rate: float) -> None:
 def test_stale_predictions_become_cautious_but_not_zero(name: str) -> None:
     """Without news the prediction falls to the lowest rate remembered, and stays."""
     predictor = make_predictor(name)
-    now = told(predictor, [3e6] + [9e6] * 10)
+    now = fed(predictor, [3e6] + [9e6] * 10)
     path = [predictor.predict(now + wait) for wait in (0.0, 2.0, 3.0, 5.0, 60.0)]
     assert path[0] == path[1] > path[2] > path[3] > path[4]
     assert path[4] == pytest.approx(3e6, rel=1e-3)
@@ -75,7 +75,7 @@ def test_recovers_after_a_change(name: str) -> None:
     """Five seconds after a step, every predictor is within 5 % of the new rate."""
     for before, after in ((2e6, 8e6), (8e6, 2e6)):
         predictor = make_predictor(name)
-        now = told(predictor, [before] * 20 + [after] * 50)
+        now = fed(predictor, [before] * 20 + [after] * 50)
         assert predictor.predict(now) == pytest.approx(after, rel=0.05)
 
 
@@ -83,7 +83,7 @@ def test_each_weighs_in_its_own_way() -> None:
     """The last, the mean, and the lower end of a saw-tooth differ as they should."""
     rates = [4e6, 6e6] * 10
     last, mean, low = LastValue(), Ewma(half_life=1.0), CautiousQuantile(0.25, span=2.0)
-    now = [told(predictor, rates) for predictor in (last, mean, low)][0]
+    now = [fed(predictor, rates) for predictor in (last, mean, low)][0]
     assert last.predict(now) == 6e6
     assert mean.predict(now) == pytest.approx(5e6, rel=0.05)
     assert low.predict(now) == 4e6
@@ -100,7 +100,7 @@ def test_a_mean_forgets_half_in_its_half_life() -> None:
 def test_a_quantile_is_cautious_with_rare_measurements_too() -> None:
     """At least three measurements count, however far apart."""
     predictor = CautiousQuantile()
-    now = told(predictor, [9e6, 2e6, 7e6], step=1.0)
+    now = fed(predictor, [9e6, 2e6, 7e6], step=1.0)
     assert predictor.predict(now) == 2e6
 
 

@@ -116,7 +116,7 @@ def test_an_interruption_is_not_a_rate() -> None:
 
 
 def test_unknown_without_two_chunks_back_to_back() -> None:
-    """Single chunks with pauses tell nothing; a burst does; it is remembered."""
+    """Single chunks with pauses say nothing; a burst does; it is remembered."""
     estimator = ReceiverRate()
     for now, size, sent in link(bursts(5, 1, 30_000, 1.0), 1e6, 0.001):
         estimator.arrived(now, size, sent)
@@ -128,7 +128,7 @@ def test_unknown_without_two_chunks_back_to_back() -> None:
 
 
 def test_a_sender_slower_than_the_link_is_measured_instead() -> None:
-    """Without any queue the estimate is the rate of streaming; rare chunks tell nothing still."""
+    """Without any queue the estimate is the rate of streaming; rare chunks say nothing still."""
     estimator, now = ReceiverRate(), 0
     sends = ((0.001 * k, 30_000) for k in range(20))
     for now, size, sent in link(sends, 1e9, 0.001):

@@ -117,7 +117,7 @@ def test_fast_links_get_larger_chunks_and_more_of_them() -> None:
     assert 500_000 <= window.limit(4.0) <= 600_000
 
 
-def test_some_transports_may_have_more_under_way_on_fast_links() -> None:
+def test_some_transports_may_have_more_in_flight_on_fast_links() -> None:
     usual, more = SendWindow(CHUNK), SendWindow(CHUNK, max_bytes=1_500_000, late=20e-3)
     limits = []
     for sequence, rate in enumerate((2.5e6, 12.5e6, 25e6, 50e6)):
@@ -138,7 +138,7 @@ def test_some_transports_get_even_larger_chunks() -> None:
 
 
 def test_a_rate_that_was_too_high_is_not_believed_for_long() -> None:
-    """A burst that came at once sets the window only until the next rate is told."""
+    """A burst that came at once sets the window only until the next rate is reported."""
     window = SendWindow(LEAST_CHUNK_BYTES)
     for sequence, rate in enumerate((100e6, 10e6)):
         window.sent(sequence, CHUNK, 0.1 * sequence)

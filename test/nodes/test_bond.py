@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""The bond to a lifecycle manager, beside a manager's end that is written by the protocol."""
+"""The bond to a lifecycle manager, against a manager's end that is written by the protocol."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

@@ -53,8 +53,8 @@ def test_a_camera_of_fewer_bits_is_reported_once(context: rclpy.Context,
         assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
         for _ in range(40):
             node._intake.inputs([dark(1000)])
-        told = status('image_bits to 10')
-        assert told['level'] == DiagnosticStatus.WARN
+        reported = status('image_bits to 10')
+        assert reported['level'] == DiagnosticStatus.WARN
         for _ in range(30):
             node._intake.inputs([dark(1000)])
             executor.spin_once(0.05)

@@ -68,7 +68,7 @@ def test_a_port_in_use_is_named(context: rclpy.Context) -> None:
             Monitor(watched, settings(port))
 
 
-def test_without_its_library_the_reason_tells_the_mend(
+def test_without_its_library_the_reason_says_the_fix(
         context: rclpy.Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, 'prometheus_client', None)
     with node(context) as watched:

@@ -77,7 +77,7 @@ class Bench:
         return dict(self.planner._receiver.rejections.by_cause())
 
     def busy(self) -> bool:
-        """Tell whether a book is being made."""
+        """Return whether a book is being made."""
         return any(keeper.busy for keeper in self.planner._keepers.values())
 
     def made(self) -> int:

@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Subscriptions that count what they refuse, and diagnostics that tell."""
+"""Subscriptions that count what they refuse, and diagnostics that report."""
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""What changes in how inferences run is told once, and counted."""
+"""What changes in how inferences run is reported once, and counted."""
 from __future__ import annotations
 
 from intradp_ros.nodes.sharing_changes import Change, COUNTED, SharingChanges
@@ -47,7 +47,7 @@ def test_switches_name_both_schedules() -> None:
     assert changes.counts['inferences_by_rows'] == 2
 
 
-def test_sessions_and_books_are_told_when_they_change() -> None:
+def test_sessions_and_books_are_reported_when_they_change() -> None:
     changes = SharingChanges()
     assert changes.session('no server', None) == []
     assert changes.session('no server', None) == []

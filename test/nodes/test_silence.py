@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is awaited for too long is told once, and again after it came."""
+"""What is awaited for too long is reported once, and again after it came."""
 from __future__ import annotations
 
 from intradp_ros.nodes.silence import Awaited, SilenceWatch
@@ -11,7 +11,7 @@ def awaited(present: bool) -> Awaited:
     return Awaited('book', present, 'no book', lambda: 'looked on /book')
 
 
-def test_silence_is_told_once_after_the_patience() -> None:
+def test_silence_is_reported_once_after_the_patience() -> None:
     watch = SilenceWatch(5.0)
     assert watch.look(awaited(False), 100.0) == (False, '')
     assert watch.look(awaited(False), 104.9) == (False, '')
@@ -23,7 +23,7 @@ def test_silence_is_told_once_after_the_patience() -> None:
     assert watch.look(awaited(False), 114.0)[0]
 
 
-def test_short_silence_is_not_told() -> None:
+def test_short_silence_is_not_reported() -> None:
     watch = SilenceWatch(5.0)
     for now in range(0, 100, 4):
         assert watch.look(awaited(False), float(now)) == (False, '')

@@ -70,7 +70,7 @@ NODES = {'offload_node': 'server.yaml', 'planner_node': 'planner.yaml',
          'inference_node': 'robot.yaml'}
 TIMEOUT = 180.0
 
-# Laid beside the tests of a room: fails unless what colcon installed is imported.
+# Laid next to the tests of a room: fails unless what colcon installed is imported.
 IMPORTS = """
 from pathlib import Path
 import intradp_ros
@@ -169,7 +169,7 @@ def test_the_command_line_starts(workspace: Workspace) -> None:
 
 
 def colcon_tested(workspace: Workspace, room: str, prefix: Path) -> tuple[int, str]:
-    """Run `colcon test` for a room, and a test that is laid beside it; return what came out."""
+    """Run `colcon test` for a room, and a test that is laid next to it; return what came out."""
     planted = workspace.path / 'src' / 'intradp_ros' / 'test' / room / 'test_planted.py'
     planted.write_text(IMPORTS.format(prefix=str(prefix)))
     run('colcon', 'test', '--ctest-args', '--tests-regex', f'^{room}$', cwd=workspace.path)
@@ -180,12 +180,12 @@ def colcon_tested(workspace: Workspace, room: str, prefix: Path) -> tuple[int, s
 
 
 def test_the_rooms_are_tests_of_colcon(workspace: Workspace) -> None:
-    """They test what the workspace has installed, and colcon tells when one fails."""
-    status, told = colcon_tested(workspace, 'power', workspace.prefix)
-    count = int(re.search(r'(\d+) tests?, 0 errors, 0 failures', told)[1])
-    assert status == 0 and count > 5, told
-    status, told = colcon_tested(workspace, 'power', workspace.path / 'elsewhere')
-    assert status == 1 and 'test_what_is_imported' in told, told
+    """They test what the workspace has installed, and colcon says when one fails."""
+    status, reported = colcon_tested(workspace, 'power', workspace.prefix)
+    count = int(re.search(r'(\d+) tests?, 0 errors, 0 failures', reported)[1])
+    assert status == 0 and count > 5, reported
+    status, reported = colcon_tested(workspace, 'power', workspace.path / 'elsewhere')
+    assert status == 1 and 'test_what_is_imported' in reported, reported
 
 
 @pytest.mark.slow
@@ -209,6 +209,6 @@ def test_nodes_of_the_workspace_share(workspace: Workspace, tmp_path: Path) -> N
         children: list[Child] = [start(command(name)) for name in NODES]
         for child in children:
             child.wait_for_line(': active$', TIMEOUT)
-        told = json.loads(in_workspace(
+        reported = json.loads(in_workspace(
             workspace, 'python', '-c', SHARING, str(ROOT / 'test'), **variables).splitlines()[-1])
-    assert told['shared'] and told['up'] > 0 and told['down'] > 0
+    assert reported['shared'] and reported['up'] > 0 and reported['down'] > 0

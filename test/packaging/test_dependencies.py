@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is imported is named wherever somebody is told what to install, in one version."""
+"""What is imported is named wherever somebody learns what to install, in one version."""
 from __future__ import annotations
 
 import ast
@@ -77,9 +77,9 @@ def test_all_places_state_the_same_lowest_versions() -> None:
         assert stated[name] == f'{name}>={".".join(map(str, floor))}'
 
 
-def test_the_lowest_versions_are_told_to_pip() -> None:
-    told = subprocess.run([sys.executable, ROOT / 'tools' / 'requirements.py', '--lowest', 'run'],
+def test_the_lowest_versions_are_given_to_pip() -> None:
+    lines = subprocess.run([sys.executable, ROOT / 'tools' / 'requirements.py', '--lowest', 'run'],
                           capture_output=True, text=True, check=True).stdout.split()
-    assert f'torch=={".".join(map(str, FLOORS["torch"]))}' in told
-    assert not any('ros-' in line for line in told)
+    assert f'torch=={".".join(map(str, FLOORS["torch"]))}' in lines
+    assert not any('ros-' in line for line in lines)
     assert lowest('a-b>=1.2') == 'a-b==1.2' and lowest('a-b') is None

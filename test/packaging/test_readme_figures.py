@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 import re
 
-from list_figures import README, told
+from list_figures import figures_in, README
 from make_targets import TARGETS
 import pytest
 
@@ -15,7 +15,7 @@ ROOT = README.parent
 
 
 def exists(command: str) -> bool:
-    """Tell whether a make target, a benchmark or a test that is named is there."""
+    """Return whether a make target, a benchmark or a test that is named is there."""
     if made := re.match(r'make ([\w-]+)', command):
         return made.group(1) in TARGETS
     if script := re.match(r'((?:bench|test|tools)/[\w./-]+)', command):
@@ -23,9 +23,10 @@ def exists(command: str) -> bool:
     return command == 'setting' or command.startswith('intradp ')
 
 
-@pytest.mark.parametrize('block', list(told(README.read_text())), ids=lambda b: f'line {b.line}')
+@pytest.mark.parametrize('block', list(figures_in(README.read_text())),
+                         ids=lambda b: f'line {b.line}')
 def test_figures_have_a_command(block) -> None:
-    assert block.commands, f'README.md:{block.line} tells {block.figures} and names no command'
+    assert block.commands, f'README.md:{block.line} gives {block.figures} and names no command'
     assert all(map(exists, block.commands)), block.commands
 
 
@@ -33,14 +34,14 @@ def test_figures_have_a_command(block) -> None:
     '40 µs', '31 μs', '5 us', '3 h', '2 GiB', '1.5 Gbit/s', '30 Hz', '16 of 30', '32 of the 48',
     '531 images', 'all 60', 'eight of them', 'nine of twelve', '12 %'])
 def test_a_figure_is_found_as_people_write_it(figure: str) -> None:
-    (block,) = told(f'It was {figure} in that run.\n')
+    (block,) = figures_in(f'It was {figure} in that run.\n')
     assert len(block.figures) == 1 and figure.startswith(block.figures[0])
 
 
 def test_a_figure_without_a_command_is_found(tmp_path: Path) -> None:
     text = ('It took 5 ms.\n\nIt takes 20 to 57 % less. <!-- by: make demo; bench/lean.py -->\n\n'
             '```\n7 s\n```\n\n| a | 3 MB |\n\n<!-- by: make x -->\n\nNo figures in 2026.\n')
-    first, second, third = told(text)
+    first, second, third = figures_in(text)
     assert (first.commands, first.figures) == ((), ('5 ms',))
     assert second.commands == ('make demo', 'bench/lean.py')
     assert (third.line, third.commands) == (9, ('make x',))

@@ -164,7 +164,7 @@ def test_points_from_heat() -> None:
     ('segmentation', {'labels': torch.full((1, 2, 2), -1)}, 'classes from -1'),
     ('depth', {'x': torch.zeros(1, 2, 4, 4)}, 'one map'),
     ('classification', {}, "'scores'"), ('key_points', {'x': torch.zeros(1, 9)}, '4 dimensions')])
-def test_outputs_that_do_not_fit_are_told(kind: str, outputs: dict[str, torch.Tensor],
+def test_outputs_that_do_not_fit_are_reported(kind: str, outputs: dict[str, torch.Tensor],
                                           says: str) -> None:
     with pytest.raises(HeadError, match=says):
         decode(outputs, HeadCard(kind), TWICE)

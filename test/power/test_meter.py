@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""A thread that reads a sensor, and what it tells of any stretch of time."""
+"""A thread that reads a sensor, and what it reports for any stretch of time."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def read(sensor: Wire, count: int) -> None:
     assert until(lambda: sensor.readings >= wanted)
 
 
-def test_even_power_is_told_of_any_stretch() -> None:
+def test_even_power_is_reported_for_any_stretch() -> None:
     sensor = Wire(lambda now: 7.0 * now)
     meter = EnergyMeter(sensor, 0.01)
     read(sensor, 5)
@@ -59,7 +59,7 @@ def test_a_step_is_seen_where_it_was() -> None:
     meter.close()
 
 
-def test_nothing_is_told_of_what_was_not_read() -> None:
+def test_nothing_is_reported_of_what_was_not_read() -> None:
     sensor = Wire(lambda now: now)
     before = time.monotonic()
     meter = EnergyMeter(sensor, 0.005)
@@ -68,7 +68,7 @@ def test_nothing_is_told_of_what_was_not_read() -> None:
     meter.close()
 
 
-def test_a_sensor_that_fails_is_told_once_and_read_again(caplog: pytest.LogCaptureFixture,
+def test_a_sensor_that_fails_is_reported_once_and_read_again(caplog: pytest.LogCaptureFixture,
                                                          ) -> None:
     broken = True
 

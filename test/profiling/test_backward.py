@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Backward passes: measured where a network has them, told where it has none."""
+"""Backward passes: measured where a network has them, reported where it has none."""
 from small_models import UNet
 import torch
 from torch import nn

@@ -25,10 +25,10 @@ def test_a_device_that_keeps_to_its_profile_changes_nothing(ratios: list[float])
 
 @settings(max_examples=100)
 @given(st.floats(0.1, 20.0), st.integers(1, 20))
-def test_a_lasting_change_is_told_once_and_within_a_step(ratio: float, window: int) -> None:
+def test_a_lasting_change_is_reported_once_and_within_a_step(ratio: float, window: int) -> None:
     meter = DriftMeter(window)
-    told = factors(meter, [ratio] * (3 * window))
-    assert len(told) <= 1
+    reported = factors(meter, [ratio] * (3 * window))
+    assert len(reported) <= 1
     assert abs(math.log(ratio / meter.factor)) <= 0.75 * math.log(1.5) + 1e-9
 
 

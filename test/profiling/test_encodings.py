@@ -51,7 +51,7 @@ def test_values_without_elements_have_none() -> None:
 @pytest.mark.parametrize('dim', [2, 3])
 @pytest.mark.parametrize('alive', [range(55, 75), range(0, 128, 10)])
 def test_ratios_are_those_of_rows_that_cross(dim: int, alive: range) -> None:
-    """Rows have all channels; most of these hold nothing, and a few whole ones tell nothing."""
+    """Rows have all channels; most of these hold nothing, and a few whole ones say nothing."""
     value = torch.zeros(1, 128, 40, 80)
     value[:, alive] = torch.randn(1, len(alive), 40, 80, generator=GENERATOR).relu()
     ratio = measure_encodings(value, dim)['floats'].ratio

@@ -50,7 +50,7 @@ class Silent:
         raise OSError('no answer')
 
 
-def test_standby_and_computing_are_told_apart() -> None:
+def test_standby_and_computing_are_distinguished() -> None:
     board = Board()
     power = measure_power(board, board.work, seconds=0.6, settling=0.2)
     assert power.idle == pytest.approx(3.0)

@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""What parts take, and how fast a device was, are told apart."""
+"""What parts take is distinguished from how fast a device was."""
 from __future__ import annotations
 
 from hypothesis import given, settings
@@ -103,8 +103,8 @@ def test_of_many_measurements_those_of_the_longest_parts_tell_the_speed(
     takes, parts, when, took = measured(5, 1.5, 1.5)
     track = track_speed(parts, when, took)
     assert 0 < len(track.moments) <= 50
-    told = {int(part) for part in parts[np.isin(when, track.moments)]}
-    assert min(takes[k] for k in told) > np.median(takes)
+    reported = {int(part) for part in parts[np.isin(when, track.moments)]}
+    assert min(takes[k] for k in reported) > np.median(takes)
 
 
 @pytest.mark.parametrize('seconds', [[], [1.0], [0.0, 0.0]])

@@ -135,7 +135,7 @@ OUTAGES: dict[str, Any] = {
          'missed': ['took too long', 'did not share again']}]}
 
 
-def test_outages_are_told_with_what_was_missed() -> None:
+def test_outages_are_reported_with_what_was_missed() -> None:
     facts = OutageFacts(OUTAGES, {'shared': [(0.0, 41.0)]}, [(0.0, 20.0), (3.0, 0.0)])
     reader = Reader(case_page(replace(FACTS, outages=facts)))
     text = ' '.join(reader.text.split())
@@ -150,11 +150,11 @@ def test_outages_of_what_is_never_shared_say_nothing() -> None:
     assert 'outages change nothing' in outage_sentence({**OUTAGES, 'shared': 0})
 
 
-@pytest.mark.parametrize('back, told', [(0.9, False), (1.04, True), (None, True)])
-def test_a_late_return_over_tcp_names_the_mend(back: float | None, told: bool) -> None:
+@pytest.mark.parametrize('back, hinted', [(0.9, False), (1.04, True), (None, True)])
+def test_a_late_return_over_tcp_names_the_fix(back: float | None, hinted: bool) -> None:
     rows = [{**OUTAGES['rows'][0], 'back_s': back}]
     sentence = outage_sentence({**OUTAGES, 'transport': 'large_data', 'rows': rows})
-    assert ('--transport udp' in sentence) is told and sentence.endswith('.')
+    assert ('--transport udp' in sentence) is hinted and sentence.endswith('.')
     assert (back is None) or f'within {back:.2f} s' in sentence
 
 

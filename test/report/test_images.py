@@ -57,7 +57,7 @@ def test_saved_pictures_keep_their_colours(tmp_path: Path) -> None:
     assert cv2.imread(str(path))[0, 0].tolist() == [10, 10, 200]
 
 
-def test_a_failed_save_is_told(tmp_path: Path) -> None:
+def test_a_failed_save_is_reported(tmp_path: Path) -> None:
     (tmp_path / 'frame.png').mkdir()
     with pytest.raises(OSError, match='could not write'):
         save(tmp_path / 'frame.png', RED)

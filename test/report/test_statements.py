@@ -44,7 +44,7 @@ def test_the_most_frugal_system_is_named() -> None:
 
 
 @pytest.mark.parametrize('error, said', [(0.01, 0), (0.2, 1)])
-def test_devices_that_were_emulated_badly_are_told_of(error: float, said: int) -> None:
+def test_devices_that_were_emulated_badly_are_reported(error: float, said: int) -> None:
     rows = {'local': row(100.0, error_median=error), 'offload': row(80.0, error_median=0.5)}
     found = emulation_remarks([rows])
     assert len(found) == said and all('20 %' in text for text in found)

@@ -51,7 +51,7 @@ def test_it_is_said_who_computed() -> None:
                       'robot finished (1)', 'robot alone, expected'}
 
 
-def test_what_is_old_is_not_told_as_new() -> None:
+def test_what_is_old_is_not_reported_as_new() -> None:
     robot = WatchedRobot('/robot')
     robot.take_stats(stats(), 1.0)
     robot.take_link(LinkState(up_rate=2.5e6, predicted_rate=2e6, round_trip=0.004,

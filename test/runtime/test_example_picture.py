@@ -19,7 +19,7 @@ SHAPE = 1, 3, 144, 336
 @pytest.mark.parametrize('shape, expected', [
     ((1, 3, 32, 48), True), ((2, 1, 8, 8), True), ((1, 4, 480, 640), True),
     ((1, 3, 7, 48), False), ((1, 2, 32, 48), False), ((1, 48, 3), False), ((), False)])
-def test_pictures_are_told_by_their_shape(shape: tuple[int, ...], expected: bool) -> None:
+def test_pictures_are_known_by_their_shape(shape: tuple[int, ...], expected: bool) -> None:
     """Anything else gets noise."""
     assert is_picture(shape) == expected
 

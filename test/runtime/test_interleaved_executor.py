@@ -15,7 +15,7 @@ from intradp_ros.schedule.program import Await, Emit, Instruction, KernelCall, P
 from intradp_ros.split.calls.kernel_device import HOST
 
 
-class Told:
+class Log:
     """Runs programs and keeps what they did, in order."""
 
     def __init__(self) -> None:
@@ -52,35 +52,35 @@ class Told:
 
 
 def test_the_oldest_goes_first() -> None:
-    told = Told()
-    assert told.all_of(told.run(2, told.computes(2)), told.run(1, told.computes(1))) == [
+    log = Log()
+    assert log.all_of(log.run(2, log.computes(2)), log.run(1, log.computes(1))) == [
         '1 computes', '2 computes']
 
 
 def test_inputs_of_a_new_one_leave_before_older_ones_compute() -> None:
     """Other devices wait for them; until they left, these were idle while this one computed."""
-    told = Told()
-    assert told.all_of(told.run(1, told.computes(1), Emit(5, 1)),
-                       told.run(2, Emit(4, 0), told.computes(2))) == [
+    log = Log()
+    assert log.all_of(log.run(1, log.computes(1), Emit(5, 1)),
+                       log.run(2, Emit(4, 0), log.computes(2))) == [
         '2 sends 4', '1 computes', '1 sends 5', '2 computes']
 
 
 def test_inputs_of_a_new_one_leave_between_the_operators_of_an_older_one() -> None:
-    told = Told()
-    new = told.run(2, Emit(4, 0), told.computes(2))
+    log = Log()
+    new = log.run(2, Emit(4, 0), log.computes(2))
 
     def kernel(values: Sequence[torch.Tensor | None]) -> torch.Tensor:
-        told.executor.start(new)
+        log.executor.start(new)
         return torch.ones(1)
 
-    old = told.run(1, KernelCall('begins another', kernel, (0,), (1,)), told.computes(1))
-    assert told.all_of(old, ends=2) == ['2 sends 4', '1 computes', '2 computes']
+    old = log.run(1, KernelCall('begins another', kernel, (0,), (1,)), log.computes(1))
+    assert log.all_of(old, ends=2) == ['2 sends 4', '1 computes', '2 computes']
 
 
 def test_who_awaits_rows_lets_others_go_on() -> None:
-    told = Told()
-    first = told.run(1, Emit(3, 0), Await(7, 1), told.computes(1))
-    second = told.run(2, told.computes(2))
+    log = Log()
+    first = log.run(1, Emit(3, 0), Await(7, 1), log.computes(1))
+    second = log.run(2, log.computes(2))
     ended = second.done
 
     def deliver(run: pipeline.ProgramRun, outputs: pipeline.Outputs | None,
@@ -89,4 +89,4 @@ def test_who_awaits_rows_lets_others_go_on() -> None:
         ended(run, outputs, error)
 
     second.done = deliver
-    assert told.all_of(first, second) == ['1 sends 3', '2 computes', '1 computes']
+    assert log.all_of(first, second) == ['1 sends 3', '2 computes', '1 computes']

@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a predictor is told of what a channel measures."""
+"""What a predictor is given of what a channel measures."""
 from __future__ import annotations
 
 from dataclasses import replace
@@ -16,7 +16,7 @@ from intradp_ros.runtime.link_rate import LinkRate, TOGETHER
 
 
 class Measured:
-    """A channel that reports what it is told to."""
+    """A channel that reports what it is later to."""
 
     def __init__(self, report: LinkReport) -> None:
         self.given = report
@@ -30,16 +30,16 @@ class Measured:
 
 
 class Heard(LastValue):
-    """Keeps what it was told, and when that was measured."""
+    """Keeps what it was given, and when that was measured."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: list[tuple[float, float]] = []
+        self.given: list[tuple[float, float]] = []
 
     def update(self, rate: float, now: float) -> None:
         """Take a measurement."""
         super().update(rate, now)
-        self.told.append((rate, time.monotonic() - now))
+        self.given.append((rate, time.monotonic() - now))
 
 
 def link_rate(**report: float) -> tuple[LinkRate, Heard, Measured]:
@@ -47,19 +47,19 @@ def link_rate(**report: float) -> tuple[LinkRate, Heard, Measured]:
     return LinkRate(cast(Channel, channel), heard), heard, channel
 
 
-def test_nothing_is_told_before_something_is_measured() -> None:
+def test_nothing_is_reported_before_something_is_measured() -> None:
     rate, heard, _ = link_rate()
-    assert rate.predicted(1.0) == 0.0 and not heard.told
+    assert rate.predicted(1.0) == 0.0 and not heard.given
 
 
-def test_a_measurement_is_told_once_however_old_it_is() -> None:
+def test_a_measurement_is_reported_once_however_old_it_is() -> None:
     """As after an inference of half a second in the first tenth of which all rows crossed."""
     rate, heard, channel = link_rate(send_rate=2e6, age=0.8)
     assert rate.predicted(1.0) == rate.predicted(1.0) == 2e6
-    [(_, age)] = heard.told
+    [(_, age)] = heard.given
     assert age == pytest.approx(0.8, abs=0.1)
     channel.given = LinkReport(send_rate=9e6, age=0.45)
-    assert rate.predicted(1.0) == 9e6 and len(heard.told) == 2
+    assert rate.predicted(1.0) == 9e6 and len(heard.given) == 2
 
 
 @pytest.mark.parametrize('apart, wanted', [(0.9 * TOGETHER, 4e6), (1.1 * TOGETHER, 8e6)])

@@ -206,7 +206,7 @@ def test_a_channel_around_another_passes_all_on() -> None:
 
 @pytest.mark.usefixtures('eager_switches')
 def test_a_link_is_reported_while_chunks_arrive() -> None:
-    """Whoever asks, on any thread, gets a report: also while another run of chunks begins."""
+    """Anyone who asks, on any thread, gets a report: also while another run of chunks begins."""
     with joined(rate=50e6) as (robot, server, received):
         for _ in range(500):
             sent = chunks_of(30_000)

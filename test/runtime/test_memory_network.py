@@ -136,7 +136,7 @@ def test_urgent_chunks_of_all_peers_leave_first() -> None:
 
 @pytest.mark.usefixtures('eager_switches')
 def test_a_link_is_reported_while_chunks_land() -> None:
-    """Whoever asks, on any thread, gets a report: also while another run of chunks begins."""
+    """Anyone who asks, on any thread, gets a report: also while another run of chunks begins."""
     network = MemoryNetwork(behind_access_point(devices('ab'), 50e6), 1000)
     came = threading.Semaphore(0)
     network.channel('b').listen(lambda peer, frame: came.release())

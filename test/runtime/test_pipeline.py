@@ -71,12 +71,12 @@ def test_devices_read_only_the_weights_of_their_stages(model: SharedModel) -> No
     assert read[0] == 0 and sum(read) == total and all(0 < n < total for n in read[1:])
 
 
-def test_several_are_under_way_at_once_and_no_more_than_allowed(model: SharedModel) -> None:
+def test_several_are_in_flight_at_once_and_no_more_than_allowed(model: SharedModel) -> None:
     seen = []
     with fleet(model, 'b,c', mbit=20.0, inflight=3) as made:
         for frame in images(8, SHAPE):
             made.client.ask((frame,))
-            seen.append(made.client.counts()['under way'])
+            seen.append(made.client.counts()['in flight'])
         answers = made.answers(8, TIMEOUT)
     assert max(seen) == 3
     assert sum(a.waited > 0.01 for a in answers) >= 3
@@ -96,7 +96,7 @@ def test_what_is_late_is_dropped_first_and_says_why(model: SharedModel) -> None:
     check(model, [frames[k] for k in kept], [answers[k] for k in kept])
 
 
-def test_a_deadline_ends_what_is_under_way(model: SharedModel) -> None:
+def test_a_deadline_ends_what_is_in_flight(model: SharedModel) -> None:
     with fleet(model, 'b,c', mbit=1.0) as made:
         start = time.monotonic()
         made.client.ask((images(1, SHAPE)[0],), deadline=0.05)
@@ -253,7 +253,7 @@ def test_the_first_plan_waits_for_who_was_not_heard_not_for_who_is_gone(silent: 
     network.close()
 
 
-def test_a_plan_before_the_one_in_use_is_let_go_when_nothing_of_it_is_under_way(
+def test_a_plan_before_the_one_in_use_is_let_go_when_nothing_of_it_is_in_flight(
         model: SharedModel) -> None:
     with fleet(model, 'a,b') as made:
         first = made.client.plan

@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Turns on a processor: fair by seconds, the oldest inference first, and the load that is told."""
+"""Turns on a processor: fair by seconds, the oldest inference first, and the reported load."""
 from __future__ import annotations
 
 from collections import Counter
@@ -134,7 +134,7 @@ def test_free_cores_are_no_load() -> None:
 
 
 def test_threads_take_turns() -> None:
-    """One operator at a time, whoever comes; each party gets as many; nothing is left behind."""
+    """One operator at a time; each party that comes gets as many; nothing is left behind."""
     processor, computing, had = Processor(), threading.Lock(), Counter[str]()
     end = time.monotonic() + 1.0
 

@@ -17,7 +17,7 @@ EVENTS = st.lists(st.tuples(st.sampled_from(['ask', 'hurry', 'begin', 'answer', 
 @given(EVENTS, st.integers(1, 4), st.integers(1, 5))
 def test_every_request_is_answered_once_and_in_order(
         events: list[tuple[str, int]], inflight: int, waiting: int) -> None:
-    queue, now, told, asked = RequestQueue(inflight, waiting), 0.0, [], 0
+    queue, now, reported, asked = RequestQueue(inflight, waiting), 0.0, [], 0
     begun: list[int] = []
     for kind, pick in events:
         now += 0.1 * pick
@@ -35,14 +35,14 @@ def test_every_request_is_answered_once_and_in_order(
         elif kind == 'late':
             for request in queue.late(now):
                 queue.answer(request.number, 'late')
-        told += [r.number for r in queue.deliver()]
+        reported += [r.number for r in queue.deliver()]
         counts = queue.counts()
-        assert counts['waiting'] <= waiting and counts['under way'] <= inflight
+        assert counts['waiting'] <= waiting and counts['in flight'] <= inflight
     assert begun == sorted(begun)
     while request := queue.begin(now) or next(iter(queue.those(State.INFLIGHT)), None):
         queue.answer(request.number)
-    told += [r.number for r in queue.deliver()]
-    assert told == list(range(1, asked + 1))
+    reported += [r.number for r in queue.deliver()]
+    assert reported == list(range(1, asked + 1))
 
 
 def test_the_late_make_room_before_the_oldest() -> None:

@@ -152,7 +152,7 @@ def test_nothing_takes_no_time() -> None:
 @pytest.mark.parametrize('tasks, message', [
     ((ComputeTask('z', 1.0),), "no device 'z'"),
     ((LoadTask('a', 1.0),), "'a' has no disk")])
-def test_what_is_not_there_is_told(tasks: tuple[Task, ...], message: str) -> None:
+def test_what_is_not_there_is_reported(tasks: tuple[Task, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         simulate(TaskGraph(tasks), CELL)
 
@@ -237,7 +237,7 @@ def test_a_rate_that_changes_to_itself_changes_nothing(seed):
     assert changed.finish.tolist() == pytest.approx(plain.finish.tolist())
 
 
-def test_rates_that_cannot_be_are_told():
+def test_rates_that_cannot_be_are_reported():
     topology = behind_access_point([Device('a'), Device('b')], 100.0)
     graph = TaskGraph((TransferTask('a', 'b', 1.0),))
     with pytest.raises(ValueError, match='ascend'):

@@ -85,7 +85,7 @@ def test_frames_follow_each_other_at_the_pace_of_the_slowest_stage(model: Shared
     assert made.throughput(found) == pytest.approx(1 / slowest, rel=1e-6)
 
 
-def test_frames_under_way_are_bounded(model: SharedModel) -> None:
+def test_frames_in_flight_are_bounded(model: SharedModel) -> None:
     split, names = model.split, ('a', 'b', 'c')
     topology = behind_access_point([Device(n) for n in names], 1e6)
     seconds = {name: [0.1] * len(split.operators) for name in names}

@@ -61,7 +61,7 @@ def test_a_split_graph_on_an_accelerator_is_exact(network: type[nn.Module], devi
 
 @needed
 def test_devices_by_name() -> None:
-    """A missing one is told with what to do about it."""
+    """A missing one is reported with what to do about it."""
     assert open_device('cpu') is HOST
     if not torch.cuda.is_available():
         assert open_device('auto') is HOST

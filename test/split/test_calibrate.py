@@ -25,7 +25,7 @@ def fading(depth: int = 20) -> nn.Module:
     return nn.Sequential(*layers, last)
 
 
-def test_fading_network_is_found_and_mended() -> None:
+def test_fading_network_is_found_and_repaired() -> None:
     model = fading()
     assert not depends_on_input(model.eval(), (X,))
     assert calibrate(model, (X,)) is model

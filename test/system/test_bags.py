@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""A recorded bag that is replayed gives the same results again, whoever computes them."""
+"""A recorded bag that is replayed gives the same results again, no matter who computes them."""
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""A robot that is slower than its profile tells the planner so."""
+"""A robot that is slower than its profile reports it to the planner."""
 from __future__ import annotations
 
 from collections.abc import Iterator

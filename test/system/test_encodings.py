@@ -37,7 +37,7 @@ def smooth(seed: int) -> np.ndarray:
 @pytest.mark.parametrize(('lossy', 'tolerance'), [
     ('none', 1e-4), pytest.param('fp16', 1e-2, marks=pytest.mark.slow)])
 def test_values_cross_encoded(tmp_path: Path, lossy: str, tolerance: float) -> None:
-    """Pixels cross as differences; nothing is rejected; both nodes tell what crossed how."""
+    """Pixels cross as differences; nothing is rejected; both nodes say what crossed how."""
     example, model = tmp_path / 'example.png', small_models.dense()
     cv2.imwrite(str(example), smooth(0))
     with own_domain(tmp_path), nodes(tmp_path / 'logs') as running:

@@ -130,8 +130,8 @@ def test_it_plans_by_itself_and_does_as_an_operator_says(
             operator.wait(lambda: operator.devices() == ('box',))
             assert 'box: ' in operator.state.text and 'Mbit/s' in operator.state.text
             operator.wait(lambda: operator.qoe.frames > 5)
-            told = operator.call(request.TELL, without=['box'])
-            assert told.ok and 'helper' in told.text and operator.devices() == ('box',)
+            reported = operator.call(request.TELL, without=['box'])
+            assert reported.ok and 'helper' in reported.text and operator.devices() == ('box',)
             assert not operator.call(request.ADAPT, qoe='nonsense').ok
             assert operator.call(request.ADAPT, without=['box']).ok
             operator.wait(lambda: operator.devices() == ('helper',))

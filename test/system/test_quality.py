@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Cameras and listeners whose quality of service does not fit are told of at both ends."""
+"""Cameras and listeners whose quality of service does not fit are reported at both ends."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -48,7 +48,7 @@ class Stranger(Observer):
             self.changed.notify_all()
 
 
-def test_what_does_not_fit_is_told_at_both_ends_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_what_does_not_fit_is_reported_at_both_ends_and_the_rest_goes_on(tmp_path: Path) -> None:
     """Where nothing was said, a camera would just not be seen."""
     with own_domain(tmp_path), nodes(tmp_path) as running:
         robot = running.start('inference_node', {'model': DENSE, **PATIENT, **RELIABLE})

@@ -133,7 +133,7 @@ def test_every_frame_is_answered_right_and_sharing_returns(scene: Scene, name: s
         assert resident_mb(child.pid) - before[node] < 100
 
 
-def test_what_went_on_is_told(scene: Scene) -> None:
+def test_what_went_on_is_reported(scene: Scene) -> None:
     """By cause, in diagnostics; and once, that there is no key."""
     observer = scene.observer
     causes = {'unsealed', 'forged', 'replayed'} if scene.keyed else {'impostor'}
@@ -146,7 +146,7 @@ def test_what_went_on_is_told(scene: Scene) -> None:
 
 
 def test_false_results_are_noticed(scene: Scene) -> None:
-    """Listeners cannot tell who published a result, so the robot says that another does."""
+    """Listeners cannot know who published a result, so the robot says that another does."""
     observer, robot = scene.observer, scene.children['inference_node']
     observer.wait(lambda: observer.status('inference_node').get('other_publishers') == '0', 'none')
     with observer.publishing(InferenceResult, 'result'):
@@ -156,8 +156,8 @@ def test_false_results_are_noticed(scene: Scene) -> None:
     observer.wait(lambda: observer.status('inference_node')['other_publishers'] == '0', 'none')
 
 
-def test_a_stranger_who_deactivates_the_robot_is_told_of(scene: Scene) -> None:
-    """ROS lets anybody do that without SROS2; whoever watches sees it, and can undo it."""
+def test_a_stranger_who_deactivates_the_robot_is_reported(scene: Scene) -> None:
+    """ROS lets anybody do that without SROS2; who watches sees it, and can undo it."""
     observer, robot = scene.observer, scene.children['inference_node']
     client = observer.node.create_client(ChangeState, 'inference_node/change_state')
     assert client.wait_for_service(TIMEOUT)

@@ -118,9 +118,9 @@ def test_images_of_other_sizes_and_encodings(system: System) -> None:
 
 def test_the_server_is_killed_in_mid_inference(system: System) -> None:
     """
-    The frame under way arrives, exact; so do those after it; a new server is used again.
+    The frame in flight arrives, exact; so do those after it; a new server is used again.
 
-    Whoever watches is told when it went, and when it was back.
+    Anyone who watches sees when it went, and when it was back.
     """
     assert system.shares()
     events: list[SharingEvent] = []
@@ -187,8 +187,8 @@ def test_planner_and_robot_are_restarted(system: System) -> None:
     assert system.shares()
 
 
-def test_several_frames_under_way(system: System) -> None:
-    """With three under way a burst of frames is answered exactly, in order, by the server."""
+def test_several_frames_in_flight(system: System) -> None:
+    """With three in flight a burst of frames is answered exactly, in order, by the server."""
     system.robot.kill()
     system.robot = system.nodes.start('inference_node', {
         'model': DENSE, 'max_inflight': 3, 'queue_size': 20, **PATIENT})

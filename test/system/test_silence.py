@@ -11,7 +11,7 @@ from node_processes import DENSE, nodes, Observer, own_domain, picture, TIMEOUT
 from intradp_ros.msg import OperatorProfile
 
 
-def test_what_is_missing_is_told_by_name(tmp_path: Path) -> None:
+def test_what_is_missing_is_reported_by_name(tmp_path: Path) -> None:
     """First everything, then less and less; diagnostics name it as long as it lasts."""
     with own_domain(tmp_path), nodes(tmp_path / 'logs') as running:
         robot = running.start('inference_node', {'model': DENSE, 'server': 'lab'})

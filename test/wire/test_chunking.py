@@ -166,7 +166,7 @@ def test_what_is_over_stays_closed_where_there_is_room_again() -> None:
 
 
 @pytest.mark.parametrize('byte', [0, 255])
-def test_other_bytes_in_the_place_of_known_ones_are_told(byte: int) -> None:
+def test_other_bytes_in_the_place_of_known_ones_are_reported(byte: int) -> None:
     """Whichever of them are larger; the same ones again are just that."""
     tensor = torch.full((4, 4), 1.0)
     first, _ = cut(tensor, 32)

@@ -136,7 +136,7 @@ def test_a_flood_of_recordings_does_not_keep_another_out() -> None:
     assert ends.connection(4) == ends.connection(5) != 0
 
 
-def test_hearing_the_peer_tells_two_apart_only_after_a_while() -> None:
+def test_hearing_the_peer_distinguishes_two_only_after_a_while() -> None:
     ends = met()
     state = heard(ends.state(1), ends.now)
     assert state.doubled < 0

@@ -27,7 +27,7 @@ def random_tensor(shape: tuple[int, ...], dtype: torch.dtype, seed: int) -> torc
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Tell whether two tensors agree in shape, dtype and every bit."""
+    """Return whether two tensors agree in shape, dtype and every bit."""
     return (a.shape, a.dtype) == (b.shape, b.dtype) and bytes(tensor_bytes(a)) == bytes(
         tensor_bytes(b))
 

@@ -59,9 +59,9 @@ def main() -> int:
     good = all(r['added'] and r['exact'] and r['split_exact'] for r in records)
     for refusal in REFUSALS if not args.only else ():
         with tempfile.TemporaryDirectory() as folder:
-            told = refused(refusal, Path(folder))
-        good = good and refusal.says in told
-        print(f'refused: {refusal.name}: {told}', flush=True)
+            reported = refused(refusal, Path(folder))
+        good = good and refusal.says in reported
+        print(f'refused: {refusal.name}: {reported}', flush=True)
     if args.json:
         args.json.write_text(json.dumps(records, indent=2) + '\n')
     return 0 if good else 1

@@ -53,7 +53,7 @@ def check(example: Example, folder: Path) -> Record:
                               str(path), '--json'])
     if status not in (0, 1) or not out:
         return {'name': example.name, 'added': False, 'says': err}
-    told, graph = json.loads(out), load_graph(path)
+    reported, graph = json.loads(out), load_graph(path)
     card = card_from_json(load_notes(path))
     shape = graph.values[graph.inputs[0]].shape
     shared, worst, whole, answers = share_graph(graph), 0.0, True, []
@@ -75,8 +75,8 @@ def check(example: Example, folder: Path) -> Record:
             'head': card.head.kind,
             'exact': worst <= rounding_limit(torch.float32) and card.head.kind == example.head,
             'apart': worst, 'split_exact': whole, 'moves': apart(answers[0], answers[1]),
-            'local_share': told['local_share'], 'operators': told['operators'],
-            'megabytes': told['parameter_bytes'] / 1e6, 'digest': told['digest'],
+            'local_share': reported['local_share'], 'operators': reported['operators'],
+            'megabytes': reported['parameter_bytes'] / 1e6, 'digest': reported['digest'],
             'seconds': perf_counter() - began}
 
 

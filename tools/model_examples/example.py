@@ -29,7 +29,7 @@ class Prepared:
     """
     A model as somebody has it.
 
-    `source` and `options` are what ``intradp model add`` is told; `own` returns
+    `source` and `options` are what ``intradp model add`` is given; `own` returns
     what the original says of uint8 pixels, computed without this package.
     """
 
@@ -43,7 +43,7 @@ class Example:
     """
     A model to add: `make` writes its files into a folder.
 
-    `trained` tells whether its weights are; `head` is the kind that its card must name.
+    `trained` says whether its weights are; `head` is the kind that its card must name.
     """
 
     name: str

@@ -146,8 +146,8 @@ def _transformers(kind: str, settings: Mapping[str, Any], reads: Sequence[str],
         'size': {'height': SIZE[0], 'width': SIZE[1]}}))
 
     def own(pixels: torch.Tensor) -> list[torch.Tensor]:
-        told = model(pixel_values=normalised(pixels, *IMAGENET))
-        found = [told[name] for name in reads]
+        reported = model(pixel_values=normalised(pixels, *IMAGENET))
+        found = [reported[name] for name in reads]
         if kind.startswith('RTDetr'):
             return [found[0], found[1].sigmoid()]
         return [x[:, None] if 'predicted_depth' in reads else x for x in found]

@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Models in ONNX, beside what the reference evaluator of the package `onnx` says of them."""
+"""Models in ONNX, against what the reference evaluator of the package `onnx` says of them."""
 from __future__ import annotations
 
 from functools import partial

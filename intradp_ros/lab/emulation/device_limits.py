@@ -5,7 +5,7 @@
 Emulated devices that have part of this machine: control groups limit processor, memory and disk.
 
 Version 1 and 2 of control groups are used as they are mounted.  Groups lie below that of
-this process, so that its own limits hold too; their names tell who made them, as those
+this process, so that its own limits hold too; their names say who made them, as those
 of namespaces do, and they go with all processes in them.
 """
 from __future__ import annotations

@@ -65,7 +65,7 @@ def emulated_pair(mbps: float, transport: str, logs: Path, say: Callable[[str], 
     logs :
         Folder for what the processes print.
     say :
-        Is told what is not as asked for.
+        Is given what is not as asked for.
 
     Raises
     ------

@@ -108,7 +108,7 @@ def _set_up(network: FleetNetwork, devices: Sequence[str], stations: set[str]) -
 
 
 def _bring_up(namespace: str, index: int, count: int) -> None:
-    """Address a device; tell it the others' hardware addresses, which an outage would forget."""
+    """Address a device; give it the others' hardware addresses, which an outage would forget."""
     others = ''.join(
         f'neighbour replace {address(k)} lladdr {_hardware(k)} nud permanent dev {DEVICE}\n'
         for k in range(count) if k != index)

@@ -52,7 +52,7 @@ def packet_socket(device: str) -> socket.socket:
 
 @dataclass
 class Way:
-    """One direction: packets under way, each with the time at which it is due."""
+    """One direction: packets in flight, each with the time at which it is due."""
 
     source: socket.socket
     target: socket.socket

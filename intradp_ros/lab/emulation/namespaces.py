@@ -4,7 +4,7 @@
 """
 Network namespaces that are sure to go: with their owner, or with the next one's start.
 
-Their names tell which process made them, so that what a killed one left
+Their names say which process made them, so that what a killed one left
 behind is found, and what a living one uses is left alone.
 """
 from __future__ import annotations
@@ -39,8 +39,8 @@ def run(*command: str, given: str | None = None) -> str:
     done = subprocess.run(command, check=False, capture_output=True, text=True, input=given,
                           start_new_session=True)
     if done.returncode:
-        told = '; '.join(given.splitlines()) if given else ''
-        raise NetworkError(f'{" ".join(command)} {told}: '
+        input_text = '; '.join(given.splitlines()) if given else ''
+        raise NetworkError(f'{" ".join(command)} {input_text}: '
                            f'{done.stderr.strip() or done.returncode}')
     return done.stdout
 
@@ -95,7 +95,7 @@ def remove_stale(prefix: str = 'intradp') -> list[str]:
 @contextmanager
 def owned_namespaces(prefix: str, roles: Sequence[str]) -> Iterator[Mapping[str, str]]:
     """
-    Provide a name for the namespace of each role, which whoever enters may create.
+    Provide a name for the namespace of each role, which one that enters may create.
 
     On the way out, however it is left, processes that still run in the
     namespaces are killed and the namespaces removed; what a killed run left

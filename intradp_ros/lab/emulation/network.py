@@ -141,7 +141,7 @@ def _bring_up(namespaces: Mapping[str, str], side: str) -> None:
     """
     Take a side's device up and let it carry multicast, which DDS discovery needs.
 
-    It is told the other side's hardware address: the system forgets it when a
+    It is given the other side's hardware address: the system forgets it when a
     cable is pulled, and asks for it only once a second.
     """
     other = next(name for name in SIDES if name != side)
@@ -216,7 +216,7 @@ def _forwarding(link: ShapedLink) -> Iterator[None]:
 
 
 def available() -> str | None:
-    """Return why there can be no shaped link here, and the mend; None if there can."""
+    """Return why there can be no shaped link here, and the fix; None if there can."""
     if os.geteuid() != 0:
         return 'network namespaces need root; run as root (sudo)'
     for tool in ('ip', 'tc'):

@@ -70,7 +70,7 @@ class Replay:
             self.lag = max(self.lag, self.elapsed - step * PERIOD)
             try:
                 self._apply(self.trace.rate_at((step + 0.5) * PERIOD))
-            except Exception as error:  # told to whoever runs the replay, which is over
+            except Exception as error:  # reported to the one that runs the replay, which is over
                 self._failed(error)
                 return
             step = max(step + 1, int(self.elapsed / PERIOD))
@@ -92,7 +92,7 @@ def replaying(link: VariableLink, trace: LinkTrace) -> Iterator[Replay]:
     """
     Replay a trace on a link while the context lasts.
 
-    An outage at the end is mended.  If the link refused a rate meanwhile,
+    An outage at the end is repaired.  If the link refused a rate meanwhile,
     its error is raised at the end.
     """
     errors: list[Exception] = []

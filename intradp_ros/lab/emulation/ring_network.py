@@ -34,7 +34,7 @@ class RingNetwork:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """The devices, each beside the next, the last beside the first."""
+        """The devices, each next to the following one, the last to the first."""
         return tuple(self.namespaces)
 
     @property
@@ -78,14 +78,14 @@ class RingNetwork:
         return (names.index(target) - names.index(source)) % len(names)
 
     def _route(self, device: str) -> None:
-        """Tell a device by which neighbour it reaches each other, as if that were next to it."""
+        """Set by which neighbour a device reaches each other, as if that were next to it."""
         lines, own, count = [], self.devices.index(device), len(self.devices)
         for index, other in enumerate(self.devices):
             if other == device:
                 continue
             end = NEXT if self._ahead(device, other) <= count // 2 else PREVIOUS
-            beside = (own + (1 if end == NEXT else -1)) % count
-            hardware = _hardware(beside, PREVIOUS if end == NEXT else NEXT)
+            neighbour = (own + (1 if end == NEXT else -1)) % count
+            hardware = _hardware(neighbour, PREVIOUS if end == NEXT else NEXT)
             lines += [
                 f'neighbour replace {address(index)} lladdr {hardware} nud permanent dev {end}',
                 f'route replace {address(index)}/32 dev {end} src {address(own)}']
@@ -131,7 +131,7 @@ def _set_up(ring: RingNetwork) -> None:
     for index, space in enumerate(spaces):
         join((space, NEXT), (spaces[(index + 1) % len(spaces)], PREVIOUS))
     for index, space in enumerate(spaces):
-        # The address lies beside the cables, so that peers send to one address only.
+        # The address is none of the cables', so that peers send to one address only.
         run('ip', '-n', space, '-batch', '-', given=(
             'link set lo up\n'
             f'link add {OWN} type veth peer name {OWN}-far\n'

@@ -78,7 +78,7 @@ class LinkSettings:
         return self.uneven or self.bottleneck == ACCESS_POINT
 
     def warning(self) -> str:
-        """Return what this machine may not be able to carry, and the mend; '' if nothing."""
+        """Return what this machine may not be able to carry, and the fix; '' if nothing."""
         ways = 1 if self.medium == SHARED_MEDIUM else 2
         packets = ways * self.mbit * 1e6 / _PACKET_BITS
         if not self.uneven or packets <= MOST_PACKETS:

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The adapter over changing air and devices that leave, in model time, beside a static plan.
+The adapter over changing air and devices that leave, in model time, compared with a static plan.
 
 Frames arrive at a steady rate.  Each goes by the plan that is in use when it
 arrives; all of them are one task graph, which the event simulator plays with
-the rates as they change, so frames that are under way at a switch or at a
+the rates as they change, so frames that are in flight at a switch or at a
 failure count as they come.  A frame whose device has left is computed by the
 source alone once the device has been silent for `SILENCE`, as the runtime does.
 """

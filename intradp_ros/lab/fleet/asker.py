@@ -4,7 +4,7 @@
 """
 The device that asks, as a process: ``python -m intradp_ros.lab.fleet.asker '{"fleet": ...}'``.
 
-A line ``asking`` on standard output tells that the fleet has a plan.  Each
+A line ``asking`` on standard output says that the fleet has a plan.  Each
 answer is compared with the unsplit model's, in units of its spread.
 """
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Asker:
             self._changed.notify()
 
     def ask_all(self, client: PipelineClient) -> None:
-        """Ask as told, and wait for all answers."""
+        """Ask as ordered, and wait for all answers."""
         asking, begin, number = self.asking, time.monotonic(), 0
         since = begin
         while number < asking.frames and not self.stopping.is_set():

@@ -31,7 +31,7 @@ class PipelineFigures:
 
 
 def usual_inflight(plan: StagePlan) -> int:
-    """Return how many inferences a client has under way where nothing else is said."""
+    """Return how many inferences a client has in flight where nothing else is said."""
     return 2 * len(plan.stages) + 1
 
 

@@ -25,9 +25,9 @@ from intradp_ros.schedule.stage_plan import StagePlan
 
 TIMEOUT = 300.0
 TRANSPORT = 'air'
-#: Seconds: a full link is no fault, and who asks for figures does not mend anything.
+#: Seconds: a full link is no fault, and who asks for figures does not fix anything.
 SILENCE = 10.0
-#: Bytes that a node takes beside what plans count: the interpreter, torch and DDS.
+#: Bytes that a node takes in addition to what plans count: the interpreter, torch and DDS.
 NODE_BYTES = 800_000_000
 RING = 'ring'
 
@@ -72,7 +72,7 @@ def run_nodes(model: SharedModel, fleet: Fleet, plan: StagePlan, profile: Profil
 
 def device_times(fleet: Fleet, profile: Profile, own: Mapping[str, Profile], folder: Path,
                  ) -> dict[str, tuple[str, float]]:
-    """Write the profiles of a fleet; return of each device its file, and the speed beside it."""
+    """Write the profiles of a fleet; return of each device its file, and its speed."""
     found = {}
     for number, device in enumerate(fleet.topology.devices):
         path = folder / f'profile{number}.json'
@@ -94,7 +94,7 @@ def device_limits(fleet: Fleet) -> Mapping[str, DeviceLimits]:
     """
     Return what the devices of a fleet may have of this machine.
 
-    That is the memory of the file beside what a node takes by itself, the disk's rate, and a
+    That is the memory of the file and what a node takes by itself, the disk's rate, and a
     part of the processor by speed, so that all have the machine together.
     """
     topology = fleet.topology

@@ -81,7 +81,7 @@ class NodeFleet:
         return {name: len(names) - k for k, name in enumerate(names)}
 
     def coordinator_command(self, name: str = COORDINATOR) -> Command:
-        """Return how a coordinator's node starts; it lives beside the source."""
+        """Return how a coordinator's node starts; it lives next to the source."""
         others = [f'{other}={priority}' for other, priority in self.coordinators.items()
                   if other != name]
         return self._command(name, self.source, ros_arguments(

@@ -155,7 +155,7 @@ def language_fleet(folder: Path, devices: Sequence[EmulatedDevice], store: Path,
     """
     Run a fleet until the context is left; it has a plan when the context begins.
 
-    `planning` is what the coordinator is told in addition to devices and store.
+    `planning` is what the coordinator is given in addition to devices and store.
 
     Raises
     ------

@@ -84,14 +84,14 @@ def link_lossy(site: SoakSite) -> Iterator[None]:
 
 @contextmanager
 def robot_loaded(site: SoakSite) -> Iterator[None]:
-    """Let another program compute beside the robot."""
+    """Let another program compute next to the robot."""
     with _loaded(site, ROBOT):
         yield
 
 
 @contextmanager
 def server_loaded(site: SoakSite) -> Iterator[None]:
-    """Let another program compute beside the server."""
+    """Let another program compute next to the server."""
     with _loaded(site, SERVER):
         yield
 
@@ -189,7 +189,7 @@ _OF_PROCESSES: tuple[Fault, ...] = (
 
 
 def faults_of(site: SoakSite) -> Mapping[str, Fault]:
-    """Return the faults that can be made here, by name; `left_out` tells of the others."""
+    """Return the faults that can be made here, by name; `left_out` has the others."""
     possible = {link_cut: site.link, link_slow: site.link, link_lossy: _can_lose(site),
                 disk_full: site.own_disk, robot_clock_jumps: site.clocks,
                 server_clock_jumps: site.clocks}
@@ -198,7 +198,7 @@ def faults_of(site: SoakSite) -> Mapping[str, Fault]:
 
 
 def left_out(site: SoakSite) -> Mapping[str, str]:
-    """Return the faults that cannot be made here, with why and the mend."""
+    """Return the faults that cannot be made here, with why and the fix."""
     missing = {}
     if not site.link:
         missing['link_cut, link_slow, link_lossy'] = 'there is no emulated link; run as root'

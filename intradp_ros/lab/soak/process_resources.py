@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""What processes hold, as Linux tells it: memory, threads, open descriptors."""
+"""What processes hold, as Linux reports it: memory, threads, open descriptors."""
 from __future__ import annotations
 
 from collections import Counter

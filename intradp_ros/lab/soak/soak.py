@@ -42,7 +42,7 @@ class SoakPlan:
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """A fault, from its beginning to its mend (seconds of the monotonic clock)."""
+    """A fault, from its beginning to its fix (seconds of the monotonic clock)."""
 
     name: str
     start: float
@@ -132,7 +132,7 @@ class SoakFigures:
     What a soak found.
 
     `quiet` is how frames fared during no fault.  `growth` has the processes that
-    ran for long enough to tell; server and planner are others after faults.
+    ran for long enough to judge; server and planner are others after faults.
     """
 
     frames: int
@@ -149,7 +149,7 @@ class SoakFigures:
 
     @property
     def well(self) -> bool:
-        """Tell whether every frame was answered, exactly."""
+        """Return whether every frame was answered, exactly."""
         return self.frames > 0 and not self.lost and not self.wrong
 
 

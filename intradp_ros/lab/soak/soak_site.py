@@ -44,7 +44,7 @@ class SoakSite:
     """
     Robot, server, planner and camera, and the link between them (None: loopback).
 
-    `own_disk` tells whether the cache has one, which can be filled; `clocks` are
+    `own_disk` says whether the cache has one, which can be filled; `clocks` are
     the wall clocks of both sides, where they can be set.
     `server` and `planner` are started again after faults; `robot` and
     `camera` never are, so that what they hold can be followed all along.

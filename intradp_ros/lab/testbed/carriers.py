@@ -29,7 +29,7 @@ _DONE = struct.Struct('<Qd')  # number of the tensor, when it was complete
 
 
 class Arrived:
-    """When tensors were complete at the other side, by number; told by one thread to another."""
+    """When tensors were complete at the other side, by number; passed by one thread to another."""
 
     def __init__(self) -> None:
         self._times: dict[int, float] = {}
@@ -50,7 +50,7 @@ class Arrived:
 
 
 class Carrier(Protocol):
-    """Brings tensors of bytes to the other process, which tells when each was complete."""
+    """Brings tensors of bytes to the other process, which says when each was complete."""
 
     arrived: Arrived
 
@@ -135,7 +135,7 @@ def connected(host: str) -> socket.socket:
 
 
 def sink(kind: str, chunk_bytes: int, ready: Callable[[], None]) -> None:
-    """Tell of every tensor when it was complete; `ready` is called when they may come."""
+    """Report of every tensor when it was complete; `ready` is called when they may come."""
     if kind == TCP:
         _sink_tcp(ready)
     else:

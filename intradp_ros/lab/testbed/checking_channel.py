@@ -59,7 +59,7 @@ def pattern(chunk: Chunk) -> memoryview:
 
 
 def _is_checked(frame: Frame) -> TypeGuard[Chunk]:
-    """Tell whether a frame carries values that nothing has encoded (probes have number 0)."""
+    """Return whether a frame carries values that nothing has encoded (probes have number 0)."""
     return isinstance(frame, Chunk) and frame.inference > 0 and frame.codec == CODEC_NONE
 
 

@@ -12,7 +12,7 @@ from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.wire.codecs.names import BITS
 
 #: Seconds for each byte that is copied where pieces are put together, of devices whose profiles
-#: do not tell; an assumption: two thirds of what the memory of a Jetson Xavier NX can read and
+#: do not say; an assumption: two thirds of what the memory of a Jetson Xavier NX can read and
 #: write at once (60 GB/s), and of a GPU of a server (750 GB/s).
 COPIES: Mapping[str, float] = {ROBOT: 1 / 20e9, SERVER: 1 / 250e9}
 

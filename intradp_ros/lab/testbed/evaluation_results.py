@@ -5,7 +5,7 @@
 What a run of the whole evaluation found: plain data that goes through ``paper.json``.
 
 A case is one workload with one kind of input on one trace; all systems ran in
-it on the same devices, link and transport.  Its folder, beside ``paper.json``,
+it on the same devices, link and transport.  Its folder, next to ``paper.json``,
 holds ``report.json``, ``seen.json`` (every inference), ``trace.csv`` (the part
 of the trace that was replayed) and ``trace.png``; books are in ``plans``.
 """

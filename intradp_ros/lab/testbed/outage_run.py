@@ -63,7 +63,7 @@ def run_outages(case: CaseRun, report: dict[str, Any], book: Path, seconds: Sequ
     trial = replace(case.trial, phases=(phase,), output=str((folder / SEEN).resolve()),
                     patience={})
     (seen,), name = run_on(transport, case.link, folder, trial, trace, notify)
-    told = {**report, OUTAGES: {
+    extended = {**report, OUTAGES: {
         'transport': name, **outage_figures(seen, trace, alone, patience.silence)}}
-    write_json(case.folder / REPORT, told)
-    return told
+    write_json(case.folder / REPORT, extended)
+    return extended

@@ -87,7 +87,7 @@ def outages(seen: Seen, trace: LinkTrace) -> list[Outage]:
 
 def outage_figures(seen: Seen, trace: LinkTrace, alone: float, timeout: float) -> dict[str, Any]:
     """
-    Return what outages did, in ms and seconds, beside what is wanted.
+    Return what outages did, in ms and seconds, next to what is wanted.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ def write_case_page(folder: Path, title: str, home: str = '') -> Path:
     ----------
     folder :
         Has ``report.json``, ``trial.json``, ``seen.json`` and ``trace.csv``, and what the
-        trial names: books and profiles.  If the report tells of outages, ``outages`` holds
+        trial names: books and profiles.  If the report has outages, ``outages`` holds
         ``seen.json`` and ``trace.csv`` of that run.
     title :
         Says what ran.
@@ -72,7 +72,7 @@ def _outage_facts(figures: Mapping[str, Any], folder: Path) -> OutageFacts:
 
 def case_facts(report: Mapping[str, Any], trial: Trial, seen: Sequence[Seen], trace: LinkTrace,
                title: str, home: str = '') -> CaseFacts:
-    """Return what the page of a case tells."""
+    """Return what the page of a case says."""
     seconds = max(phase.seconds for phase in trial.phases)
     link = list(_shown(trace, seconds))
     bounds = [(mbps, ms) for mbps, ms in report['bounds_ms']]

@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""The page of all cases: who wins where, and the paper's tables beside ours."""
+"""The page of all cases: who wins where, and the paper's tables next to ours."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ _COLUMNS = {'4': _TIME, '5': _ENERGY, '6': _TIME, '7': _ENERGY}
 
 
 def write_index(folder: Path, results: Results) -> Path:
-    """Write the page of all cases beside ``paper.json`` and return its path."""
+    """Write the page of all cases next to ``paper.json`` and return its path."""
     path = folder / INDEX
     path.write_text(index_page(results, _reports(folder, results.cases)))
     return path
@@ -61,7 +61,7 @@ def index_page(results: Results, reports: Sequence[Mapping[str, Any]]) -> str:
     `reports` are those of the cases' folders.  ValueError if no case ran.
     """
     if not results.cases:
-        raise ValueError('no case ran, so there is nothing to tell')
+        raise ValueError('no case ran, so there is nothing to report')
     traces, kinds = (list(dict.fromkeys(getattr(case, name) for case in results.cases))
                      for name in ('trace', 'inputs'))
     targets = _targets(results.outcomes, results.cases)
@@ -228,7 +228,7 @@ def _tables(tables: Mapping[str, Sequence[Mapping[str, Any]]], traces: Sequence[
 
 def _table_groups(rows: Sequence[Mapping[str, Any]], traces: Sequence[str],
                   columns: Sequence[tuple[str, str, str, float]]) -> list[dict[str, Any]]:
-    """Return a row for each network and system, with the traces beside each other."""
+    """Return a row for each network and system, with the traces side by side."""
     known = {(row['title'], row['system'], row['trace']): row for row in rows}
 
     def cells(pair: tuple[str, str]) -> dict[str, Any]:

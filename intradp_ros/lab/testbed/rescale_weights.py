@@ -92,7 +92,7 @@ def rescale_weights(graph: OperatorGraph, inputs: Sequence[torch.Tensor],
 
 
 def _is_layer(operator: Operator) -> bool:
-    """Tell whether an operator is a layer whose weight and bias are parameters themselves."""
+    """Return whether an operator is a layer whose weight and bias are parameters themselves."""
     return operator.target.startswith(_LAYERS) and all(
         isinstance(arg, ParameterRef) for arg in operator.args[1:3] if arg is not None)
 

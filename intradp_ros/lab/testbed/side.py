@@ -4,7 +4,7 @@
 """
 One side of a trial as a process: ``python -m intradp_ros.lab.testbed.side robot TRIAL.json``.
 
-Lines that begin with ``phase`` on standard output tell the process that runs
+Lines that begin with ``phase`` on standard output inform the process that runs
 the trial where it is.
 """
 from __future__ import annotations
@@ -30,7 +30,7 @@ from intradp_ros.systems.sharing.session.server import OffloadServer
 
 
 def say(text: str) -> None:
-    """Tell whoever runs the trial."""
+    """Inform who runs the trial."""
     print(f'phase {text}', flush=True)
 
 

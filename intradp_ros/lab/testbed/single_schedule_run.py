@@ -6,7 +6,7 @@ Schedules of a book one by one, each side a process of its own, started with a r
 
 The robot sets the link so that its channel measures the bandwidth that a
 schedule was made for, runs that schedule alone for some frames, and goes on to
-the next one.  What the middleware says beside tensors does not become less on
+the next one.  What the middleware sends in addition to tensors does not become less on
 slow links, and schedules that send both ways at once have more of it: so each
 has a link of its own.  Devices that compute change their speed within seconds;
 so before and after each frame each of them computes the whole network by itself.
@@ -62,7 +62,7 @@ class PinnedRun:
     `real` computes on this machine instead of on emulated devices, on
     `pictures` (a file of pixels, a frame for each entry of its first
     dimension) if given.  Payload is taken to cross the shaped link at `efficiency` of
-    its rate, until a schedule's first frames tell more.
+    its rate, until a schedule's first frames say more.
     """
 
     trial: Trial
@@ -216,7 +216,7 @@ def _play_frames(run: PinnedRun, client: RobotClient, index: int, strategy: str,
 
 def _whole(run: PinnedRun, client: RobotClient, inputs: Iterator[Inputs],
            ) -> dict[str, float] | None:
-    """Return the seconds that each real device takes for the whole; None if one did not tell."""
+    """Return the seconds that each real device takes for the whole; None if one gave none."""
     if not run.real:
         return {}
     own = client.infer(next(inputs), strategy=LOCAL)
@@ -228,7 +228,7 @@ def _whole(run: PinnedRun, client: RobotClient, inputs: Iterator[Inputs],
 
 
 def _as_planned(client: RobotClient, outcome: Outcome) -> bool:
-    """Tell whether the schedule was run to its end, with the server if it needs it."""
+    """Return whether the schedule was run to its end, with the server if it needs it."""
     agreement = client.connection.agreement
     if agreement is None or outcome.stats.recovered or outcome.stats.schedule:
         return False

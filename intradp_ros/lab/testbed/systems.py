@@ -15,7 +15,7 @@ from intradp_ros.systems.sharing.baselines import DSCCS, LOCAL, OFFLOAD, SHARED,
 
 BOOK, ENERGY_BOOK = 'book.json', 'energy.json'
 INTRA_DP_BOOK, EVOLVED_BOOK = 'intra-dp.json', 'shared-de.json'
-#: Emulated devices that wait for nobody take the same time for every frame: a few tell all.
+#: Emulated devices that wait for nobody take the same time for every frame: a few say all.
 ALONE_SECONDS = 2.0
 #: Inferences that a system makes in any case, however slow it is.
 LEAST_FRAMES = 6

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from intradp_ros.lab.testbed.catch_up_replay import CatchUpPlayers
 from intradp_ros.link.outlook import LinkPast
 from intradp_ros.link.predictor import RatePredictor
-from intradp_ros.link.rate import TELLING_BYTES
+from intradp_ros.link.rate import SHOWS_RATE_BYTES
 from intradp_ros.link.trace import LinkTrace
 from intradp_ros.systems.sharing.baselines import LOCAL, SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
@@ -61,7 +61,7 @@ class Curves:
         played = [[judge(partition) for partition in numbers] for judge in (
             Judge(setting.cost, setting.link(float(mbps))) for mbps in RATES)]
         self._logs = np.log(np.array([[p.latency for p in row] for row in played]))
-        self._telling = [max(p.bytes_up, p.bytes_down) >= TELLING_BYTES for p in played[-1]]
+        self._shows_rate = [max(p.bytes_up, p.bytes_down) >= SHOWS_RATE_BYTES for p in played[-1]]
         self._crosses = [p.bytes_up + p.bytes_down > 0 for p in played[-1]]
         self._number = [numbers[e.partition] for e in book.entries]
         alone = [k for k, entry in enumerate(book.entries) if entry.strategy == LOCAL][:1]
@@ -96,9 +96,9 @@ class Curves:
         found: Floats = np.exp(below + (above - below) * (place - low))
         return found
 
-    def telling(self, schedule: int) -> bool:
-        """Tell whether a schedule sends enough to measure the link's rate."""
-        return self._telling[self._number[schedule]]
+    def shows_rate(self, schedule: int) -> bool:
+        """Return whether a schedule sends enough to measure the link's rate."""
+        return self._shows_rate[self._number[schedule]]
 
 
 class Air:
@@ -280,7 +280,7 @@ class Predicting:
 
     def learn(self, run: ReplayedInference) -> None:
         """Hear the mean rate of an inference that sent enough."""
-        if self._curves.telling(run.schedule):
+        if self._curves.shows_rate(run.schedule):
             self._measured = run.start + run.seconds
             self._take(run.mbps * _MBPS)
 

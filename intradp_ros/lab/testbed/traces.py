@@ -14,7 +14,7 @@ import numpy as np
 from intradp_ros.lab.testbed.package_data import package_data
 from intradp_ros.link.trace import COLUMNS, LinkTrace, read_trace
 
-#: Names of links as in the paper, and the recordings; see the README beside these.
+#: Names of links as in the paper, and the recordings; see the README next to these.
 TRACES = {'indoors': 'indoors_b', 'outdoors': 'outdoors_a'}
 _EVERY = 5  # tenths of a second between the stretches that are compared
 

@@ -21,7 +21,7 @@ from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 
 TCP = 'tcp'
 START_TIMEOUT, END_TIMEOUT = 120.0, 300.0
-#: Bytes of a tensor in the stream, and how many may be under way at a time.
+#: Bytes of a tensor in the stream, and how many may be in flight at a time.
 STREAMED_BYTES, MOST_TENSORS = 250_000, 2000
 
 

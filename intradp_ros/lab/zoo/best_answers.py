@@ -5,10 +5,10 @@
 The best answers of a one-stage detector, decoded: all that a robot needs of some megabytes.
 
 Each cell of each level answers for several anchors: four numbers of a box, two
-of each key point, one that tells how sure it is, one for each class.  The best
+of each key point, one that says how sure it is, one for each class.  The best
 of them are kept, level by level, then of all levels; only they are decoded (as
 in YOLOv5, the points as in KAPAO; public architecture facts).  Which of them
-stand for the same object is left to whoever asks.
+stand for the same object is left to anyone who asks.
 """
 from __future__ import annotations
 

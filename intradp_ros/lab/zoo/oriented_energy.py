@@ -7,7 +7,7 @@ Edges by oriented energy: a network whose weights are formulas, so that it needs
 Pairs of an even and an odd filter for some scales and orientations; the energy
 of a pair is the sum of squares of its answers (Morrone and Owens, Feature
 detection from local energy, 1987), and an edge is where the energy of one of
-them is high.  The nodes run it unless they are told another model.
+them is high.  The nodes run it unless they are given another model.
 """
 from __future__ import annotations
 

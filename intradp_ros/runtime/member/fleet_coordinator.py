@@ -228,8 +228,8 @@ class FleetCoordinator:
                 self._act(action)
             changed = _seen(before) != _seen(self._state)
             if changed:
-                self._tell(before)
-            self._tell_refusals(before.refusals)
+                self._report(before)
+            self._report_refusals(before.refusals)
         if changed:
             self._changed()
 
@@ -248,7 +248,7 @@ class FleetCoordinator:
             if self.rejections.count('channel', time.monotonic()):
                 self.log(f'nothing can be said to {quoted(name)}: {quoted(error)}')
 
-    def _tell(self, before: Coordinator) -> None:
+    def _report(self, before: Coordinator) -> None:
         after = self._state
         if before.leads != after.leads:
             self.log(f'coordinates in term {after.election.term:#x}' if after.leads else
@@ -260,7 +260,7 @@ class FleetCoordinator:
             self.log(f'plan {given_up.id.epoch} is given up; '
                      f'{", ".join(sorted(given_up.missing))} did not get ready')
 
-    def _tell_refusals(self, before: Mapping[str, Refusal]) -> None:
+    def _report_refusals(self, before: Mapping[str, Refusal]) -> None:
         """Log once why a device is left out, and when it is taken in again."""
         for name, refusal in self._state.refusals.items():
             if name not in before or before[name].reason != refusal.reason:
@@ -303,7 +303,7 @@ class FleetCoordinator:
 
 
 def _seen(state: Coordinator) -> object:
-    """Return what others are told of a state."""
+    """Return what others are sent of a state."""
     plans = state.switch.in_use and state.switch.in_use.id, state.switch.next is None
     refusals = {name: refusal.reason for name, refusal in state.refusals.items()}
     return state.leads, plans, state.membership.alive, refusals

@@ -53,7 +53,7 @@ Log = Callable[[str], None]
 MAX_OFFERS = 4
 #: Seconds between heartbeats.
 HEARTBEAT = 0.2
-#: A rate that was measured longer ago than this (s) is told no more.
+#: A rate that was measured longer ago than this (s) is no longer reported.
 _NEW_RATE = 1.0
 #: Times that a plan may lack something after all was fetched that it lacked before.
 _MAX_FETCHES = 16
@@ -94,7 +94,7 @@ class FleetMember:
     """
     One device on a channel, with a role for each format of plans that it understands.
 
-    It listens to `coordinators` only, and tells them every `heartbeat` (s) that it
+    It listens to `coordinators` only, and reports to them every `heartbeat` (s) that it
     is there.  Plans are loaded on a thread of their own, while
     work goes on.  `changed` is called when another plan is in use.
     Blobs that a plan needs and that are not here are fetched from its other
@@ -275,7 +275,7 @@ class FleetMember:
         self._changed()
 
     def _load(self, load: Load) -> None:
-        """Load a plan, once what it lacks is here, and tell the coordinators what came of it."""
+        """Load a plan, once what it lacks is here, and send the coordinators what came of it."""
         if load.id not in self._holder.loading:
             return  # it was given up while something was fetched
         try:

@@ -25,6 +25,6 @@ class FleetPatience:
     unknown: float = 5.0
 
     def late(self, quiet: float, longest: float | None) -> bool:
-        """Tell whether so much time without an answer is too long."""
+        """Return whether so much time without an answer is too long."""
         usual = self.unknown if longest is None else longest
         return quiet > self.late_factor * usual + self.late_slack

@@ -17,7 +17,7 @@ class FleetResult:
     """
     The model's own results, or None with the reason why there are none.
 
-    `pipelined` tells that the fleet computed them, by plan `plan`; else the
+    `pipelined` means that the fleet computed them, by plan `plan`; else the
     asker did, for the `reason` given.  `latency` counts from the asking,
     `waited` is the part of it before the inference began (s).
     """

@@ -48,7 +48,7 @@ class ProgramRun:
 
     def proceed(self, between: Callable[[], None]) -> bool:
         """
-        Compute until a transfer is missing; tell whether the program has ended.
+        Compute until a transfer is missing; return whether the program has ended.
 
         The first call sends the inputs that others wait for, and computes
         nothing.  `between` is called before each operator.

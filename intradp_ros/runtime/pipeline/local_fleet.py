@@ -107,7 +107,7 @@ class LocalFleet:
 
     def wait_ready(self, timeout: float = 30.0) -> bool:
         """
-        Wait until the asker has a plan and hears its devices; tell whether it does.
+        Wait until the asker has a plan and hears its devices; return whether it does.
 
         Where a device refuses the first plan again and again it does not wait any longer.
         """

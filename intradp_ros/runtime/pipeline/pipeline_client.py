@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Who asks a fleet for inferences: several under way, answers in order, none lost.
+Who asks a fleet for inferences: several in flight, answers in order, none lost.
 
 Frames go through the pipeline as long as a route's devices are heard and hold
 the plan.  What does not come back, because a device is silent, failed or is
@@ -39,13 +39,13 @@ from intradp_ros.wire.frames import Control, ControlKind, Stamp
 TICK = 0.02
 #: Latencies of the last inferences, by which others are late.
 _REMEMBERED = 16
-#: Latencies that may wait to be told to the coordinator.
-_UNTOLD = 64
+#: Latencies that may wait to be reported to the coordinator.
+_UNREPORTED = 64
 
 
 @dataclass
 class _PendingRequest:
-    """A request with its inputs; `begun` (s) and `devices` once it is under way."""
+    """A request with its inputs; `begun` (s) and `devices` once it is in flight."""
 
     request: Request
     inputs: Mapping[int, torch.Tensor]
@@ -104,7 +104,7 @@ class PipelineClient:
         self._trusted = True
         self._begun = 0  # the highest number that was begun
         self._latencies: deque[float] = deque(maxlen=_REMEMBERED)
-        self._untold: deque[float] = deque(maxlen=_UNTOLD)
+        self._unreported: deque[float] = deque(maxlen=_UNREPORTED)
         self._came = 0, -math.inf  # the newest inference that came back, and when one did last
         self._pinged = -math.inf
         self._answers = SerialExecutor(f'answers-{channel.name}')
@@ -120,7 +120,7 @@ class PipelineClient:
 
     @property
     def oldest(self) -> PlanId:
-        """The oldest plan that an inference under way goes by, else the one in use."""
+        """The oldest plan that an inference in flight goes by, else the one in use."""
         with self._lock:
             return min((f.plan for f in self._flights.values() if f.plan != NO_PLAN),
                        default=self._plan)
@@ -133,9 +133,9 @@ class PipelineClient:
     def new_latencies(self) -> tuple[float, ...]:
         """Return the seconds of the answers since the last call, infinite without results."""
         with self._lock:
-            told = tuple(self._untold)
-            self._untold.clear()
-        return told
+            latencies = tuple(self._unreported)
+            self._unreported.clear()
+        return latencies
 
     def unavailable_reason(self) -> str:
         """Return why no route can be used now; '' if one can."""
@@ -168,7 +168,7 @@ class PipelineClient:
         return request.number
 
     def cancel(self, number: int, reason: str = 'cancelled') -> None:
-        """Answer a request without results, unless it has its answer; stop what is under way."""
+        """Answer a request without results, unless it has its answer; stop what is in flight."""
         with self._lock:
             flight = self._flights.get(number)
             if flight is None or flight.request.state is State.ANSWERED:
@@ -245,7 +245,7 @@ class PipelineClient:
         for request in self._queue.deliver():
             flight = self._flights.pop(request.number)
             answer = flight.answer or self._unanswered(flight)
-            self._untold.append(math.inf if answer.outputs is None else answer.latency)
+            self._unreported.append(math.inf if answer.outputs is None else answer.latency)
             self._answers.put(partial(self._answered, answer))
 
     def _may_begin(self) -> bool:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Inferences that were asked for: which waits, which is under way, and in which order answers go.
+Inferences that were asked for: which waits, which is in flight, and in which order answers go.
 
 A state machine over (event, time) without threads or tensors.  Every request
 is answered exactly once, in the order of asking.
@@ -19,7 +19,7 @@ class State(Enum):
     """Where a request is."""
 
     WAITING = 'waiting'
-    INFLIGHT = 'under way'
+    INFLIGHT = 'in flight'
     ANSWERED = 'answered'
 
 
@@ -34,7 +34,7 @@ class Request:
     reason: str = ''
 
     def late(self, now: float) -> bool:
-        """Tell whether the deadline is over."""
+        """Return whether the deadline is over."""
         return now >= self.deadline
 
 
@@ -50,7 +50,7 @@ class RequestQueue:
     waiting: int
     _requests: dict[int, Request] = field(default_factory=dict)
     _newest: int = 0
-    _told: int = 0
+    _delivered: int = 0
 
     def __post_init__(self) -> None:
         """See that the limits let anything through."""
@@ -73,7 +73,7 @@ class RequestQueue:
         return asked
 
     def begin(self, now: float) -> Request | None:
-        """Return the next request to begin, if one more may be under way."""
+        """Return the next request to begin, if one more may be in flight."""
         if len(self.those(State.INFLIGHT)) >= self.inflight:
             return None
         for request in self.those(State.WAITING):
@@ -104,10 +104,10 @@ class RequestQueue:
     def deliver(self) -> list[Request]:
         """Return the answered requests whose turn it is, in order, and forget them."""
         turn = []
-        while (following := self._requests.get(self._told + 1)) and \
+        while (following := self._requests.get(self._delivered + 1)) and \
                 following.state is State.ANSWERED:
-            self._told += 1
-            turn.append(self._requests.pop(self._told))
+            self._delivered += 1
+            turn.append(self._requests.pop(self._delivered))
         return turn
 
     def counts(self) -> Mapping[str, int]:

@@ -45,7 +45,7 @@ from intradp_ros.wire.sanitise import quoted
 
 Log = Callable[[str], None]
 Finished = Callable[[ProgramRun, Outputs | None, Exception | None, tuple[Event, ...]], None]
-#: Inferences of a plan that a device may have begun; an asker has fewer under way.
+#: Inferences of a plan that a device may have begun; an asker has fewer in flight.
 MAX_OPEN = 64
 
 
@@ -133,7 +133,7 @@ class StageWorker:
         self._held[id_] = _Held(id_, programs, Reassembler(partial(self._expected, id_), MAX_OPEN))
 
     def keep(self, ids: Collection[PlanId]) -> None:
-        """Forget all plans but these, with what is under way of them."""
+        """Forget all plans but these, with what is in flight of them."""
         for id_ in [held for held in self._held if held not in ids]:
             self._forget(id_, 'the plan is over')
 
@@ -264,9 +264,9 @@ class StageWorker:
             finished(run, outputs, error, events)
         elif isinstance(error, TamperedError) or (
                 error and not isinstance(error, InferenceAbandonedError)):
-            self._tell_failure(held, run.inference, error)
+            self._report_failure(held, run.inference, error)
 
-    def _tell_failure(self, held: _Held, inference: int, error: Exception) -> None:
+    def _report_failure(self, held: _Held, inference: int, error: Exception) -> None:
         reason = f'{type(error).__name__}: {error}'
         if self._failures.count(type(error).__name__, time.monotonic()):
             self.log(f'inference {inference} failed: {quoted(reason)}')

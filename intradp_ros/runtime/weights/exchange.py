@@ -35,7 +35,7 @@ class WeightPolicy:
     """
     Weights are fetched into a `store`, without one never; of models among `only`, if it has any.
 
-    A device that `serves` hands its weights, and the state of its roles, to whoever asks.
+    A device that `serves` hands its weights, and the state of its roles, to anyone who asks.
     It takes at most `state_bytes` of other devices' state at a time.
     """
 

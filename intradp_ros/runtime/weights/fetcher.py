@@ -17,6 +17,7 @@ from intradp_ros.blobs.fetch import begin, is_done, OF_ALL, step, turn_to
 from intradp_ros.blobs.fetch_state import (
     Action,
     Ask,
+    Availability,
     Came,
     Check,
     Checked,
@@ -27,7 +28,6 @@ from intradp_ros.blobs.fetch_state import (
     Heard,
     Late,
     Tick,
-    Told,
 )
 from intradp_ros.blobs.memory import MemoryPart
 from intradp_ros.blobs.store import BlobPart, BlobStore, StoreFullError
@@ -121,7 +121,7 @@ class WeightFetcher:
                 self._queue.put(Late(peer))
             raise MalformedFrameError(f'piece {frame.inference} is not awaited', 'stale')
         if isinstance(frame, Control):
-            self._queue.put(Told(peer, frame.inference, read_held(frame)))
+            self._queue.put(Availability(peer, frame.inference, read_held(frame)))
             return
         data = self._reassembler.add(frame)
         self._queue.put(Heard(frame.inference) if data is None else

@@ -80,7 +80,7 @@ def new_session() -> int:
 
 
 def is_of_weights(frame: Frame) -> bool:
-    """Tell whether a frame is about weights that are fetched."""
+    """Return whether a frame is about weights that are fetched."""
     return frame.session >= MAX_TERM and (
         isinstance(frame, Chunk) or frame.kind in (ControlKind.FETCH, ControlKind.HELD))
 

@@ -29,7 +29,7 @@ class WeightServer:
     """
     Answers with pieces of what is held.
 
-    Whoever asks for more than `OF_PEER` pieces at once is refused; what it asked for
+    Anyone who asks for more than `OF_PEER` pieces at once is refused; what it asked for
     before the last so many is not sent any more.
     """
 

@@ -4,7 +4,7 @@
 """
 State of other devices, found by name and tag: who has it says its digest, then it is a blob.
 
-So it comes in pieces, from whoever has it, and goes on where a peer dies, as all blobs do.
+So it comes in pieces, from anyone who has it, and goes on where a peer dies, as all blobs do.
 What a peer says the digest is, is believed: only devices with the fleet's key are heard.
 """
 from __future__ import annotations

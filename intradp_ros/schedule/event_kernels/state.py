@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What is under way while a task graph is played.
+What is in flight while a task graph is played.
 
 Plain Python on arrays and lists that numba compiles as it stands.
 """

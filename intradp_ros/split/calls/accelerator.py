@@ -22,7 +22,7 @@ AUTO = 'auto'
 
 
 class DeviceError(ValueError):
-    """A device that cannot be used; the text says why and how to mend it."""
+    """A device that cannot be used; the text says why and how to fix it."""
 
 
 class Accelerator(KernelDevice):

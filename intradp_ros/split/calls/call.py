@@ -97,7 +97,7 @@ class Call:
         raise KeyError(name)
 
     def has(self, name: str) -> bool:
-        """Tell whether the schema has an argument of that name."""
+        """Return whether the schema has an argument of that name."""
         return any(a.name == name for a in self.function._schema.arguments)
 
     def replace(self, **changes: Any) -> Call:

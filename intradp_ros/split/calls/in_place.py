@@ -65,7 +65,7 @@ def _is_overwritable(split: SplitGraph, op: LocalOperator) -> bool:
 
 
 def _is_own(graph: OperatorGraph, value: int) -> bool:
-    """Tell whether a value has memory that no other value shows, graph outputs included."""
+    """Return whether a value has memory that no other value shows, graph outputs included."""
     producer = graph.producer.get(value)
     return producer is not None and value not in graph.output_values \
         and _is_fresh(graph.operators[producer]) \

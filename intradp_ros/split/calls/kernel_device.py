@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""What runs the kernels of a split graph, beside the kernels themselves."""
+"""What runs the kernels of a split graph, apart from the kernels themselves."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ class KernelDevice:
     The processor that PyTorch computes on; accelerators and emulated devices do otherwise.
 
     `name` is PyTorch's, `hardware` the model of an accelerator; `runs_ahead`
-    tells that a kernel returns before its work is done, and `replays` that
+    says that a kernel returns before its work is done, and `replays` that
     calls can be `replayed`.
     """
 

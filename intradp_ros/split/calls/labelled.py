@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Operators told by labels of their dimensions, as in Einstein's notation for products."""
+"""Operators described by labels of their dimensions, as in Einstein's notation for products."""
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -58,7 +58,7 @@ class Site:
         return next(self.graph.values[v].shape for v in self.operator.outputs if v is not None)
 
     def only_first_output(self) -> bool:
-        """Tell whether no output but the first is read."""
+        """Return whether no output but the first is read."""
         return not any(v is not None for v in self.operator.outputs[1:])
 
     def lead(self) -> tuple[ValueRef, int] | None:
@@ -82,7 +82,7 @@ class Split:
 
     `dim` is the split dimension of all outputs that are read (None: not
     split, `rows` is 1); the other fields are those of `LocalOperator`.
-    `folded` tells that some rows give one record (see `SplitGraph.folded`).
+    `folded` means that some rows give one record (see `SplitGraph.folded`).
     """
 
     kind: Kind

@@ -27,7 +27,7 @@ class Tuning:
     """
     Kernel variants by operator name; operators without one run as captured.
 
-    `channels_last` tells that convolutions return this layout, so that rows
+    `channels_last` means that convolutions return this layout, so that rows
     from elsewhere are better brought into it before they meet them.
     """
 
@@ -53,7 +53,7 @@ def tuned(split: SplitGraph, tuning: Tuning) -> SplitGraph:
 
 
 def wants_channels_last(split: SplitGraph, value: int) -> bool:
-    """Tell whether rows of a value that come from elsewhere should be brought into the layout."""
+    """Return whether rows of a value from elsewhere should be brought into the layout."""
     if not split.channels_last or len(split.graph.values[value].shape) not in LAYOUTS:
         return False
     readers = (split.graph.operators[i] for i in split.graph.consumers[value])

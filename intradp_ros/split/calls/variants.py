@@ -96,7 +96,7 @@ def in_layout(tensor: torch.Tensor) -> torch.Tensor:
 
 @lru_cache(maxsize=1)
 def can_pack() -> bool:
-    """Tell whether this build of torch and this processor take packed weights."""
+    """Return whether this build of torch and this processor take packed weights."""
     try:
         weight = torch.ops.mkldnn._reorder_convolution_weight(torch.zeros(8, 8, 3, 3))
         torch.ops.mkldnn._get_mkldnn_serialized_md(weight)
@@ -116,7 +116,7 @@ def _packed(weight: torch.Tensor) -> tuple[str, ...]:
 
 
 def _has_float_weight(graph: OperatorGraph, operator: Operator) -> bool:
-    """Tell whether values and weights are single or half precision, and the weights constant."""
+    """Return whether values and weights are single or half precision, and the weights constant."""
     call = Call.of(graph, operator)
     value, weight, bias = call.args[0], call.argument('weight'), call.argument('bias')
     if not isinstance(value, ValueRef):

@@ -72,7 +72,7 @@ def reactions(model: nn.Module, example: Sequence[torch.Tensor]) -> list[float |
 
 def depends_on_input(
         model: nn.Module, example: Sequence[torch.Tensor], least: float = 1e-3) -> bool:
-    """Tell whether every floating point output reacts to another input by more than `least`."""
+    """Return whether every floating point output reacts to another input by more than `least`."""
     return all(r is None or r > least for r in reactions(model, example))
 
 

@@ -18,7 +18,7 @@ from intradp_ros.split.checks.flops import operator_flops
 from intradp_ros.split.local_operator import Kind, LocalOperator, SplitGraph
 from intradp_ros.split.regions.region import Region
 
-_OTHERS = TOLERANCE[torch.float32]  # integers, and floats that are not told
+_OTHERS = TOLERANCE[torch.float32]  # integers, and floats that are not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class OutputError:
     @property
     def exact(self) -> bool:
         """
-        Tell whether the difference is float rounding.
+        Return whether the difference is float rounding.
 
         That is at most 1e-9 in double precision, 2e-2 where half precision is
         computed in, and 1e-4 else.
@@ -69,7 +69,7 @@ class VerifyReport:
 
     @property
     def exact(self) -> bool:
-        """Tell whether every output differs by rounding only."""
+        """Return whether every output differs by rounding only."""
         return all(output.exact for output in self.outputs)
 
     @property

@@ -179,7 +179,7 @@ def _looked_up(draft: Draft, places: Operand, dim: int, single: bool) -> Draft |
 
 
 def _rows_are_elements(site: Site, operand: Operand, dim: int) -> bool:
-    """Tell whether a value is split along a dimension, and each of its entries is a row."""
+    """Return whether a value is split along a dimension, and each of its entries is a row."""
     return (isinstance(operand, ValueRef) and site.split_dim(operand) == dim
             and site.rows[operand.value] == site.shape(operand)[dim])
 

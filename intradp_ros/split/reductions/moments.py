@@ -8,7 +8,7 @@ A record is one row ``[count, means, inverse deviations]`` for any number of
 groups, as torch's fastest operators return them.  Records are merged as by
 Chan, Golub and LeVeque (1979): without differences of large sums, so that a
 large mean does not drown a small variance.  All of it is double precision:
-single precision could not tell the means of parts far from zero apart, and
+single precision could not distinguish the means of parts far from zero, and
 not hold squares beyond 1e38.  A record is a few numbers for each group.
 """
 from __future__ import annotations

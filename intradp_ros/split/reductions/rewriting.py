@@ -45,7 +45,7 @@ def _folded(split: SplitGraph, operator: Operator, first: int) -> Draft | None:
 
 def _saves(split: SplitGraph, draft: Draft) -> bool:
     """
-    Tell whether a record of each side is less than what the records are made of.
+    Return whether a record of each side is less than what the records are made of.
 
     An operator that needs all rows but yields any keeps what follows local,
     so that more must be saved there.

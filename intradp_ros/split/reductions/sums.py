@@ -168,7 +168,7 @@ def fold_pool(draft: Draft, spatial: int, how: str) -> Draft | None:
 
 
 def _covers(draft: Draft, axis: int, spatial: int, size: int) -> bool:
-    """Tell whether the pool has one window along a spatial dimension, of all its elements."""
+    """Return whether the pool has one window along a spatial dimension, of all its elements."""
     call = draft.site.call
     if call.has('output_size'):
         return bool(per_dim(call.argument('output_size'), spatial)[axis] == 1)

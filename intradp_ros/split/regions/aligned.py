@@ -24,7 +24,7 @@ def aligned_split(
     """
     Split an operator along `dim` of its output.
 
-    `places` tells which dimension of each operand, in the order of
+    `places` says which dimension of each operand, in the order of
     `operands_of`, lines up with it (negative: none).  An operand of size 1
     there is broadcast.  A parameter, or a value that is not split or split
     elsewhere, is needed whole and cut to the region by the kernel.  Return

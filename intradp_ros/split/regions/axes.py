@@ -150,7 +150,7 @@ def matching_dim(own: Shape, lead: Shape, axis: int) -> int | None:
     Return the dimension of an input that corresponds to the axis of the leading one.
 
     Of the same rank it is the same dimension, where that is not next to
-    nothing (a matrix of 3 rows beside an image).  Of another rank it is the
+    nothing (a matrix of 3 rows next to an image).  Of another rank it is the
     one of the same length, in the same place from the last or the first
     dimension (from where more lengths agree), or wherever there is just one.
     None: the input stays whole.

@@ -30,11 +30,11 @@ class Region(NamedTuple):
         return max(0, self.stop - self.start)
 
     def __bool__(self) -> bool:
-        """Tell whether there are any rows."""
+        """Return whether there are any rows."""
         return self.stop > self.start
 
     def covers(self, other: Region) -> bool:
-        """Tell whether every row of `other` is in this region."""
+        """Return whether every row of `other` is in this region."""
         return not other or (self.start <= other.start and other.stop <= self.stop)
 
     def hull(self, other: Region) -> Region:

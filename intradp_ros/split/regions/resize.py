@@ -40,7 +40,7 @@ class Resize:
 
     @property
     def aligned(self) -> bool:
-        """Tell whether the first and last rows of input and output coincide."""
+        """Return whether the first and last rows of input and output coincide."""
         return self.call.has('align_corners') and self.call.argument('align_corners')
 
     def step(self, input_rows: int, rows: int) -> float:
@@ -50,7 +50,7 @@ class Resize:
         return 1 / self.scale if self.scale else input_rows / rows
 
     def gives(self, rows: int, input_rows: int) -> bool:
-        """Tell whether the call makes that many rows of the input's."""
+        """Return whether the call makes that many rows of the input's."""
         sizes, scale = self.call.argument('output_size'), self.scale
         made = sizes[self.axis] if sizes is not None else int(input_rows * (scale or 0.0))
         return bool(made == rows)
@@ -69,7 +69,7 @@ class Resize:
 
     @property
     def filtered(self) -> bool:
-        """Tell whether a filter against aliasing widens with the step."""
+        """Return whether a filter against aliasing widens with the step."""
         return '_aa' in self.call.function.__name__
 
     def lying(self) -> Resize:

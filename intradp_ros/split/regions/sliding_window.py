@@ -65,7 +65,7 @@ class Window:
         return RowMap(first, last)
 
     def is_all(self, region: Region) -> bool:
-        """Tell whether a region is the whole output and needs the whole input."""
+        """Return whether a region is the whole output and needs the whole input."""
         return region.rows == self.output_rows and self.row_map(region).rows == self.input_rows
 
     def padded_alike(self, region: Region) -> Alike | None:

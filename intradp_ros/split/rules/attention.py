@@ -48,7 +48,7 @@ def split_attention(site: Site) -> Split | None:
 
 
 def _shares_heads(site: Site, query: Operand, key: Operand) -> bool:
-    """Tell whether a head of keys and values serves several heads of queries."""
+    """Return whether a head of keys and values serves several heads of queries."""
     grouped = site.call.has('enable_gqa') and site.call.argument('enable_gqa')
     return bool(grouped) and site.shape(query)[-3] != site.shape(key)[-3]
 

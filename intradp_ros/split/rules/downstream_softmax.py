@@ -35,7 +35,7 @@ def softmax_dim(site: Site) -> int | None:
 
 
 def _keeps_dims(graph: OperatorGraph, reader: Operator, value: int) -> bool:
-    """Tell whether an element-wise operator has one result, of the shape of a value it reads."""
+    """Return whether an element-wise operator has one result, of the shape of a value it reads."""
     results = [v for v in reader.outputs if v is not None]
     return reader.target.startswith('aten.') and is_pointwise(resolve_target(reader.target)) \
         and len(results) == 1 and graph.values[results[0]].shape == graph.values[value].shape

@@ -17,7 +17,7 @@ _UNDECLARED = frozenset(['aten.ldexp.Tensor', 'aten.leaky_relu.default'])
 
 
 def is_pointwise(function: object) -> bool:
-    """Tell whether an operator overload of ATen is declared point-wise, and not random."""
+    """Return whether an operator overload of ATen is declared point-wise, and not random."""
     tags = getattr(function, 'tags', ())
     return torch.Tag.nondeterministic_seeded not in tags and (
         torch.Tag.pointwise in tags or str(function) in _UNDECLARED)

@@ -58,11 +58,11 @@ class _Blocks:
     @classmethod
     def of(cls, site: Site, height: int, width: int, columns: int) -> _Blocks | None:
         """Read the settings of a call for an image of a size; None if it has other columns."""
-        (size, across), (stride, step), (before, beside), (dilation, spread) = (
+        (size, across), (stride, step), (before, left_right), (dilation, spread) = (
             per_dim(site.call.argument(name), 2)
             for name in ('kernel_size', 'stride', 'padding', 'dilation'))
         high = (height + 2 * before - dilation * (size - 1) - 1) // stride + 1
-        wide = (width + 2 * beside - spread * (across - 1) - 1) // step + 1
+        wide = (width + 2 * left_right - spread * (across - 1) - 1) // step + 1
         if wide < 1 or high * wide != columns:
             return None
         return cls(Window(size, stride, before, dilation, height, high), wide)
@@ -88,14 +88,14 @@ def split_into_columns(site: Site) -> Split | None:
     by_row = blocks.window.row_map
     place = np.arange(rows) // blocks.wide
     row_map = RowMap(by_row.first[place], by_row.last[place])
-    beside = per_dim(site.call.argument('padding'), 2)[1]
+    left_right = per_dim(site.call.argument('padding'), 2)[1]
 
     def bind(region: Region, parameters: Parameters) -> Kernel:
         if region.rows == rows and row_map(region).rows == blocks.window.input_rows:
             return site.call.compile(parameters)
         places = blocks.rows(region)
         kernel = padded(
-            site.call.replace(padding=[0, beside]).compile(parameters),
+            site.call.replace(padding=[0, left_right]).compile(parameters),
             [blocks.window.missing(places), (0, 0)])
         if not row_map(region):
             kernel = unread(kernel, site.no_rows(operand, dim))
@@ -118,7 +118,7 @@ def split_from_columns(site: Site) -> Split | None:
     if blocks is None:
         return None
     row_map = _columns_over(blocks, rows)
-    beside = per_dim(site.call.argument('padding'), 2)[1]
+    left_right = per_dim(site.call.argument('padding'), 2)[1]
 
     def bind(region: Region, parameters: Parameters) -> Kernel:
         handed = row_map(region)
@@ -130,7 +130,7 @@ def split_from_columns(site: Site) -> Split | None:
             return lambda x: nothing.expand(shape).contiguous()
         span = blocks.window.span(blocks.rows(handed))
         kernel = site.call.replace(
-            output_size=[span.rows, width], padding=[0, beside]).compile(parameters)
+            output_size=[span.rows, width], padding=[0, left_right]).compile(parameters)
         return _shifted(kernel, span.start - region.start, region.stop - span.stop)
 
     return Split(Kind.BLOCK, _HEIGHT, rows, site.maps(row_map, rows), bind)

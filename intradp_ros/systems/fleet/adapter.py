@@ -164,7 +164,7 @@ def as_observed(declared: FleetCosts, observed: Observed) -> FleetCosts:
 
 def _tolerates(plan: FleetPlan, costs: FleetCosts, observed: Observed, declared: FleetCosts,
                patience: Patience) -> bool:
-    """Tell whether a plan that misses its target may do so for a while."""
+    """Return whether a plan that misses its target may do so for a while."""
     late = plan.latency / costs.quality.latency - 1
     small = all(abs(rate / declared.topology.medium(name).bytes_per_second - 1) <= patience.small
                 for name, rate in observed.rates.items())

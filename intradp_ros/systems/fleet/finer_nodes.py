@@ -87,7 +87,7 @@ def _rank(plans: FleetPlans) -> tuple[bool, float]:
 
 
 def memory_binds(costs: FleetCosts, plans: FleetPlans) -> bool:
-    """Tell whether some device has no room for one more of the largest nodes."""
+    """Return whether some device has no room for one more of the largest nodes."""
     largest = max(weights + costs.samples * node.working_bytes for node, weights in
                   zip(costs.model.nodes, costs.weight_bytes.tolist()))
     held = np.array([plans.best.memory[name] for name in costs.topology.names])

@@ -35,7 +35,7 @@ def describe(costs: FleetCosts, plan: FleetPlan) -> str:
 
 def plan_file(costs: FleetCosts, plan: FleetPlan) -> dict[str, Any]:
     """
-    Return what `StagePlan.from_json` reads, with what is predicted beside it.
+    Return what `StagePlan.from_json` reads, and with it what is predicted.
 
     A model without operators (a layer profile) and a plan of training have the
     prediction only.

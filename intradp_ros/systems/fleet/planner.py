@@ -43,7 +43,7 @@ from intradp_ros.systems.fleet.partitioner import (
     reference_scale,
 )
 
-#: What our plan is called beside those of other planners.
+#: What our plan is called among those of other planners.
 OURS = 'fleet'
 FAIR_SHARING = 'fair sharing'
 #: Micro-batches that plans with a rate are judged by.

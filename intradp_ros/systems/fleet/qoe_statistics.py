@@ -12,7 +12,7 @@ import statistics
 
 from intradp_ros.planning.quality import Quality
 
-#: Answers that what happens lately is told of.
+#: Answers that recent figures are made of.
 LATELY = 100
 
 

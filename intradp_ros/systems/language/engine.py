@@ -180,7 +180,7 @@ class StageEngine:
         self.loader.wake()
 
     def keeps(self, plan: SegmentPlan) -> bool:
-        """Tell whether a plan can go on with the keys and values that are here."""
+        """Return whether a plan can go on with the keys and values that are here."""
         program = self._program
         return program is not None and program.plan.cache == plan.cache \
             and program.held.plan.most_pages <= plan.most_pages
@@ -455,13 +455,13 @@ class StageEngine:
             raise GivenUp
 
     def _over(self, program: _Program, number: int) -> bool:
-        """Tell whether a round of a plan is not to be gone on with."""
+        """Return whether a round of a plan is not to be gone on with."""
         return self._closed or self._wanted != program.id \
             or not self.asks and 0 < number < program.held.base
 
 
 def _follows(program: _Program, passing: Passing) -> bool:
-    """Tell whether all keys and values that a round builds on are here."""
+    """Return whether all keys and values that a round builds on are here."""
     return passing.base in (program.base, passing.round)
 
 

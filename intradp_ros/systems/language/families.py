@@ -28,7 +28,7 @@ class Family:
     scaled: bool = False
 
     def of_attention(self, name: str) -> bool:
-        """Tell whether a layer's tensor belongs to its attention block, otherwise to its MLP."""
+        """Return whether a layer's tensor belongs to its attention block, otherwise to its MLP."""
         return name.startswith(('self_attn.', 'input_layernorm.')) or \
             self.sandwich and name.startswith('post_attention_layernorm.')
 

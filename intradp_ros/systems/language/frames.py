@@ -5,7 +5,7 @@
 Hidden states between devices, as chunks and back.
 
 `inference` is the round, `transfer` names stage and lane.  A round's number is never used
-again; `base` is the first round since requests were last computed anew, so that whoever
+again; `base` is the first round since requests were last computed anew, so that who
 still waits for an older round gives it up.
 """
 from __future__ import annotations

@@ -121,7 +121,7 @@ class Loader:
                 if found is None or found.data.nbytes != file.nbytes:
                     raise OSError(f'block {block} ({file.digest[:12]}) is not in '
                                   f'{self.store.folder}')
-            except Exception as failure:  # noqa: B902 - whoever waits for the block raises it
+            except Exception as failure:  # noqa: B902 - what waits for the block raises it
                 error = failure
             stop = time.perf_counter()
             self.seconds, self.nbytes = self.seconds + stop - start, self.nbytes + file.nbytes

@@ -26,7 +26,7 @@ class Codec:
     `decode(data, nbytes, dtype)` returns as many bytes as are asked for, or
     raises MalformedFrameError before it reserves more than these.
 
-    `takes` tells of a dtype, `fits` of a whole transfer's elements, whether
+    `takes` says for a dtype, `fits` for a whole transfer's elements, whether
     they can be encoded at all.  `bits` is the most that an element can take
     up if it is encoded, 0 if that is not bounded; `module` names what
     both sides have to import.

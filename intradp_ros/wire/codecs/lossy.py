@@ -5,7 +5,7 @@
 Encodings that lose precision: half floats, and 8 bits between the extremes of a chunk.
 
 Never used unless the user asks for one, and then the effect on the output is
-measured and told.  What is not finite, or too large for half floats, crosses
+measured and reported.  What is not finite, or too large for half floats, crosses
 plain.
 """
 from __future__ import annotations

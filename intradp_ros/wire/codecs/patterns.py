@@ -16,7 +16,7 @@ _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def has_patterns(dtype: torch.dtype) -> bool:
-    """Tell whether elements are as large as some whole number (complex128 is larger)."""
+    """Return whether elements are as large as some whole number (complex128 is larger)."""
     return dtype.itemsize in _UNSIGNED
 
 

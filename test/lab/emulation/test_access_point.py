@@ -164,13 +164,13 @@ def test_nothing_remains() -> None:
     assert network.namespaces(PREFIX) == []
 
 
-@pytest.mark.parametrize(('wrong', 'told'), [
+@pytest.mark.parametrize(('wrong', 'message'), [
     ({'mbit': 0.0}, 'above 0 Mbit/s'), ({'delay_ms': -1.0}, 'delay_ms'),
     ({'jitter_ms': float('nan')}, 'jitter_ms'), ({'loss': 1.0}, 'below 1'),
     ({'medium': 'sound'}, 'duplex or shared'), ({'bottleneck': 'wall'}, 'access_point'),
     ({'medium': 'shared'}, "needs bottleneck='access_point'"), ({'queue_bytes': 10}, 'packet')])
-def test_impossible_links_are_refused(wrong: dict[str, float], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_impossible_links_are_refused(wrong: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         LinkSettings(**wrong)
 
 

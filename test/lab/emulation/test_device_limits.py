@@ -53,17 +53,17 @@ print(time.process_time())
 
 @needs(CPU)
 def test_a_quota_of_half_a_core_is_half_a_core() -> None:
-    """Other work may keep it from using its quota, as the kernel tells; never from keeping it."""
+    """Other work may keep it from using its quota, as the kernel says; never from keeping it."""
     seconds = 4.0
     with limited_devices({'a': DeviceLimits(cpus=0.5)}, prefix=PREFIX) as limited:
         begin = time.monotonic()
         busy = run(limited, BUSY, seconds)
         lasted = time.monotonic() - begin
         (group,) = limited.groups['a']
-        told = dict(line.split() for line in (group / 'cpu.stat').read_text().splitlines())
+        reported = dict(line.split() for line in (group / 'cpu.stat').read_text().splitlines())
     assert busy.returncode == 0
     used = float(busy.stdout) / seconds
-    throttled = int(told['nr_throttled']) / int(told['nr_periods'])
+    throttled = int(reported['nr_throttled']) / int(reported['nr_periods'])
     assert used <= 0.5 * 1.15
     assert used >= 0.5 * 0.85 * throttled, (used, throttled, lasted)
     assert throttled > 0

@@ -234,7 +234,7 @@ def test_a_running_link_is_not_stale(link: ShapedLink) -> None:
 
 
 @needs_root
-def test_a_refusal_is_told_and_leaves_nothing() -> None:
+def test_a_refusal_is_reported_and_leaves_nothing() -> None:
     with pytest.raises(NetworkError, match=r'tc .*limit'), \
             shaped_link(LinkSettings(queue_bytes=2**40), PREFIX):
         pytest.fail('a queue larger than tc can count was accepted')

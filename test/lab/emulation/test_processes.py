@@ -54,7 +54,7 @@ def test_waits_for_a_line(start: Start) -> None:
     assert child.returncode is None
 
 
-def test_later_lines_can_be_told_from_earlier_ones(start: Start) -> None:
+def test_later_lines_are_distinguished_from_earlier_ones(start: Start) -> None:
     child = start(script('counter', 'print("step 1"); print("step 2")'))
     child.wait(20)
     first = child.wait_for_line(r'step (\d)', 1)

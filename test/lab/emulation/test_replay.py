@@ -21,27 +21,27 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason='network namespaces ne
 
 @dataclass
 class NotedLink:
-    """A link that keeps what it was told."""
+    """A link that keeps what it was given."""
 
-    told: list[tuple[str, float]] = field(default_factory=list)
+    given: list[tuple[str, float]] = field(default_factory=list)
     broken: bool = False
 
     def set_rate(self, mbit: float) -> None:
         if self.broken and mbit == 40.0:
-            self.told.append(('refused', mbit))
+            self.given.append(('refused', mbit))
             raise OSError('the link refuses')
-        self.told.append(('rate', mbit))
+        self.given.append(('rate', mbit))
 
     def cut(self) -> None:
-        self.told.append(('cut', 0.0))
+        self.given.append(('cut', 0.0))
 
     def restore(self) -> None:
-        self.told.append(('restore', 0.0))
+        self.given.append(('restore', 0.0))
 
 
 def wait_for(link: NotedLink, count: int) -> None:
     end = time.monotonic() + 30.0
-    while len(link.told) < count and time.monotonic() < end:
+    while len(link.given) < count and time.monotonic() < end:
         time.sleep(0.01)
 
 
@@ -49,13 +49,13 @@ def test_rates_come_in_recorded_order_and_again() -> None:
     link = NotedLink()
     with replaying(link, STEPS):
         wait_for(link, 6)
-    assert link.told[:6] == [
+    assert link.given[:6] == [
         ('rate', 10.0), ('cut', 0.0), ('rate', 40.0), ('restore', 0.0), ('rate', 20.0),
         ('rate', 10.0)]
-    assert link.told[-1] == ('restore', 0.0)  # whatever the trace was at
+    assert link.given[-1] == ('restore', 0.0)  # whatever the trace was at
 
 
-def test_a_link_that_refuses_is_told_at_the_end() -> None:
+def test_a_link_that_refuses_is_reported_at_the_end() -> None:
     link = NotedLink(broken=True)
     with pytest.raises(OSError, match='refuses'), replaying(link, STEPS):
         wait_for(link, 3)

@@ -112,8 +112,8 @@ def test_each_hop_and_direction_has_a_rate_of_its_own() -> None:
         assert slow > 0.9 * (least - 8000 / 0.5e6)
         assert fast > 0.9 * (least / 2 - 8000 / 1e6) and back > 0.9 * (least / 2 - 8000 / 1e6)
         assert fast < 0.75 * slow and back < 0.75 * slow
-        through, beside = seconds(net, 'ac', 'ab')  # a to c goes by b
-        assert max(through, beside) > 1.5 * slow
+        through, direct = seconds(net, 'ac', 'ab')  # a to c goes by b
+        assert max(through, direct) > 1.5 * slow
 
 
 def test_a_device_that_is_cut_off_passes_nothing_on_until_it_is_back() -> None:

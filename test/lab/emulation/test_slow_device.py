@@ -29,6 +29,6 @@ def test_kernels_are_the_slow_ones() -> None:
     assert 'convolution,jit:sse41' in done.stdout
 
 
-def test_other_processors_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_processors_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, 'machine', lambda: 'aarch64')
     assert 'not aarch64' in str(slow_device.available())

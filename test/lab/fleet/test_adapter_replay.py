@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""The adapter in model time: no frame is lost, and little is missed beside a plan that stays."""
+"""The adapter in model time: no frame is lost, and little is missed against a plan that stays."""
 import numpy as np
 import pytest
 from random_fleets import random_model

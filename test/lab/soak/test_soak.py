@@ -39,7 +39,7 @@ def test_lost_and_wrong_frames_count_and_belong_to_the_fault_that_lasted() -> No
     assert cut.longest_ms == pytest.approx(300) and not found.well
 
 
-def test_who_computed_is_told_with_and_without_a_fault() -> None:
+def test_who_computed_is_reported_with_and_without_a_fault() -> None:
     cut, killed = Happened('link_cut', 1.0, 2.0), Happened('server_killed', 3.0, 4.0)
     found = figures(SoakRecord(True, {}, [cut, killed], {}, [
         row(0.0, by_rows=True), row(1.5, recovered=True), row(1.6, shared=False),

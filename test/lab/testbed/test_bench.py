@@ -36,7 +36,7 @@ def test_systems_on_a_trace(tmp_path: Path) -> None:
     assert (out / 'trace.png').stat().st_size > 10_000
     # An operator cannot take less than its profile says.
     assert rows['local']['median_ms'] > 59.0
-    # What ran is exact, bytes arrived as they were sent, and both sides told what they did.
+    # What ran is exact, bytes arrived as they were sent, and both sides reported what they did.
     checked = report['exactness']
     assert all(row['exact'] and row['checked'] for row in checked['systems'].values())
     assert checked['arrived']['server']['chunks'] and checked['arrived']['robot']['chunks']

@@ -27,7 +27,7 @@ def test_a_trace_with_outages() -> None:
 
 
 def test_frames_of_an_outage() -> None:
-    """The frame that was at hand when it began counts; the first shared one tells the return."""
+    """The frame that was at hand when it began counts; the first shared one marks the return."""
     seen = Seen('shared', at=[0.0, 0.9, 1.4, 2.1, 2.3, 3.2],
                 latency=[0.1, 0.5, 0.3, 0.1, 0.1, 0.1],
                 shared=[True, False, False, False, True, True],

@@ -44,7 +44,7 @@ def case(inputs: str = FLOAT32, bound: float = 40.0, **means: float) -> Case:
                 {'mean_mbps': 90.0}, rows, ((10.0, 80.0), (100.0, 30.0)), bound, 'folder')
 
 
-def test_what_is_won_is_told_and_what_is_lost_is_told_with_the_bound() -> None:
+def test_what_is_won_is_reported_and_what_is_lost_is_reported_with_the_bound() -> None:
     published_case = case(FLOAT32, local=97.0, offload=100.0, dsccs=90.0, shared=80.0)
     ours = case(SENSOR, local=97.0, offload=60.0, dsccs=60.0, shared=50.0)
     found = {(o['target'], o['inputs']): o for o in outcomes([published_case, ours])}

@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""The page of all cases tells wins and losses alike and leads to every case."""
+"""The page of all cases shows wins and losses alike and leads to every case."""
 from __future__ import annotations
 
 from dataclasses import replace
@@ -53,7 +53,7 @@ def plain(page: str) -> str:
     return ' '.join(re.sub('<[^>]*>', ' ', text).split())
 
 
-def test_losses_are_told_like_wins(page: str) -> None:
+def test_losses_are_reported_like_wins(page: str) -> None:
     assert headline(CASES).startswith(
         'Sharing is the fastest in 1 of 3 cases, as fast as the best other system in 1, and '
         'slower in 1.')
@@ -74,7 +74,7 @@ def test_ours_for_energy_is_no_rival_of_ours() -> None:
     assert 'when planned for energy: 2 of 3' in text and '0.50' in text and '100 % more' in text
 
 
-def test_what_the_search_gains_is_told_apart() -> None:
+def test_what_the_search_gains_is_distinguished() -> None:
     """Ours with the paper's solver is no rival; a quarter more on two of three cases."""
     evolved = [replace(one, systems={**one.systems, 'shared-de': figures(ms)})
                for one, ms in zip(CASES, (80.0, 133.33, 80.5))]

@@ -77,7 +77,7 @@ def test_on_a_steady_link_inferences_take_what_the_simulator_says(
     assert rates == pytest.approx([mbps] * 2)
 
 
-def test_a_link_that_gets_slower_under_way_delays(curves: Curves) -> None:
+def test_a_link_that_gets_slower_in_flight_delays(curves: Curves) -> None:
     falling = Air(LinkTrace((0.0, 0.002), (100.0, 1.0)))
     taken = [float(run_of(curves, Air(trace), 0.0, [ON_SERVER])[0][0])
              for trace in (constant(100.0), constant(1.0))]
@@ -86,14 +86,14 @@ def test_a_link_that_gets_slower_under_way_delays(curves: Curves) -> None:
 
 
 class Listening(LastValue):
-    """The last value; keeps all that it was told."""
+    """The last value; keeps all that it was given."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: list[tuple[float, float]] = []
+        self.given: list[tuple[float, float]] = []
 
     def update(self, rate: float, now: float) -> None:
-        self.told.append((rate / 125e3, now))
+        self.given.append((rate / 125e3, now))
         super().update(rate, now)
 
 
@@ -101,15 +101,15 @@ def test_robots_learn_of_what_they_sent_once_it_is_over(
         book: ScheduleBook, curves: Curves) -> None:
     air, predictor = Air(LinkTrace((0.0, 0.5), (100.0, 50.0))), Listening()
     runs = replay(curves, air, Predicting(curves, air, book, predictor, OFFLOAD), until=0.7)
-    first, *told = predictor.told  # before the first inference the robot has probed
+    first, *later = predictor.given  # before the first inference the robot has probed
     assert first[1] == 0.0
-    assert told == [(pytest.approx(r.mbps), pytest.approx(r.start + r.seconds)) for r in runs]
+    assert later == [(pytest.approx(r.mbps), pytest.approx(r.start + r.seconds)) for r in runs]
 
 
 def test_robots_that_send_nothing_probe(book: ScheduleBook, curves: Curves) -> None:
     air, predictor = Air(constant(5.0)), Listening()
     replay(curves, air, Predicting(curves, air, book, predictor, LOCAL), until=LONG)
-    assert [now for _, now in predictor.told] == pytest.approx(
+    assert [now for _, now in predictor.given] == pytest.approx(
         list(np.arange(0, LONG, PROBE_AFTER)))
 
 

@@ -180,7 +180,7 @@ def test_a_liar_is_found_out_and_another_serves(
 
 
 def test_a_peer_dies_and_another_goes_on(model: SharedModel, tmp_path: Path) -> None:
-    """The link is slow enough that the fetch is under way when its giver dies."""
+    """The link is slow enough that the fetch is in flight when its giver dies."""
     weights = {'a': SERVES, 'd': SERVES, 'b': fetching(tmp_path / 'b')}
     with fleet(model, 'a,b,d', weights, 'ad', mbit=4.0) as made:
         end = time.monotonic() + TIMEOUT

@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""The adapter replayed over changing rates and devices, beside a static plan and an oracle."""
+"""The adapter replayed over changing rates and devices, against a static plan and an oracle."""
 from __future__ import annotations
 
 import numpy as np
@@ -73,7 +73,7 @@ def replay(declared, plan):
 
 
 def meets_unchanged(state, declared, seen):
-    """Tell whether the first plan still meets the target."""
+    """Return whether the first plan still meets the target."""
     names = declared.topology.names
     here = as_observed(declared, seen)
     groups = [here.topology.names.index(names[g]) for g in state.plan.placement]

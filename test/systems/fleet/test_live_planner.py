@@ -94,7 +94,7 @@ def test_measured_rates_lead_to_another_plan_and_old_ones_are_forgotten(costs: F
     assert live.look(later + 10.0) == first, 'the declared rate counts again'
 
 
-def test_a_figure_that_is_told_again_is_one_measurement(costs: FleetCosts) -> None:
+def test_a_figure_that_is_reported_again_is_one_measurement(costs: FleetCosts) -> None:
     live = LivePlanner(costs)
     live.plan(ALL, 0.0)
     for number in range(30):
@@ -139,8 +139,8 @@ def test_devices_are_heard_on_other_threads_while_it_is_asked(costs: FleetCosts)
 def test_an_operator_holds_a_plan_and_lets_it_go(costs: FleetCosts) -> None:
     live = LivePlanner(costs)
     first = live.plan(ALL, 0.0)
-    told, other = live.tell(None, ['box'], 0.0)
-    assert other and 'box' not in other.devices and 'helper' in told or 'robot' in told
+    reported, other = live.tell(None, ['box'], 0.0)
+    assert other and 'box' not in other.devices and 'helper' in reported or 'robot' in reported
     assert live.look(0.1) == first, 'telling changes nothing'
     live.hold()
     live.heard(beat('helper', 1, battery=0.01), 0.2)
@@ -167,7 +167,7 @@ def test_answers_are_counted_with_misses_and_joules(costs: FleetCosts) -> None:
     assert seen.joules == pytest.approx(3 * sum(live.predicted.joules.values()))
 
 
-def test_nothing_that_fits_is_told(costs: FleetCosts) -> None:
+def test_nothing_that_fits_is_reported(costs: FleetCosts) -> None:
     devices = tuple(replace(d, memory_bytes=1.0) for d in costs.topology.devices)
     live = LivePlanner(replace(costs, topology=replace(costs.topology, devices=devices)))
     assert live.plan(ALL, 0.0) is None and 'no plan' in live.text(0.0)

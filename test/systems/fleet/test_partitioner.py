@@ -131,7 +131,7 @@ def test_a_model_that_fits_no_device_alone_is_divided():
     assert set(partition(costs).placements[0]) == {0, 1}
 
 
-def test_what_does_not_fit_is_told_with_figures():
+def test_what_does_not_fit_is_reported_with_figures():
     model = random_model(np.random.default_rng(3), 6, chain=True)
     devices = [Device('a', 1e5), Device('b', 1e5)]
     costs = FleetCosts(model, behind_access_point(devices, 1e7), 'a')

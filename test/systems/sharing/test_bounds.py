@@ -117,14 +117,14 @@ def test_no_schedule_does_what_is_out_of_reach_in_its_time(
        st.sampled_from([4, 10, 20]))
 @settings(max_examples=50)
 def test_rows_in_blocks_are_in_reach_where_they_are_one_by_one(
-        seed: int, count: int, rows: int, server: float, mbps: float, part: float, told: int,
+        seed: int, count: int, rows: int, server: float, mbps: float, part: float, reported: int,
 ) -> None:
     facts = Facts(random_cost(random_split_graph(seed, count, rows), seed, server))
     link = LinkModel.symmetric(mbps, 1e-4, 1e-5)
     for side in SIDES:
         exact = most_rows(facts, side, link, part * facts.alone)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr('intradp_ros.systems.sharing.partition.reach._TOLD_APART', told)
+            patch.setattr('intradp_ros.systems.sharing.partition.reach._TOLD_APART', reported)
             assert (most_rows(facts, side, link, part * facts.alone) >= exact).all()
 
 
@@ -176,14 +176,14 @@ def test_without_a_link_the_robot_alone_is_optimal(seed: int) -> None:
 
 
 class Sum(nn.Module):
-    """A value, and what is made of it row by row or comes beside it, added."""
+    """A value, and what is made of it row by row or comes with it, added."""
 
     def __init__(self) -> None:
         super().__init__()
         self.row = nn.Conv2d(4, 4, 1)
 
-    def forward(self, x: torch.Tensor, beside: torch.Tensor | None = None) -> torch.Tensor:
-        return x + (self.row(x) if beside is None else beside)
+    def forward(self, x: torch.Tensor, other: torch.Tensor | None = None) -> torch.Tensor:
+        return x + (self.row(x) if other is None else other)
 
 
 @pytest.mark.parametrize(('inputs', 'rows'), [(1, 4), (2, 8)])

@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""A few paths tell what the exact judge says at any rate, on devices of any speed."""
+"""A few paths say what the exact judge says at any rate, on devices of any speed."""
 from __future__ import annotations
 
 from dataclasses import replace
@@ -56,8 +56,8 @@ def test_paths_tell_what_the_judge_says(seed: int, robot: float, server: float, 
     known = anywhere(setting.cost, setting.link, all_of_them, GRID)
     judge = Judge(setting.cost.scaled(dict(zip((ROBOT, SERVER), factors))), setting.link(mbps))
     for partition in all_of_them:
-        told, true = known[partition].seconds(mbps, *factors), judge(partition).latency
-        assert told <= true * 1.02 and told >= true * 0.9
+        reported, true = known[partition].seconds(mbps, *factors), judge(partition).latency
+        assert reported <= true * 1.02 and reported >= true * 0.9
 
 
 def test_a_book_of_another_format_has_to_be_made_anew() -> None:

@@ -26,7 +26,7 @@ class Steady:
         return 7.0 * now
 
 
-def test_every_inference_tells_what_was_drawn_meanwhile(model: SharedModel, wanted: torch.Tensor,
+def test_every_inference_says_what_was_drawn_meanwhile(model: SharedModel, wanted: torch.Tensor,
                                                         ) -> None:
     meter = EnergyMeter(Steady(), 0.005)
     assert until(lambda: meter.drawn(time.monotonic(), time.monotonic()) is not None)
@@ -38,7 +38,7 @@ def test_every_inference_tells_what_was_drawn_meanwhile(model: SharedModel, want
     assert not any(thread.name == 'energy-meter' for thread in threading.enumerate())
 
 
-def test_nothing_is_told_without_a_sensor(model: SharedModel) -> None:
+def test_nothing_is_reported_without_a_sensor(model: SharedModel) -> None:
     with sharing_pair(model) as pair:
         stats = pair.robot.infer((SOURCE,)).stats
         assert stats.drawn is None and stats.energy > 0

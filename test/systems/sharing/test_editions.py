@@ -73,7 +73,7 @@ def assert_shared(pair: Pair, wanted: torch.Tensor) -> None:
 @pytest.mark.parametrize('kind', [ControlKind.BOOK, ControlKind.BOOK_READY])
 def test_the_former_book_is_used_until_the_robot_knows_that_the_server_has_the_new_one(
         pair: Pair, model: SharedModel, wanted: torch.Tensor, kind: ControlKind) -> None:
-    """Whether the offer is under way or the answer."""
+    """Whether the offer is in flight or the answer."""
     detained = Detained(pair, kind)
     pair.robot.use_book(another_book(model))
     assert until(lambda: bool(detained.frames))

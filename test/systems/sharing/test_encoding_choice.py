@@ -132,7 +132,7 @@ def test_books_hold_the_encodings_of_what_crosses() -> None:
     assert ScheduleBook.from_json(encoded.to_json()) == encoded
 
 
-def test_a_book_tells_of_its_lossy_encoding() -> None:
+def test_a_book_names_its_lossy_encoding() -> None:
     known = {(v, 'int8'): wire(0.25, 1e-9) for v in range(len(SPLIT.rows))}
     book = make_book(cost(known), 'd' * 64, grid=(1.0,), lossy='int8')
     assert {'int8'} == frozenset().union(*(e.partition.lossy for e in book.entries))

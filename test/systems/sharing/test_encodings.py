@@ -151,7 +151,7 @@ def test_a_chunk_that_cannot_be_decoded_costs_one_late_inference(unet: SharedMod
 
 def test_what_fails_while_it_is_encoded_ends_the_waiting(
         unet: SharedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error on the executor's thread is the inference's, and tells the reason."""
+    """An error on the executor's thread is the inference's, and names the reason."""
     with sharing_pair(unet, encoded_book(unet, 'floats')) as pair:
         wanted = pair.robot.infer(picture(1), strategy='local').outputs
         monkeypatch.setattr(pair.robot.channel, 'chunk_bytes', 0)

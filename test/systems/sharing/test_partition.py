@@ -28,12 +28,12 @@ def test_is_the_same_in_a_process_that_hashes_texts_otherwise() -> None:
               'one = pickle.loads(bytes.fromhex(sys.argv[1]))\n'
               'same = type(one)(one.stages, one.encodings)\n'
               'print(len({one, same}), hash("zstd"))\n')
-    told = {subprocess.run(
+    reported = {subprocess.run(
         [sys.executable, '-c', script, pickle.dumps(ENCODED).hex()], check=True, text=True,
         capture_output=True, env={**os.environ, 'PYTHONHASHSEED': seed}).stdout
         for seed in ('1', '2')}
-    assert len(told) == 2  # texts have other hashes there
-    assert all(line.startswith('1 ') for line in told)
+    assert len(reported) == 2  # texts have other hashes there
+    assert all(line.startswith('1 ') for line in reported)
 
 
 def test_encodings_are_optional_in_a_file() -> None:

@@ -70,7 +70,7 @@ def test_lateness_is_prediction_and_margin() -> None:
 def test_the_server_is_not_late_for_what_the_robot_slept() -> None:
     patient = PatiencePolicy(deadline=7.0)
     assert waits(patient, 5.0, ran=0.3) and not waits(patient, 5.0, ran=0.5)
-    assert not waits(patient, 7.1, ran=0.3)  # whoever set a deadline means seconds of the clock
+    assert not waits(patient, 7.1, ran=0.3)  # who set a deadline means seconds of the clock
 
 
 def test_silence_counts_from_what_was_heard_last() -> None:

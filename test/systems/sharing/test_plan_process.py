@@ -101,28 +101,28 @@ def test_a_limited_process_rests() -> None:
     """What computes all the time gets no more than its share of a core."""
     with subprocess.Popen([sys.executable, '-c', WORKS.format(share=0.2)], text=True,
                           stdout=subprocess.PIPE) as child:
-        told, _ = child.communicate()
-    computed, passed = map(float, told.split())
+        reported, _ = child.communicate()
+    computed, passed = map(float, reported.split())
     assert computed <= 0.3 * passed
 
 
-def test_what_went_wrong_is_told() -> None:
+def test_what_went_wrong_is_reported() -> None:
     process = PlanProcess(PlanRequest('no graph', '{}', '{}'))
     with pytest.raises(PlanningError, match=r'\w'):
         while process.result() is None:
             time.sleep(0.05)
 
 
-@pytest.mark.parametrize(('script', 'told'), [
+@pytest.mark.parametrize(('script', 'reported'), [
     (TOO_LONG.format(workers=False), 'PlanningError: planning takes more than 5 s of a processor'),
     (TOO_LONG.format(workers=True), 'PlanningError: planning takes more than 5 s of a processor'),
     (TOO_MUCH, 'MemoryError')])
-def test_planning_is_bounded(script: str, told: str) -> None:
+def test_planning_is_bounded(script: str, reported: str) -> None:
     """Nobody keeps a planner for days, in itself or in its workers, by a graph made for that."""
     ended = subprocess.run([sys.executable, '-c', script], text=True, capture_output=True,
                            timeout=120)
     assert ended.returncode == 1
-    assert ended.stderr.strip().rpartition('\n')[2].endswith(told)
+    assert ended.stderr.strip().rpartition('\n')[2].endswith(reported)
 
 
 def test_a_job_is_under_these_bounds() -> None:
@@ -144,6 +144,6 @@ def test_vast_graphs_are_refused() -> None:
 
 
 def test_what_solvers_print_is_no_part_of_the_book() -> None:
-    told = subprocess.run([sys.executable, '-c', PRINTS], input=job(), text=True,
+    reported = subprocess.run([sys.executable, '-c', PRINTS], input=job(), text=True,
                           stdout=subprocess.PIPE, check=True)
-    assert told.stdout == 'the book'
+    assert reported.stdout == 'the book'

@@ -73,7 +73,7 @@ def test_held_rows_are_not_computed_again() -> None:
     assert missing_steps(split, {value: [split.whole(value)]}) == []
 
 
-def test_a_mailbox_gives_up_when_told() -> None:
+def test_a_mailbox_gives_up_when_asked() -> None:
     box = Mailbox(lambda waited: None)
     box.fail('cancelled')
     with pytest.raises(InferenceAbandonedError, match='cancelled'):

@@ -49,7 +49,7 @@ def test_a_little_delay_moves_little(book: ScheduleBook) -> None:
     assert 0 < moved_by(book, replace(SETTING, delay=1.02e-3)) < 0.05
 
 
-def test_what_schedules_take_now_is_told(book: ScheduleBook) -> None:
+def test_what_schedules_take_now_is_reported(book: ScheduleBook) -> None:
     both = slower(2.0, 2.0)
     assert moved_by(book, both) > 0.5
     alone, before = ([e.predicted for e in b.entries if e.strategy == LOCAL]

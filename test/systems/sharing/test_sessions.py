@@ -73,7 +73,7 @@ class Stranger:
         return self.frames[before]
 
     def greets(self, frame: Control) -> bool:
-        """Greet as a robot does, again and again; tell whether it was welcome."""
+        """Greet as a robot does, again and again; return whether it was welcome."""
         before = len(self.frames)
         self.channel.send(replace(frame, server=self.server.number))
         time.sleep(0.05)
@@ -198,7 +198,7 @@ def test_bad_books_are_refused(stranger: Stranger, model: SharedModel, book: Any
     None, '', 5, [], 'x' * 10**6, lambda good: good[:-1], lambda good: good.upper()])
 def test_books_that_the_sides_read_differently_are_refused(
         stranger: Stranger, model: SharedModel, theirs: Any) -> None:
-    """Nothing would tell later that a transfer carries other rows than the server takes it for."""
+    """Nothing would show later that a transfer carries other rows than the server takes it for."""
     good = seen_by(model)
     body = {'book': packed(hand_made_book(model).to_json()),
             'fingerprint': theirs(good) if callable(theirs) else theirs}
@@ -250,7 +250,7 @@ def test_sessions_that_begin_and_end_leave_no_threads(
 
 
 def test_probes_without_end_are_echoed_as_far_as_the_link_takes_them(model: SharedModel) -> None:
-    """Echoes that would only wait are dropped, whoever asks for them."""
+    """Echoes that would only wait are dropped, no matter who asks for them."""
     stranger = Stranger({model.digest: model}, rate=1e5)
     try:
         stranger.ask(hello(model))
@@ -265,7 +265,7 @@ def test_probes_without_end_are_echoed_as_far_as_the_link_takes_them(model: Shar
 
 
 def test_who_is_silent_makes_room(stranger: Stranger, model: SharedModel) -> None:
-    """A robot that was heard lately keeps its session, whoever else comes."""
+    """A robot that was heard lately keeps its session, no matter who else comes."""
     assert USUAL_SESSIONS > 2
     for session in range(1, USUAL_SESSIONS + 1):
         stranger.ask(hello(model, session))
@@ -281,7 +281,7 @@ def test_who_is_silent_makes_room(stranger: Stranger, model: SharedModel) -> Non
 
 
 def test_sessions_of_robots_that_vanished_end(stranger: Stranger, model: SharedModel) -> None:
-    """Whoever else pings makes the server look."""
+    """Anyone else who pings makes the server look."""
     for session in (1, 2):
         stranger.ask(hello(model, session))
     stranger.server.sessions[1].heard -= LEASE
@@ -293,7 +293,7 @@ def test_sessions_of_robots_that_vanished_end(stranger: Stranger, model: SharedM
     Control(ControlKind.HELLO, 5, server=7), Control(ControlKind.BYE, 5, server=7),
     Control(ControlKind.PING, 5, body={'robot': 1.0}, server=7)])
 def test_frames_for_other_servers_are_left_to_them(stranger: Stranger, frame: Control) -> None:
-    """Two servers of one name hear the same frames; only pings are for whoever hears them."""
+    """Two servers of one name hear the same frames; only pings are for all who hear them."""
     stranger.channel.send(frame)
     assert stranger.ask(Control(ControlKind.PING, 5, body={'robot': 1.0})).body['robot'] == 1.0
     assert stranger.server.foreign == 1 and len(stranger.frames) == 1
@@ -427,7 +427,7 @@ def test_false_answers_only_pause_the_sharing(
 
 def test_a_refused_robot_runs_alone_and_says_why(
         model: SharedModel, other_model: SharedModel, wanted: torch.Tensor) -> None:
-    """Other weights on the server: never shared, always answered; a mended server is found."""
+    """Other weights on the server: never shared, always answered; a repaired server is found."""
     near, far = memory_pair()
     server = OffloadServer(far, {other_model.digest: other_model}, lambda text: None)
     log: list[str] = []

@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Several robots on one server: every result exact, fair turns, the load told, nothing left."""
+"""Several robots on one server: every result exact, fair turns, load reported, nothing left."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -117,7 +117,7 @@ def on_device(model: SharedModel, seconds: float) -> SharedModel:
                     DeviceClock())
 
 
-def test_the_processor_is_shared_and_its_load_told(model: SharedModel) -> None:
+def test_the_processor_is_shared_and_its_load_reported(model: SharedModel) -> None:
     """Both robots that only offload get as many frames, and hear that there is another one."""
     site, frames, loads = Site(on_device(model, 3e-3)), [0, 0], [0.0, 0.0]
     ready = threading.Barrier(2)
@@ -156,11 +156,11 @@ def test_a_robot_that_finds_no_room_stays_alone_and_is_served_later(
         infer_until_shared(second, (SOURCE,), wanted)
 
 
-@pytest.mark.parametrize('told', [
+@pytest.mark.parametrize('stated', [
     0.99, -1.0, float('nan'), float('inf'), 1e9, '2', None, [], {}])
-def test_impossible_loads_are_malformed(told: object) -> None:
+def test_impossible_loads_are_malformed(stated: object) -> None:
     with pytest.raises(MalformedFrameError, match='a load of'):
-        validated_load(told)
+        validated_load(stated)
 
 
 def test_the_load_decides_what_is_chosen(model: SharedModel) -> None:

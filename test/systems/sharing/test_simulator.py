@@ -106,7 +106,7 @@ def test_transfers_are_charged_for_the_chunks_that_they_are_cut_into(
     assert len(cut) == chunk_count(elements * dtype.itemsize, int(charged))
 
 
-def test_programs_that_wait_for_each_other_are_told() -> None:
+def test_programs_that_wait_for_each_other_are_reported() -> None:
     split = random_split_graph(5)
     schedule = lower(split, offload(8))
     broken = Schedule(schedule.transfers, {ROBOT: (Receive(0),), SERVER: ()})

@@ -75,10 +75,10 @@ def test_the_search_is_as_good_as_brute_force(seed: int) -> None:
 
 
 @pytest.mark.parametrize('solver', SOLVERS.values(), ids=SOLVERS)
-def test_tells_how_far_it_is_and_stops_when_told(solver: Solver) -> None:
-    told: list[tuple[int, int]] = []
-    found = solver(cost_of(2), LINK, budget=500, progress=lambda *at: told.append(at))
-    assert told and told[-1] == (500, 500) and told == sorted(told)
+def test_says_how_far_it_is_and_stops_when_asked(solver: Solver) -> None:
+    reported: list[tuple[int, int]] = []
+    found = solver(cost_of(2), LINK, budget=500, progress=lambda *at: reported.append(at))
+    assert reported and reported[-1] == (500, 500) and reported == sorted(reported)
     early = solver(cost_of(2), LINK, budget=10**9, stop=lambda: True)
     assert found.latency <= early.latency < 1.0
 

@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Several inferences of a robot under way: exact, in order, none lost, more of them a second."""
+"""Several inferences of a robot in flight: exact, in order, none lost, more of them a second."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -112,7 +112,7 @@ def test_results_are_exact_and_in_order(model: SharedModel, inflight: int) -> No
 
 @pytest.mark.parametrize('broken', [
     lambda found: found.server.close(), lambda found: found.end.cut()])
-def test_all_that_are_under_way_are_answered_without_the_server(
+def test_all_that_are_in_flight_are_answered_without_the_server(
         model: SharedModel, broken: Callable[[Site], None]) -> None:
     """It goes while three frames are on their way; these and all later ones come in order."""
     with site(model, 3, patience=SHORT, delay=0.05) as found:
@@ -152,12 +152,12 @@ def test_the_link_is_busy_for_what_crosses(model: SharedModel) -> None:
 
 
 @pytest.mark.parametrize('busy, in_turn', [(0.0095, True), (0.006, False)])
-def test_where_several_under_way_gain_little_each_waits_for_those_before(
+def test_where_several_in_flight_gain_little_each_waits_for_those_before(
         model: SharedModel, busy: float, in_turn: bool) -> None:
     """
     By the book a frame takes 10 ms; several keep robot and server busy for 9.5 or 6 ms each.
 
-    Schedules are judged by what frames took that were under way alone.
+    Schedules are judged by what frames took that were in flight alone.
     """
     together, noted = [0], []
 

@@ -60,18 +60,18 @@ def device(model: SharedModel, profile: Profile, factor: float) -> SharedModel:
     return emulated(model, tables, DeviceClock())
 
 
-def watch(model: SharedModel, profile: Profile, told: list[Profile]) -> DriftWatch:
-    return DriftWatch(model.split, profile, told.append, DriftMeter(WINDOW))
+def watch(model: SharedModel, profile: Profile, received: list[Profile]) -> DriftWatch:
+    return DriftWatch(model.split, profile, received.append, DriftMeter(WINDOW))
 
 
 def test_both_sides_notice_what_has_become_slow(model: SharedModel, profile: Profile) -> None:
-    robot_told: list[Profile] = []
-    server_told: list[Profile] = []
+    robot_received: list[Profile] = []
+    server_received: list[Profile] = []
     near, far = memory_pair()
     server = OffloadServer(far, {model.digest: device(model, profile, 8.0)}, print,
-                           {model.digest: watch(model, profile, server_told)})
+                           {model.digest: watch(model, profile, server_received)})
     robot = RobotClient(device(model, profile, 8.0), near, FixedRate(100.0), print,
-                        patience=ENDLESS, watch=watch(model, profile, robot_told))
+                        patience=ENDLESS, watch=watch(model, profile, robot_received))
     try:
         robot.use_book(hand_made_book(model))
         assert robot.connection.wait_ready(TIMEOUT)
@@ -80,9 +80,9 @@ def test_both_sides_notice_what_has_become_slow(model: SharedModel, profile: Pro
     finally:
         robot.close()
         server.close()
-    for told in (robot_told, server_told):
-        assert len(told) == 1 and told[0].scale > 4 * profile.scale
-        assert told[0].timings == profile.timings
+    for received in (robot_received, server_received):
+        assert len(received) == 1 and received[0].scale > 4 * profile.scale
+        assert received[0].timings == profile.timings
 
 
 @pytest.mark.parametrize(('side', 'strategy'), [(ROBOT, LOCAL), (SERVER, OFFLOAD)])
@@ -127,8 +127,8 @@ def test_moving_bytes_explains_some_of_what_takes_longer(
     up, down = 3 * HEIGHT * WIDTH * 4, sum(
         model.split.graph.values[v].nbytes for v in set(model.split.graph.output_values))
     chunks_up, chunks_down = (math.ceil(nbytes / LEAST_CHUNK_BYTES) for nbytes in (up, down))
-    told: list[Profile] = []
-    seen, whole = watch(model, crowded, told), profile.whole_seconds
+    received: list[Profile] = []
+    seen, whole = watch(model, crowded, received), profile.whole_seconds
     moving = seen.moving(model.split, schedule, SERVER)
     assert moving == pytest.approx(2 * chunks_up + chunks_down)
     assert watch(model, profile, []).moving(model.split, schedule, SERVER) == 0.0
@@ -142,35 +142,35 @@ def test_moving_bytes_explains_some_of_what_takes_longer(
     for measured in (whole, whole + 0.5 * moving, whole + moving):
         for _ in range(2 * WINDOW):
             seen.ran(measured, whole, moving=moving)
-    assert told == []
+    assert received == []
     for _ in range(2 * WINDOW):
         seen.ran(4 * whole + moving, whole, moving=moving)
-    assert len(told) == 1
+    assert len(received) == 1
 
 
 def test_what_was_broken_off_counts_only_when_it_was_late(
         model: SharedModel, profile: Profile) -> None:
-    told: list[Profile] = []
-    seen, whole = watch(model, profile, told), profile.whole_seconds
+    received: list[Profile] = []
+    seen, whole = watch(model, profile, received), profile.whole_seconds
     for _ in range(2 * WINDOW):
         seen.ran(0.1 * whole, whole, complete=False)
-    assert told == []
+    assert received == []
     for _ in range(WINDOW):
         seen.ran(3.0 * whole, whole, complete=False)
-    assert len(told) == 1 and told[0].scale == pytest.approx(3.0, rel=0.2)
+    assert len(received) == 1 and received[0].scale == pytest.approx(3.0, rel=0.2)
 
 
-def test_little_compute_says_nothing_and_changes_are_not_told_in_a_row(
+def test_little_compute_says_nothing_and_changes_are_not_reported_in_a_row(
         model: SharedModel, profile: Profile) -> None:
-    told: list[Profile] = []
-    seen, whole = watch(model, profile, told), profile.whole_seconds
+    received: list[Profile] = []
+    seen, whole = watch(model, profile, received), profile.whole_seconds
     for _ in range(2 * WINDOW):
         seen.ran(0.5 * whole, 0.01 * whole)
-    assert told == []
+    assert received == []
     for factor in (8.0, 1.0):
         for _ in range(2 * WINDOW):
             seen.ran(factor * whole, whole)
-    assert len(told) == 1
+    assert len(received) == 1
 
 
 def test_a_profile_of_another_graph_is_refused(model: SharedModel, profile: Profile) -> None:
@@ -179,16 +179,16 @@ def test_a_profile_of_another_graph_is_refused(model: SharedModel, profile: Prof
         watch(model, other, [])
 
 
-def test_a_robot_tells_what_the_link_delays(model: SharedModel) -> None:
-    """Pings find a delay of 40 ms, and it is told once."""
-    told: list[float] = []
+def test_a_robot_says_what_the_link_delays(model: SharedModel) -> None:
+    """Pings find a delay of 40 ms, and it is reported once."""
+    received: list[float] = []
     near, far = memory_pair(delay=0.04)
     server = OffloadServer(far, {model.digest: model}, print)
     robot = RobotClient(model, near, FixedRate(100.0), print,
-                        delay_watch=DelayWatch(told.append, DelayMeter(WINDOW)))
+                        delay_watch=DelayWatch(received.append, DelayMeter(WINDOW)))
     try:
         time.sleep(4 * WINDOW * HEARTBEAT)
     finally:
         robot.close()
         server.close()
-    assert len(told) == 1 and 0.03 < told[0] < 0.06
+    assert len(received) == 1 and 0.03 < received[0] < 0.06

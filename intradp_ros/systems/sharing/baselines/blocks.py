@@ -132,7 +132,7 @@ def _only_before(split: SplitGraph, index: int) -> int | None:
 
 
 def _narrows(split: SplitGraph, index: int) -> bool:
-    """Tell whether an operator puts out fewer bytes than it reads."""
+    """Return whether an operator puts out fewer bytes than it reads."""
     op = split.operators[index].operator
     read = sum(split.nbytes(v, split.rows[v]) for v in set(op.inputs))
     made = sum(split.nbytes(v, split.rows[v]) for v in op.outputs if v is not None)

@@ -43,7 +43,7 @@ class Entry:
 
     `predicted` is in seconds at `mbps`, `joules` what the robot spends then.
     The schedule is the one to use from `low` up to `high` Mbit/s.  `anywhere`
-    tells what it takes at other rates and on devices of other speeds, if the
+    says what it takes at other rates and on devices of other speeds, if the
     book knows.
     """
 
@@ -91,7 +91,7 @@ class ScheduleBook:
     down_ratio: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse lossy encodings that the book does not tell of, and an impossible link."""
+        """Refuse lossy encodings that the book does not know, and an impossible link."""
         if not 0 < self.down_ratio < math.inf:
             raise ValueError(f'a link has a positive ratio of its rates, got {self.down_ratio}')
         used = frozenset[str]().union(*(e.partition.lossy for e in self.entries))
@@ -106,7 +106,7 @@ class ScheduleBook:
 
     @cached_property
     def knows_speeds(self) -> bool:
-        """Whether all entries tell what they take at any rate and on devices of any speed."""
+        """Whether all entries say what they take at any rate and on devices of any speed."""
         return all(entry.anywhere for entry in self.entries)
 
     @cached_property
@@ -116,7 +116,7 @@ class ScheduleBook:
 
     @cached_property
     def knows_catch_up(self) -> bool:
-        """Whether all entries also tell what they take if the robot works on when it waits."""
+        """Whether all entries also say what they take if the robot works on when it waits."""
         return all(entry.anywhere and entry.anywhere.catch_up for entry in self.entries)
 
     @cached_property

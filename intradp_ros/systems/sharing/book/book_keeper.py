@@ -82,7 +82,7 @@ class BookKeeper:
         self._process = None
 
     def _is_worth_it(self, wanted: PlanRequest) -> bool:
-        """Tell whether to start a process for a request now; forget it if it changes nothing."""
+        """Return whether to start a process for a request now; forget it if it changes nothing."""
         if self._newest is None:
             return True
         if self._moved is None:
@@ -111,13 +111,13 @@ class BookKeeper:
             return None
         self._process = None
         book = ScheduleBook.from_json(text)
-        self._tell(book)
+        self._announce(book)
         self._newest, self._moved = book, None
         if book.bounds or self._original is None:
             self.made, self._original = self.made + 1, book
         return book
 
-    def _tell(self, book: ScheduleBook) -> None:
+    def _announce(self, book: ScheduleBook) -> None:
         """Say what a book that follows another one changes."""
         if self._newest is None:
             return

@@ -19,7 +19,7 @@ class BookVersion:
     """
     A book with its epoch: the number under which a session's frames mean it.
 
-    `fingerprint` tells what this side makes of the book, `text` is the book
+    `fingerprint` says what this side makes of the book, `text` is the book
     as it crossed, or crosses, the link.
     """
 

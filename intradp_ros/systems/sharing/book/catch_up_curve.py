@@ -4,7 +4,7 @@
 """
 What a schedule takes, by the rate that comes, if the robot works on whenever it waits.
 
-No sum of a few chains tells it, as where both sides meet depends on what each
+No sum of a few chains gives it, as where both sides meet depends on what each
 has done by then; so it is played, once, when the book is made.
 """
 from __future__ import annotations

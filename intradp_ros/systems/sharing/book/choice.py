@@ -48,7 +48,7 @@ class ChosenSchedule:
 
     `median_s` are the seconds that half of such inferences take at most, and
     `nominal_s` those at the middle of the rates and speeds that may come, both
-    without experience; 0 if no outlook told them.
+    without experience; 0 if no outlook gave them.
     """
 
     index: int
@@ -62,7 +62,7 @@ class Forecast:
     """
     What may come: `outlook` says it of the rate (bytes a second) in the next so many seconds.
 
-    `late` tells after how many seconds a robot that waits works on, if so many were predicted.
+    `late` says after how many seconds a robot that waits works on, if so many were predicted.
     """
 
     outlook: Callable[[float], Outlook | None]
@@ -272,7 +272,7 @@ class ScheduleChoice:
 
 
 def pays(shared: float, alone: float, spread: Callable[[], float]) -> bool:
-    """Tell whether sharing is worth its risk, by the seconds expected with it and without."""
+    """Return whether sharing is worth its risk, by the seconds expected with it and without."""
     return shared <= alone * (1 - _MOST_GAIN) or shared <= alone * WORTH and (
         shared <= alone * (WORTH - _GAIN_A_SECOND * spread() * min(alone, 1.0)))
 
@@ -292,5 +292,5 @@ def _keys(entry: Entry) -> tuple[Hashable, ...]:
 
 
 def _crosses(entry: Entry) -> bool:
-    """Tell whether anything crosses the link."""
+    """Return whether anything crosses the link."""
     return entry.anywhere is not None and any(path.link > 0 for path in entry.anywhere.paths)

@@ -9,7 +9,7 @@ ended.  What such a chain takes is a sum: seconds of the robot's compute, of
 the server's, of bytes on the link, and what none of these changes.  So the
 latency is the largest of a few sums, each linear in the speeds and in the
 inverse of the rate (a convex function: the paths of a graph whose order does
-not change).  A few paths tell it everywhere.
+not change).  A few paths give it everywhere.
 """
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ FACTORS = ((1.0, 1.0), (1.0, 2.0), (1.0, 4.0), (0.5, 4.0), (2.0, 1.0), (4.0, 1.0
 #: Rates at which they are looked for, and how far beyond the grid these go.
 _RATES, _BEYOND = 8, 2.0
 _STEP = 1e-4  # of a factor, by which slopes are measured
-_CLOSE = 0.003  # paths that tell everything this well are enough
+_CLOSE = 0.003  # paths that describe everything this well are enough
 _ABOVE = 1.01  # a slope from a place where paths change may be above the truth: it is none
 MAX_PATHS = 8
 
@@ -125,14 +125,14 @@ def _moved(place: Floats) -> Iterable[Floats]:
 
 
 def _chosen(places: Floats, tangents: Floats) -> tuple[Path, ...]:
-    """Return the fewest of the tangents that tell all places, greedily."""
-    told = places @ tangents.T  # what each tangent says, by place
-    true = np.maximum(np.diagonal(told), 1e-12)
-    usable = np.flatnonzero((told <= _ABOVE * true[:, None]).all(0))
+    """Return the fewest of the tangents that cover all places, greedily."""
+    estimated = places @ tangents.T  # what each tangent says, by place
+    true = np.maximum(np.diagonal(estimated), 1e-12)
+    usable = np.flatnonzero((estimated <= _ABOVE * true[:, None]).all(0))
     best, chosen = np.zeros(len(true)), list[int]()
     while len(usable) and len(chosen) < MAX_PATHS and (1 - best / true).max() > _CLOSE:
         worst = int((1 - best / true).argmax())
-        chosen.append(int(usable[told[worst, usable].argmax()]))
-        best = np.maximum(best, told[:, chosen[-1]])
+        chosen.append(int(usable[estimated[worst, usable].argmax()]))
+        best = np.maximum(best, estimated[:, chosen[-1]])
         usable = usable[usable != chosen[-1]]
     return tuple(Path(*(float(f'{number:.6g}') for number in tangents[k])) for k in chosen)

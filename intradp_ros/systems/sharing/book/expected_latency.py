@@ -34,7 +34,7 @@ class LatencyCurves:
     A place is a rate in Mbit/s and how many times as long as profiled `robot`
     and `server` take: arrays of one shape, or one number for all.  If both take
     `f` times as long, all is as on a link `f` times as fast with a clock that
-    goes slower.  So a rate and a ratio of speeds tell the place among the
+    goes slower.  So a rate and a ratio of speeds give the place among the
     book's curves; between these, the part of a schedule's time that catching up leaves is
     interpolated.  Beyond their ratios no schedule takes longer than where
     nothing comes.
@@ -87,7 +87,7 @@ class LatencyCurves:
         time until then is taken for lost, but for what the robot computes by its program;
         rows that come meanwhile win some of it back.
         """
-        plain, at_once = (told(mbps, robot, server) for told in (self.plain, self.at_once))
+        plain, at_once = (curve(mbps, robot, server) for curve in (self.plain, self.at_once))
         idle = np.maximum(0.0, late[:, None] - self._busy[:, None] * robot)
         works = np.minimum(plain, at_once + idle)
         return at_once, np.where(plain <= late[:, None], plain, works)

@@ -31,9 +31,9 @@ def fingerprint(split: SplitGraph, schedules: Iterable[Schedule]) -> str:
     for op in graph.operators:
         content.update(repr((op.target, op.inputs, op.outputs)).encode())
     for value in graph.values:
-        told = (value.shape, str(value.dtype), split.dims[value.id], split.rows[value.id],
+        facts = (value.shape, str(value.dtype), split.dims[value.id], split.rows[value.id],
                 value.id in split.folded)
-        content.update(repr(told).encode())
+        content.update(repr(facts).encode())
     for schedule in schedules:
         content.update(repr([
             (t.value, t.region.start, t.region.stop, t.source, t.target, t.encoding)

@@ -139,14 +139,14 @@ def book_of(setting: PlanningProblem, digest: str, grid: Sequence[float], *, ext
         lambda known, where: map(partial(search_at, setting, known), where))
     grid = sorted(set(grid))
     where = conditions(grid, ratios)
-    tell = progress or (lambda done, total: None)
+    report = progress or (lambda done, total: None)
     points = _planned(setting, grid, extra, plan,
-                      lambda done, total: tell(done, 2 * total + len(where)))
+                      lambda done, total: report(done, 2 * total + len(where)))
     found, where = _sought(
         setting, _partitions(points), where, search_many,
-        lambda done, total: tell(len(points) + done, 2 * len(points) + total))
+        lambda done, total: report(len(points) + done, 2 * len(points) + total))
     before = len(points) + len(found)
-    final = _improved(setting, points, found, search_many, lambda done, total: tell(
+    final = _improved(setting, points, found, search_many, lambda done, total: report(
         before + done, before + total))
     uneven = worth_keeping(setting.evaluator_at, _partitions(final), found, where)
     return ScheduleBook(
@@ -293,7 +293,7 @@ def _switch(setting: PlanningProblem, a: Point, b: Point) -> float:
 
 
 def _wins(setting: PlanningProblem, guess: float, one: Partition, other: Partition) -> bool:
-    """Tell whether a schedule is expected to be better than another if a bandwidth is guessed."""
+    """Return whether a schedule is expected to beat another if a bandwidth is guessed."""
     lead = 0.0
     for factor, weight in GUESSES:
         price = setting.evaluator(guess * factor)

@@ -44,7 +44,7 @@ class PlanningError(RuntimeError):
 
 class PlanProcess:
     """
-    One planning job under way.
+    One planning job in flight.
 
     With a `former` book inferences go on by that one meanwhile, and the job
     may take its time: it has one process, of `SHARE` of a core.

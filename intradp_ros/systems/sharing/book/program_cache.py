@@ -113,7 +113,7 @@ class ProgramCache:
             self._programs = {p.stages: compiled.program for p, compiled in kept.items()}
 
     def stop(self) -> None:
-        """Make a `prepare` that is under way give up."""
+        """Make a `prepare` that is in flight give up."""
         self._stopped = True
 
     def fingerprint(self, book: ScheduleBook) -> str:
@@ -160,5 +160,5 @@ def _run_on_zeros(split: SplitGraph, schedule: Schedule, side: str, program: Pro
             mailbox.deliver(index, torch.zeros(expected.shape, dtype=expected.dtype))
     execution = Execution(program, Recorder(side), mailbox, lambda index, rows: None)
     inputs = [split.graph.values[v] for v in program.inputs]
-    with suppress(Exception):  # a kernel may take no zeros; the inference itself will tell
+    with suppress(Exception):  # a kernel may take no zeros; the inference itself will show
         execution.run({value.id: torch.zeros(value.shape, dtype=value.dtype) for value in inputs})

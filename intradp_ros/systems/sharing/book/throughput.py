@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Frames per second of a schedule with several inferences under way.
+Frames per second of a schedule with several inferences in flight.
 
 Each frame keeps robot, link and server busy for some time; none of them can
-do more than that at once, and no more frames are under way than may be.  So
+do more than that at once, and no more frames are in flight than may be.  So
 the time between two results is the longest of what each is busy for, and the
-latency over the frames under way (Little's law).  That is a bound: frames
-under way wait for each other, most where robot and server compute rows of
+latency over the frames in flight (Little's law).  That is a bound: frames
+in flight wait for each other, most where robot and server compute rows of
 the same operators.
 """
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-#: With several under way the time between two results is so many times its bound (1.01 to 1.22 of
+#: With several in flight the time between two results is so many times its bound (1.01 to 1.22 of
 #: HED by rows, `bench/throughput.py`): they have to promise more than that.
 OVERLAP_PAYS = 1.1
 
@@ -31,7 +31,7 @@ class Busy:
 
 
 def period(latency: float, busy: Busy, inflight: int) -> float:
-    """Return the seconds between two results, with `inflight` inferences under way."""
+    """Return the seconds between two results, with `inflight` inferences in flight."""
     return max(latency / inflight, busy.robot, busy.link, busy.server)
 
 

@@ -93,7 +93,7 @@ def _half_way(a: SpeedCondition, b: SpeedCondition) -> SpeedCondition:
 def worth_keeping(prices: EvaluatorAt, known: Sequence[Partition], found: Iterable[Partition],
                   where: Sequence[SpeedCondition]) -> tuple[Partition, ...]:
     """
-    Return the few of the schedules `found` that are needed beside the `known` ones.
+    Return the few of the schedules `found` that are needed in addition to the `known` ones.
 
     One after another that which wins most, until no condition loses more than
     `TOLERANCE`.

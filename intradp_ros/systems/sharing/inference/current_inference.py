@@ -80,7 +80,7 @@ class CurrentInference:
         return run.expected(chunk) if run else None
 
     def _too_late(self, frame: Control) -> bool:
-        """Tell whether the robot had finished the inference before the server said this."""
+        """Return whether the robot had finished the inference before the server said this."""
         run = self._run
         return frame.inference <= self.newest and (run is None or frame.inference != run.id)
 

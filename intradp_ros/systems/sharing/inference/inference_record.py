@@ -24,7 +24,7 @@ class InferenceRecord:
     What was measured, in seconds of a steady clock.
 
     `crossed` are bytes up and down, None if the robot was to compute alone;
-    `reason` tells why it finished what was to be shared.
+    `reason` says why it finished what was to be shared.
     """
 
     number: int

@@ -28,7 +28,7 @@ def named_by(chunk: Chunk, book: ScheduleBook, cache: ProgramCache) -> Compiled:
     Raises
     ------
     MalformedFrameError
-        If the book has none such, or the chunk is no piece of its transfers.
+        If the book has no such schedule, or the chunk is no piece of its transfers.
 
     """
     entries = book.entries

@@ -70,7 +70,7 @@ class SharedRun:
 
     def run(self, inputs: Mapping[int, torch.Tensor]) -> Values:
         """
-        Return the graph's output values; `overtaken` tells whether they are the robot's own.
+        Return the graph's output values; `overtaken` says whether they are the robot's own.
 
         Raises
         ------

@@ -47,7 +47,7 @@ class Tables(NamedTuple):
     `operator` (one row more than there are `operators`) has the operator's
     `rows`; what it reads are the rows `reads` to the next operator's `reads`
     of `read`: the `value`, where in `window` its row map starts (`map`), and
-    whether it is `ascending` (then the ends of a region tell what it needs).
+    whether it is `ascending` (then the ends of a region say what it needs).
     `window` has the `first` row and the `last` (not included) that an output
     row needs.  What an operator makes are likewise the values `makes` of
     `made`.  The `producer` of a `value` is -1 for inputs; its rows have

@@ -87,7 +87,7 @@ class _Edges:
 
 
 def _whole(rowmap: RowMap, needed: Bools) -> bool:
-    """Tell whether every output row needs every input row that is needed at all."""
+    """Return whether every output row needs every input row that is needed at all."""
     rows = np.flatnonzero(needed)
     return bool(len(rows) and (rowmap.first <= rows[0]).all() and (rowmap.last > rows[-1]).all())
 

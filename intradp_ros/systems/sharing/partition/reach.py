@@ -30,7 +30,7 @@ _LINK = np.array([0.0, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 1.0])[:, None]
 _ROUNDING = 1e-9
 # Of values of more rows the price of all together is taken to be that of the dearest.
 _JOINED = 128
-# Counts of rows that are told apart: more rows are taken in blocks, each at its least price.
+# Counts of rows that are distinguished: more rows are taken in blocks, each at its least price.
 _TOLD_APART = 2048
 
 

@@ -45,7 +45,7 @@ def clamped_prediction(predicted: float, alone: float, *, faster: bool) -> float
     Return the seconds of a prediction that waiting may count on: a book may say anything.
 
     `alone` is what the robot itself measured that it takes by itself (0: not
-    yet); `faster` tells that sharing was chosen because it takes less.
+    yet); `faster` means that sharing was chosen because it takes less.
     """
     most = min(LONGEST_WAIT, alone * (1.0 if faster else TIMES_ALONE) or LONGEST_WAIT)
     return min(predicted, most)

@@ -22,13 +22,13 @@ class ScheduleDecision:
     """
     A schedule of the book that both sides have, and the seconds it should take by the book.
 
-    `faster` tells that it was chosen because it takes less than the robot
+    `faster` means that it was chosen because it takes less than the robot
     alone, `rate` for how many bytes per second up (0: nothing crosses).
-    `at_once` tells that the robot works on whenever it waits, `median_s` are
+    `at_once` means that the robot works on whenever it waits, `median_s` are
     the seconds that half of such inferences should take at most with that, by
     what link and devices may do, `nominal_s` those at the rate and the speeds in
-    the middle (0: that was not asked).  `in_turn` tells that it
-    should begin when those before it have ended, however many may be under way.
+    the middle (0: that was not asked).  `in_turn` means that it
+    should begin when those before it have ended, however many may be in flight.
     """
 
     epoch: int
@@ -63,9 +63,9 @@ class Conditions:
     """
     What an inference finds when it begins.
 
-    `rate` is what the link carries up in bytes per second, `spread` tells how
+    `rate` is what the link carries up in bytes per second, `spread` says how
     unsteady that is; `load` is how many times as long the server computes,
-    `inflight` how many inferences of the robot may be under way; `ahead` is
+    `inflight` how many inferences of the robot may be in flight; `ahead` is
     what may come.
     """
 
@@ -107,7 +107,7 @@ def _of_one(choice: ScheduleChoice, agreement: BookVersion, strategy: str, found
 
 def _of_a_stream(choice: ScheduleChoice, agreement: BookVersion,
                  found: Conditions) -> ScheduleDecision:
-    """Return the schedule of most frames per second, one by one or with several under way."""
+    """Return the schedule of most frames per second, one by one or with several in flight."""
     book, inflight, mbps = agreement.book, found.inflight, found.rate / _BYTES_A_SECOND
     index, seconds = best_period([
         (i, choice.seconds(book.entries[i], mbps), choice.busy(book, i, mbps))

@@ -39,7 +39,7 @@ class SharingPause:
         """
         Take a failure; return whether the first answer ends the pause.
 
-        `silent` tells that nothing at all was heard for a while.
+        `silent` means that nothing at all was heard for a while.
         """
         self.until = now + self.length
         self._may_end = self._silences < FREE_SILENCES

@@ -16,7 +16,7 @@ class ServerStatus:
     """
     What the robot sees of the server at a moment.
 
-    `agreed` tells that both have a common book; `awake` counts the seconds
+    `agreed` means that both have a common book; `awake` counts the seconds
     for which the robot's process ran, `quiet` those of them in which nothing
     was heard; a chunk has `chunk_bytes` now.
     """
@@ -35,7 +35,7 @@ class WaitPolicy:
 
     It should take `predicted` seconds, and `alone` by the robot itself (0: not
     known), over a link of a round trip in seconds and a rate in bytes per
-    second.  `at_once` tells that the robot works on whenever it waits, `silent`
+    second.  `at_once` means that the robot works on whenever it waits, `silent`
     that the server was when the inference began.
     """
 

@@ -60,12 +60,12 @@ def places(cost: CostModel, most: int = 64) -> tuple[int, ...]:
 
 
 def _dips(alive: npt.NDArray[np.int64], i: int) -> bool:
-    """Tell whether fewer bytes are alive than before, and not more than next."""
+    """Return whether fewer bytes are alive than before, and not more than next."""
     return bool(alive[i] <= alive[i + 1] and (i == 0 or alive[i] < alive[i - 1]))
 
 
 def _neck(split: SplitGraph, index: int) -> bool:
-    """Tell whether an operator makes fewer bytes than it reads, and than is made of them."""
+    """Return whether an operator makes fewer bytes than it reads, and than is made of them."""
     graph = split.graph
     made = [v for v in graph.operators[index].outputs if v is not None]
     later = [v for value in made for reader in graph.consumers[value]
@@ -79,7 +79,7 @@ def _bytes(split: SplitGraph, values: Iterable[int]) -> int:
 
 
 def _meets(split: SplitGraph, index: int) -> bool:
-    """Tell whether an operator is not split but reads what is."""
+    """Return whether an operator is not split but reads what is."""
     op = split.operators[index]
     return op.rows == 1 and any(split.rows[v] > 1 for v in op.operator.inputs)
 

@@ -42,7 +42,7 @@ class Solver(Protocol):
         objective :
             What is minimised; by default the latency.
         begin :
-            Partitions to start from, beside the solver's own ones.
+            Partitions to start from, in addition to the solver's own ones.
         progress :
             Called now and then with partitions judged, and `budget`.
         stop :
@@ -70,17 +70,17 @@ class Trial:
         if self.best is None or found.price < self.best.price:
             self.best = found
         if self.judge.count % 100 == 0:
-            self._tell()
+            self._report()
         return found
 
     def recurrence(self, partition: Partition) -> float:
         """Evaluate the recurrences of the paper; it counts as judging."""
         seconds = self.judge.recurrence(partition)
         if self.judge.count % 100 == 0:
-            self._tell()
+            self._report()
         return seconds
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         if self.progress:
             self.progress(min(self.judge.count, self.budget), self.budget)
         self.stopped = self.stopped or self.stop is not None and self.stop()

@@ -25,11 +25,11 @@ def check_book(book: ScheduleBook, alone: float) -> None:
         what it measured.
 
     """
-    told = next((e.predicted for e in book.entries if e.strategy == LOCAL), None)
-    if told is None:
+    claimed = next((e.predicted for e in book.entries if e.strategy == LOCAL), None)
+    if claimed is None:
         raise ValueError(f'the schedule table has no schedule {LOCAL!r}, which every robot '
                          'needs: plan it with this package')
-    if alone and not alone / CONTRADICTION <= told <= alone * CONTRADICTION:
+    if alone and not alone / CONTRADICTION <= claimed <= alone * CONTRADICTION:
         raise ValueError(
-            f'by the schedule table this robot takes {told * 1e3:.3g} ms alone, it measured '
+            f'by the schedule table this robot takes {claimed * 1e3:.3g} ms alone, it measured '
             f'{alone * 1e3:.3g} ms: it was planned from a profile of another device')

@@ -149,26 +149,26 @@ class Connection:
             self._enter(State.READY)
 
     def _is_followed(self, frame: Control) -> bool:
-        """Tell whether a frame comes from the server that is followed, or may be."""
+        """Return whether a frame comes from the server that is followed, or may be."""
         server, now = frame.server, time.monotonic()
         if not server:
             raise MalformedFrameError(f'a {frame.kind.name} of no server', 'server')
         if self.followed.heard(server, now):
-            self._tell_servers(now)
+            self._inform_servers(now)
             self._ask_soon()
         if self.followed.number and self.followed.replaced(server, now):
             self._left()
         return self.followed.number in (0, server)
 
     def _left(self) -> None:
-        """Greet whoever is there now: the server that was followed is gone, another answers."""
+        """Greet the server that is there now: the one that was followed is gone."""
         if self._greeted:
             self.log(f'session {self.session:#x}: the server was restarted')
         self.followed.follow(0)
         self._enter(State.ALONE)
         self._ask_soon()
 
-    def _tell_servers(self, now: float) -> None:
+    def _inform_servers(self, now: float) -> None:
         there = self.followed.there(now)
         if len(there) > 1:
             self.log(f'{len(there)} servers answer to this name: give each a name of its own')
@@ -250,7 +250,7 @@ class Connection:
 
     def _enter(self, state: State) -> None:
         with self._changed:
-            if state is not self.state and state is not State.ALONE:  # which `lost` has told
+            if state is not self.state and state is not State.ALONE:  # which `lost` has reported
                 self.log(f'session {self.session:#x}: {state.value}')
             self.state = state
             self._changed.notify_all()
@@ -317,7 +317,7 @@ class Connection:
             self._wake.clear()
 
     def _ping(self, now: float) -> None:
-        """Ask whoever has the server's name."""
+        """Ask the one that has the server's name."""
         self.channel.send(Control(ControlKind.PING, self.session, self.epoch, 0, {'robot': now}))
 
     def _tend(self, now: float) -> None:

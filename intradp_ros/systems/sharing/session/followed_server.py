@@ -48,7 +48,7 @@ class FollowedServer:
         self.number, self._unknown_since = server, None
 
     def replaced(self, server: int, now: float) -> bool:
-        """Tell whether the server that is followed is silent while this other one answers."""
+        """Return whether the server that is followed is silent while this other one answers."""
         return server != self.number and now - self._heard.get(self.number, now) > SILENT
 
     def knows_us(self, known: bool, now: float) -> bool:

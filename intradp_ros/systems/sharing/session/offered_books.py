@@ -26,7 +26,7 @@ class OfferedBooks:
     Compiles a robot's books on a thread of its own, called `name`, and says so to the robot.
 
     `reply` sends kind, epoch, inference and body of a frame; `reject` counts
-    what is wrong with a book, `note` tells of errors.
+    what is wrong with a book, `note` is given errors.
     """
 
     def __init__(self, cache: ProgramCache, reply: Reply, reject: Callable[[str, str], None],
@@ -82,7 +82,7 @@ class OfferedBooks:
             'reason': f'bad schedule table: {quoted(reason)}', 'book': True, 'taken': taken})
 
     def _compiled(self, frame: Control, kept: tuple[BookVersion, ...]) -> BookVersion:
-        """Return the book of a frame, compiled beside those that are kept; raise if it is bad."""
+        """Return the book of a frame, compiled next to those that are kept; raise if it is bad."""
         text, model = frame.body['book'], self._cache.model
         book = ScheduleBook.from_json(unpacked(text, MAX_BOOK_TEXT))
         wanted = (model.digest, model.split.axis)

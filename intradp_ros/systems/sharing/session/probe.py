@@ -16,7 +16,7 @@ from intradp_ros.wire.frames import Chunk
 PROBE_AFTER = 0.5  # seconds without a measurement after which the link is probed
 PROBE_SECONDS = 0.02  # of the link that a probe takes, by the last rate
 PROBE_BYTES = (12_000, 90_000)  # but no fewer and no more; the most if no rate is known
-_PROBE_CHUNKS = 3  # at least: the first tells nothing
+_PROBE_CHUNKS = 3  # at least: the first says nothing
 
 
 class Probe:
@@ -26,7 +26,7 @@ class Probe:
         self._probed = -math.inf
 
     def due(self, age: float, now: float) -> bool:
-        """Tell whether to probe now, if the rate was measured `age` seconds ago."""
+        """Return whether to probe now, if the rate was measured `age` seconds ago."""
         if min(age, now - self._probed) < PROBE_AFTER:
             return False
         self._probed = now

@@ -59,9 +59,9 @@ MAX_LEARNING_LOAD = 1.1
 @dataclass(frozen=True)
 class Concurrency:
     """
-    Up to how many inferences are under way with this one, and how it shares the processor.
+    Up to how many inferences are in flight with this one, and how it shares the processor.
 
-    `follow` waits for those that were asked for before it, and tells whether
+    `follow` waits for those that were asked for before it, and says whether
     there were any.
     """
 
@@ -165,7 +165,7 @@ class RobotClient:
         stamp :
             Time and frame of the sensor message, carried with every chunk.
         among :
-            What others are under way with it, by other clients of the robot.
+            What others are in flight with it, by other clients of the robot.
 
         Raises
         ------
@@ -233,7 +233,7 @@ class RobotClient:
             self.log(f'rejected ({cause}): {quoted(text)}')
 
     def takes(self, inputs: Sequence[torch.Tensor]) -> bool:
-        """Tell whether inputs have the captured shapes and dtypes."""
+        """Return whether inputs have the captured shapes and dtypes."""
         return _kinds(inputs) == self._wanted
 
     def _check(self, inputs: Sequence[torch.Tensor]) -> None:
@@ -269,11 +269,11 @@ class RobotClient:
             rate, self.predictor.spread, ahead, self.connection.load, self._concurrency.inflight))
 
     def _silent(self, delays: tuple[float, float]) -> bool:
-        """Tell whether the server is silent; a ping that is late does not make it so."""
+        """Return whether the server is silent; a ping that is late does not make it so."""
         return self.connection.quiet > self.patience.silent_after(*delays)
 
     def _away(self, delays: tuple[float, float]) -> bool:
-        """Tell whether the server has said nothing for so long that it is not counted on."""
+        """Return whether the server has said nothing for so long that it is not counted on."""
         quiet = self.connection.quiet
         if quiet <= self.patience.away_after(*delays):
             return False
@@ -335,7 +335,7 @@ class RobotClient:
             self.connection.succeeded()
 
     def _finish(self, run: SharedRun, inputs: Values, reason: str) -> Values:
-        """Finish an abandoned inference from the rows at hand; tell the server to stop."""
+        """Finish an abandoned inference from the rows at hand; make the server stop."""
         run.stop()
         run.check_rows()
         self.cache.ran(run.compiled, run.recorder.events, complete=False)

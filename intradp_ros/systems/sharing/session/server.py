@@ -105,7 +105,7 @@ class OffloadServer:
             self.reject(error.cause, str(error))
 
     def _is_addressed(self, frame: Frame) -> bool:
-        """Tell whether a frame is for this server; two may have one name."""
+        """Return whether a frame is for this server; two may have one name."""
         if not frame.server:
             if isinstance(frame, Control) and frame.kind is ControlKind.PING:
                 return True

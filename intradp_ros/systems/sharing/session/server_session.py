@@ -59,7 +59,7 @@ class ServerSession:
         return [[version.epoch, version.digest] for version in self.offered.versions]
 
     def agrees(self, digest: str, axis: int) -> bool:
-        """Tell whether the session was opened for this model and split axis."""
+        """Return whether the session was opened for this model and split axis."""
         return (digest, axis) == (self.model.digest, self.model.split.axis)
 
     def begin_anew(self, newest: int, encodings: frozenset[str]) -> None:

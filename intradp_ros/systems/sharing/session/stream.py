@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A robot with several inferences under way: for frames per second instead of the least latency.
+A robot with several inferences in flight: for frames per second instead of the least latency.
 
 While one inference is on the link or on the server, the next ones compute.
 Each of them has a session of its own, with all that belongs to it: its
 inferences are answered whatever becomes of the others.  The robot's
 processor is one: the oldest that can compute does; so it is on the server.
-Where several under way would give no more results a second, each begins when
+Where several in flight would give no more results a second, each begins when
 those before it have ended.
 """
 from __future__ import annotations
@@ -33,7 +33,7 @@ from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.session.robot import ALONE, Concurrency, RobotClient
 from intradp_ros.wire.frames import Stamp
 
-#: Inferences under way at most: each holds an input, its rows, and a session of the server.
+#: Inferences in flight at most: each holds an input, its rows, and a session of the server.
 MAX_INFLIGHT = 8
 Deliver = Callable[['Future[Outcome]'], None]
 
@@ -72,7 +72,7 @@ class InferenceStream:
         self._delivering = threading.Lock()
         self._pool = ThreadPoolExecutor(inflight, 'inference')
         self._asked = 0
-        self._last = deque[Future[Outcome]](maxlen=inflight - 1)  # that may be under way with one
+        self._last = deque[Future[Outcome]](maxlen=inflight - 1)  # that may be in flight with one
 
     def use_book(self, book: ScheduleBook) -> None:
         """Take a new schedule book; raises as `RobotClient.use_book`."""
@@ -117,7 +117,7 @@ class InferenceStream:
         """
         Return what was measured in an inference that is being delivered.
 
-        Of several under way, what the robot measured; of one at a time, also
+        Of several in flight, what the robot measured; of one at a time, also
         what the server did (`RobotClient.timeline`).
         """
         if len(self.clients) == 1:
@@ -131,7 +131,7 @@ class InferenceStream:
         self._free.release(len(self.clients))
 
     def close(self) -> None:
-        """End all sessions, after the inferences that are under way."""
+        """End all sessions, after the inferences that are in flight."""
         self._pool.shutdown()
         for client in self.clients:
             client.close()
@@ -153,7 +153,7 @@ class InferenceStream:
 
 
 def _follow(before: Sequence[Future[Outcome]]) -> bool:
-    """Wait until others have ended; tell whether any had not."""
+    """Wait until others have ended; return whether any had not."""
     running = [future for future in before if not future.done()]
     wait(running)
     return bool(running)

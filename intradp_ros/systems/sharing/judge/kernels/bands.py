@@ -63,7 +63,7 @@ def _finish(t: Tables, w: Work, begin: int, end: int, side: int) -> None:
 
 
 def _leaves(t: Tables, w: Work, i: int) -> bool:
-    """Tell whether a later stage reads the operator's rows, on any side."""
+    """Return whether a later stage reads the operator's rows, on any side."""
     values = t.values
     for k in range(t.operator[i].makes, t.operator[i + 1].makes):
         value = t.made[k]
@@ -74,7 +74,7 @@ def _leaves(t: Tables, w: Work, i: int) -> bool:
 
 
 def _folds(t: Tables, i: int) -> bool:
-    """Tell whether an operator makes records."""
+    """Return whether an operator makes records."""
     for k in range(t.operator[i].makes, t.operator[i + 1].makes):
         if t.value[t.made[k]].record_bytes:
             return True
@@ -82,7 +82,7 @@ def _folds(t: Tables, i: int) -> bool:
 
 
 def _is_record(t: Tables, read: int, begin: int) -> bool:
-    """Tell whether what is read are records that the stage makes."""
+    """Return whether what is read are records that the stage makes."""
     value = t.read[read].value
     return bool(t.value[value].record_bytes > 0 and t.value[value].producer >= begin)
 

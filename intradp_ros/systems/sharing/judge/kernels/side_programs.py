@@ -48,7 +48,7 @@ def write_programs(t: Tables, p: Layout, w: Work) -> None:
 
 
 def _in_one_piece(t: Tables, w: Work, side: int, value: int, lo: int, hi: int) -> bool:
-    """Tell whether rows lie in one piece, or were put together last; records count as one."""
+    """Return whether rows lie in one piece, or were put together last; records count as one."""
     producer, lack = t.value[value].producer, w.lack[side * t.values + value]
     if t.value[value].record_bytes or (producer < 0 and side == 0) or (
             lack.join_lo == lo and lack.join_hi == hi):
