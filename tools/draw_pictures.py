@@ -213,8 +213,8 @@ class Result:
 
 def results(readme: str) -> list[Result]:
     """Return the rows of the README's table of results."""
-    rows = re.findall(r'^\| ([\w ]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| \*\*([\d.]+)\*\* \|',
-                      readme, re.MULTILINE)
+    number = r' *([\d.]+) *\|'
+    rows = re.findall(rf'^\| *([\w ]+?) *\|{number * 3} *\*\*([\d.]+)\*\*', readme, re.MULTILINE)
     return [Result(name, *map(float, values)) for name, *values in rows]
 
 
