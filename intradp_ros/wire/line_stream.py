@@ -91,6 +91,7 @@ class LineReceiver:
     acknowledged: int = 0
     _early: dict[int, str] = field(default_factory=dict)
     _begun: list[str] = field(default_factory=list)
+    _size: int = 0
 
     def take(self, number: int, text: str) -> list[str]:
         """
@@ -99,10 +100,11 @@ class LineReceiver:
         Raises
         ------
         MalformedFrameError
-            If the piece or a line is longer than any, or no sender would send it yet.
+            If the piece or a line is longer than any, or no sender would send it, or not yet.
 
         """
-        if len(text) > PIECE or not text.isascii() or number > self.acknowledged + WINDOW:
+        if not 0 < len(text) <= PIECE or not text.isascii() or \
+                number > self.acknowledged + WINDOW:
             raise MalformedFrameError(f'piece {number} of {len(text)} characters after piece '
                                       f'{self.acknowledged}', 'piece')
         if number > self.acknowledged:
@@ -112,10 +114,12 @@ class LineReceiver:
             self.acknowledged += 1
             first, *others = piece.split('\n')
             self._begun.append(first)
+            self._size += len(first)
             for other in others:
                 lines.append(''.join(self._begun))
-                self._begun = [other]
-        if sum(map(len, self._begun)) > MOST_LINE:
+                self._begun, self._size = [other], len(other)
+        if self._size > MOST_LINE:
+            self._begun, self._size = [], 0
             raise MalformedFrameError(f'a line of more than {MOST_LINE} characters', 'line')
         return lines
 

@@ -61,7 +61,7 @@ def test_pieces_fill_the_window_and_small_lines_share_one() -> None:
 
 def test_what_no_sender_would_send_is_refused_and_bounded() -> None:
     receiver = LineReceiver()
-    for number, text in ((WINDOW + 1, 'early'), (1, 'x' * (PIECE + 1)), (1, 'é')):
+    for number, text in ((WINDOW + 1, 'early'), (1, 'x' * (PIECE + 1)), (1, 'é'), (1, '')):
         with pytest.raises(MalformedFrameError):
             receiver.take(number, text)
     assert receiver.take(1, 'well\n') == ['well']

@@ -45,8 +45,8 @@ def _count(value: Any) -> int:
 def _number(value: Any) -> float:
     if type(value) not in (int, float):
         raise ValueError(f'{value!r:.40} is no number')
-    # A loss that is no finite number is news; such a norm, too.
-    return float(value) if math.isnan(value) or abs(value) <= MOST_NUMBER else math.inf
+    # A loss that is no finite number is news; such a norm, too.  Whole numbers may have any size.
+    return float(value) if value != value or abs(value) <= MOST_NUMBER else math.inf
 
 
 def _seconds(value: Any) -> float:
@@ -126,5 +126,6 @@ def _read(line: str, what: str, kinds: Mapping[str, Fields]) -> dict[str, Any]:
         kind = data[what]
         found = {name: read(data[name]) for name, read in kinds[kind].items()}
         return {what: kind, 'child': _count(data.get('child', 0)), **found}
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError,
+            RecursionError) as error:
         raise MalformedFrameError(f'no {what} of training: {error!r:.200}', what) from None
