@@ -57,6 +57,8 @@ def read_weights(path: Path, nbytes: float, sha256: str = '') -> Weights:
 
     """
     try:
+        if path.exists() and not path.is_file():  # a pipe would never be opened
+            raise WeightsError(f'{path} is no file')
         with path.open('rb') as stream:
             most = int(MOST_TIMES * nbytes) + MOST_HEADER
             data = stream.read(most + 1)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 import hashlib
 import math
+import os
 from pathlib import Path
 from typing import Any
 import zipfile
@@ -98,3 +99,10 @@ def test_other_archives_are_refused(tmp_path: Path) -> None:
     (tmp_path / 'torn').write_bytes(old.read_bytes()[:-40])
     with pytest.raises(WeightsError, match='neither safetensors nor an archive'):
         read_weights(tmp_path / 'torn', 1e9)
+
+
+def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / 'pipe')
+    for path in (tmp_path, tmp_path / 'pipe'):
+        with pytest.raises(WeightsError, match='is no file'):
+            read_weights(path, 1e6)
