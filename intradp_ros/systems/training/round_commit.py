@@ -32,6 +32,10 @@ MOST_STRIKES = 8
 ENDING_ROUNDS = 8
 
 
+#: Failures after which training ends, where no round was reached that is later than all before.
+MOST_FUTILE = 10
+
+
 #: What is kept of the report of each round.
 FIGURES = ('loss', 'norm', 'samples', 'seconds')
 
@@ -82,6 +86,9 @@ class RoundCommit:
     `patience` is the longest that a device needs to leave a plan whose rounds take no time (s).
     `base` is the round of the checkpoint that the trainer has; 0: what the task makes.  With
     `waits` it is paused, not failed, while no device is there, or one on which data lie is not.
+    `furthest` is the latest round that was ever reached, `futile` counts what failed since
+    then, of which `failed` is the last: what fails wherever it is computed, such as a sample that
+    cannot be read, ends the training.
     """
 
     rounds: int
@@ -112,6 +119,9 @@ class RoundCommit:
     strikes: dict[str, int] = field(default_factory=dict)
     paused: bool = False
     fruitless: int = 0
+    furthest: int = 0
+    futile: int = 0
+    failed: str = ''
     since: float = 0.0
 
     def joined(self, device: str, now: float,
@@ -124,7 +134,8 @@ class RoundCommit:
         """
         orders = self.lost(device, now) if device in self.alive else []
         if held is not None:
-            self.held[device] = {tag: list(layers) for tag, layers in held.items()}
+            self.held[device] = {tag: list(layers) for tag, layers in held.items()
+                                 if tag <= self.rounds}
         if device in self.left_out:
             return orders  # its time will come
         self.alive.add(device)
@@ -145,9 +156,9 @@ class RoundCommit:
         return self._stop()
 
     def resume(self, now: float) -> list[Order]:
-        """Go on where it was paused, or begin."""
+        """Go on where it was paused, or begin; or play again what was lost before it was saved."""
         self.paused = False
-        return self._plan_anew(now) if self.phase is Phase.PAUSED else []
+        return self._plan_anew(now) if self.phase in (Phase.PAUSED, Phase.DONE) else []
 
     def lost(self, device: str, now: float) -> list[Order]:
         """Take notice that a device is gone."""
@@ -173,12 +184,13 @@ class RoundCommit:
         """
         kind = report['report']
         if kind == 'fault':
-            self.why = self.why or f'{device}: {report["error"]}'
+            self.failed = f'{device}: {report["error"]}'
+            self.why, self.futile = self.why or self.failed, self.futile + 1
             return self.lost(device, now)
         if kind == 'idle':
             told = self.safe if PlanId(*report['plan']) == self.number else INITIAL
             self.held[device] = {int(tag): layers for tag, layers in report['held'].items()
-                                 if int(tag) >= told}  # older ones go by an order
+                                 if told <= int(tag) <= self.rounds}  # older ones go by an order
         if kind == 'round' and 0 <= int(report['round']) < self.rounds:
             self.figures[int(report['round'])] = {name: report[name] for name in FIGURES}
         if PlanId(*report['plan']) != self.number or device not in self.alive:
@@ -226,6 +238,8 @@ class RoundCommit:
         done = min(self.stepped.get(device, 0) for device in self.plan.participants)
         if done > self.committed:
             self.committed, self.fruitless = done, 0
+        if done > self.furthest:
+            self.furthest, self.futile = done, 0
         for recovery in self.recoveries:
             if not recovery.caught_up and recovery.planned and done >= recovery.reached:
                 recovery.caught_up = now
@@ -279,7 +293,12 @@ class RoundCommit:
     def _plan_anew(self, now: float) -> list[Order]:
         if self.plan is not None and any(report['error'] for report in self.idle.values()):
             self.fruitless += 1
+            self.futile += 1
+            self.failed = next(f'{d}: {r["error"]}' for d, r in self.idle.items() if r['error'])
             self._suspect(now)
+        if self.futile > MOST_FUTILE:
+            return self._fail(f'no round after {self.furthest} could be trained, {self.futile} '
+                              f'times something failed before; the last was {self.failed}')
         if self.fruitless > self.most_failures:
             return self._fail(f'{self.fruitless} plans in a row came to nothing: ' + '; '.join(
                 f'{d}: {r["error"]}' for d, r in self.idle.items() if r['error']))

@@ -22,6 +22,13 @@ def put_bytes(store: Any, key: str, body: bytes) -> None:
     store.set(key, str(len(body)))
 
 
+def chunks_there(store: Any, key: str, first: int) -> int:
+    """Return the number of the first chunk of a key that is not there, from `first` on."""
+    while store.check([f'{key}/{first}']):
+        first += 1
+    return first
+
+
 def take_bytes(store: Any, key: str, most: int = 1 << 40, delete: bool = False) -> bytes:
     """
     Return the bytes of a key, and delete them if asked to.

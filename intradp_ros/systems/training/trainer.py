@@ -18,7 +18,7 @@ from intradp_ros.systems.training.layer_graph import LayerGraph
 from intradp_ros.systems.training.round_commit import Order, Phase, Planner, RoundCommit
 from intradp_ros.systems.training.snapshots import pack, TRAINER, unpack
 from intradp_ros.systems.training.stage_runner import by_layer
-from intradp_ros.systems.training.store_bytes import given_key, put_bytes, take_bytes
+from intradp_ros.systems.training.store_bytes import chunks_there, given_key, put_bytes, take_bytes
 from intradp_ros.systems.training.task import TrainingTask
 
 #: Seconds without a sign of life after which a device counts as lost.
@@ -154,7 +154,7 @@ class Trainer:
         while not enough():
             self._turn()
             self.progress(self.commit)
-        self._give(self.commit.resume(time.monotonic()))
+        self.go_on()
 
     def begin(self, devices: int, wait: float = 300.0) -> None:
         """
@@ -176,7 +176,7 @@ class Trainer:
             if time.monotonic() > end:
                 raise TrainingError(f'{len(self.commit.alive)} of {devices} devices came within '
                                     f'{wait:.0f} s')
-        self._give(self.commit.resume(time.monotonic()))
+        self.go_on()
 
     def collect(self, wait: float = 60.0) -> dict[str, torch.Tensor]:
         """
@@ -185,7 +185,7 @@ class Trainer:
         Raises
         ------
         TrainingError
-            If a device does not give its part.
+            If a device does not give its part, or nothing more of it comes for `wait` seconds.
 
         """
         found: dict[str, torch.Tensor] = {}
@@ -197,9 +197,11 @@ class Trainer:
                 raise TrainingError(f'{", ".join(stage.devices)} left with weights of which '
                                     'nobody else has the newest')
             self.links[there[0]].send({'order': 'collect', 'key': key})
-            end = time.monotonic() + wait
+            end, came = time.monotonic() + wait, 0
             while not self._came(key):
                 self._turn()
+                if (more := chunks_there(self.store, key, came)) > came:
+                    end, came = time.monotonic() + wait, more
                 if there[0] not in self.commit.alive or time.monotonic() > end:
                     raise TrainingError(f'{there[0]} did not give its weights')
             try:
@@ -209,6 +211,17 @@ class Trainer:
                                     f'{str(error).splitlines()[0]}') from error
             found |= unpack(body, [0])[0]
         return found
+
+    def go_on(self) -> None:
+        """Go on after a pause at once; from the thread that runs."""
+        self._give(self.commit.resume(time.monotonic()))
+
+    def rest(self, seconds: float) -> None:
+        """Take what is reported, for so long."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self._turn()
+            self.progress(self.commit)
 
     def _came(self, key: str) -> bool:
         """Whether a key is in the store, or comes at once."""

@@ -41,6 +41,9 @@ from intradp_ros.systems.training.worker_settings import Settings
 RECENT = 9
 #: Times in a row that the state may not come when it is to be saved.
 MOST_FAILED = 3
+#: Seconds for which a result that cannot be written is kept, while somebody may make room; the
+#: same where the training is to stop; and between two attempts.
+UNSAVED, UNSAVED_STOP, ATTEMPT = 600.0, 20.0, 2.0
 
 
 class Wish(enum.Enum):
@@ -75,7 +78,11 @@ class JobOptions:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a training stands; joules are modelled, None where no device's power is known."""
+    """
+    Where a training stands; joules are modelled, None where no device's power is known.
+
+    `trouble` is why nothing could be saved when it was last tried, '' where that was written.
+    """
 
     state: str
     round: int
@@ -86,6 +93,7 @@ class Progress:
     plan: str
     devices: int
     lost: tuple[str, ...]
+    trouble: str = ''
 
 
 @dataclass(frozen=True)
@@ -156,7 +164,8 @@ class TrainingJob:
         self._prepared, self._options, self._heard = prepared, options, heard
         self._make = make
         self._wish, self._asked = Wish.TRAIN, False
-        self._from, self._saved_at = 0, 0
+        self._from, self._saved_at, self._tried_at = 0, 0, 0
+        self._trouble = ''
         self._digest = ''
         self._plans: list[tuple[int, TrainingPlan]] = []
         self._joules, self._counted = 0.0, 0
@@ -171,7 +180,7 @@ class TrainingJob:
         if options.resume:
             self._base = found = read_checkpoint(options.checkpoint)
             check_fits(found, prepared.task, prepared.graph)
-            self._from = self._saved_at = self._counted = found.round
+            self._from = self._saved_at = self._tried_at = self._counted = found.round
 
     @property
     def wish(self) -> Wish:
@@ -201,7 +210,8 @@ class TrainingJob:
         Stopped
             If it was stopped before its first round.
         TrainingError
-            If no device is left, or the state of stages is lost; the text names what is saved.
+            If no device is left, the state of stages is lost, or the result cannot be written;
+            the text names what is saved.
 
         """
         prepared, options = self._prepared, self._options
@@ -223,19 +233,21 @@ class TrainingJob:
             reached = _reached(trainer.commit)
             if reached is not None:
                 try:
-                    self._save(trainer.collect(), reached)
+                    state = trainer.collect()
                     self._failed = 0
                 except TrainingError:
                     self._failed += 1
-                    if done or self._failed > MOST_FAILED:
+                    if self._failed > MOST_FAILED:
                         raise
-                    reached = None  # a device left meanwhile: those that stay go on
+                    reached, done = None, False  # a device left meanwhile: those that stay go on
+                else:
+                    self._save(state, reached, done)
             if done or reached is not None and self._wish is Wish.STOP:
                 return self._outcome(trainer.commit, done)
             if reached is not None:
                 trainer.run(until=partial(self._paused, number=reached))
             self._asked = False
-            trainer.resume()
+            trainer.go_on()
             trainer.run(until=lambda commit: commit.phase is not Phase.PAUSED)
 
     def _paused(self, commit: RoundCommit, number: int) -> bool:
@@ -243,14 +255,38 @@ class TrainingJob:
         self._show(commit, 'paused', number)
         return self._wish is not Wish.PAUSE
 
-    def _save(self, state: Mapping[str, torch.Tensor], number: int) -> None:
+    def _save(self, state: Mapping[str, torch.Tensor], number: int, done: bool) -> None:
+        """
+        Save a state; where that fails training goes on, and saves later.
+
+        At the end it is tried again and again: somebody may make room.
+        """
+        prepared, begun = self._prepared, time.monotonic()
+        assert self._fleet is not None
+        trainer, self._tried_at = self._fleet.trainer, number
+        trainer.start_from(number, by_layer(prepared.graph, state))
+        while True:
+            try:
+                self._write(state, number)
+                self._trouble = ''
+                return
+            except OSError as error:
+                self._trouble = (f'{self._options.checkpoint} cannot be written: '
+                                 f'{error.strerror or error}')
+            stops = self._wish is Wish.STOP
+            if not done and not stops:
+                return
+            if time.monotonic() - begun > (UNSAVED_STOP if stops else UNSAVED):
+                raise TrainingError(f'round {number} was reached, but {self._trouble}')
+            self._show(trainer.commit, 'saving', number)
+            trainer.rest(ATTEMPT)
+
+    def _write(self, state: Mapping[str, torch.Tensor], number: int) -> None:
         task, prepared = self._prepared.task, self._prepared
         self._digest = write_checkpoint(self._options.checkpoint, Checkpoint(
             whole_state(task, state), self._options.called or prepared.name, number, task.seed,
             task.batch, self._loss, len(task.data), self._options.training))
         self._state, self._saved_at = state, number
-        assert self._fleet is not None
-        self._fleet.trainer.start_from(number, by_layer(prepared.graph, state))
 
     def _look(self, commit: RoundCommit) -> None:
         """Follow the training: what is shown, and when it is to pause."""
@@ -278,7 +314,7 @@ class TrainingJob:
             state = 'saving'
         self._show(commit, state, commit.committed)
         every = self._options.save_every
-        due = every and commit.committed >= self._saved_at + every
+        due = every and commit.committed >= self._tried_at + every
         if commit.phase in (Phase.TRAINING, Phase.ENDING) and not self._asked and (
                 due or self._wish is not Wish.TRAIN):
             self._asked = True
@@ -293,13 +329,15 @@ class TrainingJob:
         recent = [float(commit.figures[k]['seconds'])
                   for k in range(number - RECENT, number) if k in commit.figures]
         task = self._prepared.task
-        lost = tuple(name for recovery in commit.recoveries for name in recovery.lost)
+        lost = tuple(dict.fromkeys(
+            name for recovery in commit.recoveries for name in recovery.lost))
         progress = Progress(
             state, number, task.rounds, self._loss,
             task.batch / statistics.median(recent) if recent else 0.0,
             None if self._round_joules is None else self._joules,
-            str(commit.plan) if commit.plan else '', len(commit.alive), lost)
-        shown = state, number, progress.plan, progress.devices, lost
+            str(commit.plan) if commit.plan else '', len(commit.alive), lost,
+            self._trouble)
+        shown = state, number, progress.plan, progress.devices, lost, self._trouble
         if shown != self._shown:
             self._shown = shown
             self._heard(progress)

@@ -221,3 +221,35 @@ def test_what_a_lost_device_holds_is_forgotten_when_it_ends():
     commit.lost('b', 1.2)
     commit.joined('b', 1.3)
     assert commit.held['b'] == {}
+
+
+def test_what_fails_wherever_it_is_computed_ends_the_training_with_the_reason():
+    """A sample that nobody can read: workers fail, come back and fail again at its round."""
+    commit = RoundCommit(100, 3, (1.0, 1.0, 1.0), alone_first, PATIENCE, waits=True)
+    now, attempts = 0.0, 0
+    commit.joined('a', now)
+    commit.resume(now)
+    while commit.phase is not Phase.FAILED:
+        now, attempts = now + 1, attempts + 1
+        assert attempts < 100, 'it never ends'
+        for number in range(commit.committed, 57):
+            commit.reported('a', {'report': 'round', 'plan': list(commit.number), 'loss': 0.0,
+                                  'round': number, 'norm': 0.0, 'samples': 4, 'seconds': 1.0},
+                            now)
+        commit.reported('a', {'report': 'fault', 'plan': [0, 0], 'error': f'image {attempts}'},
+                        now)
+        commit.joined('a', now)
+    assert commit.why == ('no round after 57 could be trained, 11 times something failed before; '
+                          'the last was a: image 11')
+
+
+def test_failures_with_new_rounds_between_them_end_nothing():
+    commit = RoundCommit(1000, 3, (1.0, 1.0, 1.0), alone_first, PATIENCE, waits=True)
+    commit.joined('a', 0.0)
+    commit.resume(0.0)
+    for number in range(60):
+        commit.reported('a', {'report': 'round', 'plan': list(commit.number), 'loss': 0.0,
+                              'round': number, 'norm': 0.0, 'samples': 4, 'seconds': 1.0}, 1.0)
+        commit.reported('a', {'report': 'fault', 'plan': [0, 0], 'error': 'flaky'}, 1.0)
+        commit.joined('a', 1.0, {number + 1: [0, 1, 2], 1 << 30: [0, 1, 2]})
+        assert commit.phase is Phase.TRAINING and commit.committed == number + 1
