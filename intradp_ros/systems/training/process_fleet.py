@@ -18,7 +18,8 @@ from intradp_ros.systems.training.layer_table import LayerTable
 from intradp_ros.systems.training.round_commit import Planner, RoundCommit
 from intradp_ros.systems.training.round_groups import check_distributed
 from intradp_ros.systems.training.site_address import open_store
-from intradp_ros.systems.training.task import TrainingTask, weights_digest
+from intradp_ros.systems.training.task import TrainingTask
+from intradp_ros.systems.training.task_facts import task_facts
 from intradp_ros.systems.training.trainer import trainer_of
 from intradp_ros.systems.training.worker_process import ProcessLink
 from intradp_ros.systems.training.worker_settings import Emulation, Settings
@@ -44,7 +45,7 @@ class ProcessFleet:
         check_distributed()
         self._name, self._settings, self._table = name, settings, table
         self._topology, self._emulate, self._logs = topology, emulate, logs
-        self._weights, self._threads = weights_digest(task), threads
+        self._facts, self._threads = task_facts(task, graph, everywhere=False), threads
         self.store = open_store(settings.address, 10 * settings.timeout)
         self.trainer = trainer_of(task, graph, planner, settings.timeout, self.store, progress,
                                   base)
@@ -70,7 +71,7 @@ class ProcessFleet:
             events.put((name, report))
         log = self._logs / f'{device}.log' if self._logs else None
         link = ProcessLink(device, self._name, (self._settings.address, self.store.port),
-                           settings, take, self._threads, prefix, log, self._weights)
+                           settings, take, self._threads, prefix, log, self._facts)
         self.links[device] = link
 
     def __enter__(self) -> ProcessFleet:

@@ -62,7 +62,7 @@ def process_starter(threads: int) -> Start:
     def start(name: str, session: TrainingSession, address: str, take: Take) -> Link:
         settings = Settings(session.timeout, session.every, address)
         return ProcessLink(name, session.task, (session.host, session.port), settings, take,
-                           threads, weights=session.weights)
+                           threads, facts=session.facts)
     return start
 
 
@@ -101,6 +101,7 @@ class TrainingRole(Role):
         self._seconds, self._taken = 0.0, time.monotonic()
         self._left, self._shown, self._again = False, '', math.inf
         self._over: set[int] = set()
+        self._said: dict[str, str] = {}
         self._changed = threading.Condition(threading.RLock())
         self._events: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f'training-{host.name}',
@@ -220,6 +221,12 @@ class TrainingRole(Role):
             except Exception as error:  # noqa: B902 - the thread must go on
                 self._host.log(f'training: {type(error).__name__}: {error}')
 
+    def _say(self, what: str, text: str) -> None:
+        """Log a text, unless it was the last of its kind: some things happen again and again."""
+        if self._said.get(what) != text:
+            self._said[what] = text
+            self._host.log(text)
+
     def _begin(self, session: TrainingSession, address: str) -> None:
         """Start a worker; the one before ends."""
         self._end()
@@ -228,7 +235,7 @@ class TrainingRole(Role):
 
         def take(name: str, report: Mapping[str, Any] | None) -> None:
             self._events.put(lambda: self._report(number, report))
-        self._host.log(f'training of {session.task}: a worker starts')
+        self._say('worker', f'training of {session.task}: a worker starts')
         self._child = _Child(session, number, self._start(self._host.name, session, address, take))
 
     def _end(self) -> None:
@@ -265,7 +272,7 @@ class TrainingRole(Role):
                 address = self._address(session)
             except PlanError as error:
                 self._again = time.monotonic() + ANSWER
-                self._host.log(str(error))
+                self._say('store', str(error))
                 return
             child.link.send({'order': 'attend', 'host': session.host, 'port': session.port,
                              'address': address, 'seat': way.number})
@@ -297,8 +304,8 @@ class TrainingRole(Role):
                 child.ended = True
                 self._died = time.monotonic()
                 self._changed.notify_all()
-            self._host.log('the worker of a training ended'
-                           + (f': {child.why}' if child.why else ''))
+            self._say('end', 'the worker of a training ended'
+                      + (f': {child.why}; it is tried again and again' if child.why else ''))
             if child.attends and way:
                 with contextlib.suppress(OverflowError):
                     way.put(json.dumps({'report': 'ended', 'child': number}))
@@ -320,6 +327,7 @@ class TrainingRole(Role):
             self._taken = time.monotonic()  # nothing was said before
         elif kind == 'round':
             self._deaths = 0
+            self._said.clear()
             self._seconds += report['seconds']
         elif kind == 'replicated':
             self._show(report['tag'])
@@ -351,7 +359,7 @@ class TrainingRole(Role):
         silent = now - self._taken
         if silent > ALONE and child.attends and not self._left:
             self._left = True
-            self._host.log('nobody takes the reports of the worker: it waits')
+            self._say('alone', 'nobody takes the reports of the worker: it waits')
             child.link.send({'order': 'stop'})
         if silent > ORPHANED and child.ready and not self._asked_of(child):
             with self._changed:
@@ -408,8 +416,8 @@ def read_state_name(name: str) -> tuple[bool, int, str] | None:
 
 def _same(one: TrainingSession, other: TrainingSession) -> bool:
     """Whether a worker of one session serves the other."""
-    return (one.training, one.task, one.weights, one.timeout, one.every) == (
-        other.training, other.task, other.weights, other.timeout, other.every)
+    return (one.training, one.task, one.facts, one.timeout, one.every) == (
+        other.training, other.task, other.facts, other.timeout, other.every)
 
 
 def _reap(link: Link) -> None:

@@ -27,7 +27,7 @@ from intradp_ros.systems.training.prepared import Prepared
 from intradp_ros.systems.training.round_commit import Phase, Planner, RoundCommit
 from intradp_ros.systems.training.session_plan import TrainingSession
 from intradp_ros.systems.training.site_address import open_store
-from intradp_ros.systems.training.task import weights_digest
+from intradp_ros.systems.training.task_facts import task_facts
 from intradp_ros.systems.training.trainer import trainer_of, TrainingError
 from intradp_ros.systems.training.training_job import JobOptions
 from intradp_ros.wire.frames import Control, MalformedFrameError
@@ -102,11 +102,11 @@ class SessionFleet:
         self.names = frozenset(prepared.topology.names)
         self.training = training
         self._coordinator, self._change, self._rejected = coordinator, change, rejected
-        self._log, self._faults = log, dict[str, str]()
+        self._log, self._faults, self._said = log, dict[str, str](), dict[str, str]()
         self._store = open_store(address, 10 * settings.timeout)
         self._session = TrainingSession(
-            training, prepared.name, weights_digest(prepared.task), {}, coordinator.channel.name,
-            address, self._store.port, settings.timeout, settings.every)
+            training, prepared.name, task_facts(prepared.task, graph, not prepared.images), {},
+            coordinator.channel.name, address, self._store.port, settings.timeout, settings.every)
         self._told = progress
         self.trainer = trainer_of(prepared.task, graph, planner, settings.timeout, self._store,
                                   self._progress, base, waits=True)
@@ -150,7 +150,8 @@ class SessionFleet:
         self._ticking.start()
         try:
             self._change()
-            ready, hopeful = list[float](), time.monotonic()
+            ready, said = list[float](), list[str]()
+            hopeful = begun = time.monotonic()
 
             def enough() -> bool:
                 nonlocal hopeful
@@ -159,6 +160,11 @@ class SessionFleet:
                 why = {**self._coordinator.refusals, **self._faults}
                 if there or not alive or not alive <= why.keys():
                     hopeful = now
+                if not alive and now - begun > HOPELESS and not said:
+                    said.append(', '.join(sorted(self._coordinator.alive)))
+                    self._log(f'waits for devices: none of {", ".join(sorted(self.names))} is '
+                              'there, as this training counts on; '
+                              + (f'there are {said[0]}' if said[0] else 'no other one is'))
                 if now - hopeful > HOPELESS:
                     raise TrainingError('no device can train: ' + '; '.join(
                         f'{name}: {why[name]}' for name in sorted(alive)))
@@ -228,9 +234,11 @@ class SessionFleet:
                 way = self._ways.get(name)
                 if way is None or way.number != seat:
                     return
-                if report['report'] == 'fault' and self._faults.get(name) != report['error']:
-                    self._faults[name] = report['error']
-                    self._log(f'{name} cannot train: {quoted(report["error"])}')
+                if report['report'] == 'fault':
+                    self._faults[name] = why = report['error']
+                    if self._said.get(name) != why:  # it is tried again and again
+                        self._said[name] = why
+                        self._log(f'{name} cannot train: {quoted(why)}')
                 if report['report'] == 'joined':
                     self._faults.pop(name, None)
                     report['link'] = _Seat(self, name, report['child'])

@@ -17,6 +17,7 @@ from typing import Any
 
 from intradp_ros.cluster.plan_id import PlanError
 from intradp_ros.runtime.member.line_way import MAX_NUMBER
+from intradp_ros.systems.training.task_facts import MOST_FACTS, MOST_NAME, MOST_TEXT
 from intradp_ros.systems.training.training_plan import (
     MOST_SECONDS,
     read_number,
@@ -37,9 +38,9 @@ class TrainingSession:
     training
         Number of the training; that of a new one is drawn.  A coordinator that takes over goes
         on with it, so that what devices hold of it counts.
-    task, weights
-        Name of the task, one of those that each device lists, and the digest of its initial
-        weights.
+    task, facts
+        Name of the task, one of those that each device lists, and what must be the same in all
+        of them (`task_facts.py`).
     seats
         The devices, each with the number of its stream of lines with the trainer.  One that was
         away gets another number: what it or the trainer said before is of the past.
@@ -56,7 +57,7 @@ class TrainingSession:
 
     training: int
     task: str
-    weights: str
+    facts: Mapping[str, str]
     seats: Mapping[str, int]
     coordinator: str
     host: str
@@ -91,7 +92,7 @@ def parse_session(data: Any) -> TrainingSession:
             raise PlanError(f'a session of format {FORMAT} has 1 to {MOST_DEVICES} devices')
         return TrainingSession(
             read_number(data['training'], most=MAX_NUMBER - 1),
-            read_text(data['task'], MOST_TASK), read_text(data['weights'], 64),
+            read_text(data['task'], MOST_TASK), _facts(data['facts']),
             {read_text(name): read_number(seat, most=MAX_NUMBER - 1)
              for name, seat in itertools.islice(seats.items(), MOST_DEVICES)},
             read_text(data['coordinator']),
@@ -100,6 +101,14 @@ def parse_session(data: Any) -> TrainingSession:
             read_number(data['every'], 1, (1 << 20) - 1), data['paused'] is True)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise PlanError(f'a session of training cannot be read: {error!r:.200}') from None
+
+
+def _facts(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or len(value) > MOST_FACTS or not all(
+            isinstance(text, str) and len(name) <= MOST_NAME and len(text) <= MOST_TEXT
+            for name, text in value.items()):
+        raise PlanError('facts of a task that are no short table of short texts')
+    return value
 
 
 def _seconds(value: Any) -> float:

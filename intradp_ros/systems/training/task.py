@@ -246,6 +246,15 @@ def draw_seed(*numbers: int) -> int:
     return mixed >> 1
 
 
+def split_name(name: str) -> tuple[str, str]:
+    """Return file or module, and function, of a task's name; TaskError if it is none."""
+    where, _, function = name.rpartition(':')
+    if not where or not function.isidentifier():
+        raise TaskError(f'{name!r:.200} names no task: write file.py:function or '
+                        'package.module:function, of a function that returns a TrainingTask')
+    return where, function
+
+
 def load_task(name: str) -> TrainingTask:
     """
     Return the task that a function makes: `package.module:function` or `path/file.py:function`.
@@ -260,14 +269,11 @@ def load_task(name: str) -> TrainingTask:
         If there is no such function, it fails, or it makes no task.
 
     """
-    where, _, function = name.rpartition(':')
-    if not where or not function:
-        raise TaskError(f'{name!r} names no task: write file.py:function or '
-                        'package.module:function, of a function that returns a TrainingTask')
+    where, function = split_name(name)
     try:
         module = _of_file(Path(where)) if where.endswith('.py') else _of_path(where)
     except (Exception, SystemExit) as error:  # whatever code of the user raises
-        raise TaskError(f'{where} cannot be imported: {_described(error)}') from error
+        raise TaskError(f'{where} cannot be imported: {described(error)}') from error
     make = getattr(module, function, None)
     if not callable(make):
         found = [key for key, value in vars(module).items() if callable(value) and
@@ -282,7 +288,7 @@ def load_task(name: str) -> TrainingTask:
     except TaskError:
         raise
     except (Exception, SystemExit) as error:
-        raise TaskError(f'{name} raised {_described(error)}') from error
+        raise TaskError(f'{name} raised {described(error)}') from error
     if not isinstance(made, TrainingTask):
         raise TaskError(f'{name} returned {type(made).__name__}, not a TrainingTask: return '
                         'TrainingTask(module, loss, optimiser, data, batch=..., grain=..., '
@@ -319,8 +325,8 @@ def _of_file(path: Path) -> ModuleType:
     return module
 
 
-def _described(error: BaseException) -> str:
-    """Return what an error says, and the line of the user's code that it came from."""
+def described(error: BaseException) -> str:
+    """Return what an error of the user's code says, and the line that it came from."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f' ({Path(frames[-1].filename).name}, line {frames[-1].lineno})' if frames else ''
     return f'{type(error).__name__}: {" ".join(str(error).split())}{where}'

@@ -27,7 +27,14 @@ import torch
 
 from intradp_ros.systems.training.layer_graph import capture
 from intradp_ros.systems.training.round_groups import check_distributed, GroupError
-from intradp_ros.systems.training.task import DEVICE, load_task, TaskError, weights_digest
+from intradp_ros.systems.training.task import described, DEVICE, load_task, TaskError
+from intradp_ros.systems.training.task_facts import (
+    apart,
+    DATA,
+    Facts,
+    NO_FACTS,
+    task_facts,
+)
 from intradp_ros.systems.training.worker import Worker
 from intradp_ros.systems.training.worker_settings import Emulation, Settings
 
@@ -52,15 +59,12 @@ def main() -> int:
     threading.Thread(target=_beat, args=(report, ready), daemon=True).start()
     try:
         worker = _worker(what, report)
-    except (TaskError, GroupError, RuntimeError) as error:
-        report({'report': 'fault', 'plan': [0, 0], 'error': str(error)})
-        return 1
-    ready.set()
-    threading.Thread(target=_listen, args=(worker,), daemon=True).start()
-    try:
+        ready.set()
+        threading.Thread(target=_listen, args=(worker,), daemon=True).start()
         worker.run()
     except Exception as error:  # whatever the task's own code raises
-        report({'report': 'fault', 'plan': [0, 0], 'error': f'{type(error).__name__}: {error}'})
+        report({'report': 'fault', 'plan': [0, 0], 'error': str(error) if isinstance(
+            error, TaskError | GroupError) else described(error)})
         return 1
     return 0
 
@@ -71,10 +75,12 @@ def _worker(what: Mapping[str, Any], report: Callable[[dict[str, Any]], None]) -
     torch.set_num_threads(int(what['threads']))
     os.environ[DEVICE] = str(what['name'])
     task = load_task(what['task'])
-    if what['weights'] and weights_digest(task) != what['weights']:
-        raise TaskError(f'{what["task"]} makes other initial weights in every process: let it '
-                        'seed its own generators, or load the same file')
     graph = capture(task)
+    if what['facts'] and (difference := apart(
+            task_facts(task, graph, DATA in what['facts']), what['facts'])):
+        raise TaskError(f'{what["task"]} is another task here: {difference}. Let all machines '
+                        'have the same version and data, and let it seed its own generators or '
+                        'load its weights from a file')
     given = dict(what['settings'])
     if given['emulation']:
         given['emulation'] = Emulation(**given['emulation'])
@@ -104,8 +110,8 @@ class ProcessLink:
 
     def __init__(self, name: str, task: str, store: tuple[str, int], settings: Settings,
                  take: Callable[[str, Mapping[str, Any] | None], None], threads: int = 1,
-                 prefix: tuple[str, ...] = (), log: Path | None = None, weights: str = '',
-                 ) -> None:
+                 prefix: tuple[str, ...] = (), log: Path | None = None,
+                 facts: Facts = NO_FACTS) -> None:
         self._name, self._take = name, take
         with open(log or os.devnull, 'ab') as errors:
             self.process = subprocess.Popen(
@@ -114,7 +120,7 @@ class ProcessLink:
                 start_new_session=True)  # Ctrl-C is for the trainer
         self._lock = threading.Lock()
         self.send({'task': task, 'name': name, 'host': store[0], 'port': store[1],
-                   'settings': asdict(settings), 'threads': threads, 'weights': weights})
+                   'settings': asdict(settings), 'threads': threads, 'facts': dict(facts)})
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:

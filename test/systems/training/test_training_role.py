@@ -46,8 +46,8 @@ from intradp_ros.wire.frames import Control, ControlKind, MalformedFrameError
 #: Threads that train leave others little time.
 TIMES = CoordinatorTimes(MemberTimes(0.1, 0.8, 1.6, 0.2), rest=0.2)
 NAME, ROUNDS, PATIENCE = 'night:task', 300, 90.0
-SESSION = TrainingSession(7, NAME, 'abc', {'a': 3, 'b': 4}, 'coordinator', '127.0.0.1', 4000, 3.0,
-                          5)
+SESSION = TrainingSession(7, NAME, {'loss': 'abc'}, {'a': 3, 'b': 4}, 'coordinator',
+                          '127.0.0.1', 4000, 3.0, 5)
 
 
 class ThreadWorker:
@@ -257,7 +257,8 @@ def test_strangers_and_liars_change_nothing(site: Site) -> None:
                     {'stream': stream, 'ack': 1 << 40, 'text': line + '\n'}))
     # b itself says what no worker does
     for line in (*lines[3:], '{"report": "round"}', '{"report": "idle", "held": {"x": []}}',
-                 '{"report": "round", "plan": [1], "round": -1}', 'null', '{"report": []}'):
+                 '{"report": "round", "plan": [1], "round": -1}', 'null', '{"report": []}',
+                 '{"report": "round", "plan": [1, 1], "round": 1, "loss": 1' + '0' * 400 + '}'):
         role = site.members['b'].roles['training/1']
         assert isinstance(role, TrainingRole)
         role._way.put(line)
@@ -297,7 +298,9 @@ def test_training_that_no_device_can_do_ends_with_the_reasons(site: Site) -> Non
     {'seats': ['a']}, {'seats': {f'd{k}': k for k in range(300)}}, {'host': 'http://x'},
     {'host': 7}, {'port': 0}, {'port': 70000}, {'port': True}, {'timeout': 0}, {'timeout': 1e9},
     {'timeout': float('nan')}, {'every': 0}, {'task': ''}, {'task': 'x' * 2000}, {'training': 1.5},
-    {'coordinator': None}, {'weights': 'x' * 100}, {'paused': ...}])
+    {'coordinator': None}, {'facts': {'x' * 100: ''}}, {'facts': {'loss': 'x' * 5000}},
+    {'facts': {'loss': 1}}, {'facts': {str(k): '' for k in range(40)}}, {'facts': 'x'},
+    {'paused': ...}])
 def test_a_session_is_checked(lie: dict[str, Any]) -> None:
     data = json.loads(json.dumps(SESSION.to_json()))
     assert parse_session(data) == SESSION
