@@ -55,6 +55,7 @@ class TrainerNode(ManagedNode):
             self, Processes(self._topology), parameters['tasks'], parameters['folder'],
             parameters['save_every'], parameters['timeout_s'], parameters['images'],
             parameters['threads'])
+        self._goals.check_images(self._topology)
         self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
         self.call_every(1.0, self._diagnose, self.until_cleanup)
 

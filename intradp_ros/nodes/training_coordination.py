@@ -62,6 +62,8 @@ class TrainingCoordination(TrainingPlanner):
         self._coordinator: FleetCoordinator | None = None
         self._goals = TrainingGoals(node, self, given[TASKS.name], given['folder'],
                                     given['save_every'], given['timeout_s'], given['images'])
+        if self._topology is not None:
+            self._goals.check_images(self._topology)
         super().__init__(self._goals.take_over)
 
     def start(self, coordinator: FleetCoordinator) -> None:

@@ -15,6 +15,7 @@ from intradp_ros.runtime.model import SharedModel
 from intradp_ros.systems.training.role import process_starter, TrainingRole
 from intradp_ros.systems.training.round_groups import check_distributed, GroupError
 from intradp_ros.systems.training.site_address import site_address
+from intradp_ros.systems.training.task import split_name
 
 
 class TrainingDevice:
@@ -34,6 +35,8 @@ class TrainingDevice:
         if not self._tasks:
             raise ValueError('parameter tasks is empty: name what this machine may train, such as '
                              '"/home/robot/mytask.py:task"')
+        for text in self._tasks:
+            split_name(text)
         self._address, self._threads = given[TRAINING_ADDRESS.name], given['threads']
         try:
             site_address(self._address)

@@ -30,7 +30,7 @@ from intradp_ros.systems.training.checkpoint import (
 from intradp_ros.systems.training.judgement import judge
 from intradp_ros.systems.training.prepared import prepare, read_images
 from intradp_ros.systems.training.round_groups import check_distributed, GroupError
-from intradp_ros.systems.training.task import TaskError
+from intradp_ros.systems.training.task import split_name, TaskError
 from intradp_ros.systems.training.trainer import TrainingError
 from intradp_ros.systems.training.training_job import (
     FleetMaker,
@@ -147,15 +147,27 @@ class TrainingGoals:
             self._images = read_images(filter(None, images))
         except TaskError as error:
             raise ValueError(f'parameter images: {error}') from error
+        for text in self.tasks:
+            split_name(text)
         self._node, self._ground = node, ground
         self._save_every, self._timeout, self._threads = save_every, timeout, threads
         self.folder = Path(folder or cache_folder() / 'training' / 'checkpoints')
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(f'parameter folder: {self.folder} cannot be made '
+                             f'({error.strerror}): name a folder that can be written') from error
         self._lock = threading.Lock()
         self._goal: Goal | None = None
         self._paused = False
         self._progress: Progress | None = None
         self._last, self._reported = '', 0.0
+
+    def check_images(self, topology: Topology) -> None:
+        """See that the data lie on devices of a topology; ValueError if not."""
+        if others := sorted(set(self._images) - set(topology.names)):
+            raise ValueError(f'parameter images: there is no device {", ".join(others)}; there '
+                             f'are {", ".join(topology.names)}')
 
     def start(self) -> None:
         """Take goals."""

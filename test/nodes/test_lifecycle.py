@@ -22,16 +22,20 @@ from rclpy.parameter import Parameter
 import small_models
 import torch
 
+from intradp_ros.nodes.coordinator_node import CoordinatorNode
+from intradp_ros.nodes.device_node import DeviceNode
 from intradp_ros.nodes.inference_node import InferenceNode
 from intradp_ros.nodes.lifecycle import ManagedNode
 from intradp_ros.nodes.offload_node import OffloadNode
 from intradp_ros.nodes.planner_node import PlannerNode
+from intradp_ros.nodes.trainer_node import TrainerNode
 
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 TIMEOUT = 30.0
 N = TypeVar('N', bound=ManagedNode)
 GOOD: dict[type[ManagedNode], dict[str, Any]] = {
     InferenceNode: {'model': DENSE}, OffloadNode: {'models': [DENSE]}, PlannerNode: {}}
+TRAIN = {'system': 'training', 'tasks': ['night.py:task']}
 BAD = [
     (InferenceNode, {'model': 'no.such.package:net 1x3x8x8'}, "No module named 'no'"),
     (InferenceNode, {'model': 'small_models:nothing 1x3x8x8'}, "no attribute 'nothing'"),
@@ -61,6 +65,22 @@ BAD = [
     (OffloadNode, {'models': ['']}, 'models is empty'),
     (OffloadNode, {'models': ['small_models:nothing 1x3x8x8']}, "no attribute 'nothing'"),
     (PlannerNode, {'grid.low_mbps': 50.0, 'grid.high_mbps': 5.0}, 'grid.low_mbps'),
+    (CoordinatorNode, {**TRAIN, 'tasks': ['']}, 'parameter tasks is empty'),
+    (CoordinatorNode, {**TRAIN, 'tasks': ['night.py']}, "'night.py' names no task: write "),
+    (CoordinatorNode, {**TRAIN, 'images': ['a=half']}, 'parameter images: .*DEVICE=SHARE'),
+    (CoordinatorNode, {**TRAIN, 'images': ['a=nan']}, 'parameter images: .*DEVICE=SHARE'),
+    (CoordinatorNode, {**TRAIN, 'images': ['a=-600']}, 'parameter images: .*DEVICE=SHARE'),
+    (CoordinatorNode, {**TRAIN, 'images': ['a=0.5', 'b=0.6']}, 'on a, b add up to 1.1, not to 1'),
+    (CoordinatorNode, {**TRAIN, 'folder': '/dev/null/night'}, 'parameter folder: /dev/null/night'),
+    (CoordinatorNode, {**TRAIN, 'training_address': 'robot'}, 'parameter training_address: '),
+    (CoordinatorNode, {**TRAIN, 'fleet_file': '/no/fleet.yaml'}, '/no/fleet.yaml'),
+    (DeviceNode, {'roles': ['training']}, 'parameter tasks is empty'),
+    (DeviceNode, {'roles': ['training'], 'tasks': ['night:']}, "'night:' names no task"),
+    (DeviceNode, {'roles': ['training'], 'tasks': ['night:go'], 'training_address': '10.0.0'},
+     'parameter training_address: '),
+    (DeviceNode, {'roles': ['training', 'training@other']}, 'names a system twice'),
+    (TrainerNode, {'tasks': ['night:go'], 'processes': 2, 'images': ['a=1']},
+     'parameter images: there is no device a; there are process1, process2'),
 ]
 
 

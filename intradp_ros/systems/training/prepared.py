@@ -29,7 +29,7 @@ from intradp_ros.systems.training.round_costs import RoundCosts
 from intradp_ros.systems.training.round_tasks import round_tasks
 from intradp_ros.systems.training.task import load_task, TaskError, TrainingTask
 from intradp_ros.systems.training.task_trial import try_task
-from intradp_ros.systems.training.training_plan import TrainingPlan
+from intradp_ros.systems.training.training_plan import MOST_DATA, TrainingPlan
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def read_images(texts: Iterable[str]) -> dict[str, float]:
     Raises
     ------
     TaskError
-        If a text is not of the form, or a device is named twice.
+        If a text is not of the form, a device is named twice, or shares do not add up to 1.
 
     """
     images: dict[str, float] = {}
@@ -137,9 +137,15 @@ def read_images(texts: Iterable[str]) -> dict[str, float]:
             if not name or name in images:
                 raise ValueError
             images[name] = float(share)
+            if not 0 <= images[name] <= MOST_DATA:
+                raise ValueError
         except ValueError:
             raise TaskError(f'{text!r:.200} does not say where data lie: write DEVICE=SHARE, such '
                             'as robot1=0.5 or robot1=6000, once for each device') from None
+    whole = sum(images.values())
+    if images and max(images.values()) <= 1 and abs(whole - 1) > 1e-6:
+        raise TaskError(f'the shares of the data on {", ".join(images)} add up to {whole:g}, not '
+                        'to 1: all of the data must lie somewhere')
     return images
 
 
