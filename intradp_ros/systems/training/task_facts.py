@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from intradp_ros.systems.training.layer_graph import LayerGraph
+from intradp_ros.systems.training.structure import tensors_of
 from intradp_ros.systems.training.task import TrainingTask, weights_digest
 
 #: Facts of a task, and characters of their names and texts.
@@ -101,8 +102,7 @@ def _numbers(task: TrainingTask) -> str:
     """Return mean and root mean square of each tensor of some samples."""
     count, found = len(task.data), list[float]()
     for sample in sorted({k * (count - 1) // (SAMPLES - 1) for k in range(SAMPLES)}):
-        inputs, targets = task.data.take([sample])
-        for tensor in (*inputs, targets):
+        for tensor in tensors_of(task.data.take([sample])):
             values = tensor.to(torch.float64)
             found += [float(values.mean()), float(values.square().mean().sqrt())]
     return ' '.join(f'{number:.6g}' for number in found[:_MOST_NUMBERS])
