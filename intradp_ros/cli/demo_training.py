@@ -11,7 +11,7 @@ timed on the same devices.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,13 +24,14 @@ import torch
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import Output, output, table
 from intradp_ros.cli.output_paths import claim_folder, result_folder
+from intradp_ros.cli.train_task import parts_of
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Topology
 from intradp_ros.lab.training.digits import digits_float64
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.report.page import number_text, render
 from intradp_ros.report.result_tables import write_json
-from intradp_ros.report.training_plot import draw_training, Part
+from intradp_ros.report.training_plot import draw_training
 from intradp_ros.systems.training.baselines import baseline_seconds, BASELINES
 from intradp_ros.systems.training.checkpoint import Checkpoint, write_checkpoint
 from intradp_ros.systems.training.hybrid_plan import HybridStage
@@ -52,9 +53,9 @@ from intradp_ros.systems.training.replanning import (
 )
 from intradp_ros.systems.training.round_commit import Recovery, RoundCommit
 from intradp_ros.systems.training.round_costs import RoundCosts
-from intradp_ros.systems.training.round_groups import measured_hop
+from intradp_ros.systems.training.round_groups import check_distributed, GroupError, measured_hop
 from intradp_ros.systems.training.snapshots import port_seconds
-from intradp_ros.systems.training.task import TaskError, TrainingTask
+from intradp_ros.systems.training.task import TrainingTask
 from intradp_ros.systems.training.trainer import TrainingError
 from intradp_ros.systems.training.training_plan import TrainingPlan
 from intradp_ros.systems.training.worker_settings import Settings
@@ -90,13 +91,15 @@ def run(args: argparse.Namespace) -> int:
     """Run the demo; return the exit code."""
     with output(False) as out:
         try:
+            check_distributed()
             task = digits_float64()
             if not 10 <= args.kill <= task.rounds - 10 or not 1 <= args.rate <= 1e4:
                 raise CommandError(f'--kill must be 10 to {task.rounds - 10}, --rate 1 to 10000')
             claim_folder(args.out, 'demo-training', RESULTS)
             prepare_process(1)
-            report = _Demo(args, task, out).run()
-        except (ValueError, TaskError) as error:
+            with out.steps() as step:
+                report = _Demo(args, task, out, step).run()
+        except (ValueError, GroupError) as error:
             raise CommandError(str(error)) from error
         except TrainingError as error:
             out.show(f'[red]the demo failed:[/red] {error}')
@@ -160,12 +163,13 @@ class _Watch:
 
 
 class _Demo:
-    def __init__(self, args: argparse.Namespace, task: TrainingTask, out: Output) -> None:
-        self._args, self._task, self._out = args, task, out
-        with out.status('exporting the network and measuring its layers'):
-            self._graph: LayerGraph = capture(task)
-            measured = measure_layers('here', layer_calls(self._graph, task),
-                                      entering(self._graph, task), task.optimiser, task.grain)
+    def __init__(self, args: argparse.Namespace, task: TrainingTask, out: Output,
+                 step: Callable[[str], None]) -> None:
+        self._args, self._task, self._out, self._step = args, task, out, step
+        step('exporting the network and measuring its layers')
+        self._graph: LayerGraph = capture(task)
+        measured = measure_layers('here', layer_calls(self._graph, task),
+                                  entering(self._graph, task), task.optimiser, task.grain)
         times = measured.times['here']
         whole = sum(times.forward[-1]) + sum(times.backward[-1])
         scale = whole / times.batches[-1] / SAMPLE
@@ -182,8 +186,8 @@ class _Demo:
 
     def run(self) -> dict[str, Any]:
         """Run everything; write the results and return the report."""
-        with self._out.status('training in one process'):
-            alone = train_alone(self._task)
+        self._step('training in one process')
+        alone = train_alone(self._task)
         systems = self._systems()
         ours = self._train('training over three devices, one is killed',
                            replanner(self._task, self._table, self._topology), self._args.kill)
@@ -196,10 +200,10 @@ class _Demo:
 
     def _train(self, text: str, planner: Any, kill: int | None,
                rounds: float = float('inf')) -> _Run:
+        self._step(text)
         watch = _Watch(kill)
-        with self._out.status(text), ProcessFleet(
-                TASK, self._task, self._graph, self._topology, planner, self._table, SETTINGS,
-                emulate=True, progress=watch) as fleet:
+        with ProcessFleet(TASK, self._task, self._graph, self._topology, planner, self._table,
+                          SETTINGS, emulate=True, progress=watch) as fleet:
             watch.fleet = fleet
             fleet.trainer.run(240.0, rounds)
             done = rounds > self._task.rounds
@@ -262,10 +266,14 @@ class _Demo:
             ours.state, TASK, task.rounds, task.seed, task.batch, report['loss'][-1]))
         assert ours.killed
         draw_training(report['loss'], report['loss_one_process'],
-                      _parts(ours.plans, task.rounds), list(SPEEDS), ours.killed[:2],
-                      out / 'training.png')
+                      parts_of(ours.plans, task.rounds), list(SPEEDS), [ours.killed[:2]],
+                      out / 'training.png', how='is killed')
         best, least = report['systems'][OURS], self._least()
-        after = self._after(ours, heavy)
+        limits = (
+            f'A round took {number_text(best["round_ms"])} ms; all three computing all the '
+            f'time would take {number_text(1e3 * least)} ms: '
+            f'{best["round_ms"] / 1e3 / least:.2f} x the limit.', self._after(ours, heavy))
+        self._out.show(*limits)
         (out / 'page.html').write_text(render(
             'training.html', title='A network learns digits on three devices',
             systems=systems, ours=OURS, killed=report['killed'],
@@ -275,10 +283,7 @@ class _Demo:
                 f'{report["rounds"]} rounds of {task.batch} samples: the largest difference of a '
                 f'weight from one process is {report["max_rel_diff"]:.1e}; '
                 f'{report["killed"]["samples_lost"]} samples were lost. Accuracy on pictures that '
-                f'it never saw: {report["accuracy"]:.1%}.',
-                f'A round took {number_text(best["round_ms"])} ms; all three computing all the '
-                f'time would take {number_text(1e3 * least)} ms: '
-                f'{best["round_ms"] / 1e3 / least:.2f} x the limit.', after],
+                f'it never saw: {report["accuracy"]:.1%}.', *limits],
             measured=[
                 ('ms a round', f'median of {TIMED - 2} rounds; a plan that several planners '
                                'found was run once'),
@@ -330,14 +335,6 @@ def _difference(state: Mapping[str, torch.Tensor], alone: OneProcess) -> float:
     wanted |= {f'b:{name}': b for name, b in alone.module.named_buffers() if 'running' in name}
     return max(float((state[name] - value).abs().max() / value.abs().max())
                for name, value in wanted.items())
-
-
-def _parts(plans: Sequence[tuple[int, TrainingPlan]], rounds: int) -> list[Part]:
-    ends = [*(first for first, _ in plans[1:]), rounds]
-    return [Part(name, k, first, last, f'layers {stage.first} to {stage.last - 1}, '
-                 f'{share} of {plan.shared} grains')
-            for (first, plan), last in zip(plans, ends)
-            for k, stage in enumerate(plan.stages) for name, share in stage.shares]
 
 
 def _named(name: str, row: Mapping[str, Any]) -> str:

@@ -86,6 +86,7 @@ class Ended(KeyboardInterrupt):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    os.environ.setdefault('TORCH_CPP_LOG_LEVEL', 'ERROR')  # no warnings of its sockets
     try:
         arguments = _spelled_out(arguments)
         args = _parser(arguments).parse_args(arguments)

@@ -104,8 +104,12 @@ def _show(data: dict[str, Any], out: Output) -> None:
     show_devices(data['devices'], f'{data["layers"]} layers, {data["batch"]} samples a round in '
                  f'{data["micro_batches"]} micro-batches, planned in '
                  f'{data["planning_seconds"]:.2f} s (modelled)', out)
-    others = table('A round by other plans (EDDL: all devices share all samples; PP: a stage '
-                   'for each)', 'plan', 'ms', 'x ours')
+    for row in data['devices']:
+        if row['actions']:
+            out.show(plain(f'{row["device"]}: {row["actions"]}'))
+    out.show('F, B: forward and backward pass of a micro-batch; S, U: sum of gradients, update'
+             + ('; I: inputs for others' if data['data'] else ''))
+    others = table('A round by other plans', 'plan', 'ms', 'x ours')
     for name, value in sorted(data['others_ms'].items(), key=lambda row: row[1] or float('inf')):
         if value is None:
             others.add_row(name, 'fits nowhere', '')
@@ -116,7 +120,7 @@ def _show(data: dict[str, Any], out: Output) -> None:
                                                      data['data'].items()))
                  + f'; {size(data["input_bytes"])} of inputs go to others in a round')
     out.show(
-        others,
+        others, 'EDDL: all devices share all samples; PP: each device has a stage',
         f'a round takes {milliseconds(data["round_ms"] / 1e3)} ms: '
         f'{data["samples_per_second"]:.3g} samples/s, all rounds {data["rounds_seconds"]:.3g} s',
         f'limit of this plan: {milliseconds(data["limit_ms"] / 1e3)} ms, by {data["binds"]} '

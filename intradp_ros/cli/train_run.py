@@ -10,19 +10,29 @@ from dataclasses import asdict
 import math
 from pathlib import Path
 import queue
+from statistics import median
 import threading
 import time
 from typing import Any
 
 from intradp_ros.cli.command_errors import CommandError
-from intradp_ros.cli.output import add_json, Output, output, plain, size
+from intradp_ros.cli.output import add_json, milliseconds, Output, output, plain, size
 from intradp_ros.cli.output_paths import result_file, result_picture
-from intradp_ros.cli.train_task import add_task, devices_of, prepared_of, show_devices
+from intradp_ros.cli.train_task import (
+    add_task,
+    devices_of,
+    parts_of,
+    prepared_of,
+    show_devices,
+)
 from intradp_ros.core.atomic_write import sole_writer
 from intradp_ros.profiling.machine import available_cores
-from intradp_ros.report.training_plot import draw_training, Part
+from intradp_ros.report.training_plot import draw_training
 from intradp_ros.systems.training.judgement import judge
 from intradp_ros.systems.training.prepared import Prepared
+from intradp_ros.systems.training.round_commit import Recovery
+from intradp_ros.systems.training.round_groups import check_distributed, GroupError
+from intradp_ros.systems.training.round_limits import plan_limit
 from intradp_ros.systems.training.trainer import TrainingError
 from intradp_ros.systems.training.training_job import (
     JobOptions,
@@ -89,6 +99,7 @@ def run(args: argparse.Namespace) -> int:
     checkpoint = _checkpoint(args)
     with output(args.json) as out, sole_writer(checkpoint):
         try:
+            check_distributed()
             prepared = prepared_of(args, out)
             factor = _slow_down(args, prepared)
             if factor is not None:
@@ -101,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
             job = TrainingJob(prepared, JobOptions(
                 checkpoint, args.save_every, args.resume, factor,
                 Settings(timeout=args.timeout), called=args.task), lambda now: heard(now))
-        except ValueError as error:
+        except (ValueError, GroupError) as error:
             raise CommandError(str(error)) from error
         with out.steps() as step:
             heard = lines(step, out)
@@ -228,8 +239,48 @@ def _summary(prepared: Prepared, outcome: Outcome, factor: float | None,
         'samples_per_second': samples / sum(taken) if taken else 0.0,
         'slow_down': factor, 'joules_modelled': outcome.joules,
         'plans': [{'from_round': first, 'plan': str(plan)} for first, plan in outcome.plans],
+        **(_rounds(prepared, outcome) if factor is not None or not args.fleet else {}),
+        'recoveries': [_recovery(prepared, one, outcome) for one in outcome.recoveries],
         'lost': [name for recovery in outcome.recoveries for name in recovery.lost],
         'check': asdict(found) if (found := judge(prepared.task, outcome.state)) else None}
+
+
+def _rounds(prepared: Prepared, outcome: Outcome) -> dict[str, Any]:
+    """Return what rounds by the last plan took (median), and what physics allows there."""
+    first, plan = outcome.plans[-1]
+    taken = [float(figures['seconds']) for number, figures in outcome.figures.items()
+             if number > first]
+    stages = prepared.stages(plan)
+    limit = plan_limit(prepared.costs, stages)
+    return {'round_ms': 1e3 * median(taken) if taken else None,
+            'predicted_ms': 1e3 * prepared.played(stages).makespan,
+            'limit_ms': 1e3 * limit.seconds, 'binds': limit.binds}
+
+
+def _recovery(prepared: Prepared, recovery: Recovery, outcome: Outcome) -> dict[str, Any]:
+    """
+    Return what a loss cost, from when it was noticed on.
+
+    At least the bytes of layers must cross the busiest medium, and the rounds since the tag must
+    be trained again, as long as rounds by the same plan took.
+    """
+    table, topology, carried = prepared.table, prepared.topology, dict[str, float]()
+    for move in recovery.moved:
+        nbytes = sum(table.weight_bytes[k] + table.optimiser_bytes[k] for k in move.layers)
+        for medium in topology.path(move.source, move.target) if move.source else ():
+            carried[medium] = carried.get(medium, 0.0) + nbytes
+    bytes_ms = 1e3 * max((nbytes / topology.medium(name).bytes_per_second
+                          for name, nbytes in carried.items()), default=0.0)
+    again = recovery.reached - recovery.tag
+    last = [float(outcome.figures[k]['seconds'])
+            for k in range(recovery.tag, recovery.reached) if k in outcome.figures]
+    over = recovery.planned and recovery.ready and recovery.caught_up
+    return {
+        'lost': list(recovery.lost), 'at_round': recovery.reached, 'rounds_replayed': again,
+        'ms': {'leave': 1e3 * (recovery.planned - recovery.noticed),
+               'move': 1e3 * (recovery.ready - recovery.planned),
+               'replay': 1e3 * max(0.0, recovery.caught_up - recovery.ready)} if over else None,
+        'least_ms': {'move': bytes_ms, 'replay': 1e3 * sum(last)}}
 
 
 def _show(data: dict[str, Any], out: Output) -> None:
@@ -238,6 +289,19 @@ def _show(data: dict[str, Any], out: Output) -> None:
         out.show(f'{data["samples"]} samples in {len(data["loss"])} rounds: loss '
                  f'{data["loss"][0]:.4g} to {data["loss"][-1]:.4g}, '
                  f'{data["samples_per_second"]:.3g} samples/s')
+    if data.get('round_ms'):
+        out.show(f'a round took {milliseconds(data["round_ms"] / 1e3)} ms '
+                 f'({milliseconds(data["predicted_ms"] / 1e3)} predicted); limit of the plan: '
+                 f'{milliseconds(data["limit_ms"] / 1e3)} ms, by {data["binds"]} '
+                 f'({data["round_ms"] / data["limit_ms"]:.2f} x)')
+    for one in data['recoveries']:
+        if one['ms']:
+            took, least = one['ms'], one['least_ms']
+            out.show(f'{plain(", ".join(one["lost"]))} lost at round {one["at_round"]}: after '
+                     f'{sum(took.values()):.0f} ms the others were there again '
+                     f'({took["leave"]:.0f} to leave the plan, {took["move"]:.0f} to move layers, '
+                     f'{took["replay"]:.0f} for {one["rounds_replayed"]} rounds; bytes need '
+                     f'{least["move"]:.0f} at least, rounds {least["replay"]:.0f})')
     if check := data['check']:
         out.show(f'on {check["samples"]} samples that it never saw: loss {check["loss"]:.4g}'
                  + ('' if check['accuracy'] is None else f', accuracy {check["accuracy"]:.1%}'))
@@ -247,11 +311,7 @@ def _show(data: dict[str, Any], out: Output) -> None:
 
 
 def _draw(prepared: Prepared, outcome: Outcome, path: Path) -> None:
-    plans = outcome.plans
-    ends = [*(first for first, _ in plans[1:]), outcome.round]
-    parts = [Part(name, k, first, last, f'layers {stage.first} to {stage.last - 1}, '
-                  f'{share} of {plan.shared} grains')
-             for (first, plan), last in zip(plans, ends) if last > first
-             for k, stage in enumerate(plan.stages) for name, share in stage.shares]
-    draw_training([outcome.figures[k]['loss'] for k in sorted(outcome.figures)], (), parts,
-                  prepared.topology.names, None, path, first=outcome.resumed_from)
+    lost = [(name, recovery.reached) for recovery in outcome.recoveries for name in recovery.lost]
+    draw_training([outcome.figures[k]['loss'] for k in sorted(outcome.figures)], (),
+                  parts_of(outcome.plans, outcome.round), prepared.topology.names, lost, path,
+                  first=outcome.resumed_from)

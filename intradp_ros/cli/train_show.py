@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         rows: list[dict[str, Any]] = [
             {'name': name, 'shape': list(t.shape), 'dtype': str(t.dtype).removeprefix('torch.'),
              'bytes': t.nbytes, 'optimiser': sorted(kept.get(name, []))}
-            for name, t in found.weights.items()]
+            for name, t in sorted(found.weights.items(), key=lambda item: _numbered(item[0]))]
         parameters = sum(t.numel() for name, t in found.state.items() if name[:2] == 'p:')
         nbytes = sum(t.nbytes for t in found.state.values())
         shown = table('Tensors', 'name', 'shape', 'type', 'bytes', 'optimiser keeps', left=1)
@@ -65,3 +65,9 @@ def run(args: argparse.Namespace) -> int:
                     'parameters': parameters, 'bytes': nbytes, 'digest': found.digest,
                     'tensors': rows})
     return 0
+
+
+def _numbered(name: str) -> list[tuple[bool, int, str]]:
+    """Return a name's key, by which layer 2 comes before layer 10."""
+    return [(part.isdecimal(), len(part) if part.isdecimal() else 0, part)
+            for part in name.split('.')]

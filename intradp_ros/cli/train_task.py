@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.fleet_file import read_fleet
 from intradp_ros.cluster.topology import Topology
 from intradp_ros.profiling.machine import prepare_process
+from intradp_ros.report.training_plot import Part
 from intradp_ros.systems.training.prepared import prepare, Prepared, read_images
+from intradp_ros.systems.training.stage_actions import device_actions
 from intradp_ros.systems.training.training_plan import TrainingPlan
 
 
@@ -65,7 +68,9 @@ def devices_of(prepared: Prepared, plan: TrainingPlan) -> list[dict[str, Any]]:
                                'computing_ms': 1e3 * played.busy[device.name],
                                'busy': played.busy[device.name] / played.makespan,
                                'joules': played.joules.get(device.name), 'memory': 0.0,
-                               'memory_of': device.memory_bytes}
+                               'memory_of': device.memory_bytes, 'actions': ''}
+        if device.name in plan.participants:
+            row['actions'] = ' '.join(map(str, device_actions(plan, device.name)))
         for stage in stages:
             if (samples := dict(stage.shares).get(device.name)) is not None:
                 row |= {'layers': [stage.first, stage.last - 1],
@@ -90,3 +95,12 @@ def show_devices(rows: list[dict[str, Any]], title: str, out: Output) -> None:
                       size(row['memory']),
                       'no limit' if row['memory_of'] == float('inf') else size(row['memory_of']))
     out.show(shown)
+
+
+def parts_of(plans: Sequence[tuple[int, TrainingPlan]], end: int) -> list[Part]:
+    """Return what each device did from which round on, to be drawn; `end` is the last round."""
+    ends = [*(first for first, _ in plans[1:]), end]
+    return [Part(name, k, first, last, f'layers {stage.first} to {stage.last - 1}' + (
+                 '' if share == plan.shared else f', {share / plan.shared:.0%} of the samples'))
+            for (first, plan), last in zip(plans, ends) if last > first
+            for k, stage in enumerate(plan.stages) for name, share in stage.shares]

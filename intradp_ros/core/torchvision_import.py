@@ -13,6 +13,9 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
+import sys
 from typing import Any
 
 import torch
@@ -27,6 +30,27 @@ _SCHEMAS = {
 
 
 @cache
+def declare_operators() -> None:
+    """
+    Make ready for code that imports torchvision by itself, as networks and tasks of users do.
+
+    Does nothing where torchvision is not installed, or where its compiled operators load.
+    """
+    if 'torchvision' in sys.modules or (found := find_spec('torchvision')) is None:
+        return
+    compiled = PathFinder.find_spec('_C', found.submodule_search_locations)
+    if compiled is not None and compiled.origin:
+        try:
+            torch.ops.load_library(compiled.origin)  # type: ignore[no-untyped-call]
+            return
+        except OSError:
+            pass
+    declared: Any = library.Library('torchvision', 'FRAGMENT')  # type: ignore
+    for name, schema in _SCHEMAS.items():
+        declared.define(name + schema)
+    _KEPT.append(declared)  # what it declares lives as long as it does
+
+
 def torchvision() -> Any:
     """
     Import torchvision, with operators declared that its compiled library would bring.
@@ -39,11 +63,7 @@ def torchvision() -> Any:
         If torchvision is not installed.
 
     """
-    declared: Any = library.Library('torchvision', 'FRAGMENT')  # type: ignore
-    for name, schema in _SCHEMAS.items():
-        if not hasattr(torch.ops.torchvision, name):
-            declared.define(name + schema)
-    _KEPT.append(declared)  # what it declares lives as long as it does
+    declare_operators()
     return import_module('torchvision')
 
 

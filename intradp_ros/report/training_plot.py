@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Loss by round beside that of one process, and which device trained which layers when."""
+"""Loss by round next to that of one process, and which device trained which layers when."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -35,10 +35,10 @@ class Part:
 
 
 def draw_training(loss: Sequence[float], alone: Sequence[float], parts: Sequence[Part],
-                  devices: Sequence[str], killed: tuple[str, int] | None, path: Path,
-                  first: int = 0) -> None:
+                  devices: Sequence[str], lost: Sequence[tuple[str, int]], path: Path,
+                  first: int = 0, how: str = 'is lost') -> None:
     """
-    Write a picture; `killed` is a device and the round in which it was.
+    Write a picture; `lost` are devices with the rounds in which they were, as `how` says.
 
     Losses begin with round `first`; those of one process may be empty.
     """
@@ -59,17 +59,16 @@ def draw_training(loss: Sequence[float], alone: Sequence[float], parts: Sequence
                           facecolors=colour, edgecolor='white')
         below.text((part.first + part.last) / 2, row, part.text, ha='center', va='center',
                    fontsize=8, color=ink_on(colour), parse_math=False)
-    if killed:
-        row = list(devices).index(killed[0])
-        below.plot([killed[1]], [row], 'X', color=RED, markersize=11)
+    for k, (name, number) in enumerate(lost):
+        below.plot([number], [list(devices).index(name)], 'X', color=RED, markersize=11)
         for axes in (above, below):
-            axes.axvline(killed[1], color=RED, linewidth=0.8, linestyle='--')
-        above.annotate(f'{killed[0]} is killed', (killed[1], 0.92), color=INK, fontsize=9,
+            axes.axvline(number, color=RED, linewidth=0.8, linestyle='--')
+        above.annotate(f'{name} {how}', (number, 0.92 - 0.08 * (k % 8)), color=INK, fontsize=9,
                        xycoords=('data', 'axes fraction'), xytext=(5, 0),
                        textcoords='offset points', parse_math=False)
     if alone:
         above.legend(frameon=False)
     below.set_yticks(range(len(devices)), devices, parse_math=False)
-    below.invert_yaxis()
+    below.set_ylim(len(devices) - 0.5, -0.5)
     below.set_xlabel('round (step of the optimiser)')
     figure.savefig(path, dpi=120)

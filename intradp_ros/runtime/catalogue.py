@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from intradp_ros.core.torchvision_import import declare_operators
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.paging import paged
@@ -157,6 +158,7 @@ def load_factory(source: str) -> torch.nn.Module:
 
     """
     module_name, _, factory = source.partition(':')
+    declare_operators()
     try:
         model = getattr(importlib.import_module(module_name), factory)()
     except (Exception, SystemExit) as error:  # the user's code: whatever it raises is the cause

@@ -103,7 +103,7 @@ def test_pictures_of_language_and_training_show_names_as_they_are(
             lambda path: draw_round([RoundSpan(name, FORWARD, name, 0.0, 1.0)], [name], [], path,
                                     name),
             lambda path: draw_training([1.0, 0.5], [], [Part(name, 0, 0, 2, name)], [name],
-                                       (name, 1), path))):
+                                       [(name, 1)], path))):
         draw(tmp_path / f'{number}.svg')  # mathematics that is none would raise
         assert (tmp_path / f'{number}.svg').stat().st_size
 

@@ -198,6 +198,16 @@ def test_options_that_make_no_sense_are_refused(folder, capsys, words, reason):
     assert reason in capsys.readouterr().err
 
 
+@pytest.mark.parametrize('words', [['train', 'run', 'nowhere.py:task'], ['demo-training']])
+def test_a_torch_that_cannot_reach_other_processes_is_named_at_once(
+        monkeypatch, tmp_path, capsys, words):
+    """As some wheels for Jetson are."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr('torch.distributed.is_available', lambda: False)
+    assert main(words) == 2
+    assert 'was built without torch.distributed' in capsys.readouterr().err
+
+
 def test_what_is_no_checkpoint_is_refused(folder, capsys):
     (folder / 'odd.safetensors').write_bytes(b'nothing')
     assert main(['train', 'show', f'{folder}/odd.safetensors']) == 2

@@ -28,6 +28,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from intradp_ros.core.torchvision_import import declare_operators
 from intradp_ros.systems.training.structure import rows_of, tensors_of
 
 MOST_SAMPLES = 1 << 20
@@ -270,6 +271,7 @@ def load_task(name: str) -> TrainingTask:
 
     """
     where, function = split_name(name)
+    declare_operators()
     try:
         module = _of_file(Path(where)) if where.endswith('.py') else _of_path(where)
     except (Exception, SystemExit) as error:  # whatever code of the user raises

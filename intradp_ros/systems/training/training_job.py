@@ -252,8 +252,9 @@ class TrainingJob:
 
     def _paused(self, commit: RoundCommit, number: int) -> bool:
         """Show that it is paused; return whether that is over."""
-        self._show(commit, 'paused', number)
-        return self._wish is not Wish.PAUSE
+        if waits := self._wish is Wish.PAUSE:
+            self._show(commit, 'paused', number)
+        return not waits
 
     def _save(self, state: Mapping[str, torch.Tensor], number: int, done: bool) -> None:
         """

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A worker as a process: ``python -m intradp_ros.systems.training.worker_process``.
+A worker as a process: ``python -m intradp_ros.systems.training.worker_process NAME``.
 
-The first line of its standard input says what it is to be; each further line is an order, each
-line of its standard output a report (see `worker.py`).  What the task prints goes to standard
-error.  A thread sends signs of life, whatever the training does.  The end of its input ends it.
+The name is for people who look at processes.  The first line of its standard input says what it
+is to be; each further line is an order, each line of its standard output a report (see
+`worker.py`).  What the task prints goes to standard error.  A thread sends signs of life,
+whatever the training does.  The end of its input ends it.
 """
 from __future__ import annotations
 
@@ -115,7 +116,8 @@ class ProcessLink:
         self._name, self._take = name, take
         with open(log or os.devnull, 'ab') as errors:
             self.process = subprocess.Popen(
-                [*prefix, sys.executable, '-m', 'intradp_ros.systems.training.worker_process'],
+                [*prefix, sys.executable, '-m', 'intradp_ros.systems.training.worker_process',
+                 name],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
                 start_new_session=True)  # Ctrl-C is for the trainer
         self._lock = threading.Lock()
