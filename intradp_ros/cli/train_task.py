@@ -95,6 +95,10 @@ def show_devices(rows: list[dict[str, Any]], title: str, out: Output) -> None:
                       size(row['memory']),
                       'no limit' if row['memory_of'] == float('inf') else size(row['memory_of']))
     out.show(shown)
+    unknown = [row['device'] for row in rows if row['joules'] is None]
+    if 0 < len(unknown) < len(rows):
+        out.show(f'joules are those of the others: the fleet file has no power of '
+                 f'{plain(", ".join(unknown))}')
 
 
 def parts_of(plans: Sequence[tuple[int, TrainingPlan]], end: int) -> list[Part]:
