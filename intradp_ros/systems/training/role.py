@@ -33,6 +33,7 @@ from intradp_ros.systems.training.messages import read_order
 from intradp_ros.systems.training.round_groups import check_distributed, GroupError
 from intradp_ros.systems.training.session_plan import FORMAT, parse_session, TrainingSession
 from intradp_ros.systems.training.site_address import site_address
+from intradp_ros.systems.training.task_facts import apart
 from intradp_ros.systems.training.trainer import Link
 from intradp_ros.systems.training.worker_process import ProcessLink
 from intradp_ros.systems.training.worker_settings import Settings
@@ -125,8 +126,8 @@ class TrainingRole(Role):
         Raises
         ------
         PlanError
-            If this device does not train the task, has another one by its name, or cannot reach
-            the trainer's store.
+            If this device does not train the task, has another one by its name, cannot reach the
+            trainer's store, or holds the training of another version of the task.
 
         """
         assert isinstance(plan, TrainingSession)
@@ -143,8 +144,13 @@ class TrainingRole(Role):
         address = self._address(plan)
         end = time.monotonic() + LOADING
         with self._changed:
-            self._plans[id] = plan
             child = self._child
+            if child and child.ready and not child.ended and not child.why and \
+                    child.session.training == plan.training and \
+                    (difference := apart(child.session.facts, plan.facts)):
+                raise PlanError(f'{name} goes on with this training only as it was begun: '
+                                f'{difference}. Begin a new one with what has changed')
+            self._plans[id] = plan
             if child is None or child.ended or \
                     not _same(child.session, plan) or child.why:
                 self._begin(plan, address)
@@ -275,7 +281,8 @@ class TrainingRole(Role):
                 self._say('store', str(error))
                 return
             child.link.send({'order': 'attend', 'host': session.host, 'port': session.port,
-                             'address': address, 'seat': way.number})
+                             'address': address, 'seat': way.number, 'timeout': session.timeout,
+                             'every': session.every})
 
     def _take_lines(self, lines: list[str]) -> None:
         for line in lines:
@@ -416,8 +423,8 @@ def read_state_name(name: str) -> tuple[bool, int, str] | None:
 
 def _same(one: TrainingSession, other: TrainingSession) -> bool:
     """Whether a worker of one session serves the other."""
-    return (one.training, one.task, one.facts, one.timeout, one.every) == (
-        other.training, other.task, other.facts, other.timeout, other.every)
+    return (one.training, one.task) == (other.training, other.task) and \
+        not apart(one.facts, other.facts)
 
 
 def _reap(link: Link) -> None:

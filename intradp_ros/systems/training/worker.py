@@ -11,7 +11,7 @@ and SIGKILL is a way to end it.  Orders and reports are JSON objects, one a line
     committed  {tag}                                     no one rolls back behind this tag
     stop       {}                                        all leave the plan after one round
     collect    {key}                                     put the state of these layers in the store
-    attend     {host, port, address, seat}               another trainer, with its store
+    attend     {host, port, address, seat, timeout, every}   another trainer, with its store
     end        {}
 
     ready {plan} | round {plan, round, loss, norm, samples, seconds} | replicated {plan, tag}
@@ -84,8 +84,9 @@ class Worker:
         """Take the orders of another trainer: its store is another, what is held here stays."""
         assert self._connect is not None
         device, store = self._device, self._connect(str(order['host']), int(order['port']))
-        device.store, device.settings = lambda: store, replace(device.settings,
-                                                               address=str(order['address']))
+        device.store, device.settings = lambda: store, replace(
+            device.settings, address=str(order['address']), timeout=float(order['timeout']),
+            every=int(order['every']))
         device.reachability.close()
         device.reachability = Reachability(device.name, device.settings.address, store)
         device.report({'report': 'joined', 'seat': order['seat'],

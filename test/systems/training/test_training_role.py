@@ -21,7 +21,7 @@ from training_fleet import difference, fixed, Killed, make_task, wait_until
 
 from intradp_ros.cluster.coordinator import CoordinatorTimes
 from intradp_ros.cluster.membership import MemberTimes
-from intradp_ros.cluster.plan_id import PlanError
+from intradp_ros.cluster.plan_id import PlanError, PlanId
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.runtime.member.fleet_member import FleetMember
 from intradp_ros.runtime.memory_network import MemoryNetwork
@@ -100,6 +100,7 @@ class Lead:
 
     def __init__(self, site: Site, name: str, priority: int = 0) -> None:
         self.site, self.results, self.fleets = site, list[Any](), list[SessionFleet]()
+        self.timeout = 3.0
         self.planner = TrainingPlanner(self.take_over)
         self._busy = threading.Lock()
         self.coordinator = FleetCoordinator(
@@ -120,7 +121,7 @@ class Lead:
             if found := self.planner.plan(coordinator.alive, time.monotonic()):
                 coordinator.propose(found.plan)
         fleet = SessionFleet(
-            prepared, site.planner, JobOptions(None, settings=Settings(3.0, 3)),
+            prepared, site.planner, JobOptions(None, settings=Settings(self.timeout, 3)),
             lambda commit: None, None, coordinator=coordinator, change=change,
             rejected=lambda cause, text: site.log(f'rejected {cause}: {text}'), log=site.log,
             address='127.0.0.1', training=number)
@@ -212,6 +213,7 @@ def test_the_result_is_that_of_one_process_though_all_change(site: Site) -> None
     wait_until(goes_on_with_c, PATIENCE)
     site.workers['c'][-1].kill()
     second = site.lead('standby')  # it claims the fleet before it hears of the first
+    second.timeout = 4.0  # another configuration costs nothing
     wait_until(lambda: len(site.workers['c']) == 2, PATIENCE)
     reached = first.committed
     wait_until(goes_on_with_c, PATIENCE)
@@ -262,6 +264,10 @@ def test_strangers_and_liars_change_nothing(site: Site) -> None:
         role = site.members['b'].roles['training/1']
         assert isinstance(role, TrainingRole)
         role._way.put(line)
+    role = site.members['a'].roles['training/1']
+    with pytest.raises(PlanError, match='only as it was begun: loss '):  # its work is not dropped
+        role.load(PlanId(id_.term, 1 << 40), replace(session, facts={
+            **session.facts, 'loss': 'another'}))
     wait_until(lambda: lead.results, PATIENCE)
     assert difference(lead.results[0], train_alone(site.task)) < 1e-10
     assert site.members['a'].rejections.by_cause().get('peer', 0) > 0
