@@ -118,7 +118,8 @@ def _drawing(task: TrainingTask, module: nn.Module, order: Order) -> Iterator[No
     def drawn(x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False,
               ) -> torch.Tensor:
         own = generator()
-        return x * (torch.empty_like(x).bernoulli_(1 - p, generator=own) / (1 - p)) \
+        drawn = torch.empty(x.shape, dtype=x.dtype).bernoulli_(1 - p, generator=own)
+        return x * (drawn / (1 - p)) \
             if training and p else x
 
     def attended(*args: Any, **kwargs: Any) -> torch.Tensor:

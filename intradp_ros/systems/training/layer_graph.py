@@ -281,6 +281,7 @@ class StageInterpreter(fx.Interpreter):
 
     def _drawn(self, node: fx.Node, *args: Any, **kwargs: Any) -> Any:
         assert callable(node.target)
+        args, kwargs = fx.node.map_aggregate((args, kwargs), _in_order)
         with _DRAWS, torch.random.fork_rng(devices=[]):
             torch.manual_seed(self._generators(node)[0].initial_seed())
             return node.target(*args, **kwargs)
@@ -301,7 +302,8 @@ class StageInterpreter(fx.Interpreter):
 
     def _bernoulli(self, node: fx.Node, x: torch.Tensor, p: float = 0.5) -> torch.Tensor:
         return torch.cat([
-            torch.empty_like(part).bernoulli_(p, generator=generator)
+            torch.empty(part.shape, dtype=x.dtype, device=x.device).bernoulli_(
+                p, generator=generator)
             for generator, part in zip(self._generators(node), torch.split(x, self._share(x)))])
 
     def _attention(self, node: fx.Node, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
@@ -315,7 +317,7 @@ class StageInterpreter(fx.Interpreter):
         parts, masks = [], [mask] * len(self._pass.rows)
         if mask is not None and mask.dim() == q.dim() and len(mask) == len(q):
             masks = list(torch.split(mask, self._share(mask)))
-        tensors = zip(*(torch.split(t, self._share(t)) for t in (q, k, v)))
+        tensors = zip(*(torch.split(_in_order(t), self._share(t)) for t in (q, k, v)))
         for generator, (own_q, own_k, own_v), own in zip(self._generators(node), tensors, masks):
             with _DRAWS, torch.random.fork_rng(devices=[]):
                 torch.manual_seed(generator.initial_seed())
@@ -333,6 +335,11 @@ class StageInterpreter(fx.Interpreter):
             return [len(x)]
         times = len(x) // sum(self._pass.rows)
         return [times * rows for rows in self._pass.rows]
+
+
+def _in_order(value: Any) -> Any:
+    """Return a tensor in memory as its rows are: draws go by memory, which borders change."""
+    return value.contiguous() if isinstance(value, torch.Tensor) else value
 
 
 def capture(task: TrainingTask) -> LayerGraph:
@@ -365,7 +372,7 @@ def capture(task: TrainingTask) -> LayerGraph:
     _name_as(root, module)
     norms, changes, draws = _functional(root)
     folded = {name for mean, norm in norms.items() for name in (mean, norm.variance)}
-    if others := sorted(changed - folded - {*changes}):
+    if others := sorted({*changed} - folded - {*changes}):
         raise TaskError(f'the module changes {", ".join(others[:3])} in the forward pass: buffers '
                         'may change by statistics of norms, or whatever the samples are, as in '
                         'spectral norm (max_norm of an embedding cannot be used)')
@@ -378,6 +385,7 @@ def capture(task: TrainingTask) -> LayerGraph:
     dtypes = _dtypes(root, tried, task)
     _keep_learned(root, interface, tried, tuple(x[:_FIRST] for x in targets), task)
     graph = _in_layers(root, norms, changes, dtypes, interface)
+    _check_changes(graph, changed)
     return replace(graph, apart=draws or bool(changes) or _mixes(root, inputs, task),
                    loss_apart=_loss_mixes(graph, inputs, targets, task))
 
@@ -419,9 +427,23 @@ def _ends(root: fx.GraphModule) -> list[fx.Node]:
     return list(returned) if isinstance(returned, tuple | list) else [returned]
 
 
-def _changed(module: nn.Module, inputs: Any, task: TrainingTask) -> tuple[set[str], Structure]:
+def _check_changes(graph: LayerGraph, changed: Mapping[str, torch.Tensor]) -> None:
+    """See that the graph makes of buffers what the module made of them."""
+    change = graph.changed(0, len(graph.layers), graph.root)
+    if change is None:
+        return
+    with torch.no_grad():
+        made = StageInterpreter(change, Pass(0, 0, (0,), (0,))).run()
+    if wrong := [name for name, value in made.items()
+                 if name in changed and not _same(value, changed[name])]:
+        raise TaskError(f'the module changes {wrong[0]} in the forward pass in a way that '
+                        'cannot be followed: assign or change the buffer as a whole, once')
+
+
+def _changed(module: nn.Module, inputs: Any, task: TrainingTask,
+             ) -> tuple[dict[str, torch.Tensor], Structure]:
     """
-    Return which parameters and buffers a forward pass changes, and what form its results have.
+    Return parameters and buffers that a forward pass changes, and what form its results have.
 
     What counts batches is left out.
 
@@ -432,25 +454,27 @@ def _changed(module: nn.Module, inputs: Any, task: TrainingTask) -> tuple[set[st
 
     """
     module = copy.deepcopy(module)
-    before = {name: t.detach().clone() for name, t in _tensors(module).items()}
-    made = []
+    before = {name: t.detach().clone() for name, t in _by_first_name(module).items()}
+    made, after = [], dict[str, torch.Tensor]()
     generators = _generators()
     for _ in range(2):
         with torch.no_grad(), _autocast(task), _DRAWS, torch.random.fork_rng(devices=[]):
             torch.manual_seed(_TRIED)
             made.append(taken_apart(call(module, inputs)))
+        after = after or {name: t.detach().clone() for name, t in _by_first_name(module).items()}
     if generators != _generators():
         raise TaskError('the module draws at random with Python or NumPy, which cannot go by '
                         'round and grain: draw with torch')
-    changed = {name for name, t in _tensors(module).items() if name in before
-               and not torch.equal(t, before[name])}
+    changed = {name: after[name] for name, t in _by_first_name(module).items()
+               if name in before and not torch.equal(t, before[name])}
     (first, structure), (second, again) = made
     if not changed and (structure != again or not all(map(_same, first, second))):
         raise TaskError(f'{type(module).__name__} returns other values each time for the same '
                         'samples and draws: it must not count calls')
     if not first:
         raise TaskError(f'{type(module).__name__} returns no tensor')
-    return {name for name in changed if 'num_batches_tracked' not in name}, structure
+    return {name: value for name, value in changed.items()
+            if 'num_batches_tracked' not in name}, structure
 
 
 def _generators() -> object:
@@ -463,6 +487,11 @@ def _tensors(module: nn.Module) -> dict[str, torch.Tensor]:
     """Return parameters and buffers, by all of their names."""
     return {**dict(module.named_parameters(remove_duplicate=False)),
             **dict(module.named_buffers(remove_duplicate=False))}
+
+
+def _by_first_name(module: nn.Module) -> dict[str, torch.Tensor]:
+    """Return parameters and buffers, each by the first of its names."""
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
 def _name_as(root: fx.GraphModule, module: nn.Module) -> None:
@@ -524,6 +553,8 @@ def _functional(root: fx.GraphModule) -> tuple[dict[str, Norm], dict[str, str], 
         if node.op != 'call_function':
             continue
         schema = getattr(node.target, '_schema', None)
+        if node.target is _ATEN.detach.default and node.args[0] in holds:
+            holds[node] = holds[node.args[0]]  # what leaves `with torch.no_grad():`
         if node.target in (_NORM, _INSTANCE) and node.args[5] and node.args[3] is not None:
             mean = str(node.args[3].target)
             uses.setdefault(mean, []).append(node)

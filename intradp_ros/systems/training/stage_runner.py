@@ -128,8 +128,9 @@ class StageRunner:
 
     def step(self, round: int, norm: float) -> None:  # noqa: A002
         """Step the optimiser with gradients of that norm (of the whole network), fold norms."""
-        if self.task.clip is not None and norm > self.task.clip:
-            torch._foreach_mul_(self.gradients(), self.task.clip / norm)
+        gradients = self.gradients()  # a stage may have none
+        if gradients and self.task.clip is not None and norm > self.task.clip:
+            torch._foreach_mul_(gradients, self.task.clip / norm)
         changed = self._before(self.task.grains)
         if self.optimiser:
             factor = self.task.schedule(round) if self.task.schedule else 1.0

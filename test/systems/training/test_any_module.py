@@ -188,6 +188,28 @@ def spectral():
         norm(nn.Linear(144, 12), n_power_iterations=2), nn.Tanh(), norm(nn.Linear(12, 10)))
 
 
+def shared_spectral():
+    """Return a network of which a part is used twice, under two names."""
+    part = parametrizations.spectral_norm(nn.Linear(12, 12))
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 12), part, nn.Tanh(), part,
+                         nn.Linear(12, 10))
+
+
+def shared_norm_under_two_names():
+    made = nn.Sequential(nn.Flatten(), nn.Linear(64, 12), nn.BatchNorm1d(12), nn.Tanh(),
+                         nn.Linear(12, 12))
+    return made.extend([made[2], nn.Tanh(), nn.Linear(12, 10)])
+
+
+def dropout_after_rows_in_another_order():
+    """Return a network whose values lie in memory in another order than their rows."""
+    def call(s, x):
+        h = torch.tanh(s.a(x.squeeze(1).transpose(0, 1))).transpose(0, 1)
+        return s.o(s.drop(s.b(s.drop(h)) + h).mean(1))
+    return Net(call, a=nn.Linear(8, 12), b=nn.Linear(12, 12), drop=nn.Dropout(0.2),
+               o=nn.Linear(12, 10))
+
+
 def old_spectral():
     norm = nn.utils.spectral_norm
     return nn.Sequential(nn.Flatten(), norm(nn.Linear(64, 12)), nn.Tanh(), norm(nn.Linear(12, 10)))
@@ -216,7 +238,8 @@ def counted_grains():
 
 
 MODULES = [
-    spectral, old_spectral, weight_norm, orthogonal, counted_grains,
+    spectral, shared_spectral, shared_norm_under_two_names, dropout_after_rows_in_another_order,
+    old_spectral, weight_norm, orthogonal, counted_grains,
     shared_norm, instance_norm, own_norm, norm_of_rows_in_another_order,
     dropout_of_rows_in_another_order, lstm, gru_of_rows_in_another_order,
     samples_that_see_each_other, gradients_that_see_each_other, Tied, frozen_start,
