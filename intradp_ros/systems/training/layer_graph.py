@@ -141,9 +141,8 @@ class LayerGraph:
 
     `norms` are by the name of the running mean.  `changes` has the buffers that a forward pass
     changes whatever the samples are, as the power iteration of spectral norm does, and the nodes
-    of their new values.  Where samples that are computed together change
-    each other's values, `apart` (of the network) and `loss_apart` say that each grain is computed
-    on its own.
+    of their new values.  Where samples that are computed together change each other's values or
+    gradients, `apart` (of the network) and `loss_apart` say that each grain is computed alone.
     """
 
     root: fx.GraphModule
@@ -386,7 +385,10 @@ def capture(task: TrainingTask) -> LayerGraph:
     _keep_learned(root, interface, tried, tuple(x[:_FIRST] for x in targets), task)
     graph = _in_layers(root, norms, changes, dtypes, interface)
     _check_changes(graph, changed)
-    return replace(graph, apart=draws or bool(changes) or _mixes(root, inputs, task),
+    # In a mixed precision a pass rounds what it adds up for a weight to 16 bits: by grain, so that
+    # it does not matter how many grains a device has.
+    return replace(graph, apart=task.autocast is not None or draws or bool(changes)
+                   or _mixes(root, inputs, task),
                    loss_apart=_loss_mixes(graph, inputs, targets, task))
 
 

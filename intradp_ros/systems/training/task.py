@@ -127,7 +127,8 @@ class TrainingTask:
     schedule
         From the round to a factor on the learning rates.
     autocast
-        Type of the forward pass under autocast; None: as the parameters are.
+        Type of the forward pass under autocast, of one grain after the other; None: as the
+        parameters are.
     freeze_norms
         Batch norm uses its running statistics and leaves them alone, as fine-tuning wants.
     check
