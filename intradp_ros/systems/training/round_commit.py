@@ -10,7 +10,8 @@ newest tag of which those left hold every layer is where the next plan begins, o
 checkpoint where that is newer.
 
 Who cannot be reached by others is left out, and tried again after a time that doubles each time:
-else a device behind a link that is cut would stop the others again and again.
+else a device behind a link that is cut would stop the others again and again.  So is who is lost
+again and again before a new round is reached, such as over a link that the training itself fills.
 """
 from __future__ import annotations
 
@@ -30,6 +31,10 @@ MOST_STRIKES = 8
 #: Rounds that a device may need to leave its plan: it stops after the one after the next, and a
 #: wait may last for some.
 ENDING_ROUNDS = 8
+
+
+#: Times that a device may be lost before a later round than ever is reached.
+MOST_LOSSES = 3
 
 
 #: Failures after which training ends, where no round was reached that is later than all before.
@@ -122,6 +127,7 @@ class RoundCommit:
     furthest: int = 0
     futile: int = 0
     failed: str = ''
+    losses: dict[str, int] = field(default_factory=dict)
     since: float = 0.0
 
     def joined(self, device: str, now: float,
@@ -136,6 +142,9 @@ class RoundCommit:
         if held is not None:
             self.held[device] = {tag: list(layers) for tag, layers in held.items()
                                  if tag <= self.rounds}
+        most = 1 if device in self.strikes else MOST_LOSSES  # it has not done its part since
+        if device not in self.left_out and self.alive and self.losses.get(device, 0) >= most:
+            self._leave_out(device, now)
         if device in self.left_out:
             return orders  # its time will come
         self.alive.add(device)
@@ -172,6 +181,7 @@ class RoundCommit:
                 self.phase not in (Phase.TRAINING, Phase.ENDING):
             return []
         self.recoveries.append(Recovery((device,), now, reached=self.committed))
+        self.losses[device] = self.losses.get(device, 0) + 1
         if self.phase is Phase.TRAINING:
             self.phase, self.since = Phase.ENDING, now
         return self._ended(now)
@@ -240,6 +250,7 @@ class RoundCommit:
             self.committed, self.fruitless = done, 0
         if done > self.furthest:
             self.furthest, self.futile = done, 0
+            self.losses.clear()
         for recovery in self.recoveries:
             if not recovery.caught_up and recovery.planned and done >= recovery.reached:
                 recovery.caught_up = now

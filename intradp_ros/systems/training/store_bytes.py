@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 #: Bytes of a value in the store.
-CHUNK = 1 << 22
+CHUNK = 1 << 18
 
 
 def given_key(tag: int, layer: int) -> str:

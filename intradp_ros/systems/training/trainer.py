@@ -23,6 +23,9 @@ from intradp_ros.systems.training.task import TrainingTask
 
 #: Seconds without a sign of life after which a device counts as lost.
 SILENCE = 2.5
+#: Seconds for which more of the state of a device that counts as lost may come: what it sends may
+#: hold up its signs of life.
+PARTING = 4.0
 
 
 class TrainingError(RuntimeError):
@@ -197,12 +200,13 @@ class Trainer:
                 raise TrainingError(f'{", ".join(stage.devices)} left with weights of which '
                                     'nobody else has the newest')
             self.links[there[0]].send({'order': 'collect', 'key': key})
-            end, came = time.monotonic() + wait, 0
+            last, came = time.monotonic(), 0
             while not self._came(key):
                 self._turn()
                 if (more := chunks_there(self.store, key, came)) > came:
-                    end, came = time.monotonic() + wait, more
-                if there[0] not in self.commit.alive or time.monotonic() > end:
+                    last, came = time.monotonic(), more
+                if time.monotonic() - last > (
+                        wait if there[0] in self.commit.alive else min(wait, PARTING)):
                     raise TrainingError(f'{there[0]} did not give its weights')
             try:
                 body = take_bytes(self.store, key, delete=True)

@@ -253,3 +253,37 @@ def test_failures_with_new_rounds_between_them_end_nothing():
         commit.reported('a', {'report': 'fault', 'plan': [0, 0], 'error': 'flaky'}, 1.0)
         commit.joined('a', 1.0, {number + 1: [0, 1, 2], 1 << 30: [0, 1, 2]})
         assert commit.phase is Phase.TRAINING and commit.committed == number + 1
+
+
+def test_devices_that_are_lost_whenever_they_train_together_do_not_stop_the_training():
+    """A link that the training itself fills: signs of life are late, and all count as lost."""
+    commit = RoundCommit(400, 3, (1.0, 1.0, 1.0), alone_first, PATIENCE, waits=True)
+    now = 0.0
+    for name in 'abc':
+        commit.joined(name, now)
+    commit.resume(now)
+    while commit.committed < 400 and now < 2000:
+        now += 1.0
+        commit.tick(now)
+        if commit.phase is not Phase.TRAINING:
+            for name in 'abc':
+                commit.joined(name, now)
+        elif len(commit.plan.participants) > 1:
+            for name in commit.plan.participants:
+                commit.lost(name, now)
+        else:
+            [name] = commit.plan.participants
+            commit.reported(name, {'report': 'round', 'plan': list(commit.number), 'loss': 0.0,
+                                   'round': commit.committed, 'norm': 0.0, 'samples': 4,
+                                   'seconds': 1.0}, now)
+            commit.reported(name, {'report': 'replicated', 'plan': list(commit.number),
+                                   'tag': commit.committed}, now)
+            commit.held[name] = {commit.committed: [0, 1, 2]}
+            for other in set('abc') - commit.alive - set(commit.left_out):
+                commit.joined(other, now)
+            if commit.phase is Phase.ENDING:
+                commit.reported(name, {'report': 'idle', 'plan': list(commit.number), 'error': '',
+                                       'round': commit.committed, 'peer': '', 'cut': [],
+                                       'held': commit.held[name]}, now)
+    assert commit.phase is not Phase.FAILED, commit.why
+    assert commit.committed == 400 and now < 800
