@@ -56,6 +56,13 @@ def test_messages_cross_dds_unchanged(message: Any) -> None:
         control_to_message(to_control(message), 1))) == message
 
 
+def test_a_refusal_arrives_however_long_its_reason_is() -> None:
+    for reason in ('é' * 10_000, '"' * 10_000, 'x' * 10_000):
+        found = from_control('b', control_from_message(control_to_message(to_control(
+            Refused('b', PlanId(3, 4), reason, 5)), 1)))
+        assert isinstance(found, Refused) and len(found.reason) > 100
+
+
 def test_a_plan_of_many_operators_fits_into_a_frame() -> None:
     members = (Member('a', 1),)
     plan = StagePlan('d' * 64, 'a', 1, tuple(

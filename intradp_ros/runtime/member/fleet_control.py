@@ -40,6 +40,8 @@ MAX_PLANS, MAX_LINKS, MAX_ANSWERS, MAX_TAGS = 16, 64, 64, 64
 MAX_EPOCH = 1 << 31
 MAX_PRIORITY = 1 << 31
 MAX_NUMBER, MAX_SPEED = 1e18, 1e6
+#: Characters of a refusal's reason that are sent: whatever they are, they fit into its frame.
+MAX_REASON = 600
 
 
 def to_control(message: FleetMessage) -> Control:
@@ -126,7 +128,8 @@ def _body(message: Order | Reply) -> dict[str, Any]:
     if isinstance(message, Prepare):
         return {'plan': message.plan.to_json()}
     if isinstance(message, Refused):
-        return {'reason': message.reason, 'term': message.term, 'unable': message.unable}
+        return {'reason': message.reason[:MAX_REASON], 'term': message.term,
+                'unable': message.unable}
     return {}
 
 
