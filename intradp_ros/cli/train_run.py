@@ -197,7 +197,7 @@ def lines(step: Callable[[str], None], out: Output) -> Callable[[Progress], None
     last: dict[str, Any] = {'time': -math.inf, 'what': None, 'text': ''}
 
     def heard(now: Progress) -> None:
-        what = now.state, now.plan, now.lost
+        what = now.state, now.plan, now.lost, now.trouble
         waits = time.monotonic() - last['time'] < LINE_EVERY and what == last['what']
         if waits and not out.progress_console.is_terminal:
             return
@@ -221,6 +221,8 @@ def progress_text(now: Progress) -> str:
         parts.append(f'layers: devices(grains) {now.plan}')
     if now.lost:
         parts.append(f'lost: {", ".join(now.lost)}')
+    if now.trouble:
+        parts.append(f'{now.trouble}; it is tried again')
     return ', '.join(parts)
 
 

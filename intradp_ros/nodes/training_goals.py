@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 import math
 from pathlib import Path
+import re
 import secrets
 import threading
 import time
@@ -18,6 +19,7 @@ from std_srvs.srv import SetBool
 
 from intradp_ros.action import Train
 from intradp_ros.cluster.topology import Topology
+from intradp_ros.core.atomic_write import sole_writer
 from intradp_ros.nodes.goal_server import GoalServer
 from intradp_ros.nodes.lifecycle import ManagedNode
 from intradp_ros.profiling.cache import cache_folder
@@ -30,7 +32,7 @@ from intradp_ros.systems.training.checkpoint import (
 from intradp_ros.systems.training.judgement import judge
 from intradp_ros.systems.training.prepared import prepare, read_images
 from intradp_ros.systems.training.round_groups import check_distributed, GroupError
-from intradp_ros.systems.training.task import split_name, TaskError
+from intradp_ros.systems.training.task import described, split_name, TaskError
 from intradp_ros.systems.training.trainer import TrainingError
 from intradp_ros.systems.training.training_job import (
     FleetMaker,
@@ -207,8 +209,8 @@ class TrainingGoals:
                        'joules_modelled': 'unknown' if progress.joules is None
                        else f'{progress.joules:.3g}',
                        'who': progress.plan, 'lost': ', '.join(progress.lost),
-                       'checkpoint': goal.checkpoint}
-        return message, values, not (progress and progress.lost)
+                       'checkpoint': goal.checkpoint, 'trouble': progress.trouble}
+        return message, values, not (progress and (progress.lost or progress.trouble))
 
     def _end(self) -> None:
         """Save and end what is trained, before the node stops."""
@@ -253,20 +255,33 @@ class TrainingGoals:
             newest = None
         goal.number = goal.number or secrets.randbits(NUMBER_BITS)
         goal.resume = newest is not None
-        if newest:  # from now on it is of this training
+        if newest:
             goal.checkpoint = newest[0]
-            write_checkpoint(newest[0], replace(newest[1], training=goal.number))
+            if newest[1].training != goal.number:  # from now on it is of this training
+                write_checkpoint(newest[0], replace(newest[1], training=goal.number))
         else:
             goal.checkpoint = self._new_file(goal.task)
 
+    def _files(self, task: str) -> list[tuple[int, str, Path]]:
+        """
+        Return number, name and path of the checkpoints of a task's function, the newest last.
+
+        They are numbered: clocks of robots may start anywhere.  Those of before are not.
+        """
+        found = []
+        for path in self.folder.glob(f'{_function(task)}-*.safetensors'):
+            numbered = re.fullmatch(r'.*-(\d+)-\d{8}-\d{6}\.safetensors', path.name)
+            found.append((int(numbered[1]) if numbered else 0, path.name, path))
+        return sorted(found)
+
     def _new_file(self, task: str) -> Path:
+        number = max((number for number, *_ in self._files(task)), default=0) + 1
         now = time.strftime('%Y%m%d-%H%M%S')
-        names = (f'{_function(task)}-{now}{more}.safetensors' for more in ('', *'bcdefghij'))
-        return next(path for name in names if not (path := self.folder / name).exists())
+        return self.folder / f'{_function(task)}-{number:05d}-{now}.safetensors'
 
     def _newest(self, task: str) -> tuple[Path, Checkpoint] | None:
         """Return the newest checkpoint of a task that can be read."""
-        for path in sorted(self.folder.glob(f'{_function(task)}-*.safetensors'), reverse=True):
+        for *_, path in reversed(self._files(task)):
             try:
                 found = read_checkpoint(path)
                 if found.task == task:
@@ -312,7 +327,15 @@ class TrainingGoals:
         blank = Progress('preparing', 0, 0, math.nan, 0.0, None, '', 0, ())
         self._tell(goal, blank)
         self._place(goal)
-        prepared = prepare(goal.task, self._ground.topology(), self._images, self._node.info)
+        with sole_writer(goal.checkpoint):
+            return self._run(goal, blank)
+
+    def _run(self, goal: Goal, blank: Progress) -> tuple[Fate, Any]:
+        def step(text: str) -> None:
+            if goal.fate:
+                raise Stopped
+            self._node.info(text)
+        prepared = prepare(goal.task, self._ground.topology(), self._images, step)
         job = TrainingJob(
             prepared, JobOptions(goal.checkpoint, self._save_every, goal.resume,
                                  settings=Settings(timeout=self._timeout), logs=self.folder,
@@ -327,9 +350,12 @@ class TrainingGoals:
         while self._paused and goal.fate is None:
             self._tell(goal, replace(blank, state='paused', rounds=prepared.task.rounds))
             time.sleep(EVERY)
-        outcome = job.run()
-        return self._ended(goal, outcome, judge(prepared.task, outcome.state),
-                           prepared.task.rounds)
+        outcome, judged = job.run(), None
+        try:
+            judged = judge(prepared.task, outcome.state)
+        except Exception as error:  # of the task's code; what is trained is saved
+            self._node.warn(f'what was trained cannot be judged: {described(error)}')
+        return self._ended(goal, outcome, judged, prepared.task.rounds)
 
     def _ended(self, goal: Goal, outcome: Outcome, judged: Any, rounds: int) -> tuple[Fate, Any]:
         fate = goal.fate or Fate.REFUSED
@@ -348,7 +374,10 @@ class TrainingGoals:
     def _tell(self, goal: Goal, progress: Progress) -> None:
         before, self._progress = self._progress, progress
         now = time.monotonic()
-        if before and before.state == progress.state and before.lost == progress.lost and \
+        if progress.trouble and not (before and before.trouble == progress.trouble):
+            self._node.warn(f'training of {goal.task}: {progress.trouble}; it is tried again')
+        if before and (before.state, before.lost, before.trouble) == (
+                progress.state, progress.lost, progress.trouble) and \
                 now - self._reported < EVERY:
             return
         self._reported = now
@@ -377,7 +406,8 @@ def _function(task: str) -> str:
 def _feedback(progress: Progress) -> Any:
     """Return progress as the action's feedback."""
     return Train.Feedback(
-        state=progress.state, round=progress.round, rounds=progress.rounds, loss=progress.loss,
+        state=': '.join(filter(None, (progress.state, progress.trouble))),
+        round=progress.round, rounds=progress.rounds, loss=progress.loss,
         samples_per_second=progress.samples_per_second,
         joules=math.nan if progress.joules is None else progress.joules, who=progress.plan,
         lost=list(progress.lost))

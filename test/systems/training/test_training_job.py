@@ -86,7 +86,7 @@ def test_a_disk_that_is_full_ends_no_training(tmp_path: Path, prepared: Prepared
     full, slow, seen = tmp_path / 'folder', tmp_path / 'slow', list[Progress]()
     full.touch()
     slow.touch()  # until the trouble is seen
-    task = replace(prepared.task, rounds=100)
+    task = replace(prepared.task, rounds=100, schedule=lambda number: 1e-4)  # rounding stays
     prepared = replace(prepared, task=replace(task, data=Slow(task.data, str(slow))))
 
     def heard(progress: Progress) -> None:
