@@ -217,8 +217,8 @@ def _busy(costs: RoundCosts, stages: Sequence[HybridStage]) -> dict[str, float]:
     """Return the seconds in which each device computes in a round."""
     found: dict[str, float] = {}
     for stage in stages:
-        for name, samples in stage.shares:
-            found[name] = sum(costs.stage_seconds(stage, name, samples)) + costs.step_seconds(
+        for name in stage.devices:
+            found[name] = sum(costs.stage_seconds(stage, name)) + costs.step_seconds(
                 name, stage.first, stage.last)
     return found
 

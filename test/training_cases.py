@@ -2,12 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """Random layer tables and fleets for plans of training, and every plan of a small one."""
-from itertools import combinations, product
+from dataclasses import replace
+from itertools import combinations, permutations, product
 
 import numpy as np
 
 from intradp_ros.cluster.device import Device
-from intradp_ros.cluster.topology import behind_access_point, dedicated_links
+from intradp_ros.cluster.topology import (
+    behind_access_point,
+    dedicated_links,
+    Medium,
+    Topology,
+)
 from intradp_ros.systems.training.hybrid_plan import HybridStage
 from intradp_ros.systems.training.hybrid_planner import judged
 from intradp_ros.systems.training.layer_table import LayerTable, LayerTimes
@@ -42,6 +48,65 @@ def random_costs(seed, layers, devices, micro_batches, half=None, images=False):
     make = behind_access_point if half else dedicated_links
     lie = dict.fromkeys(names, 1 / devices) if images else {}
     return RoundCosts(table, make(machines, rate, 1e-4), 8, micro_batches, 1, lie)
+
+
+def odd_costs(seed, layers=14, devices=8, most=16):
+    """Return a round of any kind, of up to so many layers, devices and micro-batches."""
+    rng = np.random.default_rng(seed)
+    count, names = int(rng.integers(1, layers + 1)), [f'd{k}' for k in
+                                                      range(int(rng.integers(1, devices + 1)))]
+    work = rng.uniform(0, 2e-3, count) * (rng.random(count) < 0.85) * (rng.random() < 0.95)
+    weights = 10 ** rng.uniform(3, 6.5, count) * (rng.random(count) < 0.8)
+    weights[int(rng.integers(count))] *= rng.choice([1, 1, 100])
+    batch, micro_batches = (int(n) for n in rng.integers(1, most + 1, 2))
+    grain = int(rng.integers(1, batch + 1))
+    grains = max(-(-batch * micro_batches // grain) - int(rng.integers(micro_batches)),
+                 micro_batches)
+    batch = grain * grains - int(rng.integers(grain))  # the last grain may be short
+    micro_batch = min(batch, -(-grains // micro_batches) * grain)
+    times = {}
+    for name in names:
+        each, fixed = work / 10 ** float(rng.uniform(-1.5, 1)), rng.choice([0.0, 0.3, 3.0, 10.0])
+        batches = ((1,), (1, 4, 16), (2, 8))[int(rng.integers(3))]
+        rows = [tuple((each * (fixed + b)).tolist()) for b in batches]
+        times[name] = LayerTimes(batches, tuple(rows), tuple(rows), tuple(
+            (1e-10 * weights).tolist()) if rng.integers(2) else ())
+    kept, borders = 10 ** rng.uniform(2, 5.5, count), 10 ** rng.uniform(2, 5, count + 1)
+    states = weights * rng.integers(3)
+    table = LayerTable(tuple(map(str, range(count))), *(tuple(row.tolist()) for row in (
+        kept, weights, states, borders, borders * (np.arange(count + 1) > 0))), times=times)
+    whole = float((2 * weights + states).sum() + 2 * micro_batch * (kept.sum() + borders[0]))
+    machines = [Device(name, float(rng.choice([np.inf, 0.0, rng.uniform(0.1, 1.5) * whole],
+                                              p=[0.4, 0.05, 0.55]))) for name in names]
+    parts = rng.random(len(names)) * (rng.random(len(names)) < 0.6) * (rng.random() < 0.3)
+    lie = dict(zip(names, (parts / parts.sum()).tolist())) if parts.any() else {}
+    return RoundCosts(table, odd_topology(rng, machines, 10 ** float(rng.uniform(5.5, 9))),
+                      micro_batch, micro_batches, grain, lie, batch)
+
+
+def odd_topology(rng, machines, rate):
+    """Return links that differ, of one direction slow, of two cells; some devices not joined."""
+    kind, names = int(rng.integers(6)), [d.name for d in machines]
+    dedicated = dedicated_links(machines, rate, 1e-4)
+    if kind == 0:
+        return behind_access_point(machines, rate, 1e-3, names[::2], 3 * rate)
+    if kind == 1:
+        ports = behind_access_point(machines, rate, wired=names, port=rate)
+        return replace(ports, media=tuple(replace(m, bytes_per_second=rate / 100)
+                                          if m.name == 'd0.up' else m for m in ports.media))
+    if kind == 2:
+        return replace(dedicated, media=tuple(replace(m, bytes_per_second=rate * 10 ** float(
+            rng.uniform(-1.5, 1))) for m in dedicated.media))
+    if kind == 3:
+        gone = {ends for ends in combinations(names, 2) if rng.random() < 0.3}
+        return replace(dedicated, paths={ends: path for ends, path in dedicated.paths.items()
+                                         if not gone & {ends, ends[::-1]}})
+    homes = {name: int(rng.integers(2)) for name in names}
+    media = (Medium('0', rate), Medium('1', rate / 2), Medium('cable', rate / 5))
+    return Topology(tuple(machines), media, {
+        (a, b): (str(homes[a]),) * 2 if homes[a] == homes[b] else
+        (str(homes[a]), 'cable', str(homes[b])) for a, b in permutations(names, 2)
+        if kind == 4 or homes[a] == homes[b]})
 
 
 def every_shape(costs):

@@ -95,8 +95,8 @@ def _described(prepared: Prepared, best: HybridPlan) -> dict[str, Any]:
         'x_any_plan': best.seconds / any_plan.seconds, 'carried': dict(best.carried),
         'data': dict(data_of(costs.images, len(task.data))),
         'input_bytes': costs.table.border_bytes[0] * sum(
-            sum(costs.passes(first, samples)) * (1 - costs.images.get(name, 0.0))
-            for name, samples in first.shares) if costs.images else 0.0,
+            costs.round_samples(first, name) * (1 - costs.images.get(name, 0.0))
+            for name in first.devices) if costs.images else 0.0,
         'others_ms': {name: seconds and 1e3 * seconds for name, seconds in others.items()}}
 
 

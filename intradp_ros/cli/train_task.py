@@ -72,12 +72,12 @@ def devices_of(prepared: Prepared, plan: TrainingPlan) -> list[dict[str, Any]]:
         if device.name in plan.participants:
             row['actions'] = ' '.join(map(str, device_actions(plan, device.name)))
         for stage in stages:
-            if (samples := dict(stage.shares).get(device.name)) is not None:
+            if device.name in stage.devices:
                 row |= {'layers': [stage.first, stage.last - 1],
-                        'samples': sum(costs.passes(stage, samples)),
+                        'samples': costs.round_samples(stage, device.name),
                         'first': prepared.graph.layers[stage.first].name,
                         'last': prepared.graph.layers[stage.last - 1].name,
-                        'memory': costs.stage_memory(stage, samples)}
+                        'memory': costs.stage_memory(stage, device.name)}
         rows.append(row)
     return rows
 

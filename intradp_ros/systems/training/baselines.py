@@ -17,6 +17,7 @@ from intradp_ros.planning.shares import largest_remainder
 from intradp_ros.schedule.event_simulator import simulate
 from intradp_ros.systems.training.allocation import as_shares
 from intradp_ros.systems.training.hybrid_plan import HybridStage
+from intradp_ros.systems.training.partners import partners
 from intradp_ros.systems.training.round_costs import RoundCosts
 from intradp_ros.systems.training.round_tasks import Pipeline, round_tasks
 
@@ -106,7 +107,7 @@ def baseline_seconds(costs: RoundCosts, pipelines: Sequence[Pipeline]) -> float:
 
 
 def _whole(costs: RoundCosts, name: str) -> float:
-    return sum(costs.seconds(name, 0, costs.layers, costs.micro_batch))
+    return max(sum(costs.seconds(name, 0, costs.layers, costs.micro_batch)), 1e-12)
 
 
 def _mean(costs: RoundCosts, first: int, last: int, devices: int) -> float:
@@ -183,6 +184,9 @@ def _dealt(costs: RoundCosts, shape: Sequence[tuple[int, Sequence[str]]], by_spe
 
 
 def _fitting(costs: RoundCosts, pipelines: list[Pipeline]) -> list[Pipeline] | None:
-    fits = all(costs.stage_memory(stage, samples) <= costs.topology.device(name).memory_bytes
-               for stages, _ in pipelines for stage in stages for name, samples in stage.shares)
-    return pipelines if fits else None
+    needed = {name for stages, _ in pipelines for stage in stages for name in stage.devices}
+    needed |= {name for name, share in costs.images.items() if share}
+    joined = any(needed.issubset(names) for names in partners(costs.topology))
+    fits = all(costs.stage_memory(stage, name) <= costs.topology.device(name).memory_bytes
+               for stages, _ in pipelines for stage in stages for name in stage.devices)
+    return pipelines if joined and fits else None

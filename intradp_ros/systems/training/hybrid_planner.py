@@ -11,10 +11,12 @@ the event simulator, not the estimate, has the last word.
 """
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, permutations
+from operator import attrgetter
 
 import numpy as np
 
@@ -22,7 +24,8 @@ from intradp_ros.schedule.event_simulator import simulate
 from intradp_ros.schedule.stage_plan import PlanError
 from intradp_ros.systems.training.allocation import allocate, deal_round
 from intradp_ros.systems.training.hybrid_plan import HybridPlan, HybridStage
-from intradp_ros.systems.training.round_costs import RoundCosts
+from intradp_ros.systems.training.partners import partners
+from intradp_ros.systems.training.round_costs import RoundCosts, Shares
 from intradp_ros.systems.training.round_estimate import (
     communication_step,
     ending_seconds,
@@ -71,17 +74,26 @@ def plan_round(costs: RoundCosts) -> HybridPlan:
     Raises
     ------
     PlanError
-        If the network fits on no set of the devices.
+        If the network fits on no set of the devices, or data lie on some that nothing joins.
 
     """
-    return _Planner(costs).plan()
+    holders = [name for name, share in costs.images.items() if share]
+    found = [plan for names in partners(costs.topology, holders)
+             if (plan := _Planner(costs.only(names)).plan())]
+    if not found and not partners(costs.topology, holders):
+        raise PlanError(f'data lie on {", ".join(holders)}, but not every two of these have a '
+                        'path to each other: put them on one network, or the data elsewhere')
+    if not found:
+        raise PlanError('the network fits on no set of these devices: take smaller '
+                        'micro-batches, or devices with more memory')
+    return min(found, key=lambda plan: plan.seconds)
 
 
 def judged(costs: RoundCosts, stages: Sequence[HybridStage]) -> HybridPlan:
     """Return a plan with what the event simulator says of it."""
     played = simulate(round_tasks(costs, [(stages, costs.micro_batches)]), costs.topology)
-    memory = {name: costs.stage_memory(stage, samples)
-              for stage in stages for name, samples in stage.shares}
+    memory = {name: costs.stage_memory(stage, name)
+              for stage in stages for name in stage.devices}
     return HybridPlan(tuple(stages), costs.micro_batch, costs.micro_batches, played.makespan,
                       memory, dict(played.carried))
 
@@ -112,13 +124,15 @@ def best_together(costs: RoundCosts, names: Sequence[str]) -> tuple[HybridStage,
                key=lambda stages: judged(costs, stages).seconds, default=None)
 
 
-def around(costs: RoundCosts, shapes: Sequence[Shape]) -> list[tuple[HybridStage, ...]]:
+def around(costs: RoundCosts, shapes: Sequence[Shape], orders: Sequence[Sequence[str]],
+           ) -> list[tuple[HybridStage, ...]]:
     """
-    Return the stages of the first shape, and of the best ones that a short search finds from all.
+    Return the stages of the first shape, and of the best ones that a short search finds.
 
-    First only borders move, then devices, too; shapes that do not fit are left out.
+    It begins with all shapes, and with the best stages of devices in some orders.  First only
+    borders move, then devices, too; shapes that do not fit are left out.
     """
-    return _Planner(costs).around(shapes)
+    return _Planner(costs).around(shapes, orders)
 
 
 class _Planner:
@@ -128,8 +142,9 @@ class _Planner:
         self._costs = costs
         self._priced: dict[tuple[int, int, tuple[str, ...], int],
                            tuple[HybridStage, Step] | None] = {}
+        self._crossed: dict[tuple[int, Shares, Shares], Step] = {}
 
-    def plan(self) -> HybridPlan:
+    def plan(self) -> HybridPlan | None:
         costs = self._costs
         seen: dict[Shape, float] = {}
         for tail in self._simple():
@@ -139,8 +154,7 @@ class _Planner:
             for tail in self._program(names, bound):
                 seen[tail.shape] = tail.seconds
         if not seen:
-            raise PlanError('the network fits on no set of these devices: take smaller '
-                            'micro-batches, or devices with more memory')
+            return None
         best = sorted(seen, key=seen.__getitem__)[:JUDGED[self._many]]
         found = {shape: self.climb(shape, seen[shape]) for shape in best}
         shapes = dict.fromkeys([*(shape for shape, _ in sorted(found.values(),
@@ -244,8 +258,12 @@ class _Planner:
         """Return a tail with one more stage at its head; a whole plan has its images moved."""
         costs = self._costs
         stage, step = head
-        steps = (step,) if tail is None else (
-            step, communication_step(costs, stage, tail.stages[0]), *tail.steps)
+        steps: tuple[Step, ...] = (step,)
+        if tail is not None:
+            key = stage.last, stage.shares, tail.stages[0].shares
+            if key not in self._crossed:
+                self._crossed[key] = communication_step(costs, stage, tail.stages[0])
+            steps = (step, self._crossed[key], *tail.steps)
         if stage.first == 0 and (images := image_step(costs, stage)):
             steps = (images, *steps)
         stages = (stage, *(tail.stages if tail else ()))
@@ -257,10 +275,17 @@ class _Planner:
         costs, cuts, count = self._costs, self._cuts, len(names)
         end = len(cuts) - 1
         best: dict[tuple[int, int, int], list[_Tail]] = {}
+        beams, seconds = BEAMS[self._many], attrgetter('seconds')
+
+        def limit_of(found: Sequence[_Tail]) -> float:
+            """Return the seconds from which on a tail is none of the best."""
+            return bound if len(found) < beams else min(bound, found[beams - 1].seconds)
+
         for i in range(end - 1, -1, -1):
             for n in range(1, count + 1):
                 for p in range(1, min(n, end - i) + 1):
                     found = list(best.get((i, n - 1, p), ()))  # one more device, left out
+                    limit = limit_of(found)
                     for before in range(p - 1, n):
                         group = names[count - n:count - before]
                         for j in range(i + 1, end + 1) if p > 1 else (end,):
@@ -270,15 +295,18 @@ class _Planner:
                             if not tails:
                                 continue
                             head = self._stage(cuts[i], cuts[j], group, costs.kept(p - 1))
-                            if head is None or costs.micro_batches * head[1].busy >= bound:
+                            if head is None or costs.micro_batches * head[1].busy >= limit:
                                 continue
                             for tail in tails:
+                                # tails come sorted, and a head delays all of a tail
+                                if tail and head[1].forward + tail.seconds >= limit:
+                                    break
                                 one = self._before(head, tail)
-                                if one.seconds < bound:
-                                    found.append(one)
+                                if one.seconds < limit:
+                                    insort(found, one, key=seconds)
+                                    limit = limit_of(found)
                     if found:
-                        found.sort(key=lambda one: one.seconds)
-                        best[i, n, p] = found[:BEAMS[self._many]]
+                        best[i, n, p] = found[:beams]
         return [tail for p in range(1, count + 1) for tail in best.get((0, count, p), ())]
 
     def _keys(self, shape: Shape) -> list[tuple[int, int, tuple[str, ...], int]]:
@@ -286,9 +314,13 @@ class _Planner:
         return [(first, last, names, self._costs.kept(len(shape) - 1 - k))
                 for k, ((first, names), last) in enumerate(zip(shape, ends))]
 
-    def around(self, shapes: Sequence[Shape]) -> list[tuple[HybridStage, ...]]:
+    def around(self, shapes: Sequence[Shape], orders: Sequence[Sequence[str]],
+               ) -> list[tuple[HybridStage, ...]]:
         """Return stages of the first shape, and of better ones near the best of all."""
         seconds = {shape: tail.seconds for shape in shapes if (tail := self._priced_plan(shape))}
+        for names in orders:
+            bound = SLACK[self._many] * min(seconds.values(), default=np.inf)
+            seconds |= {tail.shape: tail.seconds for tail in self._program(tuple(names), bound)}
         near = [shape for shape in shapes[:1] if shape in seconds]
         for shape in sorted(seconds, key=seconds.__getitem__)[:NEAREST]:
             near += [self.climb(shape, seconds[shape], borders)[0] for borders in (True, False)]

@@ -60,7 +60,7 @@ class ProcessFleet:
         settings = replace(self._settings, address=address)
         if self._emulate:
             times = self._table.times[device]
-            others = [name for name in self._topology.names if name != device]
+            others = [b for a, b in self._topology.paths if a == device]
             rate = min((self._topology.rate(device, name) for name in others), default=None)
             settings = replace(settings, emulation=Emulation(
                 tuple(s / times.batches[-1] for s in times.forward[-1]),

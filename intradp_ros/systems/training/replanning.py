@@ -4,11 +4,11 @@
 """
 Plans that workers run, from the planner's; and light plans after a loss (Asteroid, section 3.4).
 
-A light plan begins with the stages of those that are left, or with one device or stage elsewhere:
-borders move until the work of each stage is in proportion to its group's speed, and samples are
-dealt anew.  A short search by the estimate goes on from the best of these; what it finds is taken
-where it wins more in the next rounds than its layers take to move.  A heavy plan is searched for
-from scratch.
+A light plan begins with the stages of those that are left, or with one device or stage elsewhere,
+or one device more: borders move until the work of each stage is in proportion to its group's
+speed, and samples are dealt anew.  A short search by the estimate goes on from the best of these;
+what it finds is taken where it wins more in the next rounds than its layers take to move.  A heavy
+plan is searched for from scratch.
 """
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from intradp_ros.systems.training.hybrid_planner import (
 from intradp_ros.systems.training.layer_graph import LayerGraph, Pass, run_pass
 from intradp_ros.systems.training.layer_profiler import LayerCall, Tensors
 from intradp_ros.systems.training.layer_table import LayerTable, LayerTimes
+from intradp_ros.systems.training.partners import partners
 from intradp_ros.systems.training.round_commit import Planner
 from intradp_ros.systems.training.round_costs import RoundCosts
 from intradp_ros.systems.training.task import examples, TrainingTask
@@ -84,23 +85,48 @@ def data_of(images: Mapping[str, float], count: int) -> tuple[tuple[str, int], .
 
 
 def light_plan(costs: RoundCosts, before: TrainingPlan, task: TrainingTask) -> TrainingPlan | None:
-    """Return the stages of those that are left, borders moved; None where that fits nowhere."""
+    """Return the stages of before, changed for who is there now; None where that fits nowhere."""
     stages = light_stages(costs, before.stages)
     return runnable(costs, stages, task) if stages else None
 
 
 def light_stages(costs: RoundCosts, before: Sequence[TrainingStage | HybridStage],
                  ) -> tuple[HybridStage, ...] | None:
-    """Return the stages of those left; None where someone came, or where they do not fit."""
-    left = set(costs.topology.names)
-    groups = [tuple(name for name in stage.devices if name in left) for stage in before]
+    """
+    Return stages near those of before, of devices that are left and others that came.
+
+    None where none of the devices of before is left, or nothing near fits.
+    """
+    names = costs.topology.names
+    groups = [tuple(name for name in stage.devices if name in names) for stage in before]
     groups = [group for group in groups if group]
-    if not groups or set().union(*groups) != left:
-        return None  # there is no place for who came in the stages as they are
-    shapes = [shape for one in regrouped(groups) if (shape := _by_speed(costs, one))]
-    ways = [best_together(costs, costs.topology.names), *around(costs, shapes)]
+    left = {name for group in groups for name in group}
+    sets = partners(costs.topology, left | {n for n, share in costs.images.items() if share})
+    if not groups or not sets:
+        return None
+    costs = costs.only(sets[0])
+    came = [name for name in sets[0] if name not in left]
+    shapes = [shape for one in [*regrouped(groups), *with_others(groups, came)]
+              if (shape := _by_speed(costs, one))]
+    if len(groups) == len(before):  # borders as they are
+        shapes.insert(0, tuple((stage.first, group) for stage, group in zip(before, groups)))
+    stay = [name for group in groups for name in group]
+    orders = [[*stay, *came], [*came, *stay]] if came else [stay]
+    ways = [*around(costs, shapes, orders), best_together(costs, sets[0]),
+            best_together(costs, stay)]
     return min((stages for stages in ways if stages), default=None, key=lambda stages: (
         PAID_BACK * judged(costs, stages).seconds + moving_seconds(costs, before, stages)))
+
+
+def with_others(groups: Sequence[tuple[str, ...]], came: Sequence[str],
+                ) -> list[tuple[tuple[str, ...], ...]]:
+    """Return groups with one device more: in each of them, and as the first or last stage."""
+    found = []
+    for name in came:
+        found += [tuple((*group, name) if k == other else group for other, group in
+                        enumerate(groups)) for k in range(len(groups))]
+        found += [((name,), *groups), (*groups, (name,))]
+    return found
 
 
 def regrouped(groups: Sequence[tuple[str, ...]]) -> list[tuple[tuple[str, ...], ...]]:
@@ -126,18 +152,28 @@ def _without(names: tuple[str, ...], name: str) -> tuple[str, ...]:
 
 def moving_seconds(costs: RoundCosts, before: Sequence[TrainingStage | HybridStage],
                    stages: Sequence[HybridStage]) -> float:
-    """Return how long the layers that a device lacks need to reach it, of the slowest one."""
-    had = {name: range(stage.first, stage.last) for stage in before for name in stage.devices}
-    lacked = {name: sum(costs.state_bytes(k) for k in range(stage.first, stage.last)
-                        if k not in had[name]) for stage in stages for name in stage.devices}
-    return max(nbytes / min((costs.topology.rate(other, name) for other in lacked
-                             if other != name), default=inf) for name, nbytes in lacked.items())
+    """
+    Return how long the layers that a device lacks need to reach it, of the slowest one.
+
+    Each comes from the quickest to send it of those that had it; where none is left, of all.
+    """
+    names, had = costs.topology.names, dict[int, list[str]]()
+    for stage in before:
+        for layer in range(stage.first, stage.last):
+            had[layer] = [name for name in stage.devices if name in names]
+
+    def seconds(name: str, layer: int) -> float:
+        sources = had[layer] or [other for other in names if other != name]
+        return 0.0 if name in sources else costs.state_bytes(layer) / max(
+            (costs.topology.rate(other, name) for other in sources), default=inf)
+    return max(sum(seconds(name, layer) for layer in range(stage.first, stage.last))
+               for stage in stages for name in stage.devices)
 
 
 def _by_speed(costs: RoundCosts, groups: Sequence[tuple[str, ...]]) -> Shape | None:
     """Return a stage for each group, with work in proportion to its speed; None if too many."""
     names = [name for group in groups for name in group]
-    speed = {name: 1 / sum(costs.seconds(name, 0, costs.layers, costs.micro_batch))
+    speed = {name: 1 / max(sum(costs.seconds(name, 0, costs.layers, costs.micro_batch)), 1e-12)
              for name in names}
     fastest = max(names, key=lambda name: speed[name])
     work = np.array([sum(costs.seconds(fastest, 0, k, costs.micro_batch))
@@ -170,7 +206,7 @@ def replanner(task: TrainingTask, table: LayerTable, topology: Topology, heavy: 
                                 f'{sum(images[name] for name in gone):.0%} of the data, which '
                                 'are nowhere else')
         costs = replace(costs_of(task, table, topology.without(set(topology.names) - set(names))),
-                        images=images)
+                        images={name: share for name, share in images.items() if name in names})
         try:
             if before is not None and not heavy and (found := light_plan(costs, before, task)):
                 return found

@@ -4,8 +4,9 @@
 """What any stage of a round costs on any device: sums over ranges of layers, looked up."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -28,8 +29,9 @@ class RoundCosts:
     A round of `micro_batches` micro-batches of `micro_batch` samples on the devices of a topology.
 
     `block` samples are dealt at once (a grain).  `batch` are the samples of the round, where some
-    micro-batches are smaller.  `images` has the share of the data that lies on a device, adding
-    up to 1; without it, images are where they are needed.
+    micro-batches are smaller: as equal as grains allow, larger ones first.  `images` has the share
+    of the data that lies on a device, adding up to 1; without it, images are where they are
+    needed.
 
     Raises
     ------
@@ -61,6 +63,18 @@ class RoundCosts:
                 raise TableError(f'{name} has {share} of the data: a share is from 0 to 1')
         if self.images and not abs(sum(self.images.values()) - 1) < 1e-6:
             raise TableError('the shares of the data must add up to 1')
+        if self.batch and (-(-self.batch // self.grain) < self.micro_batches
+                           or max(self.portions) != self.micro_batch):
+            raise TableError(f'{self.batch} samples in blocks of {self.grain} are not '
+                             f'{self.micro_batches} micro-batches, the largest of '
+                             f'{self.micro_batch}')
+
+    def only(self, names: Collection[str]) -> RoundCosts:
+        """Return the same on these devices alone."""
+        gone = set(self.topology.names).difference(names)
+        images = {name: share for name, share in self.images.items() if name not in gone}
+        return replace(self, topology=self.topology.without(gone), images=images) if gone \
+            else self
 
     @property
     def samples(self) -> int:
@@ -81,6 +95,27 @@ class RoundCosts:
     def sizes(self) -> tuple[int, ...]:
         """Return the samples that a device may have: whole blocks, the last one may be short."""
         return (*range(0, self.micro_batch, self.grain), self.micro_batch)
+
+    @cached_property
+    def portions(self) -> tuple[int, ...]:
+        """Return the samples of each micro-batch."""
+        if not self.batch:
+            return (self.micro_batch,) * self.micro_batches
+        blocks = -(-self.batch // self.grain)
+        least, more = divmod(blocks, self.micro_batches)
+        short = blocks * self.grain - self.batch
+        return tuple(self.grain * (least + (k < more))
+                     - short * (k + 1 == self.micro_batches) for k in range(self.micro_batches))
+
+    @cached_property
+    def _different(self) -> tuple[tuple[int, int], ...]:
+        """Different portions, and how many micro-batches are as large."""
+        return tuple(Counter(self.portions).items())
+
+    @property
+    def even(self) -> bool:
+        """Return whether all micro-batches are as large."""
+        return len(self._different) == 1
 
     @cached_property
     def _summed(self) -> dict[str, npt.NDArray[np.float64]]:
@@ -167,24 +202,64 @@ class RoundCosts:
         """Return K_p of a stage with so many behind it: 2r + 1, at most M."""
         return warm_up(0, stages_behind + 1, self.micro_batches)
 
-    def passes(self, stage: HybridStage, samples: int) -> tuple[int, ...]:
-        """Return the samples of each pass of a round, of a device with so many as its share."""
+    def dealt(self, stage: HybridStage, numbers: range | None = None) -> list[Shares]:
+        """Return the samples of each device of a stage in these passes of a round (all)."""
         if not stage.of_round:
-            return (samples,) * self.micro_batches
-        blocks = passes_of(self.blocks(samples), len(self.sizes) - 1)
-        short = sum(self.grain * count for count in blocks) - samples
-        return (*(self.grain * count for count in blocks[:-1]), self.grain * blocks[-1] - short)
+            cut = {portion: _first_of(stage.shares, portion) for portion, _ in self._different}
+            return [cut[self.portions[k]] for k in numbers or range(self.micro_batches)]
+        own = {}
+        for name, samples in stage.shares:
+            blocks = passes_of(self.blocks(samples), len(self.sizes) - 1)
+            own[name] = [self.grain * count for count in blocks]
+            own[name][-1] -= sum(own[name]) - samples
+        return [tuple((name, passes[k]) for name, passes in own.items() if k < len(passes))
+                for k in range(self.micro_batches)]
 
-    def stage_memory(self, stage: HybridStage, samples: int) -> float:
-        """Return the bytes of a device of a stage that has so many samples as its share."""
-        return self.memory(stage.first, stage.last, max(self.passes(stage, samples)),
-                           stage.warm_up)
+    def different_passes(self, stage: HybridStage) -> list[tuple[Shares, int]]:
+        """Return who takes how many samples in a pass of a round, and how often."""
+        if stage.of_round:
+            return list(Counter(self.dealt(stage)).items())
+        return [(_first_of(stage.shares, portion), times) for portion, times in self._different]
 
-    def stage_seconds(self, stage: HybridStage, name: str, samples: int) -> tuple[float, float]:
+    def round_samples(self, stage: HybridStage, name: str) -> int:
+        """Return the samples that a device of a stage has in a round."""
+        return sum(times * dict(shares).get(name, 0)
+                   for shares, times in self.different_passes(stage))
+
+    def stage_memory(self, stage: HybridStage, name: str) -> float:
+        """Return the bytes of a device of a stage."""
+        return self.memory(stage.first, stage.last,
+                           max(dict(shares).get(name, 0)
+                               for shares, _ in self.different_passes(stage)), stage.warm_up)
+
+    def stage_seconds(self, stage: HybridStage, name: str) -> tuple[float, float]:
         """Return forward and backward seconds of a round on a device of a stage."""
-        both = [self.seconds(name, stage.first, stage.last, n)
-                for n in self.passes(stage, samples)]
-        return sum(f for f, _ in both), sum(b for _, b in both)
+        both = [(times, self.seconds(name, stage.first, stage.last, samples))
+                for shares, times in self.different_passes(stage)
+                for other, samples in shares if other == name]
+        return sum(n * f for n, (f, _) in both), sum(n * b for n, (_, b) in both)
+
+    def crossings(self, before: HybridStage, behind: HybridStage) -> Moves:
+        """Return the samples that go from a stage to the next in a micro-batch, on average."""
+        if self.even:
+            return crossings(before.shares, behind.shares)
+        return self._mean((crossings(_first_of(before.shares, portion),
+                                     _first_of(behind.shares, portion)), times)
+                          for portion, times in self._different)
+
+    def images_of(self, stage: HybridStage) -> Moves:
+        """Return the samples that travel to a first stage in a pass, on average."""
+        if not self.images:
+            return {}
+        return self._mean((self.image_moves(shares), times)
+                          for shares, times in self.different_passes(stage))
+
+    def _mean(self, found: Iterable[tuple[Moves, int]]) -> Moves:
+        total: Moves = {}
+        for moves, times in found:
+            for ends, samples in moves.items():
+                total[ends] = total.get(ends, 0.0) + times * samples / self.micro_batches
+        return total
 
     def most_samples(self, name: str, first: int, last: int, kept: int) -> int:
         """Return the most samples (whole blocks) that fit on a device."""
@@ -249,6 +324,17 @@ def ring_delays(names: Sequence[str], topology: Topology) -> tuple[tuple[str, st
     """
     pairs = [(a, names[(k + 1) % len(names)]) for k, a in enumerate(names)]
     return max(pairs, key=lambda pair: topology.delay(*pair)), 2 * (len(names) - 1)
+
+
+def _first_of(shares: Shares, samples: int) -> Shares:
+    """Return what devices have of a smaller micro-batch: the last ones less, or nothing."""
+    found = []
+    for name, share in shares:
+        if samples <= 0:
+            break
+        found.append((name, min(share, samples)))
+        samples -= share
+    return tuple(found)
 
 
 def _spans(shares: Shares) -> list[tuple[str, int, int]]:

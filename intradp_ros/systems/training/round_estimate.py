@@ -16,18 +16,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from intradp_ros.systems.training.hybrid_plan import HybridStage
-from intradp_ros.systems.training.round_costs import (
-    crossings,
-    ring_delays,
-    ring_moves,
-    RoundCosts,
-)
+from intradp_ros.systems.training.round_costs import ring_delays, ring_moves, RoundCosts
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """
-    Seconds of one micro-batch: forward and backward, and how long the busiest device works.
+    Seconds of a micro-batch, on average: forward, backward, and how long the busiest device works.
 
     Of a communication step, `media` has the busy seconds; of an execution step, `kept` is K_p and
     `sums` has the busy seconds of media in the sum of gradients.
@@ -44,13 +39,17 @@ class Step:
 
 def execution_step(costs: RoundCosts, stage: HybridStage) -> Step:
     """Return the step of a stage (Eq. 8: the slowest device of the group)."""
+    count = costs.micro_batches
     if stage.of_round:  # as a micro-batch's part of all that the slowest device has to do
-        forward, backward = max((costs.stage_seconds(stage, name, samples)
-                                 for name, samples in stage.shares), key=sum)
-        both = [(forward / costs.micro_batches, backward / costs.micro_batches)]
-    else:
+        forward, backward = max((costs.stage_seconds(stage, name)
+                                 for name in stage.devices), key=sum)
+        both = [(forward / count, backward / count)]
+    elif costs.even:
         both = [costs.seconds(name, stage.first, stage.last, samples)
                 for name, samples in stage.shares]
+    else:
+        both = [(forward / count, backward / count) for forward, backward in (
+            costs.stage_seconds(stage, name) for name in stage.devices)]
     ring = ring_moves(stage.devices)
     return Step(max(f for f, _ in both), max(b for _, b in both), max(f + b for f, b in both),
                 stage.warm_up, {},
@@ -60,7 +59,7 @@ def execution_step(costs: RoundCosts, stage: HybridStage) -> Step:
 
 def communication_step(costs: RoundCosts, before: HybridStage, behind: HybridStage) -> Step:
     """Return the step between two stages; values go forward, gradients back."""
-    moves = crossings(before.shares, behind.shares)
+    moves = costs.crossings(before, behind)
     back = {(b, a): samples for (a, b), samples in moves.items()}
     there = costs.media_seconds(moves, costs.table.border_bytes[behind.first])
     again = costs.media_seconds(back, costs.table.gradient_bytes[behind.first])
@@ -70,8 +69,7 @@ def communication_step(costs: RoundCosts, before: HybridStage, behind: HybridSta
 
 def image_step(costs: RoundCosts, stage: HybridStage) -> Step | None:
     """Return the step that brings images to the first stage, None where all lie there."""
-    moves = costs.image_moves([(name, samples / costs.micro_batches) for name, samples
-                               in stage.shares] if stage.of_round else stage.shares)
+    moves = costs.images_of(stage)
     if not moves:
         return None
     media = costs.media_seconds(moves, costs.table.border_bytes[0])
@@ -84,20 +82,19 @@ def round_seconds(steps: Sequence[Step], micro_batches: int) -> float:
     for k in range(len(steps) - 1, -1, -1):
         there_and_back += steps[k].forward + steps[k].backward
         after[k] = there_and_back
-    loads: dict[str, float] = {}
-    since: dict[str, float] = {}
     total = before = 0.0
     for step, trip in zip(steps, after):
         busy = micro_batches * step.busy
         if step.kept:
             busy = max(busy, trip * max(1.0, micro_batches / step.kept))
         total = max(total, before + max(busy, trip))
-        for medium, seconds in step.media.items():
-            since.setdefault(medium, before)
-            loads[medium] = loads.get(medium, 0.0) + seconds
         before += step.forward + step.backward
-    for medium, load in loads.items():
-        total = max(total, since[medium] + micro_batches * load)
+    loads: dict[str, float] = {}
+    for step in reversed(steps):  # nothing of it, nor of later ones, is sent before its turn
+        before -= step.forward + step.backward
+        for medium, seconds in step.media.items():
+            loads[medium] = loads.get(medium, 0.0) + seconds
+            total = max(total, before + micro_batches * loads[medium])
     end = total
     back = sum(step.backward for step in steps)
     free: dict[str, float] = {}

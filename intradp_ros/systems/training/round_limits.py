@@ -39,12 +39,12 @@ def plan_limit(costs: RoundCosts, stages: Sequence[HybridStage]) -> RoundLimit:
     for k, stage in enumerate(stages):
         if k:
             way += _quickest_crossing(costs, stages[k - 1], stage)
-        computed = {name: sum(costs.stage_seconds(stage, name, samples))
-                    for name, samples in stage.shares}
+        computed = {name: sum(costs.stage_seconds(stage, name)) for name in stage.devices}
         for name, seconds in computed.items():
             found[f'computing on {name}'] = way + seconds + \
                 costs.step_seconds(name, stage.first, stage.last)
-        way += min(computed.values()) / costs.micro_batches
+        way += min(sum(costs.seconds(name, stage.first, stage.last, samples))
+                   for shares, _ in costs.different_passes(stage) for name, samples in shares)
     found['the way of a micro-batch through all stages and back'] = way
     carried: dict[str, float] = {}
     for step in steps_of(costs, stages):
@@ -64,7 +64,6 @@ def fleet_limit(costs: RoundCosts) -> RoundLimit:
     """
     from scipy.optimize import linprog
     names, layers = costs.topology.names, costs.layers
-    samples = costs.micro_batch * costs.micro_batches
     least = np.array([[
         min(sum(costs.seconds(name, k, k + 1, size)) / size for size in costs.sizes[1:])
         for k in range(layers)] for name in names])
@@ -79,7 +78,8 @@ def fleet_limit(costs: RoundCosts) -> RoundLimit:
     busy[:, :-1] /= scale
     found = linprog(np.eye(1, count + 1, count)[0], busy, np.zeros(len(names)), whole,
                     np.ones(layers), method='highs')
-    return RoundLimit(float(found.fun) * scale * samples, 'computing on all devices together')
+    return RoundLimit(float(found.fun) * scale * costs.samples,
+                      'computing on all devices together')
 
 
 def _quickest_crossing(costs: RoundCosts, before: HybridStage, behind: HybridStage) -> float:
@@ -88,8 +88,9 @@ def _quickest_crossing(costs: RoundCosts, before: HybridStage, behind: HybridSta
     again = costs.table.gradient_bytes[behind.first]
     return min((samples * there / costs.topology.rate(a, b) + costs.topology.delay(a, b)
                 + samples * again / costs.topology.rate(b, a) + costs.topology.delay(b, a)
-                for (a, b), samples in crossings(before.shares, behind.shares).items()),
-               default=0.0)
+                for (one, _), (other, _) in zip(costs.different_passes(before),
+                                                costs.different_passes(behind))
+                for (a, b), samples in crossings(one, other).items()), default=0.0)
 
 
 def _add(total: dict[str, float], more: Mapping[str, float], times: int) -> None:

@@ -21,7 +21,6 @@ from intradp_ros.systems.training.round_costs import (
     ring_delays,
     ring_moves,
     RoundCosts,
-    Shares,
 )
 from intradp_ros.systems.training.stage_actions import passes
 
@@ -42,8 +41,10 @@ def round_tasks(costs: RoundCosts, pipelines: Sequence[Pipeline]) -> TaskGraph:
     tasks: list[Task] = []
     last: dict[str, int] = {}
     resident: dict[str, float] = {}
+    begun = 0
     for stages, micro_batches in pipelines:
-        last |= _pipeline(costs, stages, micro_batches, tasks)
+        last |= _pipeline(costs, stages, range(begun, begun + micro_batches), tasks)
+        begun += micro_batches
         resident |= {name: costs.fixed_bytes(stage.first, stage.last)
                      for stage in stages for name in stage.devices}
     summed: list[int] = []
@@ -84,23 +85,14 @@ def _owners(costs: RoundCosts, pipelines: Sequence[Pipeline]) -> dict[tuple[str,
     return found
 
 
-def _dealt(costs: RoundCosts, stage: HybridStage, micro_batches: int) -> list[Shares]:
-    """Return the samples of each device of a stage in each pass of a round."""
-    if not stage.of_round:
-        return [stage.shares] * micro_batches
-    own = {name: costs.passes(stage, samples) for name, samples in stage.shares}
-    return [tuple((name, passes[k]) for name, passes in own.items() if k < len(passes))
-            for k in range(micro_batches)]
-
-
-def _pipeline(costs: RoundCosts, stages: Sequence[HybridStage], micro_batches: int,
+def _pipeline(costs: RoundCosts, stages: Sequence[HybridStage], numbers: range,
               tasks: list[Task]) -> dict[str, int]:
-    """Add the tasks of one pipeline; return the last one of each device."""
+    """Add the tasks of one pipeline, of these micro-batches; return the last of each device."""
     table = costs.table
-    dealt = [_dealt(costs, stage, micro_batches) for stage in stages]
+    dealt = [costs.dealt(stage, numbers) for stage in stages]
     into = [[crossings(before, behind) if k else costs.image_moves(behind)
              for before, behind in zip(dealt[k - 1], dealt[k])] for k in range(len(stages))]
-    todo = [passes(stage.warm_up, micro_batches) for stage in stages]
+    todo = [passes(stage.warm_up, len(numbers)) for stage in stages]
     at = [0] * len(stages)
     done: dict[tuple[int, bool, int], dict[str, int]] = {}
     last: dict[str, int] = {}

@@ -141,8 +141,8 @@ def test_a_round_is_dealt_so_that_the_busiest_device_is_done_first():
         best = {stage.devices: judged(costs, (stage,)).seconds for stage in rounds_dealt(costs)}
         for names, seconds in best.items():
             stages = of_round(costs, names)
-            within = all(costs.stage_memory(stages[0], n) <= costs.topology.device(
-                name).memory_bytes for name, n in stages[0].shares)
+            within = all(costs.stage_memory(stages[0], name) <= costs.topology.device(
+                name).memory_bytes for name in stages[0].devices)
             binds = any(costs.most_samples(name, 0, costs.layers, 1) < 5 for name in names)
             found = judged(costs, stages).seconds
             assert within and found <= seconds * (1.02 if binds else 1 + 1e-9), seed
