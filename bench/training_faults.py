@@ -41,7 +41,7 @@ import torch
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point
 from intradp_ros.lab.emulation.namespaces import owned_namespaces, run
-from intradp_ros.systems.training.layer_graph import capture
+from intradp_ros.systems.training.layer_capture import capture
 from intradp_ros.systems.training.layer_table import LayerTable
 from intradp_ros.systems.training.process_fleet import NOWHERE, ProcessFleet
 from intradp_ros.systems.training.round_commit import Phase, RoundCommit

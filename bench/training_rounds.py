@@ -39,7 +39,8 @@ from intradp_ros.core.torchvision_import import torchvision
 from intradp_ros.lab.emulation.namespaces import run
 from intradp_ros.systems.training.hybrid_plan import HybridStage
 from intradp_ros.systems.training.hybrid_planner import judged, plan_round, stages_of
-from intradp_ros.systems.training.layer_graph import capture, LayerGraph
+from intradp_ros.systems.training.layer_capture import capture
+from intradp_ros.systems.training.layer_graph import LayerGraph
 from intradp_ros.systems.training.layer_profiler import measure_layers
 from intradp_ros.systems.training.layer_table import LayerTable
 from intradp_ros.systems.training.process_fleet import ProcessFleet

@@ -20,7 +20,8 @@ from torch._C._distributed_c10d import HashStore
 import torch.nn.functional as F  # noqa: N812
 from training_models import data_of, mobilenet, Small, Typed
 
-from intradp_ros.systems.training.layer_graph import capture, LayerGraph
+from intradp_ros.systems.training.layer_capture import capture
+from intradp_ros.systems.training.layer_graph import LayerGraph
 from intradp_ros.systems.training.one_process import OneProcess
 from intradp_ros.systems.training.round_commit import Phase, Planner, RoundCommit
 from intradp_ros.systems.training.stage_actions import Action

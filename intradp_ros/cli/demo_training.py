@@ -37,7 +37,8 @@ from intradp_ros.systems.training.checkpoint import Checkpoint, write_checkpoint
 from intradp_ros.systems.training.hybrid_plan import HybridStage
 from intradp_ros.systems.training.hybrid_planner import plan_round
 from intradp_ros.systems.training.judgement import judge
-from intradp_ros.systems.training.layer_graph import capture, LayerGraph
+from intradp_ros.systems.training.layer_capture import capture
+from intradp_ros.systems.training.layer_graph import LayerGraph
 from intradp_ros.systems.training.layer_profiler import measure_layers
 from intradp_ros.systems.training.layer_table import LayerTable
 from intradp_ros.systems.training.one_process import OneProcess, train_alone

@@ -14,7 +14,8 @@ from intradp_ros.profiling.machine import device_name
 from intradp_ros.schedule.event_simulator import simulate, Simulation
 from intradp_ros.systems.training.hybrid_plan import HybridPlan, HybridStage
 from intradp_ros.systems.training.hybrid_planner import plan_round
-from intradp_ros.systems.training.layer_graph import capture, LayerGraph
+from intradp_ros.systems.training.layer_capture import capture
+from intradp_ros.systems.training.layer_graph import LayerGraph
 from intradp_ros.systems.training.layer_profiler import cached_table, measure_layers
 from intradp_ros.systems.training.layer_table import LayerTable
 from intradp_ros.systems.training.replanning import (

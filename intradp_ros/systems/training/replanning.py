@@ -30,12 +30,13 @@ from intradp_ros.systems.training.hybrid_planner import (
     plan_round,
     Shape,
 )
-from intradp_ros.systems.training.layer_graph import LayerGraph, Pass, run_pass
+from intradp_ros.systems.training.layer_graph import LayerGraph
 from intradp_ros.systems.training.layer_profiler import LayerCall, Tensors
 from intradp_ros.systems.training.layer_table import LayerTable, LayerTimes
 from intradp_ros.systems.training.partners import partners
 from intradp_ros.systems.training.round_commit import Planner
 from intradp_ros.systems.training.round_costs import RoundCosts
+from intradp_ros.systems.training.stage_interpreter import Pass, run_pass
 from intradp_ros.systems.training.task import examples, TrainingTask
 from intradp_ros.systems.training.training_plan import (
     DataGoneError,

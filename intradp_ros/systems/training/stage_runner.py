@@ -15,12 +15,8 @@ from typing import Any
 
 import torch
 
-from intradp_ros.systems.training.layer_graph import (
-    LayerGraph,
-    Pass,
-    run_pass,
-    StageInterpreter,
-)
+from intradp_ros.systems.training.layer_graph import LayerGraph
+from intradp_ros.systems.training.stage_interpreter import Pass, run_pass, StageInterpreter
 from intradp_ros.systems.training.structure import split_rows, Tensors
 from intradp_ros.systems.training.task import TaskError, TrainingTask
 

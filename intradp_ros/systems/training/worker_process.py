@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 
-from intradp_ros.systems.training.layer_graph import capture
+from intradp_ros.systems.training.layer_capture import capture
 from intradp_ros.systems.training.round_groups import check_distributed, GroupError
 from intradp_ros.systems.training.task import described, DEVICE, load_task, TaskError
 from intradp_ros.systems.training.task_facts import (

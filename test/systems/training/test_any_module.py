@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from training_fleet import cross_entropy, difference, shuffled, train
 from training_models import train_alone_drawing
 
-from intradp_ros.systems.training.layer_graph import capture
+from intradp_ros.systems.training.layer_capture import capture
 from intradp_ros.systems.training.task import TaskError, TensorData, TrainingTask
 from intradp_ros.systems.training.task_trial import try_task
 from intradp_ros.systems.training.trainer import TrainingError

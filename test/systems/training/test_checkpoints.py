@@ -22,7 +22,7 @@ from intradp_ros.systems.training.checkpoint import (
     whole_state,
     write_checkpoint,
 )
-from intradp_ros.systems.training.layer_graph import capture
+from intradp_ros.systems.training.layer_capture import capture
 from intradp_ros.systems.training.stage_runner import by_layer
 from intradp_ros.systems.training.task import TaskError, TensorData, TrainingTask
 

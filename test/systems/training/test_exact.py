@@ -13,7 +13,7 @@ import torch
 from training_fleet import adam, difference, fixed, make_task, sgd, shuffled, train
 from training_models import bound_of, train_alone_drawing
 
-from intradp_ros.systems.training.layer_graph import capture
+from intradp_ros.systems.training.layer_capture import capture
 from intradp_ros.systems.training.one_process import OneProcess
 from intradp_ros.systems.training.round_commit import RoundCommit
 from intradp_ros.systems.training.round_groups import measured_hop

@@ -12,7 +12,7 @@ import torch
 from training_fleet import difference, fixed, make_task, sgd, train
 from training_models import train_alone_drawing
 
-from intradp_ros.systems.training.layer_graph import capture
+from intradp_ros.systems.training.layer_capture import capture
 from intradp_ros.systems.training.one_process import train_alone
 
 DEVICES = ('a', 'b', 'c')

@@ -9,7 +9,7 @@ import time
 from torch._C._distributed_c10d import HashStore
 from training_fleet import difference, Faults, fixed, make_task, start
 
-from intradp_ros.systems.training.layer_graph import capture
+from intradp_ros.systems.training.layer_capture import capture
 from intradp_ros.systems.training.one_process import train_alone
 from intradp_ros.systems.training.round_commit import Phase, RoundCommit
 from intradp_ros.systems.training.trainer import Trainer

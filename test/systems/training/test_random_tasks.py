@@ -9,7 +9,7 @@ from random_tasks import draws_otherwise, random_case
 from training_fleet import difference, shuffled, train
 from training_models import bound_of, train_alone_drawing
 
-from intradp_ros.systems.training.layer_graph import capture
+from intradp_ros.systems.training.layer_capture import capture
 from intradp_ros.systems.training.task import TaskError
 from intradp_ros.systems.training.task_trial import try_task
 

@@ -8,7 +8,7 @@ import pytest
 from torch._C._distributed_c10d import HashStore
 from training_fleet import difference, fixed, make_task, train
 
-from intradp_ros.systems.training.layer_graph import capture
+from intradp_ros.systems.training.layer_capture import capture
 from intradp_ros.systems.training.one_process import train_alone
 from intradp_ros.systems.training.reachability import Reachability
 from intradp_ros.systems.training.round_commit import Phase, RoundCommit

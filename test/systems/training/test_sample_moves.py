@@ -15,7 +15,7 @@ from training_models import train_alone_drawing
 
 from intradp_ros.cluster.plan_id import PlanError
 from intradp_ros.systems.training.items import ItemsHere
-from intradp_ros.systems.training.layer_graph import capture
+from intradp_ros.systems.training.layer_capture import capture
 from intradp_ros.systems.training.replanning import data_of, replanner
 from intradp_ros.systems.training.round_commit import Phase, RoundCommit
 from intradp_ros.systems.training.sample_moves import homes_of, sample_moves

@@ -19,7 +19,7 @@ import torch
 from training_fleet import adam, difference, make_task, shuffled, train
 from training_models import train_alone_drawing
 
-from intradp_ros.systems.training.layer_graph import capture
+from intradp_ros.systems.training.layer_capture import capture
 from intradp_ros.systems.training.snapshots import pack, TornError, unpack
 
 NONSENSE = (b'', b'\0' * 8, struct.pack('<Q', 1) * 4, b'\xff' * 4096, os.urandom(512))

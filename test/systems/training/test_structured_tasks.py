@@ -18,7 +18,7 @@ from training_models import train_alone_drawing
 from intradp_ros.core.torchvision_import import torchvision
 from intradp_ros.systems.training.items import Items
 from intradp_ros.systems.training.judgement import judge
-from intradp_ros.systems.training.layer_graph import capture
+from intradp_ros.systems.training.layer_capture import capture
 from intradp_ros.systems.training.task import TaskError, TensorData, TrainingTask
 from intradp_ros.systems.training.task_trial import try_task
 

@@ -14,7 +14,8 @@ import torch
 from torch import nn
 from training_fleet import adam, cross_entropy, make_task, sgd
 
-from intradp_ros.systems.training.layer_graph import capture, LayerGraph
+from intradp_ros.systems.training.layer_capture import capture
+from intradp_ros.systems.training.layer_graph import LayerGraph
 from intradp_ros.systems.training.site_address import open_store
 from intradp_ros.systems.training.task import TensorData, TrainingTask
 from intradp_ros.systems.training.task_facts import apart, DATA, task_facts

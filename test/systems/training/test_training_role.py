@@ -25,7 +25,7 @@ from intradp_ros.cluster.plan_id import PlanError, PlanId
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.runtime.member.fleet_member import FleetMember
 from intradp_ros.runtime.memory_network import MemoryNetwork
-from intradp_ros.systems.training.layer_graph import capture
+from intradp_ros.systems.training.layer_capture import capture
 from intradp_ros.systems.training.live_planner import TrainingPlanner
 from intradp_ros.systems.training.messages import read_order, read_report
 from intradp_ros.systems.training.one_process import train_alone
