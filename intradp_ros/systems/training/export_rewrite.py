@@ -82,6 +82,8 @@ def functional(root: fx.GraphModule) -> tuple[dict[str, Norm], dict[str, str], b
             continue
         if node.op != 'call_function':
             continue
+        if node.target is ATEN.view.default:  # what came over a border may lie otherwise
+            node.target = ATEN.reshape.default
         schema = getattr(node.target, '_schema', None)
         if node.target is ATEN.detach.default and node.args[0] in holds:
             holds[node] = holds[node.args[0]]  # what leaves `with torch.no_grad():`

@@ -186,10 +186,17 @@ class StageRunner:
                 buffer.copy_(state[f'b:{name}'])
         for name, parameter in self.parameters.items():
             kept: dict[str, Any] = {
-                key.rpartition(':')[2]: value.clone() for key, value in state.items()
-                if key.startswith(f'o:{name}:')}
+                key.rpartition(':')[2]: _lying_as(parameter, value)
+                for key, value in state.items() if key.startswith(f'o:{name}:')}
             if self.optimiser and kept:
                 self.optimiser.state[parameter] = kept
+
+
+def _lying_as(parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """Return a copy that lies in memory as the parameter: fused optimisers step by memory."""
+    if value.shape != parameter.shape:
+        return value.clone()
+    return torch.empty_like(parameter, dtype=value.dtype, requires_grad=False).copy_(value)
 
 
 def names_of(graph: LayerGraph, layer: int) -> tuple[str, ...]:

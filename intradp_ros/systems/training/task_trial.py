@@ -56,6 +56,9 @@ def try_task(task: TrainingTask) -> None:
     if not bool(torch.isfinite(losses).all()):
         raise TaskError(f'the loss of the first samples is {losses.detach().tolist()}: nothing '
                         'can be learned from that; look at the data and the initial weights')
+    if not losses.requires_grad:
+        raise TaskError('the loss depends on no parameter that is to be trained: look at what has '
+                        'requires_grad=False, is detached, or is returned but not used')
     _done('the backward pass', lambda: torch.autograd.backward(losses.sum()))
     least = task.batch - (task.grains - 1) * task.grain
     if least < 2 * len(losses):

@@ -17,9 +17,11 @@ from training_fleet import cross_entropy, difference, shuffled, train
 from training_models import train_alone_drawing
 
 from intradp_ros.systems.training.layer_capture import capture
+from intradp_ros.systems.training.stage_interpreter import Pass, run_pass
 from intradp_ros.systems.training.task import TaskError, TensorData, TrainingTask
 from intradp_ros.systems.training.task_trial import try_task
 from intradp_ros.systems.training.trainer import TrainingError
+from intradp_ros.systems.training.training_plan import TrainingPlan, TrainingStage
 
 SAMPLES = 40
 
@@ -210,6 +212,15 @@ def dropout_after_rows_in_another_order():
                o=nn.Linear(12, 10))
 
 
+def view_of_channels_last():
+    """Return a network that views values as they lie in memory, which a border changes."""
+    def call(s, x):
+        h = torch.tanh(s.b(torch.tanh(s.a(x))))
+        return s.o(h.permute(0, 2, 3, 1).view(x.shape[0], -1))
+    return Net(call, a=nn.Conv2d(1, 4, 3), b=nn.Conv2d(4, 4, 3), o=nn.Linear(64, 10)).to(
+        memory_format=torch.channels_last)
+
+
 def old_spectral():
     norm = nn.utils.spectral_norm
     return nn.Sequential(nn.Flatten(), norm(nn.Linear(64, 12)), nn.Tanh(), norm(nn.Linear(12, 10)))
@@ -274,6 +285,43 @@ def test_draws_of_any_kind_depend_on_round_and_grain_alone(part):
                      graph=graph, expected=False)
     assert all(torch.allclose(state[name], value, rtol=0, atol=1e-12)
                for name, value in alone.items())
+
+
+def test_a_stage_without_parameters_clips_nothing():
+    task = task_of(lambda: nn.Sequential(
+        nn.AvgPool2d(2), nn.Tanh(), nn.Flatten(), nn.Linear(16, 10)), clip=1e-3)
+    graph, alone = capture(task), train_alone_drawing(task)
+    assert not graph.layers[0].parameters
+    _, state = train(task, 'ab', lambda devices, before: TrainingPlan(
+        (TrainingStage(0, 1, (('a', 2),)), TrainingStage(1, len(graph.layers), (('b', 2),))), 4,
+        2), graph=graph)
+    assert difference(state, alone) < 1e-10
+
+
+def test_what_a_fused_optimiser_keeps_lies_as_its_parameter_after_a_loss():
+    task = task_of(lambda: nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.Tanh(), nn.Conv2d(4, 4, 3), nn.Tanh(), nn.Flatten(),
+        nn.Linear(64, 10)).to(memory_format=torch.channels_last),
+        optimiser=all_of(torch.optim.AdamW, lr=1e-2, fused=True), rounds=5)
+    graph, alone = capture(task), train_alone_drawing(task)
+    count = len(graph.layers)
+
+    def plan(devices, before):
+        stages = [TrainingStage(0, 2, (('a', 2),)), TrainingStage(2, count, (('b', 2),))] \
+            if 'a' in devices else [TrainingStage(0, count, (('b', 2),))]
+        return TrainingPlan(tuple(stages), 4, 2)
+    _, state = train(task, 'ab', plan, {'a': (3, 'F1')}, every=1, graph=graph)
+    assert difference(state, alone) < 1e-10
+
+
+def test_stages_take_values_however_they_lie_in_memory():
+    task = task_of(view_of_channels_last)
+    graph, values = capture(task), task.data.take(range(4))[0]
+    assert len(graph.layers) == 3
+    for k in range(3):
+        values = run_pass(graph.stage(k, k + 1), [x.contiguous() for x in values],
+                          Pass(0, 0, (0,), (4,)))
+    assert torch.allclose(values[0], task.module(*task.data.take(range(4))[0]))
 
 
 def test_gradients_of_pure_rounding_are_no_reason_to_compute_grains_apart():

@@ -207,6 +207,7 @@ def test_items_that_are_dicts_name_what_the_loss_gets():
      lambda o, t: cross_entropy(o['out'], t), 'returns a SymInt'),
     (lambda net, x: {'out': net.both(x)[0], 'net': net}, lambda o, t: cross_entropy(o['out'], t),
      'returns a Net'),
+    (as_pair, lambda o, t: cross_entropy(o[1].detach(), t), 'depends on no parameter'),
     (as_pair, cross_entropy, 'gets what the module returns, a Pair'),
     (as_pair, lambda o, t: F.cross_entropy(o[0], t), 'Where samples do not count alike'),
     (as_pair, lambda o, t: (cross_entropy(o[0], t), (t != 3).sum()), 'Where samples do not'),
