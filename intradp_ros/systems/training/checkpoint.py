@@ -127,7 +127,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
         if told.get('format') != CHECKPOINT:
             raise TaskError(f'{path} is no checkpoint of intradp train')
         facts, state = json.loads(told['training']), load(data)
-        if told.get('content', noted := _content(told['training'], state)) != noted:
+        noted = _content(told['training'], state)
+        if told.get('content', noted) != noted or {*told} - {'format', 'training', 'content'}:
             raise TaskError(f'{path} is damaged: it does not hold what was written; take another '
                             'checkpoint, or begin anew')
         found = Checkpoint(state, str(facts['task']), int(facts['round']), int(facts['seed']),

@@ -212,13 +212,17 @@ def dropout_after_rows_in_another_order():
                o=nn.Linear(12, 10))
 
 
+def channels_last(module: nn.Module) -> nn.Module:
+    return module.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+
 def view_of_channels_last():
     """Return a network that views values as they lie in memory, which a border changes."""
     def call(s, x):
         h = torch.tanh(s.b(torch.tanh(s.a(x))))
         return s.o(h.permute(0, 2, 3, 1).view(x.shape[0], -1))
-    return Net(call, a=nn.Conv2d(1, 4, 3), b=nn.Conv2d(4, 4, 3), o=nn.Linear(64, 10)).to(
-        memory_format=torch.channels_last)
+    return channels_last(Net(call, a=nn.Conv2d(1, 4, 3), b=nn.Conv2d(4, 4, 3),
+                             o=nn.Linear(64, 10)))
 
 
 def old_spectral():
@@ -299,9 +303,9 @@ def test_a_stage_without_parameters_clips_nothing():
 
 
 def test_what_a_fused_optimiser_keeps_lies_as_its_parameter_after_a_loss():
-    task = task_of(lambda: nn.Sequential(
+    task = task_of(lambda: channels_last(nn.Sequential(
         nn.Conv2d(1, 4, 3), nn.Tanh(), nn.Conv2d(4, 4, 3), nn.Tanh(), nn.Flatten(),
-        nn.Linear(64, 10)).to(memory_format=torch.channels_last),
+        nn.Linear(64, 10))),
         optimiser=all_of(torch.optim.AdamW, lr=1e-2, fused=True), rounds=5)
     graph, alone = capture(task), train_alone_drawing(task)
     count = len(graph.layers)
