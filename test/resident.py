@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""How much of a tensor's memory mapping is resident."""
+"""What the system says of memory mappings and processes."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -24,3 +24,12 @@ def resident(tensor: torch.Tensor) -> int:
         elif holds and first == 'Rss:':
             return int(second) * 1024
     raise AssertionError('the tensor lies in no mapping')
+
+
+def runs(pid: int) -> bool:
+    """Return whether a process is there and not just waited for."""
+    try:
+        status = Path(f'/proc/{pid}/stat').read_text()
+    except OSError:
+        return False
+    return status.rpartition(')')[2].split()[0] != 'Z'

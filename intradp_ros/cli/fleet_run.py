@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 import tempfile
@@ -16,7 +16,14 @@ import torch
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, plain, table
 from intradp_ros.cli.profile_arguments import own_profile, read_profile
-from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject, tensors_of
+from intradp_ros.cli.subject import (
+    add_model,
+    load_subject,
+    MODEL_HELP,
+    Subject,
+    tensors_of,
+    varied_frames,
+)
 from intradp_ros.cluster.fleet_file import Fleet, read_fleet
 from intradp_ros.cluster.located_yaml import FleetFileError
 from intradp_ros.cluster.topology import Topology
@@ -170,7 +177,7 @@ def _local(args: argparse.Namespace, subject: Subject, topology: Topology, plan:
            ) -> tuple[PipelineFigures, list[float]]:
     """Run real inferences and then emulated ones in this process."""
     real = dict.fromkeys(topology.names, subject.shared)
-    frames = list(_frames(subject.inputs, args.alone + args.frames))
+    frames = list(varied_frames(subject.inputs, args.alone + args.frames))
     with out.status('real inferences'), _local_fleet(args, topology, plan, real) as fleet:
         answers = measured_local(fleet, frames, args.alone, inflight)[1]
     differences = [_difference(subject, frame, answer.outputs)
@@ -204,12 +211,6 @@ def _nodes(args: argparse.Namespace, subject: Subject, fleet: Fleet, plan: Stage
                              limited=args.limits, own=own)
         except (LimitError, ValueError) as error:
             raise CommandError(f'--nodes: {error}') from error
-
-
-def _frames(inputs: Sequence[torch.Tensor], count: int) -> Iterator[tuple[torch.Tensor, ...]]:
-    """Yield inputs that differ from frame to frame, so that an old answer cannot pass."""
-    for frame in range(count):
-        yield tuple(x.roll(frame, -1) if x.dim() else x for x in inputs)
 
 
 def _difference(subject: Subject, frame: Sequence[torch.Tensor], outputs: Any) -> float:

@@ -12,7 +12,7 @@ import torch
 
 from intradp_ros.cli.output import add_json, amount, Output, output, percent, plain, size, table
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
-from intradp_ros.graph.operator_graph import Operator, ValueRef
+from intradp_ros.graph.operator_graph import ValueRef
 from intradp_ros.graph.trees import rebuild_outputs
 from intradp_ros.perception.heads.named_outputs import named
 from intradp_ros.split.checks.flops import operator_flops
@@ -115,7 +115,7 @@ def _operator(split: SplitGraph, local: LocalOperator) -> dict[str, Any]:
         'rows': local.rows, 'reads': _reads(local), 'shape': outputs[0].shape if outputs else (),
         'bytes': sum(v.nbytes for v in outputs), 'flops': operator_flops(split.graph, op),
         'meets': local.kind is Kind.GLOBAL and bool(split_inputs),
-        'barrier_bytes': _distinct_bytes(split, op, split_inputs),
+        'barrier_bytes': sum(split.graph.values[v].nbytes for v in dict.fromkeys(split_inputs)),
         'records': any(v in split.folded for v in split_inputs)}
 
 
@@ -123,10 +123,6 @@ def _reads(local: LocalOperator) -> int:
     """Return how many rows the middle row of the output needs, of the input it reads most."""
     middle = Region(local.rows // 2, local.rows // 2 + 1)
     return max((rowmap(middle).rows for rowmap in local.maps), default=0)
-
-
-def _distinct_bytes(split: SplitGraph, op: Operator, values: list[int]) -> int:
-    return sum(split.graph.values[v].nbytes for v in dict.fromkeys(values))
 
 
 def _kind(rows: list[dict[str, Any]], kind: str, flops: int) -> dict[str, Any]:

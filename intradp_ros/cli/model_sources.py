@@ -93,7 +93,7 @@ def find_model(source: str, weights: str = '', shape: Sequence[int] = ()) -> Fou
             raise CommandError(f'{source} is an address: download what is there, and give the '
                                'file')
         elif rest and not Path(source).exists():
-            found = _from_factory(source)
+            found = Found(load_factory(source), find_card(ModelSpec(source)) or ModelCard())
         else:
             found = _from_path(source, shape)
     except (CommandError, ModelSpecError):
@@ -162,10 +162,6 @@ def _of_checkpoint(path: Path) -> str:
                 f'run code of the file, which is not done; {_NETWORK} (weights are read from it), '
                 'or export it with torch.export.save')
     return f'holds weights without a network: {_NETWORK}'
-
-
-def _from_factory(source: str) -> Found:
-    return Found(load_factory(source), find_card(ModelSpec(source)) or ModelCard())
 
 
 def _from_script(path: str) -> Found:

@@ -4,7 +4,7 @@
 """Frames through an in-process pair in several modes, compared with the unsplit model."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 import statistics
 import time
@@ -14,7 +14,7 @@ import torch
 
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import Advance
-from intradp_ros.cli.subject import Subject, tensors_of
+from intradp_ros.cli.subject import Subject, tensors_of, varied_frames
 from intradp_ros.runtime.outcome import Outcome
 from intradp_ros.runtime.timeline import Event
 from intradp_ros.schedule.schedule import ROBOT, SERVER
@@ -67,7 +67,7 @@ def connect(pair: Pair, book: ScheduleBook, log: list[str]) -> None:
 
 def run_frames(session: Session, frames: int, advance: Advance) -> None:
     """Run every frame eagerly and in all modes; the first frame is a warm-up and not counted."""
-    for frame, inputs in enumerate(_frames(session.subject.inputs, frames + 1)):
+    for frame, inputs in enumerate(varied_frames(session.subject.inputs, frames + 1)):
         start = time.perf_counter()
         expected = session.subject.unsplit(inputs)
         if frame:
@@ -77,12 +77,6 @@ def run_frames(session: Session, frames: int, advance: Advance) -> None:
             if frame:
                 _note(session, mode, outcome, expected)
         advance(frame + 1, frames + 1)
-
-
-def _frames(inputs: Sequence[torch.Tensor], count: int) -> Iterator[tuple[torch.Tensor, ...]]:
-    """Yield inputs that differ from frame to frame, so that an old answer cannot pass."""
-    for frame in range(count):
-        yield tuple(x.roll(frame, -1) if x.dim() else x for x in inputs)
 
 
 def _note(session: Session, mode: str, outcome: Outcome, expected: Sequence[torch.Tensor]) -> None:

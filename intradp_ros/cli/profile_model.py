@@ -78,8 +78,10 @@ def _show(subject: Subject, profile: Profile, top: int, out: Output) -> None:
         seconds = timing.seconds[-1]
         rate = operator_flops(split.graph, local.operator) / seconds if seconds else 0.0
         shown.add_row(plain(local.operator.name), local.kind.value, str(local.rows),
-                      milliseconds(seconds), _least(timing), percent(seconds / total),
-                      _half(timing), str(len(timing.rows)), f'{rate / 1e9:.1f}')
+                      milliseconds(seconds),
+                      milliseconds(timing.least[-1]) if timing.least else '-',
+                      percent(seconds / total), _half(timing), str(len(timing.rows)),
+                      f'{rate / 1e9:.1f}')
     out.show(shown, (
         f'[bold]{milliseconds(profile.whole_seconds)} ms[/bold] for all {len(profile.timings)} '
         f'operators in turn, {milliseconds(total)} ms as the sum of single ones\n'
@@ -99,11 +101,6 @@ def _typical(profile: Profile) -> str:
     return (f'times are medians, of which half lie within {percent(profile.spread)}; at the '
             f'shortest {milliseconds(profile.least_seconds)} ms, so that {percent(more)} more '
             'are typical')
-
-
-def _least(timing: OperatorTiming) -> str:
-    """Return the shortest time that all rows took."""
-    return milliseconds(timing.least[-1]) if timing.least else '-'
 
 
 def _moving(profile: Profile) -> str:

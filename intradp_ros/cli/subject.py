@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,13 @@ class Subject:
         """Return the tensors among the unsplit model's results."""
         with torch.inference_mode():
             return tensors_of(self.model(*inputs))
+
+
+def varied_frames(inputs: Sequence[torch.Tensor], count: int,
+                  ) -> Iterator[tuple[torch.Tensor, ...]]:
+    """Yield inputs that differ from frame to frame, so that an old answer cannot pass."""
+    for frame in range(count):
+        yield tuple(x.roll(frame, -1) if x.dim() else x for x in inputs)
 
 
 class GraphModel(nn.Module):

@@ -93,7 +93,8 @@ def campaign_step(election: Election, candidates: Mapping[str, int], now: float,
     """
     if election.holder and now > election.expires:
         election = replace(election, holder='')
-    best = _best({**candidates, election.name: election.priority})
+    candidates = {**candidates, election.name: election.priority}
+    best = min(candidates, key=lambda name: (-candidates[name], name))
     if election.held:
         if aside or best != election.name:
             return (replace(election, holder='', expires=-math.inf),
@@ -106,7 +107,3 @@ def campaign_step(election: Election, candidates: Mapping[str, int], now: float,
         election = replace(election, term=next_term(election), holder=election.name)
     return (replace(election, expires=now + times.lease, renewed=now),
             Claim(election.name, election.priority, election.term))
-
-
-def _best(candidates: Mapping[str, int]) -> str:
-    return min(candidates, key=lambda name: (-candidates[name], name))

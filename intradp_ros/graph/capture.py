@@ -89,14 +89,8 @@ def capture(
     with torch.inference_mode(False), torch.no_grad():
         call = example_call(model, args, kwargs or {})
         rehearsal = rehearse(model, call, effects)
-        if effects and rehearsal.writes:
-            raise CaptureError(
-                f'the model writes to its input {rehearsal.writes!r}, and a graph does not: let '
-                'it write to a copy')
-        if effects and rehearsal.leaves:
-            raise CaptureError(
-                f'the model leaves a tensor at {rehearsal.leaves} at each call, which somebody '
-                'may read, and a graph does not: return it as a result')
+        if effects:
+            _refuse_effects(rehearsal)
         for method in methods:
             try:
                 with _quiet_torch():
@@ -112,6 +106,17 @@ def capture(
             f'{graph.name} is captured as one operator, which runs as a whole on one side: '
             f'{_describe(reasons)}', stacklevel=2)
     return graph if graph.opaque else normalise(graph)
+
+
+def _refuse_effects(rehearsal: Rehearsal) -> None:
+    if rehearsal.writes:
+        raise CaptureError(
+            f'the model writes to its input {rehearsal.writes!r}, and a graph does not: let '
+            'it write to a copy')
+    if rehearsal.leaves:
+        raise CaptureError(
+            f'the model leaves a tensor at {rehearsal.leaves} at each call, which somebody '
+            'may read, and a graph does not: return it as a result')
 
 
 def _capture_by(

@@ -54,11 +54,7 @@ def _is_constant(operator: Operator, same: Mapping[int, ParameterRef]) -> bool:
     tags = resolve_target(operator.target).tags
     if 'empty' in operator.target or torch.Tag.nondeterministic_seeded in tags:
         return False  # unset or random
-    return _reads_shape_only(operator) or all(v in same for v in operator.inputs)
-
-
-def _reads_shape_only(operator: Operator) -> bool:
-    return operator.target.split('.')[1] in _SHAPE_ONLY
+    return operator.target.split('.')[1] in _SHAPE_ONLY or all(v in same for v in operator.inputs)
 
 
 def _is_small(

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 import ctypes
 from dataclasses import dataclass, field
@@ -49,32 +49,21 @@ import numpy as np
 import torch
 from torch import nn
 
-from intradp_ros.graph.compare import difference
+from intradp_ros.graph.restore import (
+    restore_attribute,
+    restore_bytes,
+    restore_items,
+    restore_sequence,
+    restore_set,
+    restore_tensor,
+    restore_variable,
+)
+from intradp_ros.graph.tensor_bits import Numbers, numbers_of
 
 MOST_OBJECTS = 200_000
 """The walk ends after so many; what lies further from the module is not seen."""
 OURS = '_of_intradp'
 """An attribute of classes that a model is given, and that are no part of it."""
-_CLONED_BYTES = 2**20  # larger tensors are compared by sums of their bits
-_LANES = 1024
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """The content of a tensor or array at one moment: a copy, or sums of its bits."""
-
-    kind: tuple[Any, ...]
-    content: torch.Tensor | None
-
-    def same(self, other: Numbers) -> bool:
-        """Return whether both are the same to the bit, any two NaN alike."""
-        if self.kind != other.kind:
-            return False
-        if self.content is None or other.content is None:
-            return self.content is other.content
-        return not difference(other.content, self.content)
-
-
 @dataclass(frozen=True)
 class HeldTensor:
     """A tensor that is held; `registered` as parameter or buffer.  It is kept alive."""
@@ -148,38 +137,6 @@ def put_back(state: HeldState) -> Iterator[None]:
             restore()
 
 
-def numbers_of(tensor: torch.Tensor) -> Numbers:
-    """Return the content of a tensor, or what stands for it."""
-    kind: tuple[Any, ...] = (tuple(tensor.shape), tensor.dtype, tensor.device, tensor.layout)
-    if tensor.layout != torch.strided or tensor.device.type == 'meta' or tensor.is_quantized \
-            or type(tensor) not in (torch.Tensor, nn.Parameter):
-        return Numbers((*kind, id(tensor), _version(tensor)), None)
-    kind = (*kind, tensor.stride())  # those of results depend on it
-    with torch.inference_mode(False), torch.no_grad():
-        plain = tensor.detach()
-        if plain.nbytes <= _CLONED_BYTES:
-            return Numbers(kind, plain.clone())
-        return Numbers(kind, bit_sums(plain))
-
-
-def bit_sums(tensor: torch.Tensor) -> torch.Tensor:
-    """Return sums of a tensor's bits along two directions: no single write leaves them alike."""
-    words = as_words(tensor)
-    cut = words.numel() // _LANES * _LANES
-    lanes = words[:cut].view(-1, _LANES)
-    return torch.cat((lanes.sum(0, dtype=torch.int64), lanes.sum(1, dtype=torch.int64),
-                      words[cut:].to(torch.int64)))
-
-
-def as_words(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor's bits as one row of integers; a view where it is contiguous."""
-    plain = tensor.resolve_conj().resolve_neg().contiguous().view(-1)
-    if plain.is_complex():
-        plain = torch.view_as_real(plain).view(-1)
-    return plain.view(_WORDS[plain.dtype.itemsize])
-
-
-_WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _NOTHING = object()
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), range, slice,
           torch.dtype, torch.device, torch.Size, np.generic, torch.memory_format, torch.layout)
@@ -192,10 +149,6 @@ BYTES: Any = (bytearray, array, mmap.mmap, ctypes.Structure, ctypes.Union, ctype
 _CACHED = type(functools.lru_cache(int))
 _ITERATORS: Any = (GeneratorType, itertools.count, itertools.cycle, itertools.chain, map, filter,
                    zip, enumerate, type(iter([])), type(iter(())), type(iter({})))
-
-
-def _version(tensor: torch.Tensor) -> int:
-    return -1 if tensor.is_inference() else tensor._version
 
 
 def _same_item(before: Any, after: Any) -> bool:
@@ -286,7 +239,7 @@ class _Walk:
         elif isinstance(item, BYTES):
             content = bytes(memoryview(item))
             self.state.items[path] = content
-            self._restore(outside, functools.partial(_refill_bytes, item), content)
+            self._restore(outside, functools.partial(restore_bytes, item), content)
         elif isinstance(item, _CACHED):
             self.state.items[f'the cache of {path}'] = tuple(item.cache_info())[1:]
         elif not hasattr(item, '__dict__') and not slots(item):
@@ -302,7 +255,7 @@ class _Walk:
         own = vars(item)
         if outside:
             kept = dict(own)
-            self.state.outside.append(lambda: _put(own, kept))
+            self.state.outside.append(lambda: restore_items(own, kept))
         names = {k: v for k, v in own.items() if k not in _OF_MODULES} \
             if isinstance(item, nn.Module) else own
         self.state.items[f'the attributes of {path or "the model"}'] = tuple(names)
@@ -329,7 +282,7 @@ class _Walk:
                      else repr(type(k)) for k in found)
         self.state.items[f'the keys of {path}'] = keys
         if outside:
-            self.state.outside.append(lambda: _put(item, found))
+            self.state.outside.append(lambda: restore_items(item, found))
         self._children(path, zip(map(str, keys), found.values()), outside)
         for key in found:
             if not isinstance(key, (int, float, str, bytes, bool, type(None))):
@@ -338,7 +291,7 @@ class _Walk:
     def _sequence(self, path: str, item: Any, outside: bool) -> None:
         if outside and not isinstance(item, tuple):
             kept = list(item)
-            self.state.outside.append(lambda: _refill(item, kept))
+            self.state.outside.append(lambda: restore_sequence(item, kept))
         if all(type(part) in _PLAIN for part in item):
             self.state.items[path] = tuple(item)
             return
@@ -348,7 +301,7 @@ class _Walk:
     def _set(self, path: str, item: Any, outside: bool) -> None:
         if outside and isinstance(item, set):
             kept = set(item)
-            self.state.outside.append(lambda: _replace(item, kept))
+            self.state.outside.append(lambda: restore_set(item, kept))
         plain = all(type(part) in _PLAIN for part in item)
         self.state.items[path] = frozenset(item) if plain else len(item)
         if not plain:
@@ -370,7 +323,7 @@ class _Walk:
             self._children(path, vars(tensor).items(), outside)
         if outside and numbers.content is not None:
             kept = tensor.detach().clone()
-            self.state.outside.append(lambda: _rewrite(tensor, kept))
+            self.state.outside.append(lambda: restore_tensor(tensor, kept))
 
     def _cell(self, path: str, cell: CellType) -> None:
         try:
@@ -414,7 +367,7 @@ class _Walk:
             value = os.environ.get(name)
             self.state.variables.add(name)
             self.state.items[f'the variable {name} of the environment'] = value
-            self.state.outside.append(functools.partial(_set_variable, name, value))
+            self.state.outside.append(functools.partial(restore_variable, name, value))
 
     def _named(self, space: dict[str, Any], name: str, names: frozenset[str]) -> None:
         item = space[name]
@@ -475,7 +428,7 @@ class _Walk:
                     continue
                 if not isinstance(item, (FunctionType, property, staticmethod, classmethod)):
                     self.state.outside.append(
-                        functools.partial(_set_attribute, each, name, item))
+                        functools.partial(restore_attribute, each, name, item))
                 self.visit(f'{each.__name__}.{name}', item, True)
 
     def _layer(self, kind: type) -> None:
@@ -574,47 +527,3 @@ _PYTHON = sysconfig.get_path('stdlib')
 _LIBRARIES = frozenset(('torch', 'numpy', 'scipy', 'intradp_ros', 'typing_extensions', 'cv2',
                         'rclpy', 'transformers', 'triton', 'sympy', 'pytest', '_pytest',
                         'pluggy', 'xdist', 'hypothesis'))
-
-
-def _put(space: Any, kept: Mapping[Any, Any]) -> None:
-    if len(now := tuple(dict.items(space))) != len(kept) or any(
-            k is not j or item is not v for (k, item), (j, v) in zip(now, kept.items())):
-        space.clear()
-        space.update(kept)
-
-
-def _set_variable(name: str, value: str | None) -> None:
-    if value is None:
-        os.environ.pop(name, None)
-    elif os.environ.get(name) != value:
-        os.environ[name] = value
-
-
-def _refill(sequence: Any, kept: list[Any]) -> None:
-    if len(sequence) != len(kept) or any(a is not b for a, b in zip(sequence, kept)):
-        sequence.clear()
-        sequence.extend(kept)
-
-
-def _refill_bytes(item: Any, kept: bytes) -> None:
-    if isinstance(item, (bytearray, array)):
-        del item[:]
-        item.extend(kept) if isinstance(item, bytearray) else item.frombytes(kept)
-    elif bytes(memoryview(item)) != kept:
-        memoryview(item).cast('B')[:] = kept
-
-
-def _replace(found: set[Any], kept: set[Any]) -> None:
-    if found != kept:
-        found.clear()
-        found.update(kept)
-
-
-def _rewrite(tensor: torch.Tensor, kept: torch.Tensor) -> None:
-    if tensor.shape != kept.shape or not torch.equal(as_words(tensor.detach()), as_words(kept)):
-        tensor.data = kept if tensor.shape != kept.shape else tensor.data.copy_(kept)
-
-
-def _set_attribute(kind: type, name: str, item: Any) -> None:
-    if vars(kind).get(name) is not item:
-        setattr(kind, name, item)

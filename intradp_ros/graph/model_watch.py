@@ -27,7 +27,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from intradp_ros.graph.held_state import as_words, BYTES, held_state, HeldState, slots
+from intradp_ros.graph.held_state import BYTES, held_state, HeldState, slots
+from intradp_ros.graph.tensor_bits import as_words
 
 _SAMPLES = 16
 _WHOLE = 8192  # words of the smallest tensors, compared at each call

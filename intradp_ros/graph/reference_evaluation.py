@@ -4,7 +4,7 @@
 """Reference evaluation of a whole operator graph, operator by operator."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -82,18 +82,15 @@ def values_freed_after(graph: OperatorGraph) -> list[tuple[int, ...]]:
     """Return for each operator the values that nobody reads after it; graph outputs stay."""
     last: dict[int, int] = {}
     for operator in graph.operators:
-        for value in (*_produced(operator), *operator.inputs):
-            last[value] = operator.id
+        for value in (*operator.outputs, *operator.inputs):
+            if value is not None:
+                last[value] = operator.id
     kept = set(graph.output_values)
     freed: list[list[int]] = [[] for _ in graph.operators]
     for value, operator_id in last.items():
         if value not in kept:
             freed[operator_id].append(value)
     return [tuple(free) for free in freed]
-
-
-def _produced(operator: Operator) -> Iterable[int]:
-    return (value for value in operator.outputs if value is not None)
 
 
 def named_results(operator: Operator, result: Any) -> dict[int, torch.Tensor]:

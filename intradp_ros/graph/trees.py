@@ -43,7 +43,7 @@ def flatten_inputs(
         elif isinstance(known, ValueRef):
             raise GraphInputError(
                 f'input {graph.values[known.value].name!r} must be a tensor, got {leaf!r}')
-        elif not _same_constant(known, leaf):
+        elif type(known) is not type(leaf) or known != leaf:
             raise GraphInputError(
                 f'model {graph.name!r} was captured with the constant argument {known!r}, '
                 f'got {leaf!r}; capture it again for another')
@@ -175,7 +175,3 @@ def _plain(nested: Any) -> Any:
         'in its place (to keep it, register it with a serialized_type_name in '
         'torch.utils._pytree)', stacklevel=2)
     return tuple(parts)
-
-
-def _same_constant(known: Any, given: Any) -> bool:
-    return type(known) is type(given) and bool(known == given)

@@ -191,7 +191,8 @@ class InferenceNode(ManagedNode):
 
     def _take_input(self, number: int, message: Any) -> None:
         self._seen[number] = time.monotonic()
-        messages = self._together.take(number, _seconds(message.header.stamp), message) \
+        stamp = message.header.stamp
+        messages = self._together.take(number, stamp.sec + stamp.nanosec * 1e-9, message) \
             if self._intake.cameras else (message,)
         if self._worker is not None and messages:
             self._worker.put(messages)
@@ -482,11 +483,6 @@ def _stamp(header: Header) -> Stamp:
 def _without_numbers(text: str) -> str:
     """Return a text without what counts in it goes on: two of one cause are equal."""
     return ''.join(letter for letter in text if not letter.isdigit())
-
-
-def _seconds(stamp: Any) -> float:
-    """Return a stamp in seconds."""
-    return float(stamp.sec + stamp.nanosec * 1e-9)
 
 
 def _power(meter: EnergyMeter | None) -> dict[str, str]:

@@ -13,44 +13,30 @@ from __future__ import annotations
 import atexit
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-import math
-import queue
 import sys
 import threading
 import time
 from typing import Any
 import warnings
 
-import rclpy
 from rclpy.exceptions import InvalidNamespaceException
-from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.validate_namespace import validate_namespace
 import torch
 from torch.utils import _pytree as pytree
 
-from intradp_ros.core.limits import MAX_MODEL_TEXT
 from intradp_ros.dds.dds_channel import check_server_name, DdsChannel
-from intradp_ros.dds.tensor_context import warn_of_unfinished_ports
 from intradp_ros.graph.call_context import call_context, CONTEXT, Context, is_plain, is_watched
 from intradp_ros.graph.capture import capture, global_hooks
 from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.graph.model_watch import ModelWatch
 from intradp_ros.graph.operator_graph import OperatorGraph
-from intradp_ros.graph.serialise import graph_to_json
 from intradp_ros.graph.trial_run import own_forward
-from intradp_ros.link.delay import ASSUMED_DELAY, ASSUMED_OVERHEAD, DELAY_PATIENCE
 from intradp_ros.link.predictor import make_predictor
-from intradp_ros.msg import OperatorProfile
-from intradp_ros.nodes.announcement_seals import AnnouncementCheck, MAX_BYTES
 from intradp_ros.nodes.key_parameter import open_key
-from intradp_ros.nodes.lifecycle import LATCHED
-from intradp_ros.nodes.lossy_parameter import report_difference
 from intradp_ros.nodes.profile_publisher import (
-    check_server_profile,
     profile_model,
-    PROFILE_TOPIC,
 )
-from intradp_ros.nodes.receiving import Receiver
+from intradp_ros.nodes.server_watch import ServerWatch
 from intradp_ros.power.meter import open_meter
 from intradp_ros.profiling.drift import BEYOND_BOOKS, DriftMeter
 from intradp_ros.profiling.kept_memory import KeptMemory
@@ -63,16 +49,11 @@ from intradp_ros.runtime.results import Results
 from intradp_ros.runtime.stand_in import StandIn
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
-from intradp_ros.split.local_operator import SplitGraph
-from intradp_ros.systems.sharing.book.book_keeper import BookKeeper
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
-from intradp_ros.systems.sharing.book.plan_from_profiles import PlanRequest
-from intradp_ros.systems.sharing.book.plan_process import PlanningError
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.watch import DelayWatch, DriftWatch
 from intradp_ros.wire.codecs.names import LOSSY
-from intradp_ros.wire.texts import unpacked
 
 #: Seconds of one core that kernels are chosen and profiled for (more where a network takes more
 #: than a hundredth of that: some runs are always made).
@@ -184,7 +165,7 @@ class _SharedForward:
     def __init__(self, owner: IntraDP, model: torch.nn.Module) -> None:
         self.owner, self.model = owner, model
         self.client: RobotClient | None = None
-        self.planner: _ServerWatch | None = None
+        self.planner: ServerWatch | None = None
         self._training = {module: module.training for module in model.modules()}
         self._tried = False
         self._watch: ModelWatch | None = None
@@ -267,7 +248,8 @@ class _SharedForward:
         try:
             if versions != _versions(tensors):
                 raise CaptureError('it writes to its input, which callers would not see')
-            device = open_device(self.owner.device or _device_of(self.model, tensors))
+            device = open_device(
+                self.owner.device or str(next(self.model.parameters(), tensors[0]).device))
             watch = ModelWatch(self.model)
             results = Results.of(result, tensors, watch.tensors)
             capturing = self._capture(own_forward(_on_host(self.model)), given)
@@ -330,7 +312,8 @@ class _SharedForward:
             self._warn(_REFUSED + self._refused)
 
     def _connect(self, shared: SharedModel, profile: Profile, given: list[torch.Tensor]) -> None:
-        watch = _ServerWatch(self.owner, shared.split, profile, given)
+        watch = ServerWatch(shared.split, profile, given, namespace=self.owner.namespace,
+                            key=self.owner.key, lossy=self.owner.lossy, log=self.owner.log)
         channel = DdsChannel(watch.context, self.owner.server, 'robot',
                              namespace=self.owner.namespace, key=self.owner.key)
         client = RobotClient(
@@ -447,112 +430,3 @@ def _on_host(model: torch.nn.Module) -> torch.nn.Module:
     copies |= {id(p): torch.nn.Parameter(copies[id(p)], p.requires_grad)
                for p in model.parameters()}
     return deepcopy(model, copies)
-
-
-def _device_of(model: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> str:
-    return str(next(model.parameters(), inputs[0]).device)
-
-
-class _ServerWatch:
-    """
-    Waits for the server's profile, plans, and hands the book to the client.
-
-    Where a side's profile or the link's delay changes, another book may follow.
-    """
-
-    def __init__(self, owner: IntraDP, split: SplitGraph, profile: Profile,
-                 example: list[torch.Tensor]) -> None:
-        self.split, self.graph = split, graph_to_json(split.captured)
-        self.profile, self.example = profile, example
-        self._check = AnnouncementCheck(owner.key)
-        self.log, self.lossy = owner.log, owner.lossy
-        self.context = rclpy.Context()
-        warn_of_unfinished_ports()
-        rclpy.init(context=self.context)
-        self.node = rclpy.create_node('intradp', context=self.context, namespace=owner.namespace,
-                                      start_parameter_services=False)
-        receiver = Receiver(self.node)
-        receiver.subscribe(OperatorProfile, PROFILE_TOPIC, self._take, LATCHED, 'profile',
-                           MAX_BYTES[OperatorProfile])
-        self._check.ask_on(self.node, receiver, OperatorProfile, PROFILE_TOPIC, self._take,
-                           'profile')
-        self.node.create_timer(0.2, self._poll)
-        self.executor = SingleThreadedExecutor(context=self.context)
-        self.executor.add_node(self.node)
-        self.keeper = BookKeeper(self.log)
-        self.client: RobotClient | None = None
-        self.server_profile = ''
-        self.delay: float | None = None
-        self._plan_at = math.inf
-        self._news: queue.SimpleQueue[Profile | float] = queue.SimpleQueue()
-        self.thread = threading.Thread(target=self._spin, name='intradp', daemon=True)
-
-    def start(self, client: RobotClient) -> None:
-        """Begin to listen."""
-        self.client = client
-        self.thread.start()
-
-    def close(self) -> None:
-        """Stop listening and planning."""
-        self.keeper.close()
-        self.executor.shutdown()
-        self.thread.join(timeout=2.0)
-        self.node.destroy_node()
-        rclpy.try_shutdown(context=self.context)
-
-    def _spin(self) -> None:
-        try:
-            self.executor.spin()
-        except ExternalShutdownException:
-            return
-
-    def _take(self, message: OperatorProfile) -> None:
-        if message.role != 'server' or message.digest != self.profile.digest:
-            return
-        if not self._check(message):
-            return
-        check_server_profile(message, self.split)
-        self.server_profile = unpacked(message.profile, MAX_MODEL_TEXT)
-        self._plan_at = time.monotonic() + (DELAY_PATIENCE if self.delay is None else 0.0)
-
-    def drifted(self, profile: Profile) -> None:
-        """Take what this device's profile is now, from whichever thread runs inferences."""
-        self._news.put(profile)
-
-    def delayed(self, seconds: float) -> None:
-        """Take what the link's delay is now, from the thread that receives."""
-        self._news.put(seconds)
-
-    def _plan(self) -> None:
-        delay = ASSUMED_DELAY if self.delay is None else self.delay
-        self.keeper.want(PlanRequest(
-            self.graph, self.profile.to_json(), self.server_profile, delay=delay,
-            overhead=ASSUMED_OVERHEAD, lossy=self.lossy))
-
-    def _take_news(self) -> None:
-        """Take what has changed on this side, and plan with it."""
-        while not self._news.empty():
-            news = self._news.get()
-            if isinstance(news, Profile):
-                self.profile = news
-                self.log(f'operators take {news.whole_seconds * 1e3:.1f} ms in all by now; '
-                         'informing the planner')
-            else:
-                self.delay = news
-                self.log(f'the link delays by {news * 1e3:.2g} ms')
-            self._plan_at = 0.0
-
-    def _poll(self) -> None:
-        self._take_news()
-        if self.server_profile and time.monotonic() >= self._plan_at:
-            self._plan_at = math.inf
-            self._plan()
-        if self.client is None:
-            return
-        try:
-            book = self.keeper.poll()
-            if book:
-                self.client.use_book(book)
-                report_difference(self.client.model, book, self.example, self.log)
-        except (PlanningError, ValueError) as error:
-            self.log(f'planning failed: {error}')

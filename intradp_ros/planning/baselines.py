@@ -65,7 +65,8 @@ def edgeshard(costs: FleetCosts) -> Placement | None:
     """
     nodes, devices = len(costs.model.nodes), len(costs.topology.devices)
     crossing = _crossing_bytes(costs)
-    first, last = _input_bytes(costs), _output_bytes(costs)
+    first = sum(f.nbytes for f in costs.model.flows if f.maker == SOURCE)
+    last = _output_bytes(costs)
     reached = costs.seconds[0, range(devices), range(devices)] + _moved(costs, first, costs.home)
     came = np.zeros((nodes, devices), dtype=np.int64)
     # Weights and working bytes on each device, by the device of the last node.
@@ -260,10 +261,6 @@ def _crossing_bytes(costs: FleetCosts) -> npt.NDArray[np.float64]:
         if flow.maker != SOURCE and readers:
             crossing[flow.maker + 1:max(readers) + 1] += nbytes
     return crossing
-
-
-def _input_bytes(costs: FleetCosts) -> float:
-    return sum(f.nbytes for f in costs.model.flows if f.maker == SOURCE)
 
 
 def _output_bytes(costs: FleetCosts) -> float:

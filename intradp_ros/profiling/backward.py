@@ -29,7 +29,8 @@ def backward_factor(graph: OperatorGraph, inputs: Sequence[torch.Tensor], rounds
     Both passes are timed after each other; the figure is the middle of
     `rounds` quotients, after one that is not counted.
     """
-    parameters = {name: _trainable(value) for name, value in graph.parameters.items()}
+    parameters = {name: value.detach().clone().requires_grad_(value.is_floating_point())
+                  for name, value in graph.parameters.items()}
     found = []
     for _ in range(rounds + 1):
         try:
@@ -37,10 +38,6 @@ def backward_factor(graph: OperatorGraph, inputs: Sequence[torch.Tensor], rounds
         except (RuntimeError, NotImplementedError):  # an operator without a derivative
             return None
     return statistics.median(found[1:])
-
-
-def _trainable(value: torch.Tensor) -> torch.Tensor:
-    return value.detach().clone().requires_grad_(value.is_floating_point())
 
 
 def _quotient(graph: OperatorGraph, parameters: dict[str, torch.Tensor],

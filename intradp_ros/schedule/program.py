@@ -271,9 +271,6 @@ def _free_after_last_use(instructions: Sequence[Instruction], keep: set[int],
     for instruction in reversed(instructions):
         touched = {*reads(instruction), *writes(instruction)} - seen
         seen |= touched
-        result.append(_with_free(instruction, tuple(sorted(touched))))
+        result.append(
+            replace(instruction, free=tuple(sorted(touched))) if touched else instruction)
     return result[::-1]
-
-
-def _with_free(instruction: Instruction, free: tuple[int, ...]) -> Instruction:
-    return replace(instruction, free=free) if free else instruction

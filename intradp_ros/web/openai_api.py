@@ -4,11 +4,8 @@
 """
 A language model behind the OpenAI HTTP API: chat completions, completions, models.
 
-What would change an answer and is not supported is refused by name; fields
-that only describe the caller are ignored.  A client that disconnects cancels
-its request.  An answer that breaks off ends with an error, never like a whole
-one.  In addition to OpenAI's fields: `top_k`, `priority` (as vLLM's: lower is
-more urgent), `deadline` (seconds from now on for which the answer is of use).
+A client that disconnects cancels its request.  An answer that breaks off ends
+with an error, never like a whole one.
 """
 from __future__ import annotations
 
@@ -16,7 +13,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 import json
-import math
 import secrets
 import time
 from typing import Any
@@ -25,125 +21,19 @@ try:
     from fastapi import FastAPI, Request
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import JSONResponse, Response, StreamingResponse
-    from pydantic import BaseModel, ConfigDict, Field
     from starlette.exceptions import HTTPException
+
+    from intradp_ros.web.openai_requests import Body, ChatBody, TextBody
 except ModuleNotFoundError as error:  # said with the command that brings it
     raise ModuleNotFoundError('the HTTP endpoint needs fastapi: pip install '
                               "'intradp-ros[web]', or pip install fastapi uvicorn",
                               name='fastapi') from error
 
 from intradp_ros.runtime.admission import Fate
-from intradp_ros.runtime.text_requests import (
-    ChatTurn,
-    Piece,
-    Sampling,
-    TextEnd,
-    TextModel,
-    TextRequest,
-)
+from intradp_ros.runtime.text_requests import Piece, TextEnd, TextModel, TextRequest
 
 #: Status of an answer by its fate; 499 is nginx's for a client that went away.
 STATUS = {Fate.REFUSED: 503, Fate.LATE: 504, Fate.CANCELLED: 499}
-#: Fields that are refused unless they have a value that changes nothing.
-UNSUPPORTED: Mapping[str, tuple[Any, ...]] = {
-    'n': (1,), 'best_of': (1,), 'logprobs': (False, 0), 'top_logprobs': (0,), 'echo': (False,),
-    'suffix': ('',), 'tools': ([],), 'functions': ([],), 'tool_choice': ('none', 'auto'),
-    'frequency_penalty': (0,), 'presence_penalty': (0,), 'logit_bias': ({},),
-    'modalities': (['text'],), 'audio': (), 'prediction': (), 'repetition_penalty': (1,),
-    'min_p': (0,)}
-ANY_JSON = '{"type": "object"}'
-
-
-class _TextPart(BaseModel):
-    type: str
-    text: str = ''
-
-
-class _Message(BaseModel):
-    role: str
-    content: str | list[_TextPart] | None = None
-
-
-class _SchemaFormat(BaseModel):
-    model_config = ConfigDict(populate_by_name=True)
-    schema_: dict[str, Any] = Field(alias='schema')
-
-
-class _Format(BaseModel):
-    type: str = 'text'
-    json_schema: _SchemaFormat | None = None
-
-
-class _StreamOptions(BaseModel):
-    include_usage: bool = False
-
-
-class _Body(BaseModel):
-    model_config = ConfigDict(extra='allow')
-    model: str = ''
-    max_tokens: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    seed: int | None = None
-    stop: str | list[str] | None = None
-    stream: bool | None = None
-    stream_options: _StreamOptions | None = None
-    response_format: _Format | None = None
-    priority: int = 0
-    deadline: float | None = None
-
-    def request(self, prompt: str | tuple[ChatTurn, ...], most: int | None, client: str,
-                ) -> TextRequest:
-        """Return what is asked; ValueError names what is not understood."""
-        for name, harmless in UNSUPPORTED.items():
-            value = (self.model_extra or {}).get(name)
-            if value is not None and value not in harmless:
-                raise ValueError(f'{name} is not supported')
-        form = self.response_format or _Format()
-        if form.type not in ('text', 'json_object', 'json_schema'):
-            raise ValueError(f'response_format {form.type[:40]!r} is none of text, json_object, '
-                             'json_schema')
-        if form.type == 'json_schema' and form.json_schema is None:
-            raise ValueError('response_format json_schema comes without json_schema.schema')
-        schema = '' if form.type == 'text' else ANY_JSON if form.json_schema is None else \
-            json.dumps(form.json_schema.schema_)
-        seed = self.seed
-        if seed is None:
-            seed = secrets.randbits(63)
-        elif seed < 0:
-            seed += 1 << 64
-        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-        return TextRequest(
-            prompt, most, Sampling(
-                1.0 if self.temperature is None else self.temperature, self.top_k or 0,
-                1.0 if self.top_p is None else self.top_p, seed),
-            stop, schema, math.inf if self.deadline is None else self.deadline,
-            -self.priority, client)
-
-
-class _ChatBody(_Body):
-    messages: list[_Message]
-    max_completion_tokens: int | None = None
-
-    def turns(self) -> tuple[ChatTurn, ...]:
-        """Return the messages; ValueError for what is no text."""
-        turns = []
-        for message in self.messages:
-            content = message.content or ''
-            if not isinstance(content, str):
-                kinds = {part.type for part in content} - {'text'}
-                if kinds:
-                    raise ValueError(f'content of type {sorted(kinds)[0][:40]!r} is not '
-                                     'supported: text only')
-                content = ''.join(part.text for part in content)
-            role = 'system' if message.role == 'developer' else message.role
-            turns.append(ChatTurn(role, content))
-        return tuple(turns)
-
-
-class _TextBody(_Body):
-    prompt: str | list[str]
 
 
 class _Answer:
@@ -200,39 +90,42 @@ def openai_app(model: TextModel) -> FastAPI:
             _error(404, f'there is no model {name[:100]!r}, but {model.name!r}')
 
     @app.post('/v1/chat/completions')
-    async def chat(body: _ChatBody, request: Request) -> Any:
-        return await answered(body, request, 'chat.completion', lambda client: body.request(
-            body.turns(), body.max_completion_tokens or body.max_tokens, client))
+    async def chat(body: ChatBody, request: Request) -> Any:
+        def wanted(client: str) -> TextRequest:
+            most = body.max_completion_tokens or body.max_tokens
+            return body.request(body.turns(), most, client)
+        return await _answered(model, body, request, 'chat.completion', wanted)
 
     @app.post('/v1/completions')
-    async def complete(body: _TextBody, request: Request) -> Any:
+    async def complete(body: TextBody, request: Request) -> Any:
         def wanted(client: str) -> TextRequest:
             prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
             if len(prompts) != 1:
                 raise ValueError(f'{len(prompts)} prompts in one request: send one in each')
             return body.request(prompts[0], body.max_tokens or 16, client)  # OpenAI's default
-        return await answered(body, request, 'text_completion', wanted)
+        return await _answered(model, body, request, 'text_completion', wanted)
 
     def described() -> dict[str, Any]:
         return {'id': model.name, 'object': 'model', 'created': created,
                 'owned_by': 'intradp_ros'}
-
-    async def answered(body: _Body, request: Request, kind: str,
-                       wanted: Callable[[str], TextRequest]) -> Any:
-        if body.model and body.model != model.name:
-            return _error(404, f'there is no model {body.model[:100]!r}, but {model.name!r}',
-                          param='model')
-        try:
-            answer = _Answer(model, wanted(request.scope.get('client_name', '')))
-        except ValueError as error:
-            return _error(400, str(error))
-        frame = {'id': f'{"chatcmpl" if kind[0] == "c" else "cmpl"}-{secrets.token_hex(12)}',
-                 'object': kind, 'created': int(time.time()), 'model': model.name}
-        if body.stream:
-            usage = bool(body.stream_options and body.stream_options.include_usage)
-            return await _stream(answer, frame, usage, request)
-        return await _whole(answer, frame, request)
     return app
+
+
+async def _answered(model: TextModel, body: Body, request: Request, kind: str,
+                    wanted: Callable[[str], TextRequest]) -> Any:
+    if body.model and body.model != model.name:
+        return _error(404, f'there is no model {body.model[:100]!r}, but {model.name!r}',
+                      param='model')
+    try:
+        answer = _Answer(model, wanted(request.scope.get('client_name', '')))
+    except ValueError as error:
+        return _error(400, str(error))
+    frame = {'id': f'{"chatcmpl" if kind[0] == "c" else "cmpl"}-{secrets.token_hex(12)}',
+             'object': kind, 'created': int(time.time()), 'model': model.name}
+    if body.stream:
+        usage = bool(body.stream_options and body.stream_options.include_usage)
+        return await _stream(answer, frame, usage, request)
+    return await _whole(answer, frame, request)
 
 
 async def _cancel_when_gone(answer: _Answer, request: Request) -> None:

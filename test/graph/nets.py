@@ -4,6 +4,7 @@
 """Small models with the traits that capture has to cope with, and how to compare with them."""
 from __future__ import annotations
 
+from collections.abc import Callable
 import importlib
 from typing import Any
 
@@ -18,6 +19,22 @@ from intradp_ros.graph.compare import difference
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.trees import flatten_inputs
+
+
+class Function(nn.Module):
+    """A function of one tensor as a model."""
+
+    def __init__(self, function: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
+
+
+def kinds(graph: OperatorGraph) -> list[str]:
+    """Return the operators of a graph by name, without namespace and overload."""
+    return [op.target.split('.')[1] for op in graph.operators]
 
 
 def block(inputs: int, outputs: int) -> nn.Sequential:

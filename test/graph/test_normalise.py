@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from graph.nets import worst_difference
+from graph.nets import Function, kinds, worst_difference
 import pytest
 import torch
 from torch import nn
@@ -22,19 +22,6 @@ from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.rewrite import rebuild
 
 Tensor = torch.Tensor
-
-
-class Function(nn.Module):
-    def __init__(self, function: Callable[[Tensor], Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Any:
-        return self.function(x)
-
-
-def kinds(graph: OperatorGraph) -> list[str]:
-    return [op.target.split('.')[1] for op in graph.operators]
 
 
 @pytest.mark.parametrize('function', [

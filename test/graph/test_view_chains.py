@@ -8,12 +8,11 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from graph.nets import worst_difference
+from graph.nets import Function, kinds, worst_difference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
 import torch
-from torch import nn
 
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.operator_graph import Operator, OperatorGraph, Value, ValueRef
@@ -22,19 +21,6 @@ from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.view_chains import shorten_view_chains
 
 Tensor = torch.Tensor
-
-
-class Function(nn.Module):
-    def __init__(self, function: Callable[[Tensor], Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Any:
-        return self.function(x)
-
-
-def kinds(graph: OperatorGraph) -> list[str]:
-    return [op.target.split('.')[1] for op in graph.operators]
 
 
 def windows(x: Tensor) -> Tensor:

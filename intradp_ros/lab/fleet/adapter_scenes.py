@@ -23,7 +23,7 @@ from intradp_ros.lab.fleet.adapter_replay import Scenario
 from intradp_ros.lab.testbed.operator_costs import profile_from_costs, shipped_costs
 from intradp_ros.lab.testbed.package_data import package_data
 from intradp_ros.lab.zoo.mobilenet_v2 import mobilenet_v2
-from intradp_ros.link.trace import LinkTrace, read_trace
+from intradp_ros.link.trace import read_trace
 from intradp_ros.planning.captured_model import captured_model
 from intradp_ros.planning.chains import in_chain_order
 from intradp_ros.planning.coarsening import coarsen
@@ -57,8 +57,9 @@ def scene_costs() -> FleetCosts:
 def scenarios() -> Iterator[Scenario]:
     """Yield what happens: recorded and synthetic rates, a burst, a device that leaves."""
     for name in RECORDED:
-        trace = read_trace(package_data('links', f'{name}.csv'))
-        yield Scenario(f'recorded {name}', SECONDS, _rates(trace.part(60.0, SECONDS)))
+        trace = read_trace(package_data('links', f'{name}.csv')).part(60.0, SECONDS)
+        yield Scenario(f'recorded {name}', SECONDS,
+                       tuple((time, mbps * 125e3) for time, mbps in trace))
     yield Scenario('camera burst', SECONDS, ((0.0, AIR), (15.0, 0.5 * AIR), (30.0, AIR),
                                              (45.0, 0.5 * AIR)))
     yield Scenario('steps', SECONDS, tuple(
@@ -67,10 +68,6 @@ def scenarios() -> Iterator[Scenario]:
     yield Scenario('laptop leaves and returns', SECONDS, ((0.0, AIR),), (('laptop', 15.0, 40.0),))
     yield Scenario('box leaves in a burst', SECONDS, ((0.0, AIR), (10.0, 0.5 * AIR), (50.0, AIR)),
                    (('box', 20.0, 30.0),))
-
-
-def _rates(trace: LinkTrace) -> tuple[tuple[float, float], ...]:
-    return tuple((time, mbps * 125e3) for time, mbps in trace)
 
 
 def _walk() -> tuple[tuple[float, float], ...]:

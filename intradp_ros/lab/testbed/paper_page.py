@@ -46,12 +46,9 @@ _COLUMNS = {'4': _TIME, '5': _ENERGY, '6': _TIME, '7': _ENERGY}
 def write_index(folder: Path, results: Results) -> Path:
     """Write the page of all cases next to ``paper.json`` and return its path."""
     path = folder / INDEX
-    path.write_text(index_page(results, _reports(folder, results.cases)))
+    path.write_text(index_page(results, [
+        json.loads((folder / case.folder / 'report.json').read_text()) for case in results.cases]))
     return path
-
-
-def _reports(folder: Path, cases: Iterable[Case]) -> list[Mapping[str, Any]]:
-    return [json.loads((folder / case.folder / 'report.json').read_text()) for case in cases]
 
 
 def index_page(results: Results, reports: Sequence[Mapping[str, Any]]) -> str:

@@ -51,7 +51,9 @@ def variants_of(graph: OperatorGraph, operator: Operator) -> tuple[str, ...]:
     if operator.target in _CONVOLUTIONS and _has_float_weight(graph, operator):
         rank = len(graph.values[operator.inputs[0]].shape)
         weight = graph.parameters[operator.parameters[0]]
-        if rank == weight.dim() and not _is_transposed(Call.of(graph, operator)):
+        call = Call.of(graph, operator)
+        transposed = call.has('transposed') and bool(call.argument('transposed'))
+        if rank == weight.dim() and not transposed:
             return (CHANNELS_LAST, *_packed(weight))
     if operator.target == 'aten.linear.default' and _has_float_weight(graph, operator):
         return _packed(graph.parameters[operator.parameters[0]])
@@ -126,10 +128,6 @@ def _has_float_weight(graph: OperatorGraph, operator: Operator) -> bool:
         return False
     tensors = [graph.parameters[ref.name] for ref in (weight, bias) if ref is not None]
     return dtype in _FLOATS and all(t.dtype == dtype and t.is_contiguous() for t in tensors)
-
-
-def _is_transposed(call: Call) -> bool:
-    return call.has('transposed') and bool(call.argument('transposed'))
 
 
 def _can_separate(graph: OperatorGraph, operator: Operator) -> bool:

@@ -113,7 +113,7 @@ def verify(
                      computed)
         for ref, result in zip(graph.outputs, expected) if isinstance(ref, ValueRef))
     flops = [operator_flops(graph, local.operator) for local in split.operators]
-    ran_split = [_is_cut(local) for local in split.operators]
+    ran_split = [local.kind is not Kind.GLOBAL and local.rows > 1 for local in split.operators]
     return VerifyReport(
         errors, parts, len(flops), sum(ran_split), sum(flops),
         sum(n for n, cut in zip(flops, ran_split) if cut))
@@ -148,10 +148,6 @@ def random_regions(rows: int, parts: int, source: random.Random) -> list[Region]
     """Tile ``[0, rows)`` with `parts` random regions, or fewer where there are fewer rows."""
     cuts = sorted(source.sample(range(1, rows), min(parts, rows) - 1))
     return [Region(a, b) for a, b in zip([0, *cuts], [*cuts, rows])]
-
-
-def _is_cut(local: LocalOperator) -> bool:
-    return local.kind is not Kind.GLOBAL and local.rows > 1
 
 
 def _run_in_parts(

@@ -129,7 +129,8 @@ def observe(state: AdapterState, declared: FleetCosts, observed: Observed, now: 
     if declared.source in observed.gone:
         raise ValueError(f'the source {declared.source} is gone: nobody asks')
     costs = as_observed(declared, observed)
-    current = _moved(state.costs, state.plan, costs) if state.plan else None
+    current = numbered(costs, assignment_of(state.costs, state.plan.placement)) \
+        if state.plan else None
     if current is None:
         return _replacement(state, costs, observed, now, patience, planner)
     kept = _judged(costs, current)
@@ -201,16 +202,13 @@ def _best_of_front(state: AdapterState, costs: FleetCosts) -> FleetPlan | None:
     """Return the best plan that is known and fits, None where a device of each is gone."""
     options = [_judged(costs, groups) for groups in
                (numbered(costs, assignment) for assignment in state.front) if groups is not None]
-    return min((plan for plan in options if _fits(costs, plan)),
+    return min((plan for plan in options
+                if not plan.beyond and set(plan.memory) <= set(costs.topology.names)),
                key=lambda plan: plan.score, default=None)
 
 
 def _judged(costs: FleetCosts, groups: tuple[int, ...]) -> FleetPlan:
     return judge(costs, reference_scale(costs), OURS, groups, QUICK)
-
-
-def _fits(costs: FleetCosts, plan: FleetPlan) -> bool:
-    return not plan.beyond and set(plan.memory) <= set(costs.topology.names)
 
 
 def _front(costs: FleetCosts, plans: FleetPlans) -> tuple[Assignment, ...]:
@@ -222,10 +220,6 @@ def assignment_of(costs: FleetCosts, placement: tuple[int, ...]) -> Assignment:
     names = costs.topology.names
     return tuple(tuple((name, int(share)) for name, share in zip(names, costs.groups[group])
                        if share) for group in placement)
-
-
-def _moved(old: FleetCosts, plan: FleetPlan, new: FleetCosts) -> tuple[int, ...] | None:
-    return numbered(new, assignment_of(old, plan.placement))
 
 
 def numbered(costs: FleetCosts, assignment: Assignment) -> tuple[int, ...] | None:

@@ -197,16 +197,7 @@ def _judged(costs: FleetCosts, scale: Scale, kept: int, seeds: list[list[int]],
     most = kept * _MOST_JUDGED
     seeds = seeds + [[d] * len(costs.model.nodes) for d in range(len(costs.topology.devices))]
     why: NothingFits | None = None
-    searched: list[FleetCosts] = []
-    for part in (1.0, *_TIGHTER):
-        limits = {d.name: part * limit for d, limit in
-                  zip(costs.topology.devices, costs.memory_limits.tolist())
-                  if part < 1 and limit < math.inf}
-        searched.append(replace(costs, quality=replace(
-            quality, latency=part * quality.latency, rate=quality.rate / part,
-            energy={n: part * _LOOSE * limit for n, limit in quality.energy.items()},
-            memory={**quality.memory, **limits})))
-    first, wider, *tighter = searched
+    first, wider, *tighter = (_with_part(costs, part) for part in (1.0, *_TIGHTER))
     within = [p for p, over in zip(seeds, excess(first, estimate(costs, seeds))) if over <= 0]
 
     @cache
@@ -245,6 +236,18 @@ def _judged(costs: FleetCosts, scale: Scale, kept: int, seeds: list[list[int]],
                           f'frames in flight are counted: {least}; allow more, or add a device'
                           ) if least else why or NothingFits('nothing fits')
     return judged
+
+
+def _with_part(costs: FleetCosts, part: float) -> FleetCosts:
+    """Return the costs with this part of each target and limit, those of energy a bit looser."""
+    quality = costs.quality
+    limits = {d.name: part * limit for d, limit in
+              zip(costs.topology.devices, costs.memory_limits.tolist())
+              if part < 1 and limit < math.inf}
+    return replace(costs, quality=replace(
+        quality, latency=part * quality.latency, rate=quality.rate / part,
+        energy={n: part * _LOOSE * limit for n, limit in quality.energy.items()},
+        memory={**quality.memory, **limits}))
 
 
 def _judged_if_held(costs: FleetCosts, scale: Scale, placement: tuple[int, ...],

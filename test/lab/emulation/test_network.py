@@ -16,6 +16,7 @@ import sys
 import time
 
 import pytest
+from resident import runs
 
 from intradp_ros.lab.emulation import network
 from intradp_ros.lab.emulation.namespaces import run
@@ -194,14 +195,6 @@ def wait_until_inside(prefix: str, pid: int) -> None:
                   for name in network.namespaces(prefix)):
         assert time.monotonic() < end
         time.sleep(0.01)
-
-
-def runs(pid: int) -> bool:
-    try:
-        status = Path(f'/proc/{pid}/stat').read_text()
-    except OSError:
-        return False
-    return status.rpartition(')')[2].split()[0] != 'Z'
 
 
 @needs_root

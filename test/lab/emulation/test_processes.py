@@ -13,6 +13,7 @@ import sys
 import threading
 
 import pytest
+from resident import runs
 
 from intradp_ros.lab.emulation import network
 from intradp_ros.lab.emulation.network import shaped_link, ShapedLink
@@ -38,14 +39,6 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 def script(name: str, code: str, **options: object) -> Command:
     return Command(name, [sys.executable, '-c', code], **options)
-
-
-def runs(pid: int) -> bool:
-    try:
-        status = Path(f'/proc/{pid}/stat').read_text()
-    except OSError:
-        return False
-    return status.rpartition(')')[2].split()[0] != 'Z'
 
 
 def test_waits_for_a_line(start: Start) -> None:

@@ -9,7 +9,6 @@ import math
 
 import numpy as np
 
-from intradp_ros.schedule.cost import LinkModel
 from intradp_ros.systems.sharing.baselines import SHARED, UNEVEN
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.critical_paths import anywhere
@@ -37,12 +36,9 @@ def moved_by(book: ScheduleBook, setting: PlanningProblem) -> float:
     simulator, some twenty schedules in a few milliseconds each.
     """
     rates = sampled_rates(book)
-    return max(abs(_seconds(entry, setting.link(entry.mbps), setting) / entry.predicted - 1)
+    return max(abs(simulate(lower(setting.cost.split, entry.partition), setting.cost,
+                            setting.link(entry.mbps)).latency / entry.predicted - 1)
                for entry in book.entries if entry.mbps in rates and entry.predicted > 0)
-
-
-def _seconds(entry: Entry, link: LinkModel, setting: PlanningProblem) -> float:
-    return simulate(lower(setting.cost.split, entry.partition), setting.cost, link).latency
 
 
 def value_lost(book: ScheduleBook, setting: PlanningProblem, relaxation: Relaxation) -> float:

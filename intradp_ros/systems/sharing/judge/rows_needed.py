@@ -76,17 +76,12 @@ def lines_under(rowmap: RowMap) -> tuple[Line, ...]:
     readers = np.cumsum(count)
     total = int((readers > 0).sum())
     if (np.diff(first) >= 0).all() and (np.diff(last) >= 0).all():
-        least, most = _least_each(first, last), _most_each(first, last, readers > 0)
+        least, most = _least_ratio(*_read_by(first, last)), _most_each(first, last, readers > 0)
     else:
         least = float((last - first).min() / readers.max())
         most = float((last - first).max())
     found = (Line(least, -least * empty), Line(most, total - most * rows))
     return found[:1] if found[0] == found[1] else found
-
-
-def _least_each(first: Ints, last: Ints) -> float:
-    """Return the least ratio of input rows to output rows over all intervals of output rows."""
-    return _least_ratio(*_read_by(first, last))
 
 
 def _most_each(first: Ints, last: Ints, read: Bools) -> float:

@@ -355,7 +355,8 @@ class RobotClient:
                                   self.connection.followed.number))
 
     def _wait_policy(self, selection: ScheduleDecision) -> WaitPolicy:
-        start, delays, alone = time.monotonic(), self._delays(selection.rate), self._local_entry()
+        start, delays = time.monotonic(), self._delays(selection.rate)
+        alone = self._own.local_entry(self.connection.book)
         predicted = clamped_prediction(selection.predicted, self.own_seconds,
                                        faster=selection.faster)
         return WaitPolicy(self._server_status, start, self.connection.awake, predicted,
@@ -385,9 +386,6 @@ class RobotClient:
 
     def _note_speed(self, side: str, entry: Entry, events: Sequence[Event]) -> None:
         note_speed(self.choice.speeds, side, entry, self.connection.book, events)
-
-    def _local_entry(self) -> Entry | None:
-        return self._own.local_entry(self.connection.book)
 
     def _alone(self) -> ScheduleDecision:
         """Return what the book says of the robot alone."""
