@@ -25,6 +25,7 @@ from intradp_ros.systems.language.import_model import ImportModelError
 from intradp_ros.systems.language.manifest import DTYPES, Manifest
 from intradp_ros.systems.language.measure import BlockSeconds, measure_blocks
 from intradp_ros.systems.language.opened import imported
+from intradp_ros.systems.language.planner import NoPlanError, plan_language, Planned
 
 SMOLLM2 = 'smollm2'
 #: Seconds that a message takes in addition to its way: between machines, and between threads.
@@ -95,7 +96,28 @@ def open_model(args: argparse.Namespace, out: Output) -> Opened:
         raise CommandError(str(error)) from error
 
 
-def costs_of(args: argparse.Namespace, opened: Opened) -> LanguageCosts:
+@dataclass(frozen=True)
+class PlannedModel:
+    """An open model, with the plan for the devices of the arguments; `head` is one of them."""
+
+    opened: Opened
+    costs: LanguageCosts
+    head: str
+    planned: Planned
+
+
+def planned_model(args: argparse.Namespace, out: Output) -> PlannedModel:
+    """Open and plan the model; CommandError as `open_model`, or if it does not fit."""
+    opened = open_model(args, out)
+    costs = _costs(args, opened)
+    head = head_of(args, costs.topology)
+    try:
+        return PlannedModel(opened, costs, head, plan_language(costs, head))
+    except NoPlanError as error:
+        raise CommandError(str(error)) from error
+
+
+def _costs(args: argparse.Namespace, opened: Opened) -> LanguageCosts:
     """Return the costs of the arguments' fleet; CommandError if there is none."""
     seconds = opened.seconds
     return LanguageCosts(

@@ -12,8 +12,7 @@ from pathlib import Path
 import statistics
 from typing import Any
 
-from intradp_ros.cli.command_errors import CommandError
-from intradp_ros.cli.language_model import add_fleet, add_model, costs_of, head_of, open_model
+from intradp_ros.cli.language_model import add_fleet, add_model, planned_model
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, plain, size, table
 from intradp_ros.cli.output_paths import result_file, result_picture
 from intradp_ros.core.atomic_write import write_atomically
@@ -23,7 +22,7 @@ from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.estimate import play, Played
 from intradp_ros.systems.language.limits import DeviceRates, fleet_limit, plan_limit
 from intradp_ros.systems.language.memory import memory_need
-from intradp_ros.systems.language.planner import NoPlanError, plain_pipeline, plan_language
+from intradp_ros.systems.language.planner import NoPlanError, plain_pipeline
 from intradp_ros.systems.language.segment_plan import SegmentPlan
 
 DESCRIPTION = """\
@@ -57,18 +56,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Plan, and show it."""
     with output(args.json) as out:
-        opened = open_model(args, out)
-        costs = costs_of(args, opened)
-        head = head_of(args, costs.topology)
+        model = planned_model(args, out)
+        costs, plan = model.costs, model.planned.plan
+        played = play(plan, costs)
+        data = described(plan, played, costs, model.opened.seconds.memory_rate)
+        data['answer'] = model.planned.answer
         try:
-            planned = plan_language(costs, head)
-        except NoPlanError as error:
-            raise CommandError(str(error)) from error
-        plan, played = planned.plan, play(planned.plan, costs)
-        data = described(plan, played, costs, opened.seconds.memory_rate)
-        data['answer'] = planned.answer
-        try:
-            data['plain_pipeline_ms'] = 1e3 * play(plain_pipeline(costs, head), costs).seconds
+            pipeline = plain_pipeline(costs, model.head)
+            data['plain_pipeline_ms'] = 1e3 * play(pipeline, costs).seconds
         except NoPlanError:
             data['plain_pipeline_ms'] = None
         if args.output:

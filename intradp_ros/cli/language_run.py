@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from intradp_ros.cli.command_errors import CommandError
-from intradp_ros.cli.language_model import add_fleet, add_model, costs_of, head_of, open_model
+from intradp_ros.cli.language_model import add_fleet, add_model, planned_model
 from intradp_ros.cli.output import add_json, Output, output
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.runtime.admission import Fate
@@ -21,7 +21,6 @@ from intradp_ros.systems.language.head import HeadPolicy
 from intradp_ros.systems.language.limits import DeviceRates, plan_limit
 from intradp_ros.systems.language.live_planner import LanguagePlanner
 from intradp_ros.systems.language.local_fleet import Answering, LocalLanguage
-from intradp_ros.systems.language.planner import NoPlanError, plan_language
 from intradp_ros.systems.language.role import LanguageOptions
 
 DESCRIPTION = """\
@@ -81,19 +80,14 @@ def local_language(args: argparse.Namespace, out: Output,
         If it does not fit.
 
     """
-    opened = open_model(args, out)
-    costs = costs_of(args, opened)
-    head = head_of(args, costs.topology)
-    try:
-        planned = plan_language(costs, head)
-    except NoPlanError as error:
-        raise CommandError(str(error)) from error
+    model = planned_model(args, out)
+    costs, head = model.costs, model.head
     planner = LanguagePlanner(costs, head, lambda text: None)
-    with LocalLanguage(costs, head, planner, {head: opened.store},
+    with LocalLanguage(costs, head, planner, {head: model.opened.store},
                        LanguageOptions(policy=HeadPolicy(chunk=costs.lane))) as local:
-        with out.status(f'loading: {planned.answer}'):
+        with out.status(f'loading: {model.planned.answer}'):
             local.wait_ready(300.0)
-        yield local, opened.seconds.memory_rate
+        yield local, model.opened.seconds.memory_rate
 
 
 def _one(args: argparse.Namespace, local: LocalLanguage, rate: float, out: Output) -> int:

@@ -63,7 +63,7 @@ class StageCoordination(PipelinePlanner):
                 live.hold()
                 plan, response.text = live.look(now), live.text(now)
             elif request.what == PlanModel.Request.TELL:
-                response.text, plan = live.tell(quality, request.without, now)
+                response.text, plan = live.preview(quality, request.without, now)
             else:
                 plan = live.adapt(quality, request.without, now)
                 response.text = live.text(now)

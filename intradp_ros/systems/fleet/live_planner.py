@@ -92,8 +92,8 @@ class LivePlanner:
         """Keep the plan in use as long as its devices are there."""
         self._holds = True
 
-    def tell(self, quality: Quality | None, without: Iterable[str], now: float,
-             ) -> tuple[str, StagePlan | None]:
+    def preview(self, quality: Quality | None, without: Iterable[str], now: float,
+                ) -> tuple[str, StagePlan | None]:
         """Return the text of the plan that would be made, and the plan; change nothing."""
         with self._planning:
             declared = replace(self._declared, quality=quality or self._declared.quality)

@@ -139,9 +139,9 @@ def test_devices_are_heard_on_other_threads_while_it_is_asked(costs: FleetCosts)
 def test_an_operator_holds_a_plan_and_lets_it_go(costs: FleetCosts) -> None:
     live = LivePlanner(costs)
     first = live.plan(ALL, 0.0)
-    reported, other = live.tell(None, ['box'], 0.0)
+    reported, other = live.preview(None, ['box'], 0.0)
     assert other and 'box' not in other.devices and 'helper' in reported or 'robot' in reported
-    assert live.look(0.1) == first, 'telling changes nothing'
+    assert live.look(0.1) == first, 'a preview changes nothing'
     live.hold()
     live.heard(beat('helper', 1, battery=0.01), 0.2)
     assert live.look(0.3) == first
@@ -171,4 +171,4 @@ def test_nothing_that_fits_is_reported(costs: FleetCosts) -> None:
     devices = tuple(replace(d, memory_bytes=1.0) for d in costs.topology.devices)
     live = LivePlanner(replace(costs, topology=replace(costs.topology, devices=devices)))
     assert live.plan(ALL, 0.0) is None and 'no plan' in live.text(0.0)
-    assert live.tell(None, [], 0.0)[1] is None
+    assert live.preview(None, [], 0.0)[1] is None
