@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.fleet_argument import fleet_of
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, plain, table
 from intradp_ros.cli.profile_arguments import own_profile, read_profile
 from intradp_ros.cli.subject import (
@@ -24,8 +25,7 @@ from intradp_ros.cli.subject import (
     tensors_of,
     varied_frames,
 )
-from intradp_ros.cluster.fleet_file import Fleet, read_fleet
-from intradp_ros.cluster.located_yaml import FleetFileError
+from intradp_ros.cluster.fleet_file import Fleet
 from intradp_ros.cluster.topology import Topology
 from intradp_ros.core.json_text import read_json
 from intradp_ros.dds.transport_profile import find_transport
@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the verb."""
     _check(args)
     with output(args.json) as out:
-        fleet = _fleet(args.fleet)
+        fleet = fleet_of(args.fleet)
         subject = load_subject(args, out)
         profile = read_profile(args.profile, subject) if args.profile \
             else own_profile(subject, out)
@@ -146,13 +146,6 @@ def _check(args: argparse.Namespace) -> None:
         raise CommandError(f'--nodes: {problem}')
     if args.limits and (problem := 'goes with --nodes' if not args.nodes else cannot_limit()):
         raise CommandError(f'--limits: {problem}')
-
-
-def _fleet(path: Path) -> Fleet:
-    try:
-        return read_fleet(path)
-    except FleetFileError as error:
-        raise CommandError(str(error)) from None
 
 
 def _plan(args: argparse.Namespace, subject: Subject, topology: Topology, source: str,

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.fleet_argument import fleet_of
 from intradp_ros.cli.output import add_json, Output, output, plain, table
-from intradp_ros.cluster.fleet_file import Fleet, read_fleet
-from intradp_ros.cluster.located_yaml import FleetFileError
+from intradp_ros.cluster.fleet_file import Fleet
 from intradp_ros.cluster.topology import Topology
 from intradp_ros.report.fleet_plot import draw_fleet, memory_text, rate_text
 
@@ -38,10 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the verb."""
     with output(args.json) as out:
-        try:
-            fleet = read_fleet(args.fleet)
-        except FleetFileError as error:
-            raise CommandError(str(error)) from None
+        fleet = fleet_of(args.fleet)
         if args.picture:
             _draw(fleet, args.picture, args.fleet.name)
         _show(fleet, out)

@@ -11,10 +11,9 @@ from pathlib import Path
 
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.fleet_argument import fleet_of
 from intradp_ros.cli.output import Output
 from intradp_ros.cluster.device import Device
-from intradp_ros.cluster.fleet_file import read_fleet
-from intradp_ros.cluster.located_yaml import FleetFileError
 from intradp_ros.cluster.topology import behind_access_point, Medium, Topology
 from intradp_ros.lab.language.reference import smollm2
 from intradp_ros.profiling.cache import cache_folder
@@ -84,7 +83,7 @@ def open_model(args: argparse.Namespace, out: Output) -> Opened:
     if not 1 <= args.devices <= 8 or not args.memory >= 0:
         raise CommandError('--devices must be 1 to 8, --memory 0 or more')
     if args.fleet:
-        head_of(args, _fleet(args.fleet))
+        head_of(args, fleet_of(args.fleet).topology)
     store = BlobStore(cache_folder() / 'language' / 'blobs', _NO_LIMIT)
     try:
         source = smollm2() if args.model == SMOLLM2 else Path(args.model)
@@ -136,7 +135,7 @@ def head_of(args: argparse.Namespace, topology: Topology) -> str:
 
 def _topology(args: argparse.Namespace, opened: Opened) -> Topology:
     if args.fleet:
-        return _fleet(args.fleet)
+        return fleet_of(args.fleet).topology
     memory = 1e6 * args.memory or math.inf
     plain = [Device(f'device{k + 1}', memory) for k in range(args.devices)]
     joined = behind_access_point(plain, 1e12) if len(plain) > 1 else \
@@ -145,10 +144,3 @@ def _topology(args: argparse.Namespace, opened: Opened) -> Topology:
     disks = tuple(Medium(f'disk of {d.name}', rate) for d in plain)
     return Topology(tuple(replace(d, disk=f'disk of {d.name}') for d in plain),
                     joined.media + disks, joined.paths)
-
-
-def _fleet(path: Path) -> Topology:
-    try:
-        return read_fleet(path).topology
-    except FleetFileError as error:
-        raise CommandError(str(error)) from error

@@ -9,6 +9,7 @@ What it makes reads them as tensors, which no capture can follow.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -130,11 +131,5 @@ def _constants_of(converted: Any, arguments: Sequence[Any]) -> list[list[Any] | 
     numbers: list[list[Any] | None] = []
     for argument in arguments:
         known = getattr(argument, 'op', '') == 'get_attr'
-        if not known:
-            numbers.append(None)
-            continue
-        value: Any = converted
-        for part in argument.target.split('.'):
-            value = getattr(value, part)
-        numbers.append(value.tolist())
+        numbers.append(attrgetter(argument.target)(converted).tolist() if known else None)
     return numbers

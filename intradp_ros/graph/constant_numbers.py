@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 import inspect
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -47,7 +48,7 @@ def _numbers(module: fx.GraphModule) -> dict[fx.Node, Any]:
     known: dict[fx.Node, Any] = {}
     for node in nodes:
         if node in wanted and node.op == 'get_attr':
-            known[node] = _attribute(module, node.target)
+            known[node] = attrgetter(node.target)(module)
         elif node in wanted and node.op == 'call_function' and _is_known(node, known):
             args, kwargs = fx.map_arg((node.args, node.kwargs), known.__getitem__)
             known[node] = node.target(*args, **kwargs)
@@ -69,9 +70,3 @@ def _is_known(node: fx.Node, known: Mapping[fx.Node, Any]) -> bool:
     tags = getattr(node.target, 'tags', ())
     return (all(source in known for source in node.all_input_nodes)
             and torch.Tag.nondeterministic_seeded not in tags)
-
-
-def _attribute(module: Any, path: str) -> Any:
-    for name in path.split('.'):
-        module = getattr(module, name)
-    return module

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from math import log2, prod
 from typing import Any
 
+from intradp_ros.graph.arguments import type_of
 from intradp_ros.graph.operator_graph import (
     iter_refs,
     Operator,
@@ -29,7 +30,7 @@ class _Shapes:
     def __init__(self, graph: OperatorGraph, operator: Operator) -> None:
         self.call = Call.of(graph, operator)
         self.operands = [
-            _shape(graph, ref)
+            type_of(graph, ref)[0]
             for ref in iter_refs((operator.args, operator.kwargs), (ValueRef, ParameterRef))]
         self.outputs = [graph.values[v].shape for v in operator.outputs if v is not None]
 
@@ -58,12 +59,6 @@ def operator_flops(graph: OperatorGraph, operator: Operator) -> int:
         return 0
     count = _COUNTS.get(name)
     return count(shapes) if count else max(shapes.input, shapes.output)
-
-
-def _shape(graph: OperatorGraph, ref: ValueRef | ParameterRef) -> Shape:
-    if isinstance(ref, ValueRef):
-        return graph.values[ref.value].shape
-    return tuple(graph.parameters[ref.name].shape)
 
 
 def _convolution(shapes: _Shapes) -> int:

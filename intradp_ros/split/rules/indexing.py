@@ -8,6 +8,7 @@ from collections.abc import Collection
 
 import torch
 
+from intradp_ros.graph.arguments import type_of
 from intradp_ros.graph.operator_graph import ParameterRef
 from intradp_ros.split.calls.copies import chosen_rows
 from intradp_ros.split.calls.labelled import Label, labelled_split, trailing
@@ -109,14 +110,8 @@ def split_one_hot(site: Site) -> Split | None:
 def _indices(site: Site) -> dict[int, Operand] | None:
     """Return the indices by the dimension they choose from, or None if one is a mask."""
     chosen = {k: x for k, x in enumerate(site.call.argument('indices')) if x is not None}
-    masked = any(_dtype(site, index) in _MASKS for index in chosen.values())
+    masked = any(type_of(site.graph, index)[1] in _MASKS for index in chosen.values())
     return None if masked else chosen
-
-
-def _dtype(site: Site, operand: Operand) -> torch.dtype:
-    if isinstance(operand, ParameterRef):
-        return site.graph.parameters[operand.name].dtype
-    return site.graph.values[operand.value].dtype
 
 
 def _indexed(
