@@ -50,8 +50,7 @@ def lower(split: SplitGraph, partition: Partition) -> Schedule:
     work = plain_work_for(tables, most_steps(partition))
     write(tables, as_plain(layout_of(partition)), work)
     return Schedule(_transfers(work, partition),
-                    {name: tuple(_step(work.entry[at]) for at in range(side.start, side.stop))
-                     for name, side in zip(SIDES, work.side)})
+                    {side: _program(work, number) for number, side in enumerate(SIDES)})
 
 
 def _transfers(w: Work, partition: Partition) -> tuple[Transfer, ...]:
@@ -61,6 +60,10 @@ def _transfers(w: Work, partition: Partition) -> tuple[Transfer, ...]:
         Transfer(k, t.value, Region(t.lo, t.hi), SIDES[t.source], SIDES[1 - t.source],
                  encodings.get(t.value, NONE))
         for k, t in enumerate(found))
+
+
+def _program(w: Work, side: int) -> tuple[Step, ...]:
+    return tuple(_step(w.entry[at]) for at in range(w.side[side].start, w.side[side].stop))
 
 
 def _step(entry: Any) -> Step:
