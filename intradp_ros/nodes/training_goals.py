@@ -378,7 +378,7 @@ class TrainingGoals:
             self._node.warn(f'training of {goal.task}: {progress.trouble}; it is tried again')
         if before and (before.state, before.lost, before.trouble) == (
                 progress.state, progress.lost, progress.trouble) and \
-                now - self._reported < EVERY:
+                progress.round < progress.rounds and now - self._reported < EVERY:
             return
         self._reported = now
         feedback = _feedback(progress)

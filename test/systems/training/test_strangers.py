@@ -11,6 +11,8 @@ import os
 from pathlib import Path
 import socket
 import struct
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -106,3 +108,19 @@ def test_a_snapshot_with_any_bit_flipped_is_torn():
                          (save({'5/p:a': torch.zeros(2)}), 'nobody asked for')):
         with pytest.raises(TornError, match=reason):
             unpack(hashlib.sha256(body).digest() + body, [0, 1])
+
+
+def test_strangers_at_the_store_fill_no_log():
+    """In a process of a node; torch writes 17 lines for each of them otherwise."""
+    found = subprocess.run([sys.executable, '-c', """
+import intradp_ros.nodes
+import socket, struct
+from intradp_ros.systems.training.site_address import open_store
+store = open_store('127.0.0.1', 10.0)
+for _ in range(20):
+    with socket.create_connection(('127.0.0.1', store.port), 5) as one:
+        one.sendall(b'\\0' + struct.pack('<I', 0x3C85F7CE) + b'\\1' + struct.pack('<Q', 1 << 40))
+        assert one.recv(1) == b''  # it was read, and refused
+"""], capture_output=True, text=True, timeout=120, check=False)
+    assert found.returncode == 0, found.stderr
+    assert 'TCPStore' not in found.stderr
