@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 import math
-from random import random
+from random import Random
 import re
 import threading
 import time
@@ -36,6 +36,8 @@ from intradp_ros.wire.namesake import look, Namesake
 
 #: Seconds of silence after which a channel makes room for another.
 SILENT = 2.0
+#: Of its own: models and tasks may draw from the process's meanwhile, and count on their order.
+_CHANCE = Random()
 _NAME = re.compile(r'[A-Za-z_]\w*', re.ASCII)
 
 
@@ -220,7 +222,8 @@ class DdsPeers:
         counted = [m for peer, m in meetings.items() if self._key or peer in self._staying]
         heard = sum(meeting.hears(now) for meeting in counted)
         taken = sum(meeting.conflict(now) == 'own' for meeting in counted)
-        self._namesake, self._leaving = look(self._namesake, heard, taken, now, random())
+        self._namesake, self._leaving = look(self._namesake, heard, taken, now,
+                                             _CHANCE.random())
         if self._leaving:
             for channel in tuple(self._channels.values()):
                 channel.send(Control(ControlKind.BYE, 0))

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+import random
 import threading
 import time
 
@@ -61,6 +62,18 @@ def test_devices_that_speak_keep_their_channels(
     with pytest.raises(ValueError, match='1 devices speak with a already'):
         a.open(['c'])
     assert a.peers == ('b',)
+
+
+def test_channels_draw_nothing_from_the_process(pair: list[DdsPeers]) -> None:
+    """Models and tasks may; whether they do is found by the state of its generators."""
+    a, b = pair
+    before, heard = random.getstate(), threading.Event()
+    a.listen(lambda peer, frame: heard.set())
+    a.open(['b', 'nobody'])
+    while not heard.wait(0.2):
+        b.send('a', PING)
+    time.sleep(2.0)  # they look whether another process has their name
+    assert random.getstate() == before
 
 
 def made(context: rclpy.Context, name: str, key: SharedKey | None) -> DdsPeers:

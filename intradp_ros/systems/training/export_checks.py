@@ -35,6 +35,8 @@ from intradp_ros.systems.training.task import call, losses_of, TaskError, Traini
 
 #: Seed of the draws when an export is compared with its module.
 _TRIED = 11
+#: Passes by which it is seen whether a module draws from generators of Python or NumPy.
+_TRIES = 3
 #: Samples that a network is tried with, and how many of them are the first of two grains.
 TRIED_ROWS, FIRST_ROWS = 5, 3
 
@@ -74,7 +76,7 @@ def pass_changes(module: nn.Module, inputs: Any, task: TrainingTask,
             torch.manual_seed(_TRIED)
             made.append(taken_apart(call(module, inputs)))
         after = after or {name: t.detach().clone() for name, t in by_first_name(module).items()}
-    if generators != _generators():
+    if generators != _generators() and _draws(module, inputs, task):
         raise TaskError('the module draws at random with Python or NumPy, which cannot go by '
                         'round and grain: draw with torch')
     changed = {name: after[name] for name, t in by_first_name(module).items()
@@ -87,6 +89,17 @@ def pass_changes(module: nn.Module, inputs: Any, task: TrainingTask,
         raise TaskError(f'{type(module).__name__} returns no tensor')
     return {name: value for name, value in changed.items()
             if 'num_batches_tracked' not in name}, structure
+
+
+def _draws(module: nn.Module, inputs: Any, task: TrainingTask) -> bool:
+    """Whether every pass moves the generators; other threads may do so now and then."""
+    for _ in range(_TRIES):
+        generators = _generators()
+        with torch.no_grad(), autocast_of(task), DRAWING, torch.random.fork_rng(devices=[]):
+            call(module, inputs)
+        if generators == _generators():
+            return False
+    return True
 
 
 def _generators() -> object:
