@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from intradp_ros.blobs.store import BlobStore
-from intradp_ros.cluster.fleet_file import read_fleet
+from intradp_ros.nodes.fleet_parameters import read_topology
 from intradp_ros.nodes.language_parameters import LANGUAGE_MODEL
 from intradp_ros.nodes.lifecycle import ManagedNode
 from intradp_ros.profiling.cache import cache_folder
@@ -40,7 +40,7 @@ class LanguagePlanning(LanguagePlanner):
         for name in (LANGUAGE_MODEL.name, 'fleet_file', 'head'):
             if not given[name]:
                 raise ValueError(f'parameter {name} is empty: a language model is planned with it')
-        topology = read_fleet(Path(given['fleet_file'])).topology
+        topology = read_topology(given['fleet_file'])
         if given['head'] not in topology.names:
             raise ValueError(f'parameter head: there is no device {given["head"]!r} in '
                              f'{given["fleet_file"]}; there are {", ".join(topology.names)}')

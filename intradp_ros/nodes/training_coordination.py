@@ -6,13 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 import time
 from typing import Any
 
 from intradp_ros.cluster.device import Device
-from intradp_ros.cluster.fleet_file import read_fleet
 from intradp_ros.cluster.topology import behind_access_point, Topology
+from intradp_ros.nodes.fleet_parameters import read_topology
 from intradp_ros.nodes.lifecycle import ManagedNode
 from intradp_ros.nodes.training_goals import TrainingGoals
 from intradp_ros.nodes.training_parameters import TASKS, TRAINING_ADDRESS
@@ -57,8 +56,7 @@ class TrainingCoordination(TrainingPlanner):
         except ValueError as error:
             raise ValueError(f'parameter {TRAINING_ADDRESS.name}: {error}') from error
         self._expected = [name for name in given['devices'] if name]
-        self._topology = read_fleet(Path(given['fleet_file'])).topology if given['fleet_file'] \
-            else None
+        self._topology = read_topology(given['fleet_file']) if given['fleet_file'] else None
         self._coordinator: FleetCoordinator | None = None
         self._goals = TrainingGoals(node, self, given[TASKS.name], given['folder'],
                                     given['save_every'], given['timeout_s'], given['images'])

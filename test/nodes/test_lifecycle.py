@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 import re
 import threading
 import time
@@ -122,6 +123,17 @@ def test_bad_parameters_are_refused_with_the_cause(
         assert 'Traceback' not in said
         assert threads() == before
         assert not [t for t, _ in node.get_topic_names_and_types() if t.startswith('/result')]
+
+
+def test_a_device_that_no_node_can_be_is_found_at_the_start(
+        context: rclpy.Context, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / 'fleet.yaml').write_text(
+        'devices: {robot-1: {speed: 1}, b: {speed: 1}}\n'
+        'networks: {site: {access point: 8 Mbit/s, devices: [robot-1, b]}}')
+    with made(CoordinatorNode, context, **TRAIN, fleet_file=str(tmp_path / 'fleet.yaml')) as node:
+        assert node.trigger_configure() == FAILURE
+        said = capfd.readouterr().err
+        assert 'parameter fleet_file: ' in said and "'robot-1': use letters" in said, said
 
 
 @pytest.mark.parametrize(('kind', 'parameters'), [
