@@ -47,13 +47,15 @@ from intradp_ros.systems.training.training_plan import (
 
 #: Rounds in which a plan after a loss has to make up for the seconds that its layers move.
 PAID_BACK = 20
+#: Rounds of which snapshots are kept: the newest that all have, and the one that is being copied.
+TAGS = 2
 
 
 def costs_of(task: TrainingTask, table: LayerTable, topology: Topology) -> RoundCosts:
     """Return what a round of a task costs; samples are dealt in the task's grains."""
     largest = -(-task.grains // task.micro_batches)
     return RoundCosts(table, topology, min(task.batch, largest * task.grain), task.micro_batches,
-                      task.grain, batch=task.batch)
+                      task.grain, batch=task.batch, tags=TAGS)
 
 
 def runnable(costs: RoundCosts, stages: Sequence[HybridStage], task: TrainingTask) -> TrainingPlan:

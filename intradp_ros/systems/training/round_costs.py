@@ -33,6 +33,9 @@ class RoundCosts:
     of the data that lies on a device, adding up to 1; without it, images are where they are
     needed.
 
+    `tags` are the rounds of which devices keep snapshots (parameters, and what the optimiser
+    keeps): of their own layers, and where others train the rest, of a stage as large.
+
     Raises
     ------
     TableError
@@ -47,6 +50,7 @@ class RoundCosts:
     block: int = 0
     images: Mapping[str, float] = field(default_factory=dict)
     batch: int = 0
+    tags: int = 0
 
     def __post_init__(self) -> None:
         """Check the figures."""
@@ -182,12 +186,14 @@ class RoundCosts:
             self._bytes[3, last] - self._bytes[3, first])
 
     def fixed_bytes(self, first: int, last: int) -> float:
-        """Return the bytes of parameters, gradients and optimiser of a range (MOD + OPT)."""
-        return float(self._bytes[0, last] - self._bytes[0, first])
+        """Return the bytes of parameters, gradients and optimiser of a range, and snapshots."""
+        trained = float(self._bytes[0, last] - self._bytes[0, first])
+        kept = self.tags * (1 if last - first == self.layers else 2)
+        return trained + kept * (trained - self.weights(first, last))
 
     def state_bytes(self, layer: int) -> float:
         """Return what moves with a layer: parameters, and what the optimiser keeps."""
-        return self.fixed_bytes(layer, layer + 1) - self.weights(layer, layer + 1)
+        return self.table.weight_bytes[layer] + self.table.optimiser_bytes[layer]
 
     def sample_bytes(self, first: int, last: int) -> float:
         """Return what a range keeps of one sample, what enters it included."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import timedelta
+import gc
 import json
 import os
 from pathlib import Path
@@ -85,6 +86,7 @@ def _worker(what: Mapping[str, Any], report: Callable[[dict[str, Any]], None]) -
     given = dict(what['settings'])
     if given['emulation']:
         given['emulation'] = Emulation(**given['emulation'])
+    gc.collect()  # the export leaves cycles that hold several times the network
     settings = Settings(**given)
 
     def connect(host: str, port: int) -> TCPStore:

@@ -22,6 +22,7 @@ from intradp_ros.systems.training.hybrid_planner import judged, plan_round
 from intradp_ros.systems.training.layer_table import TableError
 from intradp_ros.systems.training.partners import partners
 from intradp_ros.systems.training.replanning import (
+    costs_of,
     light_stages,
     moving_seconds,
     PAID_BACK,
@@ -161,13 +162,19 @@ def test_layers_that_cost_nothing_are_planned_by_all():
     assert plan_round(costs).seconds == 0.0
 
 
-def test_a_device_that_has_none_of_the_data_may_leave():
+def test_a_device_without_data_may_leave_and_snapshots_count_as_memory():
     costs = random_costs(3, 4, 3, 4, half=False)
     roomy = replace(costs.topology, devices=tuple(map(Device, costs.topology.names)))
     data = TensorData((torch.zeros(64, 1),), torch.zeros(64, 1))
     task = TrainingTask(torch.nn.Linear(1, 1), lambda made, wanted: (made - wanted)[:, 0] ** 2,
                         lambda named: torch.optim.SGD([p for _, p in named], 1e-3), data, 32, 8,
                         4, 10)
+    held = costs_of(task, costs.table, roomy)
+    states = sum(costs.table.weight_bytes) + sum(costs.table.optimiser_bytes)
+    own = states + sum(costs.table.weight_bytes)  # gradients
+    assert held.fixed_bytes(0, costs.layers) == pytest.approx(own + 2 * states)  # snapshots
+    assert held.fixed_bytes(0, 1) == pytest.approx(
+        5 * held.state_bytes(0) + costs.table.weight_bytes[0])  # of another stage, too
     plan = replanner(task, costs.table, roomy, images={'d0': 1.0, 'd1': 0.0, 'd2': 0.0})
     first = plan(('d0', 'd1', 'd2'), None)
     then = plan(('d0', 'd2'), first)
