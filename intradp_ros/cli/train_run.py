@@ -308,7 +308,7 @@ def _show(data: dict[str, Any], out: Output) -> None:
         out.show(f'on {check["samples"]} samples that it never saw: loss {check["loss"]:.4g}'
                  + ('' if check['accuracy'] is None else f', accuracy {check["accuracy"]:.1%}'))
     out.show(f'{what}: {data["checkpoint"]} ({size(Path(data["checkpoint"]).stat().st_size)}, '
-             f'round {data["round"]} of {data["rounds"]}, SHA-256 {data["digest"][:12]})'
+             f'round {data["round"]} of {data["rounds"]}, SHA-256 {data["digest"]})'
              + ('' if data['done'] else '; --resume goes on from it'))
 
 

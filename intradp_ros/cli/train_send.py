@@ -74,12 +74,16 @@ def run(args: argparse.Namespace) -> int:
                     errors.strip().splitlines() or ['no reason given'])[-1])
         result = last['result']
         done = result['fate'] in ('done', 'resumed')
-        out.show(f'{plain(last["node"])}: {result["fate"]}, round {result["round"]} of '
-                 f'{result["rounds"]}, loss {result["loss"]:.4g}'
+        accuracy = result['check_accuracy']
+        out.show(f'{plain(last["node"])}: {result["fate"]}'
+                 + (f', round {result["round"]} of {result["rounds"]}, loss {result["loss"]:.4g}'
+                    if result['round'] else '')
+                 + (f', accuracy {accuracy:.1%} on samples that it never saw'
+                    if result['round'] and accuracy == accuracy else '')
                  + (f': {plain(result["reason"])}' if result['reason'] else ''))
         if result['checkpoint']:
             out.show(f'checkpoint on its machine: {plain(result["checkpoint"])}'
-                     + (f', SHA-256 {plain(result["digest"][:12])}' if result['digest'] else ''))
+                     + (f', SHA-256 {plain(result["digest"])}' if result['digest'] else ''))
         out.result({'node': last['node'], **result})
     return 0 if done else INTERRUPTED if result['fate'] == 'cancelled' else 1
 
