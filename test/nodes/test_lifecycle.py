@@ -128,7 +128,7 @@ def test_bad_parameters_are_refused_with_the_cause(
 def test_a_device_that_no_node_can_be_is_found_at_the_start(
         context: rclpy.Context, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / 'fleet.yaml').write_text(
-        'devices: {robot-1: {speed: 1}, b: {speed: 1}}\n'
+        'devices: {robot-1: {memory: 1 GB, speed: 1}, b: {memory: 1 GB, speed: 1}}\n'
         'networks: {site: {access point: 8 Mbit/s, devices: [robot-1, b]}}')
     with made(CoordinatorNode, context, **TRAIN, fleet_file=str(tmp_path / 'fleet.yaml')) as node:
         assert node.trigger_configure() == FAILURE
