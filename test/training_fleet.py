@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 import os
 from pathlib import Path
@@ -107,12 +107,13 @@ def train(task: TrainingTask, devices: Sequence[str], planner: Planner,
           graph: LayerGraph | None = None, base: tuple[int, Any] | None = None,
           pauses: Sequence[int] = (), expected: bool = True,
           tasks: Mapping[str, TrainingTask] | None = None,
-          ) -> tuple[Trainer, dict[str, torch.Tensor]]:
+          computes_on: Mapping[str, str] | None = None) -> tuple[Trainer, dict[str, torch.Tensor]]:
     """
     Train a task; return the trainer and the state of all layers at the end.
 
     Devices in `late` join at round 4, one after the other; at the rounds of `pauses` all leave
-    their plan, and go on.  `expected` faults must happen.  A device may have a task of its own.
+    their plan, and go on.  `expected` faults must happen.  A device may have a task of its own,
+    and compute on something else than the CPU.
     """
     graph, store = graph or capture(task), HashStore()
     sizes = tuple(float(graph.nbytes(k)) for k in range(len(graph.layers)))
@@ -133,7 +134,8 @@ def train(task: TrainingTask, devices: Sequence[str], planner: Planner,
     if base:
         trainer.start_from(*base)
     for name in devices:
-        start(trainer, name, (tasks or {}).get(name, task), graph, store, settings, dying)
+        start(trainer, name, (tasks or {}).get(name, task), graph, store,
+              replace(settings, device=(computes_on or {}).get(name, 'cpu')), dying)
     trainer.begin(len(devices))
     try:
         trainer.run(deadline)

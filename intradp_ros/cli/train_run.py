@@ -111,7 +111,8 @@ def run(args: argparse.Namespace) -> int:
                 out.show(f'emulated, and links, at 1/{factor:g} of these speeds')
             job = TrainingJob(prepared, JobOptions(
                 checkpoint, args.save_every, args.resume, factor,
-                Settings(timeout=args.timeout), called=args.task), lambda now: heard(now))
+                Settings(timeout=args.timeout, device=args.device), called=args.task),
+                lambda now: heard(now))
         except (ValueError, GroupError) as error:
             raise CommandError(str(error)) from error
         with out.steps() as step:

@@ -28,6 +28,9 @@ def add_task(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--fleet', type=Path, metavar='FLEET.yaml',
                         help='which machines there are (see intradp fleet show); their speed is '
                              'relative to this machine (default: this machine alone)')
+    parser.add_argument('--device', default='cpu', metavar='NAME',
+                        help='what this machine computes on: cpu (default), a device of PyTorch '
+                             'such as cuda, or auto (cuda where there is one)')
     parser.add_argument('--images', action='append', default=[], metavar='DEVICE=SHARE',
                         help='the share of the data that lies on a device, or how many samples: '
                              'the first of them on the device that is named first; others get '
@@ -49,7 +52,7 @@ def prepared_of(args: argparse.Namespace, out: Output) -> Prepared:
         Topology((Device('here'),), (), {})
     images = read_images(args.images)
     with out.steps() as step:
-        return prepare(located(args.task), topology, images, step)
+        return prepare(located(args.task), topology, images, step, args.device)
 
 
 def located(task: str) -> str:

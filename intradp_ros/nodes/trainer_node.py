@@ -12,6 +12,7 @@ from diagnostic_msgs.msg import DiagnosticArray
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.fleet_file import read_fleet
 from intradp_ros.cluster.topology import behind_access_point, Topology
+from intradp_ros.nodes.device_parameter import DEVICE
 from intradp_ros.nodes.diagnostics import Diagnostics
 from intradp_ros.nodes.lifecycle import ManagedNode, run_node
 from intradp_ros.nodes.parameters import Parameter
@@ -36,6 +37,7 @@ class TrainerNode(ManagedNode):
                   '`processes` that are alike.'),
         Parameter('processes', 1, 'Without fleet_file: devices of this machine.', 1, 64),
         Parameter('threads', 1, 'CPU threads of each process.', 1, 256),
+        DEVICE,
     )
 
     def __init__(self, **kwargs: Any) -> None:
@@ -54,7 +56,7 @@ class TrainerNode(ManagedNode):
         self._goals = TrainingGoals(
             self, Processes(self._topology), parameters['tasks'], parameters['folder'],
             parameters['save_every'], parameters['timeout_s'], parameters['images'],
-            parameters['threads'])
+            parameters['threads'], parameters[DEVICE.name])
         self._goals.check_images(self._topology)
         self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
         self.call_every(1.0, self._diagnose, self.until_cleanup)

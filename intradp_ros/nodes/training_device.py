@@ -9,6 +9,7 @@ from typing import Any
 
 from intradp_ros.cluster.plan_id import PlanId
 from intradp_ros.nodes.device_node import DeviceNode
+from intradp_ros.nodes.device_parameter import DEVICE
 from intradp_ros.nodes.training_parameters import TASKS, TRAINING_ADDRESS
 from intradp_ros.runtime.member.role import Host
 from intradp_ros.runtime.model import SharedModel
@@ -37,7 +38,8 @@ class TrainingDevice:
                              '"/home/robot/mytask.py:task"')
         for text in self._tasks:
             split_name(text)
-        self._address, self._threads = given[TRAINING_ADDRESS.name], given['threads']
+        self._address = given[TRAINING_ADDRESS.name]
+        self._start = process_starter(given['threads'], given[DEVICE.name])
         try:
             site_address(self._address)
             check_distributed()
@@ -47,8 +49,7 @@ class TrainingDevice:
 
     def role(self, host: Host) -> TrainingRole:
         """Return the role."""
-        self._role = TrainingRole(host, self._tasks, process_starter(self._threads),
-                                  self._address)
+        self._role = TrainingRole(host, self._tasks, self._start, self._address)
         return self._role
 
     def weight_bytes(self, plan: PlanId) -> int:

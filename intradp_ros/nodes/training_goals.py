@@ -24,6 +24,8 @@ from intradp_ros.nodes.goal_server import GoalServer
 from intradp_ros.nodes.lifecycle import ManagedNode
 from intradp_ros.profiling.cache import cache_folder
 from intradp_ros.runtime.admission import Fate
+from intradp_ros.split.calls.accelerator import open_device
+from intradp_ros.split.calls.kernel_device import HOST
 from intradp_ros.systems.training.checkpoint import (
     Checkpoint,
     read_checkpoint,
@@ -130,13 +132,15 @@ class TrainingGoals:
     Raises
     ------
     ValueError
-        If there is no task, no place of data, or this torch cannot talk to other processes.
+        If there is no task, no place of data, no such device to compute on, or this torch cannot
+        talk to other processes.
 
     """
 
     def __init__(self, node: ManagedNode, ground: Ground, tasks: Sequence[str], folder: str,
                  save_every: int, timeout: float, images: Sequence[str] = (),
-                 threads: int = 1) -> None:
+                 threads: int = 1, device: str = HOST.name) -> None:
+        open_device(device)
         try:
             check_distributed()
         except GroupError as error:
@@ -152,7 +156,8 @@ class TrainingGoals:
         for text in self.tasks:
             split_name(text)
         self._node, self._ground = node, ground
-        self._save_every, self._timeout, self._threads = save_every, timeout, threads
+        self._save_every, self._threads, self._device = save_every, threads, device
+        self._settings = Settings(timeout=timeout, device=device)
         self.folder = Path(folder or cache_folder() / 'training' / 'checkpoints')
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -335,10 +340,10 @@ class TrainingGoals:
             if goal.fate:
                 raise Stopped
             self._node.info(text)
-        prepared = prepare(goal.task, self._ground.topology(), self._images, step)
+        prepared = prepare(goal.task, self._ground.topology(), self._images, step, self._device)
         job = TrainingJob(
             prepared, JobOptions(goal.checkpoint, self._save_every, goal.resume,
-                                 settings=Settings(timeout=self._timeout), logs=self.folder,
+                                 settings=self._settings, logs=self.folder,
                                  threads=self._threads, training=goal.number),
             lambda progress: self._tell(goal, progress), self._ground.maker(goal.number))
         with self._lock:

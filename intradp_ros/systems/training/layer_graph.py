@@ -22,6 +22,7 @@ from torch import fx, nn
 from intradp_ros.systems.training.structure import Structure, taken_apart, Tensors
 from intradp_ros.systems.training.task import losses_of, TaskError, TrainingTask
 
+CPU = torch.device('cpu')
 #: Values that may cross a cut, and tensors of a sample: inputs and targets.
 MOST_VALUES, MOST_TENSORS = 100, 27
 
@@ -126,8 +127,8 @@ class LayerGraph:
         one, tensors = self.layers[layer], tensors_by_name(self.root)
         return sum(tensors[name].nbytes for name in (*one.parameters, *one.buffers))
 
-    def stage(self, first: int, last: int) -> fx.GraphModule:
-        """Return layers first to last - 1 as a module of its own tensors."""
+    def stage(self, first: int, last: int, place: torch.device = CPU) -> fx.GraphModule:
+        """Return layers first to last - 1 as a module of its own tensors, which lie there."""
         graph, made = fx.Graph(), {}
         for value in self.cuts[first]:
             node = self._node(value.name)
@@ -138,7 +139,10 @@ class LayerGraph:
                 self._copy(node, graph, made, rows)
         graph.output(tuple(self._copy(self._node(value.name), graph, made, rows)
                            for value in self.cuts[last]))
-        return copy.deepcopy(fx.GraphModule(self.root, graph))
+        stage = copy.deepcopy(fx.GraphModule(self.root, graph))
+        if place != CPU:
+            _move(stage, place)
+        return stage
 
     def changed(self, first: int, last: int, stage: fx.GraphModule) -> fx.GraphModule | None:
         """Return what makes the new values of `changes` in layers, of a stage's own tensors."""
@@ -170,6 +174,22 @@ class LayerGraph:
         made[node] = graph.node_copy(node, lambda one: made[one])
         made[node].name = node.name
         return made[node]
+
+
+def _move(stage: fx.GraphModule, place: torch.device) -> None:
+    """Put a stage's tensors, and what its operators make, into another memory."""
+    moved: dict[int, torch.Tensor] = {}
+    for part in stage.modules():
+        for name, tensor in (*part._parameters.items(), *part._buffers.items()):
+            if tensor is not None and id(tensor) not in moved:
+                there = tensor.detach().to(place)
+                moved[id(tensor)] = nn.Parameter(there, tensor.requires_grad) \
+                    if isinstance(tensor, nn.Parameter) else there
+            if tensor is not None:
+                setattr(part, name, moved[id(tensor)])
+    for node in stage.graph.nodes:
+        node.args, node.kwargs = fx.node.map_aggregate(
+            (node.args, node.kwargs), lambda one: place if isinstance(one, torch.device) else one)
 
 
 def returned_nodes(root: fx.GraphModule) -> list[fx.Node]:

@@ -18,6 +18,7 @@ import time
 import torch
 
 from intradp_ros.core.atomic_write import write_atomically
+from intradp_ros.graph.memory_address import memory_address
 from intradp_ros.profiling.cache import cache_folder, code_digest
 from intradp_ros.systems.training.layer_table import LayerTable, LayerTimes, TableError
 
@@ -148,11 +149,11 @@ def _measure(layers: Sequence[LayerCall], values: Tensors, repeats: int) -> _Row
         for _ in range(repeats):
             given = tuple(v.detach().requires_grad_(v.is_floating_point()) for v in values)
             saved: dict[int, int] = {}
-            own = {p.untyped_storage().data_ptr() for _, p in layer.parameters}
+            own = {memory_address(p) for _, p in layer.parameters}
 
             def pack(x: torch.Tensor, saved: dict[int, int] = saved,
                      own: set[int] = own) -> torch.Tensor:
-                if (place := x.untyped_storage().data_ptr()) not in own:
+                if (place := memory_address(x)) not in own:
                     saved[place] = x.untyped_storage().nbytes()
                 return x
 
@@ -165,7 +166,7 @@ def _measure(layers: Sequence[LayerCall], values: Tensors, repeats: int) -> _Row
             if ends:
                 torch.autograd.backward(ends, [torch.ones_like(value) for value in ends])
             backward.append(_now(made) - begun)
-            for place in {value.untyped_storage().data_ptr() for value in given}:
+            for place in {memory_address(value) for value in given}:
                 saved.pop(place, None)  # what enters a stage is counted with its border
         inner = row.borders[-1] if row.kept else 0.0
         row.forward.append(min(forward))

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from intradp_ros.cluster.plan_id import PlanId
+from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.systems.training.layer_graph import LayerGraph, MOST_VALUES, Value
 from intradp_ros.systems.training.reachability import Reachability
 from intradp_ros.systems.training.round_groups import GroupError, join_group, RoundGroup
@@ -112,8 +113,8 @@ class PlanRun:
             if move.source == device.name:
                 self._check_held(move.layers)
                 self._send_bytes(pack({k: held[k] for k in move.layers}), move.target)
-        stage = StageRunner(device.task, device.graph, self._part.first,
-                            self._part.last)  # while bytes are in flight
+        stage = StageRunner(device.task, device.graph, self._part.first, self._part.last,
+                            open_device(settings.device))  # while bytes are in flight
         for move in received:
             for layer, state in unpack(self._receive_bytes(move.source), move.layers).items():
                 device.snapshots.put(self.round, layer, state)
@@ -348,7 +349,7 @@ class PlanRun:
         summed = [*gradients, *statistics.values()] if len(self._part.devices) > 1 else []
         for dtype in dict.fromkeys(g.dtype for g in summed):
             some = [g for g in summed if g.dtype == dtype]
-            flat = torch.cat([g.flatten() for g in some])
+            flat = torch.cat([g.flatten().cpu() for g in some])
             group.total(flat, replicas=True)
             for g, part in zip(some, torch.split(flat, [g.numel() for g in some])):
                 g.copy_(part.view_as(g))

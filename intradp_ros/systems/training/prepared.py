@@ -12,6 +12,8 @@ import hashlib
 from intradp_ros.cluster.topology import Topology
 from intradp_ros.profiling.machine import device_name
 from intradp_ros.schedule.event_simulator import simulate, Simulation
+from intradp_ros.split.calls.accelerator import open_device
+from intradp_ros.split.calls.kernel_device import HOST
 from intradp_ros.systems.training.hybrid_plan import HybridPlan, HybridStage
 from intradp_ros.systems.training.hybrid_planner import plan_round
 from intradp_ros.systems.training.layer_capture import capture
@@ -93,12 +95,12 @@ class Prepared:
 
 
 def prepare(name: str, topology: Topology, images: Mapping[str, float] | None = None,
-            step: Callable[[str], None] = lambda text: None) -> Prepared:
+            step: Callable[[str], None] = lambda text: None, device: str = HOST.name) -> Prepared:
     """
     Load a task, try it, export its network, and measure its layers here (once).
 
-    The devices are as fast as their speed says; this machine has speed 1.  `images` has the
-    share of the data that lies on a device, or how many samples.
+    The devices are as fast as their speed says; this machine has speed 1, with what computes on
+    it: `device`.  `images` has the share of the data that lies on a device, or how many samples.
 
     Raises
     ------
@@ -106,8 +108,11 @@ def prepare(name: str, topology: Topology, images: Mapping[str, float] | None = 
         If the task cannot be trained, or other data lie on devices than it has.
     TableError
         If not even one sample fits into memory.
+    DeviceError
+        If there is no such device here.
 
     """
+    kernels = open_device(device)
     step(f'loading {name}')
     task = load_task(name)
     try_task(task)
@@ -115,8 +120,10 @@ def prepare(name: str, topology: Topology, images: Mapping[str, float] | None = 
     graph = capture(task)
     step('measuring its layers on this machine (kept for the next time)')
     most = min(task.batch, -(-task.grains // task.micro_batches) * task.grain)
-    measured = cached_table(_digest(task, graph), device_name(), lambda: measure_layers(
-        device_name(), layer_calls(graph, task), entering(graph, task), task.optimiser, most))
+    here = kernels.hardware or device_name()
+    measured = cached_table(_digest(task, graph), here, lambda: measure_layers(
+        here, layer_calls(graph, task, kernels), entering(graph, task, kernels), task.optimiser,
+        most))
     table = on_devices(measured, {d.name: d.speed for d in topology.devices})
     return Prepared(name, task, graph, table, topology, _shares(images or {}, len(task.data)))
 

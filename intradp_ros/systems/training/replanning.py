@@ -19,9 +19,11 @@ from math import inf
 from types import MappingProxyType
 
 import numpy as np
+import torch
 
 from intradp_ros.cluster.plan_id import PlanError
 from intradp_ros.cluster.topology import Topology
+from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
 from intradp_ros.systems.training.hybrid_plan import HybridStage
 from intradp_ros.systems.training.hybrid_planner import (
     around,
@@ -219,15 +221,19 @@ def replanner(task: TrainingTask, table: LayerTable, topology: Topology, heavy: 
     return plan
 
 
-def layer_calls(graph: LayerGraph, task: TrainingTask) -> list[LayerCall]:
-    """Return each layer of a network as what the profiler runs."""
+def layer_calls(graph: LayerGraph, task: TrainingTask,
+                device: KernelDevice = HOST) -> list[LayerCall]:
+    """Return each layer of a network as what the profiler runs, on that device."""
+    place = torch.device(device.name)
+
     def call(k: int) -> LayerCall:
-        module = graph.stage(k, k + 1)
+        module = graph.stage(k, k + 1, place)
 
         def forward(values: Tensors) -> Tensors:
             rows = [min(task.grain, len(values[0]) - k)
                     for k in range(0, len(values[0]), task.grain)]
-            one = Pass(task.seed, 0, range(len(rows)), rows, task.autocast, task.freeze_norms)
+            one = Pass(task.seed, 0, range(len(rows)), rows, task.autocast, task.freeze_norms,
+                       place=place)
             made: Tensors = run_pass(module, values, one, apart=graph.apart)
             return made
         own = dict(module.named_parameters(remove_duplicate=False))
@@ -239,10 +245,11 @@ def layer_calls(graph: LayerGraph, task: TrainingTask) -> list[LayerCall]:
     return [call(k) for k in range(len(graph.layers))]
 
 
-def entering(graph: LayerGraph, task: TrainingTask) -> Callable[[int], Tensors]:
+def entering(graph: LayerGraph, task: TrainingTask,
+             device: KernelDevice = HOST) -> Callable[[int], Tensors]:
     """Return what makes inputs of so many samples for the profiler."""
     def inputs(count: int) -> Tensors:
-        return graph.entering(examples(task.data, count)[0])
+        return tuple(map(device.take, graph.entering(examples(task.data, count)[0])))
     return inputs
 
 

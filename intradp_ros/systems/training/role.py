@@ -29,6 +29,7 @@ from intradp_ros.cluster.plan_id import NO_PLAN, PlanError, PlanId
 from intradp_ros.runtime.member.line_way import LineWay, stream_of
 from intradp_ros.runtime.member.role import Host, Lacking, Plan, Role
 from intradp_ros.runtime.member.state import State
+from intradp_ros.split.calls.kernel_device import HOST
 from intradp_ros.systems.training.messages import read_order
 from intradp_ros.systems.training.round_groups import check_distributed, GroupError
 from intradp_ros.systems.training.session_plan import FORMAT, parse_session, TrainingSession
@@ -58,10 +59,10 @@ class Start(Protocol):
         """Start it."""
 
 
-def process_starter(threads: int) -> Start:
-    """Return what starts workers as processes with so many threads each."""
+def process_starter(threads: int, device: str = HOST.name) -> Start:
+    """Return what starts workers as processes that compute on a device, with so many threads."""
     def start(name: str, session: TrainingSession, address: str, take: Take) -> Link:
-        settings = Settings(session.timeout, session.every, address)
+        settings = Settings(session.timeout, session.every, address, device)
         return ProcessLink(name, session.task, (session.host, session.port), settings, take,
                            threads, facts=session.facts)
     return start

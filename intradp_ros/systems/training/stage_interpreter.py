@@ -38,6 +38,7 @@ class Pass:
 
     `statistics` has mean and variance of each use by grain, shape (uses, 2, ...), by the name of
     the running mean's buffer.  `held` returns what forward passes change, as it is before a grain.
+    `place` is where the stage's tensors lie.
     """
 
     seed: int
@@ -48,6 +49,7 @@ class Pass:
     freeze_norms: bool = False
     statistics: dict[str, dict[int, torch.Tensor]] = field(default_factory=dict)
     held: Callable[[int], Mapping[str, torch.Tensor]] = lambda grain: {}  # noqa: E731
+    place: torch.device = torch.device('cpu')  # noqa: RUF009
 
     def alone(self, k: int) -> Pass:
         """Return the pass of one of the grains; it notes its statistics here, too."""
@@ -58,7 +60,8 @@ class StageInterpreter(fx.Interpreter):
     """
     Runs a stage on some grains: batch norm and dropout go by grain, all else at once.
 
-    What draws in another way needs a pass of one grain.
+    What draws in another way needs a pass of one grain.  Draws are the CPU's wherever a stage
+    lies: so they depend on round and grain only.
     """
 
     def __init__(self, stage: fx.GraphModule, one: Pass) -> None:
@@ -107,7 +110,11 @@ class StageInterpreter(fx.Interpreter):
         args, kwargs = fx.node.map_aggregate((args, kwargs), _in_order)
         with DRAWING, torch.random.fork_rng(devices=[]):
             torch.manual_seed(self._generators(node)[0].initial_seed())
-            return node.target(*args, **kwargs)
+            made = node.target(*args, **kwargs)
+        return fx.node.map_aggregate(made, self._back)
+
+    def _back(self, value: Any) -> Any:
+        return value.to(self._pass.place) if isinstance(value, torch.Tensor) else value
 
     def _dropout(self, node: fx.Node, x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
         return self._scaled(node, x, x, p) if train and p else x
@@ -125,9 +132,9 @@ class StageInterpreter(fx.Interpreter):
 
     def _bernoulli(self, node: fx.Node, x: torch.Tensor, p: float = 0.5) -> torch.Tensor:
         return torch.cat([
-            torch.empty(part.shape, dtype=x.dtype, device=x.device).bernoulli_(
-                p, generator=generator)
-            for generator, part in zip(self._generators(node), torch.split(x, self._share(x)))])
+            torch.empty(part.shape, dtype=x.dtype).bernoulli_(p, generator=generator)
+            for generator, part in zip(self._generators(node), torch.split(x, self._share(x)))]
+            ).to(x.device)
 
     def _attention(self, node: fx.Node, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
                    mask: torch.Tensor | None = None, p: float = 0.0, *args: Any,
@@ -137,6 +144,7 @@ class StageInterpreter(fx.Interpreter):
             return F.scaled_dot_product_attention(q, k, v, mask, p, *args, **kwargs)
         if p == 0:
             return attend(q, k, v, mask)
+        mask = _in_order(mask)
         parts, masks = [], [mask] * len(self._pass.rows)
         if mask is not None and mask.dim() == q.dim() and len(mask) == len(q):
             masks = list(torch.split(mask, self._share(mask)))
@@ -145,7 +153,7 @@ class StageInterpreter(fx.Interpreter):
             with DRAWING, torch.random.fork_rng(devices=[]):
                 torch.manual_seed(generator.initial_seed())
                 parts.append(attend(own_q, own_k, own_v, own))
-        return torch.cat(parts)
+        return torch.cat(parts).to(q.device)
 
     def _generators(self, node: fx.Node) -> list[torch.Generator]:
         one = self._pass
@@ -161,8 +169,10 @@ class StageInterpreter(fx.Interpreter):
 
 
 def _in_order(value: Any) -> Any:
-    """Return a tensor in memory as its rows are: draws go by memory, which borders change."""
-    return value.contiguous() if isinstance(value, torch.Tensor) else value
+    """Return a tensor in the host's memory as its rows are: draws go by memory."""
+    if isinstance(value, torch.device):
+        return torch.device('cpu')
+    return value.cpu().contiguous() if isinstance(value, torch.Tensor) else value
 
 
 class _Recorder(StageInterpreter):

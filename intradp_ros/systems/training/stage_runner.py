@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import torch
 
+from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
 from intradp_ros.systems.training.layer_graph import LayerGraph
 from intradp_ros.systems.training.stage_interpreter import Pass, run_pass, StageInterpreter
 from intradp_ros.systems.training.structure import split_rows, Tensors
@@ -34,12 +34,15 @@ class StageRunner:
     """
     Layers first to last - 1 of a task.
 
-    `statistics` of batch norm are folded at the end of the round, in the order of grains.
+    It computes on `device`; what enters and leaves is in the host's memory, where losses are
+    computed.  `statistics` of norms are folded at the end of the round, in the order of grains.
     """
 
-    def __init__(self, task: TrainingTask, graph: LayerGraph, first: int, last: int) -> None:
+    def __init__(self, task: TrainingTask, graph: LayerGraph, first: int, last: int,
+                 device: KernelDevice = HOST) -> None:
         self.task, self.graph, self.first, self.last = task, graph, first, last
-        self.module = graph.stage(first, last)
+        self._device, self._place = device, torch.device(device.name)
+        self.module = graph.stage(first, last, self._place)
         layers = graph.layers[first:last]
         names = [name for layer in layers for name in layer.parameters]
         own = dict(self.module.named_parameters(remove_duplicate=False))
@@ -60,17 +63,18 @@ class StageRunner:
                 inputs: Tensors) -> Tensors:
         """Compute grains of a micro-batch, keep what the way back needs, return what leaves."""
         values = self.graph.cuts[self.first]
-        entered = tuple(x.requires_grad_(value.gradient) for x, value in zip(inputs, values))
+        entered = tuple(self._device.take(x).requires_grad_(value.gradient)
+                        for x, value in zip(inputs, values))
         one = Pass(self.task.seed, round, grains,
                    [len(self.task.grain_rows(grain)) for grain in grains], self.task.autocast,
-                   self.task.freeze_norms, held=self._before)
+                   self.task.freeze_norms, held=self._before, place=self._place)
         # What passes through is another tensor than what entered: a leaf keeps its own gradient.
         outputs = run_pass(self.module, [x.view_as(x) for x in entered], one,
                            apart=self.graph.apart)
         for name, found in one.statistics.items():
             self.statistics.setdefault(name, {}).update(found)
         self._kept[micro_batch] = _Kept(entered, outputs, list(one.rows))
-        return tuple(output.detach() for output in outputs)
+        return tuple(self._device.give(output.detach()) for output in outputs)
 
     def _before(self, grain: int) -> dict[str, torch.Tensor]:
         """Return what forward passes change, as it is before a grain of the round."""
@@ -90,7 +94,8 @@ class StageRunner:
         kept = self._kept[micro_batch]
         parts = kept.rows if self.graph.loss_apart else [sum(kept.rows)]
         pieces = [self.graph.losses(self.task, *both) for both in zip(
-            split_rows(kept.outputs, parts), split_rows(targets, parts))]
+            split_rows(tuple(map(self._device.give, kept.outputs)), parts),
+            split_rows(targets, parts))]
         losses, counts = (torch.cat(parts) for parts in zip(*pieces))
         kept.outputs = (losses.sum(),)
         return float(losses.detach().double().sum()), float(counts.sum())
@@ -103,11 +108,12 @@ class StageRunner:
         else:
             roots = tuple(output for output, value in zip(kept.outputs, self.graph.cuts[self.last])
                           if value.gradient)
+            gradients = [self._device.take(gradient) for gradient in gradients]
         pairs = [(root, gradient) for root, gradient in zip(roots, gradients)
                  if root.requires_grad]
         if pairs:
             torch.autograd.backward([root for root, _ in pairs], [g for _, g in pairs])
-        return tuple(torch.zeros_like(x) if x.grad is None else x.grad
+        return tuple(self._device.give(torch.zeros_like(x) if x.grad is None else x.grad)
                      for x in kept.inputs if x.requires_grad)
 
     def begin(self) -> None:
@@ -151,19 +157,22 @@ class StageRunner:
             folded = torch.cat([buffer.flatten() for buffer in held])
             for grain, use in product(sorted(self.statistics[names[0]]), range(uses)):
                 found = torch.cat([self.statistics[name][grain][use].flatten() for name in names])
+                found = self._device.take(found)
                 folded.mul_(1 - momentum).add_(found, alpha=momentum)
             for buffer, part in zip(held, torch.split(folded, [b.numel() for b in held])):
                 buffer.copy_(part.view_as(buffer))
 
     def state(self) -> dict[str, torch.Tensor]:
         """Return copies of parameters, statistics and what the optimiser keeps, by name."""
-        found = {f'p:{name}': p.detach().clone() for name, p in self.parameters.items()}
-        found |= {f'b:{name}': b.clone() for name, b in self.buffers.items()}
+        def copied(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor.detach().to('cpu', copy=True)
+        found = {f'p:{name}': copied(p) for name, p in self.parameters.items()}
+        found |= {f'b:{name}': copied(b) for name, b in self.buffers.items()}
         for name, parameter in self.parameters.items():
             kept = self.optimiser.state.get(parameter, {}) if self.optimiser else {}
             for key, value in kept.items():
                 if isinstance(value, torch.Tensor):
-                    found[f'o:{name}:{key}'] = value.detach().clone()
+                    found[f'o:{name}:{key}'] = copied(value)
                 elif value is not None:
                     raise TaskError(f'{type(self.optimiser).__name__} keeps {key} as '
                                     f'{type(value).__name__}: only tensors move between devices')
@@ -185,17 +194,18 @@ class StageRunner:
             for name, buffer in self.buffers.items():
                 buffer.copy_(state[f'b:{name}'])
         for name, parameter in self.parameters.items():
-            kept: dict[str, Any] = {
-                key.rpartition(':')[2]: _lying_as(parameter, value)
-                for key, value in state.items() if key.startswith(f'o:{name}:')}
-            if self.optimiser and kept:
-                self.optimiser.state[parameter] = kept
+            own = {key.rpartition(':')[2]: value for key, value in state.items()
+                   if key.startswith(f'o:{name}:')}
+            if self.optimiser and own:  # steps are counted in the host's memory, as PyTorch does
+                self.optimiser.state[parameter] = {
+                    key: value.clone() if key == 'step' else _lying_as(parameter, value)
+                    for key, value in own.items()}
 
 
 def _lying_as(parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     """Return a copy that lies in memory as the parameter: fused optimisers step by memory."""
     if value.shape != parameter.shape:
-        return value.clone()
+        return value.to(parameter.device, copy=True)
     return torch.empty_like(parameter, dtype=value.dtype, requires_grad=False).copy_(value)
 
 

@@ -27,6 +27,7 @@ from typing import Any
 
 import torch
 
+from intradp_ros.split.calls.accelerator import DeviceError, open_device
 from intradp_ros.systems.training.layer_capture import capture
 from intradp_ros.systems.training.round_groups import check_distributed, GroupError
 from intradp_ros.systems.training.task import described, DEVICE, load_task, TaskError
@@ -66,7 +67,7 @@ def main() -> int:
         worker.run()
     except Exception as error:  # whatever the task's own code raises
         report({'report': 'fault', 'plan': [0, 0], 'error': str(error) if isinstance(
-            error, TaskError | GroupError) else described(error)})
+            error, TaskError | GroupError | DeviceError) else described(error)})
         return 1
     return 0
 
@@ -88,6 +89,7 @@ def _worker(what: Mapping[str, Any], report: Callable[[dict[str, Any]], None]) -
         given['emulation'] = Emulation(**given['emulation'])
     gc.collect()  # the export leaves cycles that hold several times the network
     settings = Settings(**given)
+    open_device(settings.device)  # there is one, or the reason is known at once
 
     def connect(host: str, port: int) -> TCPStore:
         return TCPStore(host, port, is_master=False,

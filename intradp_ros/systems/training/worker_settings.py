@@ -35,10 +35,12 @@ class Settings:
     """
     How a worker waits and copies: time-out of every wait (s), rounds between snapshots.
 
-    Waits are longer by two rounds as the plan expects them.
+    Waits are longer by two rounds as the plan expects them.  Stages compute on `device`, which
+    `split.calls.accelerator.open_device` opens.
     """
 
     timeout: float = 3.0
     every: int = 5
     address: str = '127.0.0.1'
+    device: str = 'cpu'
     emulation: Emulation | None = None
