@@ -86,8 +86,8 @@ def _followed(asked: Mapping[str, Any], say: Say, cancelled: threading.Event,
         if refusals and (late or not lost) and (late or len(refusals) == len(clients)):
             return next(iter(refusals.values()))
         if late:
-            raise ValueError(f'{lost}: what devices hold is not lost; send the goal with resume '
-                             'to a node that coordinates' if lost else
+            raise ValueError(f'{lost}, and no node went on within {asked["seconds"]:g} s: send '
+                             'the goal with resume when one is back' if lost else
                              f'no node serves {" or ".join(c.name for c in clients.values())}: '
                              'start it, or name it')
         executor.spin_once(timeout_sec=_SPIN)

@@ -245,11 +245,12 @@ class TrainingGoals:
                 report(_feedback(self._progress))
         return partial(self._cancel, made)
 
-    def _place(self, goal: Goal) -> None:
+    def _place(self, goal: Goal) -> bool:
         """
         Find what a training goes on from: what devices hold, a checkpoint, or nothing.
 
         Checkpoints of other trainings are not of one that devices hold, whatever their round.
+        Return whether devices hold it.
         """
         held = bool(goal.number)
         if goal.resume and not held and (found := self._ground.held(goal.task)):
@@ -266,6 +267,7 @@ class TrainingGoals:
                 write_checkpoint(newest[0], replace(newest[1], training=goal.number))
         else:
             goal.checkpoint = self._new_file(goal.task)
+        return held
 
     def _files(self, task: str) -> list[tuple[int, str, Path]]:
         """
@@ -331,11 +333,11 @@ class TrainingGoals:
     def _trained(self, goal: Goal) -> tuple[Fate, Any]:
         blank = Progress('preparing', 0, 0, math.nan, 0.0, None, '', 0, ())
         self._tell(goal, blank)
-        self._place(goal)
+        held = self._place(goal)
         with sole_writer(goal.checkpoint):
-            return self._run(goal, blank)
+            return self._run(goal, blank, held)
 
-    def _run(self, goal: Goal, blank: Progress) -> tuple[Fate, Any]:
+    def _run(self, goal: Goal, blank: Progress, held: bool) -> tuple[Fate, Any]:
         def step(text: str) -> None:
             if goal.fate:
                 raise Stopped
@@ -352,7 +354,8 @@ class TrainingGoals:
                 job.pause()
             if goal.fate:
                 job.stop()
-        while self._paused and goal.fate is None:
+        # what devices hold they drop when nobody comes for it: it is saved first, then paused
+        while self._paused and goal.fate is None and not held:
             self._tell(goal, replace(blank, state='paused', rounds=prepared.task.rounds))
             time.sleep(EVERY)
         outcome, judged = job.run(), None

@@ -12,18 +12,24 @@ from pathlib import Path
 import queue
 import secrets
 import threading
+import time
 from typing import Any
 
 from node_processes import end_of, nodes, Observer, own_domain
 import pytest
 from rclpy.action import ActionClient
 from safetensors.torch import load_file
+from std_srvs.srv import SetBool
 from training_fleet import difference
 
 from intradp_ros.action import Train
 from intradp_ros.lab.emulation.processes import Child
 from intradp_ros.nodes.train_request import follow
-from intradp_ros.systems.training.checkpoint import Checkpoint, write_checkpoint
+from intradp_ros.systems.training.checkpoint import (
+    Checkpoint,
+    read_checkpoint,
+    write_checkpoint,
+)
 from intradp_ros.systems.training.one_process import train_alone
 from intradp_ros.systems.training.task import load_task
 
@@ -86,6 +92,29 @@ class Site:
                 return message
 
 
+class Followed:
+    """A goal that goes to whoever coordinates, from a thread of its own."""
+
+    def __init__(self, task: str) -> None:
+        self._said: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        asked = {'nodes': ['/coordinator', '/standby'], 'task': task, 'resume': False,
+                 'deadline': 0.0, 'seconds': PATIENCE}
+        threading.Thread(target=lambda: self._said.put(follow(
+            asked, self._said.put, threading.Event())), daemon=True).start()
+
+    def until(self, what: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+        """Return the first that is said of which something is true."""
+        while not what(line := self._said.get(timeout=PATIENCE)):
+            pass
+        return line
+
+    def feedback(self, what: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+        """Return the first feedback of which something is true."""
+        found: dict[str, Any] = self.until(
+            lambda line: 'feedback' in line and what(line['feedback']))['feedback']
+        return found
+
+
 @contextmanager
 def site(tmp_path: Path, standby: bool = False) -> Iterator[Site]:
     """Start the devices and their coordinator, with a key, and another that stands by."""
@@ -134,31 +163,53 @@ def test_devices_train_over_dds_though_one_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_pause_outlives_its_coordinator(tmp_path: Path) -> None:
+    """Another one saves what devices hold, stays paused, and goes on when it may."""
+    with site(tmp_path, standby=True) as made:
+        pauses = [made.asker.node.create_client(SetBool, f'{name}/pause')
+                  for name in ('coordinator', 'standby')]
+        goal = Followed(made.name)
+        goal.feedback(lambda found: found['round'] > 10)
+        assert ended(pauses[0].call_async(SetBool.Request(data=True))).success
+        reached = goal.feedback(lambda found: found['state'] == 'paused')['round']
+        made.processes['coordinator'].kill()
+        status = made.asker.diagnostics
+
+        def says(what: str) -> bool:
+            return status.get('/standby', ('', {}))[1].get('training') == what
+        made.asker.wait(lambda: says('paused') and 'round' in status['/standby'][1],
+                        'the other coordinator', PATIENCE)
+        [file] = (tmp_path / 'standby').glob('*.safetensors')
+        saved = read_checkpoint(file).round
+        assert reached <= saved < ROUNDS
+        time.sleep(3.0)
+        assert says('paused') and read_checkpoint(file).round == saved
+        made.slow.unlink()
+        assert ended(pauses[1].call_async(SetBool.Request(data=False))).success
+        made.asker.wait(lambda: status['/standby'][1]['last_goal'] in ('done', 'resumed'),
+                        'the end', PATIENCE)
+    assert read_checkpoint(file).round == ROUNDS
+    assert difference(load_file(file), train_alone(load_task(made.name))) < 1e-10
+
+
+@pytest.mark.slow
 def test_a_client_whose_coordinator_is_killed_joins_what_another_goes_on_with(
         tmp_path: Path) -> None:
     with site(tmp_path, standby=True) as made:
-        task, said = load_task(made.name), queue.SimpleQueue[dict[str, Any]]()
+        task = load_task(made.name)
         write_checkpoint(tmp_path / 'standby' / 'task-20250101-000000.safetensors', Checkpoint(
             {}, made.name, ROUNDS - 1, task.seed, task.batch, 0.5, len(task.data), 7))
-        asked = {'nodes': ['/coordinator', '/standby'], 'task': made.name, 'resume': False,
-                 'deadline': 0.0, 'seconds': PATIENCE}
-
-        def until(what: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
-            while not what(line := said.get(timeout=PATIENCE)):
-                pass
-            return line
-        threading.Thread(target=lambda: said.put(follow(asked, said.put, threading.Event())),
-                         daemon=True).start()
-        until(lambda line: line.get('feedback', {}).get('round', 0) > 10)
+        goal = Followed(made.name)
+        goal.feedback(lambda found: found['round'] > 10)
         made.processes['coordinator'].kill()
-        assert until(lambda line: 'lost' in line) == {
+        assert goal.until(lambda line: 'lost' in line) == {
             'lost': 'the node that serves /coordinator/train is gone'}
-        until(lambda line: line.get('feedback', {}).get('state') == 'training')
+        goal.feedback(lambda found: found['state'] == 'training')
         made.slow.unlink()
-        end = until(lambda line: 'result' in line)
+        end = goal.until(lambda line: 'result' in line)
     result = end['result']
     assert (end['node'], result['round'], result['reason']) == ('/standby', ROUNDS, '')
     assert result['fate'] in ('done', 'resumed')
-    assert result['checkpoint'].startswith(f'{tmp_path}/standby/task-2')
+    assert result['checkpoint'].startswith(f'{tmp_path}/standby/task-0')
     assert '20250101' not in result['checkpoint']  # it is of another training
     assert difference(load_file(result['checkpoint']), train_alone(task)) < 1e-10

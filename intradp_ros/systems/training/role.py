@@ -86,15 +86,18 @@ class TrainingRole(Role):
     Takes part in the training of `tasks`, by their names here; nothing else is ever loaded.
 
     `address` is where this device listens for others, '' for that of the interface by which the
-    trainer's store is reached.
+    trainer's store is reached.  When nobody takes the reports of the worker for `alone` seconds
+    it leaves its plan, after `orphaned` it ends, and what it holds is dropped; a coordinator that
+    comes then goes on from its checkpoint, or anew.
     """
 
     format = FORMAT  # noqa: A003
 
     def __init__(self, host: Host, tasks: Collection[str], start: Start, address: str = '',
-                 ) -> None:
+                 alone: float = ALONE, orphaned: float = ORPHANED) -> None:
         self.state = State()
         self._host, self._tasks, self._start, self._given = host, tuple(tasks), start, address
+        self._alone, self._orphaned = alone, orphaned
         self._plans: dict[PlanId, TrainingSession] = {}
         self._used = NO_PLAN
         self._way: LineWay | None = None
@@ -365,11 +368,11 @@ class TrainingRole(Role):
                     self._begin(session, address)
             return
         silent = now - self._taken
-        if silent > ALONE and child.attends and not self._left:
+        if silent > self._alone and child.attends and not self._left:
             self._left = True
             self._say('alone', 'nobody takes the reports of the worker: it waits')
             child.link.send({'order': 'stop'})
-        if silent > ORPHANED and child.ready and not self._asked_of(child):
+        if silent > self._orphaned and child.ready and not self._asked_of(child):
             with self._changed:
                 self._end()
             self._show(None)
@@ -397,8 +400,7 @@ class TrainingRole(Role):
     def _show(self, tag: int | None) -> None:
         """Have heartbeats say which training is here, and the newest tag of it."""
         session = self._plans.get(self._used)
-        name = '' if tag is None and session is None or session is None or \
-            session.training in self._over else state_name(session)
+        name = '' if session is None or session.training in self._over else state_name(session)
         if self._shown and self._shown != name:
             self.state.drop_before(1 << 60, self._shown)
         self._shown = name

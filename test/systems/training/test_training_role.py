@@ -163,12 +163,13 @@ class Site:
         self.leads.append(Lead(self, name, priority))
         return self.leads[-1]
 
-    def device(self, name: str, tasks: tuple[str, ...] = (NAME,)) -> FleetMember:
+    def device(self, name: str, tasks: tuple[str, ...] = (NAME,), **times: float) -> FleetMember:
         def start(*given: Any) -> ThreadWorker:
             self.workers.setdefault(name, []).append(ThreadWorker(self, *given))
             return self.workers[name][-1]
         self.members[name] = FleetMember(
-            self.network.channel(name), [lambda host: TrainingRole(host, tasks, start)], self.log,
+            self.network.channel(name), [lambda host: TrainingRole(host, tasks, start, **times)],
+            self.log,
             coordinators=('coordinator', 'standby'), heartbeat=TIMES.members.heartbeat)
         return self.members[name]
 
@@ -234,6 +235,55 @@ def test_the_result_is_that_of_one_process_though_all_change(site: Site) -> None
     assert difference(second.results[0], train_alone(site.task)) < 1e-10
     # nothing is left that anybody would go on with
     wait_until(lambda: not any(m.roles['training/1'].state.tags() for m in site.members.values()))
+
+
+@pytest.mark.parametrize('site', [200], indirect=True)
+def test_a_coordinator_that_was_cut_off_and_comes_back_goes_on(site: Site) -> None:
+    """Another one takes over meanwhile, and goes on further; no round of the two is mixed up."""
+    site.rest = 0.03
+    first, second = site.lead('coordinator', 1), site.lead('standby')
+    for name in 'ab':
+        site.device(name)
+    wait_until(lambda: first.coordinator.leads and first.coordinator.alive >= {'a', 'b'})
+    threading.Thread(target=first.train, args=(1,), daemon=True).start()
+    wait_until(lambda: first.committed > 4, PATIENCE)
+    kept = [site.workers[name][-1] for name in 'ab']
+    site.network.cut('coordinator')
+    wait_until(lambda: second.committed > first.committed + 12, PATIENCE)
+    site.network.restore('coordinator')
+    wait_until(lambda: second.results, PATIENCE)
+    assert str(second.results[0]) == ('coordinator coordinates the fleet now and goes on with it: '
+                                      'a goal with resume there joins it')
+    reached = second.committed
+    site.rest = 0.0
+    wait_until(lambda: first.results, PATIENCE)
+    assert first.committed == site.task.rounds and len(second.fleets) == 1
+    again = [k for k in first.fleets[0].trainer.commit.figures if 4 < k < reached]
+    assert len(again) < reached - 4, 'what another one trained is not trained again'
+    assert [site.workers[name][-1] for name in 'ab'] == kept
+    assert difference(first.results[0], train_alone(site.task)) < 1e-10
+
+
+def test_a_worker_that_nobody_comes_for_ends_and_drops_what_it_holds(site: Site) -> None:
+    site.rest = 0.03
+    lead = site.lead('coordinator')
+    members = [site.device(name, alone=1.0, orphaned=5.0) for name in 'ab']
+    wait_until(lambda: lead.coordinator.alive >= {'a', 'b'})
+    threading.Thread(target=lead.train, args=(1,), daemon=True).start()
+    wait_until(lambda: lead.committed > 4, PATIENCE)
+    workers = [site.workers[name][-1] for name in 'ab']
+    site.network.cut('coordinator')
+    wait_until(lambda: all(worker.over.is_set() for worker in workers), PATIENCE)
+    assert site.logged.count('nobody takes the reports of the worker: it waits') >= 2
+    # that it was begun is still said: who comes goes on from a checkpoint
+    wait_until(lambda: [member.roles['training/1'].state.tags() for member in members] == [
+        {f'training 1 {NAME}': (0,)}] * 2)
+    assert [site.workers[name][-1] for name in 'ab'] == workers
+    site.network.restore('coordinator')  # the trainer goes on from the beginning: it was not saved
+    site.rest = 0.0
+    wait_until(lambda: lead.results, PATIENCE)
+    assert lead.fleets[0].trainer.commit.recoveries
+    assert difference(lead.results[0], train_alone(site.task)) < 1e-10
 
 
 def test_strangers_and_liars_change_nothing(site: Site) -> None:
