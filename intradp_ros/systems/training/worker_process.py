@@ -110,6 +110,13 @@ def _listen(worker: Worker) -> None:
     os._exit(0)  # who gives orders is gone
 
 
+def _cause(status: int) -> str:
+    """Say by what a process ended."""
+    if status == -signal.SIGKILL:
+        return 'killed: by the system where memory ends, or by hand'
+    return f'by signal {-status}' if status < 0 else f'with exit status {status}'
+
+
 class ProcessLink:
     """A worker in a process of this machine; `take` gets its reports, None when it ends."""
 
@@ -131,7 +138,7 @@ class ProcessLink:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        seen = False
+        seen = explained = False
         for line in self.process.stdout:
             try:
                 report = json.loads(line)
@@ -140,7 +147,12 @@ class ProcessLink:
             if report['report'] == 'beat' and report['ready'] and not seen:
                 seen = True
                 self._take(self._name, {'report': 'joined', 'link': self})
+            explained |= report['report'] == 'fault'
             self._take(self._name, report)
+        status = self.process.wait()
+        if status and not seen and not explained:
+            self._take(self._name, {'report': 'fault', 'plan': [0, 0], 'error':
+                                    f'its process ended before it was ready, {_cause(status)}'})
         self._take(self._name, None)
 
     def send(self, order: Mapping[str, Any]) -> None:

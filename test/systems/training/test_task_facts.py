@@ -10,6 +10,7 @@ from pathlib import Path
 import queue
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from training_fleet import adam, cross_entropy, make_task, sgd
@@ -103,11 +104,11 @@ def test_layers_that_compute_something_else_are_another_network() -> None:
     assert apart(made(nn.ReLU()), made(nn.GELU())).startswith('network ')
 
 
-def fault_of(task: str, wanted: Mapping[str, str]) -> str:
+def fault_of(task: str, wanted: Mapping[str, str], prefix: tuple[str, ...] = ()) -> str:
     """Return why a worker process cannot train, which ends with it."""
     store, reports = open_store('127.0.0.1', 30.0), queue.SimpleQueue[Any]()
     ProcessLink('b', task, ('127.0.0.1', store.port), Settings(),
-                lambda name, report: reports.put(report), facts=wanted)
+                lambda name, report: reports.put(report), prefix=prefix, facts=wanted)
     found = [report for report in iter(lambda: reports.get(timeout=90.0), None)
              if report['report'] == 'fault']
     return str(found[0]['error']) if found else ''
@@ -120,3 +121,11 @@ def test_a_worker_says_what_is_other_or_missing_there(tmp_path: Path) -> None:
     assert 'is another task here: figures ... 7, seed 0' in said and 'planned 8, seed 0' in said
     said = fault_of(f'{tmp_path}/night.py:nothing', {})
     assert 'yesterday.npy' in said and '(night.py, line 13)' in said
+
+
+@pytest.mark.parametrize(('command', 'cause'), [
+    ('kill -9 $$', 'killed: by the system where memory ends, or by hand'),
+    ('exit 3', 'with exit status 3')])
+def test_a_worker_that_cannot_say_why_it_ends_leaves_the_cause(command: str, cause: str) -> None:
+    assert fault_of('night.py:task', {}, ('sh', '-c', command)) == \
+        f'its process ended before it was ready, {cause}'
