@@ -237,6 +237,7 @@ def test_the_result_is_that_of_one_process_though_all_change(site: Site) -> None
     wait_until(lambda: not any(m.roles['training/1'].state.tags() for m in site.members.values()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('site', [200], indirect=True)
 def test_a_coordinator_that_was_cut_off_and_comes_back_goes_on(site: Site) -> None:
     """Another one takes over meanwhile, and goes on further; no round of the two is mixed up."""
