@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 import enum
+from math import inf
 from typing import Any
 
 from intradp_ros.cluster.plan_id import PlanError, PlanId
@@ -88,6 +89,8 @@ class RoundCommit:
     `make_plan` makes a plan for devices, from the plan before where there is one; None if there
     is none, or a PlanError with the reason.  `within` are those that have not left the plan, and
     that are waited for when it ends: one that died and has come back is not among them.
+    `silent` has what devices held that have gone silent; `waiting` is when a plan waits no more
+    for those that hold what is lacking.
     `patience` is the longest that a device needs to leave a plan whose rounds take no time (s).
     `base` is the round of the checkpoint that the trainer has; 0: what the task makes.  With
     `waits` it is paused, not failed, while no device is there, or one on which data lie is not.
@@ -120,6 +123,8 @@ class RoundCommit:
     safe: int = 0
     base: int = INITIAL
     waits: bool = False
+    silent: dict[str, dict[int, list[int]]] = field(default_factory=dict)
+    waiting: float = inf
     left_out: dict[str, float] = field(default_factory=dict)
     strikes: dict[str, int] = field(default_factory=dict)
     paused: bool = False
@@ -136,9 +141,12 @@ class RoundCommit:
         Take in a device that is there; it gets a part when all have left the plan.
 
         One that counts as there has begun anew: what it was before is lost.  `held` has the
-        layers that it holds by tag, where it was trained with before.
+        layers that it holds by tag, where it was trained with before; one that was silent, and
+        says nothing of it, holds what it held.
         """
         orders = self.lost(device, now) if device in self.alive else []
+        if held is None and device not in self.held:
+            held = self.silent.pop(device, None)
         if held is not None:
             self.held[device] = {tag: list(layers) for tag, layers in held.items()
                                  if tag <= self.rounds}
@@ -150,7 +158,10 @@ class RoundCommit:
         self.alive.add(device)
         self.held.setdefault(device, {})
         if self.phase is Phase.PAUSED and self.plan is not None and not self.paused:
-            return orders + self._plan_anew(now)  # it was waited for
+            if self._newest_is_there():
+                return orders + self._plan_anew(now)
+            self.waiting = min(self.waiting, now + self.patience)  # for who holds the rest
+            return orders
         if self.phase is not Phase.TRAINING:
             return orders
         self.phase, self.since = Phase.ENDING, now
@@ -169,9 +180,12 @@ class RoundCommit:
         self.paused = False
         return self._plan_anew(now) if self.phase in (Phase.PAUSED, Phase.DONE) else []
 
-    def lost(self, device: str, now: float) -> list[Order]:
-        """Take notice that a device is gone."""
+    def lost(self, device: str, now: float, silent: bool = False) -> list[Order]:
+        """Take notice that a device is gone; one that is only silent may come back as it was."""
         self.left_out.pop(device, None)
+        self.silent.pop(device, None)
+        if silent and device in self.held:
+            self.silent[device] = self.held[device]
         for known in (self.idle, self.held):  # also what came after it was lost
             known.pop(device, None)
         there = device in self.alive
@@ -224,6 +238,10 @@ class RoundCommit:
             del self.left_out[device]
         if back:
             return [order for device in back for order in self.joined(device, now)]
+        if now >= self.waiting:
+            self.waiting = inf
+            if self.phase is Phase.PAUSED and not self.paused:
+                return self._plan_anew(now)
         if self.phase is not Phase.ENDING or self.plan is None or \
                 now - self.since < self.patience + ENDING_ROUNDS * self._round_seconds():
             return []
@@ -301,7 +319,17 @@ class RoundCommit:
             return []
         return self._plan_anew(now)
 
+    def _newest_is_there(self) -> bool:
+        """Whether those that are there hold all of the newest state, as far as is known."""
+        assert self.plan is not None
+        if self.alive >= set(self.plan.participants):
+            return True
+        held = {device: self.held.get(device, {}) for device in self.alive}
+        newest = max((tag for tags in held.values() for tag in tags), default=INITIAL)
+        return max(self.base, rollback_tag(held, self.layers)) >= max(newest, self.safe)
+
     def _plan_anew(self, now: float) -> list[Order]:
+        self.waiting = inf
         if self.plan is not None and any(report['error'] for report in self.idle.values()):
             self.fruitless += 1
             self.futile += 1

@@ -17,7 +17,7 @@ import threading
 import time
 from typing import Any, Protocol
 
-from intradp_ros.cluster.plan_id import PlanId
+from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
 from intradp_ros.runtime.member.line_way import LineWay, stream_of
 from intradp_ros.runtime.peer_channel import PeerChannel
 from intradp_ros.runtime.serial_executor import SerialExecutor
@@ -40,8 +40,8 @@ HOPELESS = 10.0
 #: Seconds that the last orders may take to arrive.
 LAST_WORDS = 2.0
 #: Seconds for which another may coordinate, as one that has just started does, until the training
-#: is given up here; of so many it does not even need new seats.
-LAPSE, BLINK = 6.0, 0.3
+#: is given up here.
+LAPSE = 6.0
 _TICK = 0.05
 _SEAT_BITS = 52
 
@@ -112,7 +112,7 @@ class SessionFleet:
                                   self._progress, base, waits=True)
         self._ways: dict[str, LineWay] = {}
         self._joined: set[str] = set()
-        self._lapsed = 0.0
+        self._lapsed, self._term = 0.0, NO_PLAN.term
         self._lock = threading.RLock()
         self._reports = SerialExecutor('training-reports')
         self._stop = threading.Event()
@@ -199,20 +199,27 @@ class SessionFleet:
         self._told(commit)
 
     def _look_whether_it_leads(self, now: float) -> None:
-        """Wait for a while where another coordinates; then all devices get new seats."""
+        """
+        Wait for a while where another coordinates.
+
+        In a new term all devices get new seats: they may have been another one's meanwhile.
+        """
         if not self._coordinator.leads:
             self._lapsed = self._lapsed or now
             if now - self._lapsed > LAPSE:
                 raise TrainingError(
                     f'{self._coordinator.holder or "another node"} coordinates the fleet now and '
                     'goes on with it: a goal with resume there joins it')
-        elif self._lapsed:
-            lapse, self._lapsed = now - self._lapsed, 0.0
-            if lapse > BLINK:
-                with self._lock:
-                    for name in tuple(self._ways):
-                        self.forget(name)
-                self._change()
+            return
+        self._lapsed, term = 0.0, self._coordinator.id.term
+        if term in (self._term, NO_PLAN.term):
+            return
+        if self._term != NO_PLAN.term:
+            with self._lock:
+                for name in tuple(self._ways):
+                    self.forget(name)
+            self._change()
+        self._term = term
 
     def _seat(self, name: str) -> None:
         """Give a device a seat: lines of its own with the trainer."""

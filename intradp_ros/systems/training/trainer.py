@@ -112,7 +112,7 @@ class Trainer:
         if self.beats and self.events.empty():  # what waits there may be signs of life
             for name in [n for n in sorted(self.commit.alive)
                          if now - self._heard.get(n, now) > SILENCE]:
-                orders += self.commit.lost(name, now)
+                orders += self.commit.lost(name, now, silent=True)
         self._give(orders)
 
     def _take(self, device: str, report: Mapping[str, Any] | None, now: float) -> list[Order]:

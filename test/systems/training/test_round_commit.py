@@ -287,3 +287,53 @@ def test_devices_that_are_lost_whenever_they_train_together_do_not_stop_the_trai
                                        'held': commit.held[name]}, now)
     assert commit.phase is not Phase.FAILED, commit.why
     assert commit.committed == 400 and now < 800
+
+
+def silenced(held):
+    """Return the decisions on three devices of a pipeline that have all gone silent."""
+    commit = RoundCommit(100, 3, (1.0, 1.0, 1.0), pipeline, PATIENCE, waits=True)
+    for name in 'abc':
+        commit.joined(name, 0.0)
+    commit.resume(0.0)
+    for name in 'abc':
+        commit.reported(name, {'report': 'replicated', 'plan': list(commit.number), 'tag': 10},
+                        1.0)
+        commit.held[name] = dict(held[name])
+    for name in 'abc':
+        commit.lost(name, 2.0, silent=True)
+    assert commit.phase is Phase.PAUSED and not commit.alive
+    return commit
+
+
+#: Own layers, and copies of the next one's; round 12 was the last that all stepped.
+HELD = {'a': {10: [0, 1], 12: [0]}, 'b': {10: [1, 2], 12: [1]}, 'c': {10: [2, 0], 12: [2]}}
+
+
+def test_the_first_of_those_that_were_silent_waits_for_what_the_others_hold():
+    """The trainer's own network may have been away: nothing is lost then."""
+    commit = silenced(HELD)
+    assert not commit.joined('b', 3.0) and not commit.tick(3.0 + PATIENCE / 2)
+    assert not commit.joined('a', 3.5) and commit.phase is Phase.PAUSED  # 12 may be whole
+    orders = commit.joined('c', 4.0)
+    assert [(o.device, o.body['tag'], o.body['moves']) for o in orders] == [
+        ('a', 12, []), ('b', 12, []), ('c', 12, [])]
+
+
+def test_those_that_were_silent_go_on_without_one_that_does_not_come_back():
+    commit = silenced(HELD)
+    assert not commit.joined('b', 3.0) and not commit.joined('a', 3.5)
+    orders = commit.tick(3.0 + PATIENCE)
+    assert [(o.device, o.body['tag']) for o in orders] == [('a', 10), ('b', 10)]
+    assert not commit.tick(100.0) and commit.phase is Phase.TRAINING
+
+
+def test_one_that_holds_all_of_the_newest_state_waits_for_nobody():
+    commit = silenced(HELD | {'b': {10: [0, 1, 2]}})
+    assert [(o.device, o.body['tag']) for o in commit.joined('b', 3.0)] == [('b', 10)]
+
+
+def test_what_a_silent_device_held_is_forgotten_when_it_ends():
+    commit = silenced(HELD)
+    commit.lost('b', 2.5)
+    assert not commit.joined('b', 3.0)
+    assert commit.held['b'] == {} and commit.silent.keys() == {'a', 'c'}
