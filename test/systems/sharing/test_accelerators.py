@@ -77,7 +77,7 @@ def test_a_profile_is_of_the_device(model: SharedModel, device: str) -> None:
              for v in variants_of(there.split.graph, op.operator)}
     assert found == {CHANNELS_LAST}  # and not pre-packed
     assert set(profile.tuning.variants.values()) <= found
-    assert 0 < profile.whole_seconds <= sum(t.seconds[-1] for t in profile.timings) * 3
+    assert 0 < profile.whole_seconds <= sum(t.seconds[-1] for t in profile.timings) * 10
     again = Profile.from_json(profile.to_json())
     with sharing_pair(there.tuned(again.tuning), server=there, patience=ENDLESS) as pair:
         assert pair.robot.infer((SOURCE,)).stats.shared
