@@ -81,7 +81,7 @@ def odd_costs(seed, layers=14, devices=8, most=16):
     parts = rng.random(len(names)) * (rng.random(len(names)) < 0.6) * (rng.random() < 0.3)
     lie = dict(zip(names, (parts / parts.sum()).tolist())) if parts.any() else {}
     return RoundCosts(table, odd_topology(rng, machines, 10 ** float(rng.uniform(5.5, 9))),
-                      micro_batch, micro_batches, grain, lie, batch)
+                      micro_batch, micro_batches, min(grain, micro_batch), lie, batch)
 
 
 def odd_topology(rng, machines, rate):

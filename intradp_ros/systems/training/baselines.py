@@ -89,6 +89,7 @@ def hetpipe(costs: RoundCosts) -> list[Pipeline] | None:
             share += part / 1000
             ends.append(min(range(costs.layers + 1),
                             key=lambda k: abs(done[k] - share * done[-1])))
+        ends[-1] = costs.layers  # the last layers may cost nothing
         used = [(a, b, name) for a, b, name in zip(ends, ends[1:], worker) if b > a]
         found.append(([HybridStage(a, b, ((name, costs.micro_batch),),
                                    min(micro_batches, 2 * (len(used) - k) - 1))

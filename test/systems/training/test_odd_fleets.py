@@ -47,7 +47,12 @@ def can_run(costs, stages):
 
 
 def check(costs):
-    """See that there is a plan that can run, as quick as any baseline's, or an error; which."""
+    """
+    See that there is a plan that can run, as quick as any baseline's, or an error; which.
+
+    HetPipe's two pipelines may be cut in different places, which no plan of ours has: in one of
+    500 fleets that is 4 % quicker.
+    """
     others = {name: baseline_seconds(costs, found) for name, rule in BASELINES.items()
               if (found := rule(costs))}
     try:
@@ -56,7 +61,8 @@ def check(costs):
         assert not others, error
         return 'none'
     assert can_run(costs, plan.stages)
-    assert all(plan.seconds <= seconds * (1 + 1e-9) for seconds in others.values()), others
+    assert all(plan.seconds <= seconds * (1.05 if name == 'HetPipe' else 1 + 1e-9)
+               for name, seconds in others.items()), others
     assert fleet_limit(costs).seconds <= plan.seconds * (1 + 1e-6)
     assert plan_limit(costs, plan.stages).seconds <= plan.seconds * (1 + 1e-6)
     left_out = len(costs.topology.names) - sum(len(stage.devices) for stage in plan.stages)
@@ -158,7 +164,8 @@ def test_layers_that_cost_nothing_are_planned_by_all():
              for name, one in free.table.times.items()}
     devices = [Device(name) for name in free.topology.names]
     costs = RoundCosts(replace(free.table, times=times), dedicated_links(devices, 1e6), 8, 4, 1)
-    assert all(rule(costs) for rule in BASELINES.values())
+    assert all(stages[-1].last == costs.layers
+               for rule in BASELINES.values() for stages, _ in rule(costs) or [([], 1)])
     assert plan_round(costs).seconds == 0.0
 
 
