@@ -151,10 +151,11 @@ def _row(commit: RoundCommit, watch: Kill, graph: LayerGraph, mbits: float) -> d
     rounds = [commit.figures[k]['seconds'] for k in range(KILLED_AT + 4,
                                                           KILLED_AT + ROUNDS_AFTER)]
     moved = port_seconds(loss.moved, commit.sizes, mbits * 125e3)
-    detect, work = loss.planned - watch.at, (loss.reached - loss.tag) * median(rounds)
-    return {'detect': 1e3 * detect, 'move': 1e3 * (loss.ready - loss.planned),
-            'replay': 1e3 * (loss.caught_up - loss.ready), 'least_move': 1e3 * moved,
-            'least': 1e3 * (detect + moved + work), 'rounds_replayed': loss.reached - loss.tag,
+    work = (loss.reached - loss.tag) * median(rounds)
+    detect, move, replay = loss.parts(watch.at)
+    return {'detect': 1e3 * detect, 'move': 1e3 * move, 'replay': 1e3 * replay,
+            'least_move': 1e3 * moved, 'least': 1e3 * (detect + moved + work),
+            'rounds_replayed': loss.reached - loss.tag,
             'megabytes': sum(sum(2 * graph.nbytes(k) for k in m.layers)
                              for m in loss.moved) / 1e6,
             'round': 1e3 * median(rounds), 'plan': str(commit.plan)}

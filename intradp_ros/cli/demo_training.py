@@ -325,9 +325,8 @@ def _always(plan: TrainingPlan, devices: tuple[str, ...], before: TrainingPlan |
 
 def _split(recovery: Recovery, killed: float) -> dict[str, float]:
     """Return the milliseconds of a recovery, in three."""
-    return {'detect': 1e3 * (recovery.planned - killed),
-            'move': 1e3 * (recovery.ready - recovery.planned),
-            'replay': 1e3 * max(0.0, recovery.caught_up - recovery.ready)}
+    return {name: 1e3 * seconds for name, seconds in zip(
+        ('detect', 'move', 'replay'), recovery.parts(killed))}
 
 
 def _difference(state: Mapping[str, torch.Tensor], alone: OneProcess) -> float:

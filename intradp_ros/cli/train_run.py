@@ -280,9 +280,8 @@ def _recovery(prepared: Prepared, recovery: Recovery, outcome: Outcome) -> dict[
     over = recovery.planned and recovery.ready and recovery.caught_up
     return {
         'lost': list(recovery.lost), 'at_round': recovery.reached, 'rounds_replayed': again,
-        'ms': {'leave': 1e3 * (recovery.planned - recovery.noticed),
-               'move': 1e3 * (recovery.ready - recovery.planned),
-               'replay': 1e3 * max(0.0, recovery.caught_up - recovery.ready)} if over else None,
+        'ms': {name: 1e3 * seconds for name, seconds in zip(
+            ('leave', 'move', 'replay'), recovery.parts(recovery.noticed))} if over else None,
         'least_ms': {'move': bytes_ms, 'replay': 1e3 * sum(last)}}
 
 

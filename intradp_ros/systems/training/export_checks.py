@@ -16,7 +16,6 @@ from torch import fx, nn
 
 from intradp_ros.systems.training.layer_graph import by_first_name, Interface, LayerGraph
 from intradp_ros.systems.training.stage_interpreter import (
-    autocast_of,
     BATCH_NORM,
     DRAWING,
     INSTANCE_NORM,
@@ -31,7 +30,7 @@ from intradp_ros.systems.training.structure import (
     Tensors,
     tensors_of,
 )
-from intradp_ros.systems.training.task import call, losses_of, TaskError, TrainingTask
+from intradp_ros.systems.training.task import autocast_of, call, losses_of, TaskError, TrainingTask
 
 #: Seed of the draws when an export is compared with its module.
 _TRIED = 11
@@ -72,7 +71,8 @@ def pass_changes(module: nn.Module, inputs: Any, task: TrainingTask,
     made, after = [], dict[str, torch.Tensor]()
     generators = _generators()
     for _ in range(2):
-        with torch.no_grad(), autocast_of(task), DRAWING, torch.random.fork_rng(devices=[]):
+        with torch.no_grad(), autocast_of(task.autocast), DRAWING, \
+                torch.random.fork_rng(devices=[]):
             torch.manual_seed(_TRIED)
             made.append(taken_apart(call(module, inputs)))
         after = after or {name: t.detach().clone() for name, t in by_first_name(module).items()}
@@ -95,7 +95,8 @@ def _draws(module: nn.Module, inputs: Any, task: TrainingTask) -> bool:
     """Whether every pass moves the generators; other threads may do so now and then."""
     for _ in range(_TRIES):
         generators = _generators()
-        with torch.no_grad(), autocast_of(task), DRAWING, torch.random.fork_rng(devices=[]):
+        with torch.no_grad(), autocast_of(task.autocast), DRAWING, \
+                torch.random.fork_rng(devices=[]):
             call(module, inputs)
         if generators == _generators():
             return False
@@ -135,7 +136,7 @@ def check_equal(root: fx.GraphModule, module: nn.Module, given: Structure, input
         return tensors_of(run_pass(export, inputs, one, _AsModule))
 
     def theirs() -> Tensors:
-        with autocast_of(task):
+        with autocast_of(task.autocast):
             return tensors_of(call(module, given.filled(inputs)))
     made, found = [], []
     for run, parameters in ((ours, export), (theirs, module)):

@@ -20,9 +20,8 @@ import torch
 from torch import fx, nn
 
 from intradp_ros.systems.training.structure import Structure, taken_apart, Tensors
-from intradp_ros.systems.training.task import losses_of, TaskError, TrainingTask
+from intradp_ros.systems.training.task import CPU, losses_of, TaskError, TrainingTask
 
-CPU = torch.device('cpu')
 #: Values that may cross a cut, and tensors of a sample: inputs and targets.
 MOST_VALUES, MOST_TENSORS = 100, 27
 

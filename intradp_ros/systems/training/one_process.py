@@ -16,7 +16,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from intradp_ros.systems.training.task import call, losses_of, samples_of, TrainingTask
+from intradp_ros.systems.training.task import (
+    autocast_of,
+    call,
+    losses_of,
+    samples_of,
+    TrainingTask,
+)
 
 
 @dataclass
@@ -51,8 +57,7 @@ def train_alone(task: TrainingTask, order: Callable[[list[int]], list[int]] = li
         total = counted = 0.0
         for grain in order(list(range(task.grains))):
             inputs, targets = task.data.take([samples[k] for k in task.grain_rows(grain)])
-            with torch.autocast('cpu', task.autocast or torch.bfloat16,
-                                enabled=task.autocast is not None):
+            with autocast_of(task.autocast):
                 outputs = call(module, inputs)
             losses, counts = losses_of(task, outputs, targets, len(task.grain_rows(grain)))
             torch.autograd.backward(losses.sum())

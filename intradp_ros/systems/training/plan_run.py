@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from intradp_ros.cluster.plan_id import PlanId
-from intradp_ros.split.calls.accelerator import open_device
+from intradp_ros.split.calls.kernel_device import KernelDevice
 from intradp_ros.systems.training.layer_graph import LayerGraph, MOST_VALUES, Value
 from intradp_ros.systems.training.reachability import Reachability
 from intradp_ros.systems.training.round_groups import GroupError, join_group, RoundGroup
@@ -49,7 +49,7 @@ class TrainingDevice:
     """
     What a device brings to every plan: its name, its task, what it holds, its ways to others.
 
-    `before` is called before every action with round and action.
+    `before` is called before every action with round and action; stages compute on `kernels`.
     """
 
     name: str
@@ -59,6 +59,7 @@ class TrainingDevice:
     store: Callable[[], Any]
     report: Report
     before: Callable[[int, Action], None]
+    kernels: KernelDevice
     reachability: Reachability
     snapshots: Snapshots = field(default_factory=Snapshots)
 
@@ -114,7 +115,7 @@ class PlanRun:
                 self._check_held(move.layers)
                 self._send_bytes(pack({k: held[k] for k in move.layers}), move.target)
         stage = StageRunner(device.task, device.graph, self._part.first, self._part.last,
-                            open_device(settings.device))  # while bytes are in flight
+                            device.kernels)  # while bytes are in flight
         for move in received:
             for layer, state in unpack(self._receive_bytes(move.source), move.layers).items():
                 device.snapshots.put(self.round, layer, state)
@@ -174,7 +175,7 @@ class PlanRun:
                     self.stage.step(self.round, figures['norm'])
         self.round += 1
         self._device.report({'report': 'round', 'plan': self._number, 'round': self.round - 1,
-                              **figures, 'seconds': time.monotonic() - begun})
+                             **figures, 'seconds': time.monotonic() - begun})
         if self.round % self._device.settings.every == 0 and self.round < self._device.task.rounds:
             self._copied_before()
             self._snapshot()

@@ -232,8 +232,7 @@ def layer_calls(graph: LayerGraph, task: TrainingTask,
         def forward(values: Tensors) -> Tensors:
             rows = [min(task.grain, len(values[0]) - k)
                     for k in range(0, len(values[0]), task.grain)]
-            one = Pass(task.seed, 0, range(len(rows)), rows, task.autocast, task.freeze_norms,
-                       place=place)
+            one = Pass(task.seed, 0, range(len(rows)), rows, task.autocast, task.freeze_norms)
             made: Tensors = run_pass(module, values, one, apart=graph.apart)
             return made
         own = dict(module.named_parameters(remove_duplicate=False))

@@ -80,6 +80,11 @@ class Recovery:
     caught_up: float = 0.0
     moved: tuple[Move, ...] = ()
 
+    def parts(self, since: float) -> tuple[float, float, float]:
+        """Return the seconds until all had left the plan, layers were there, it was over."""
+        return (self.planned - since, self.ready - self.planned,
+                max(0.0, self.caught_up - self.ready))
+
 
 @dataclass
 class RoundCommit:

@@ -14,7 +14,7 @@ from torch import fx
 import torch.nn.functional as F  # noqa: N812
 
 from intradp_ros.systems.training.structure import split_rows, Tensors
-from intradp_ros.systems.training.task import draw_seed, TrainingTask
+from intradp_ros.systems.training.task import autocast_of, CPU, draw_seed, TrainingTask
 
 ATEN = torch.ops.aten
 BATCH_NORM = ATEN.batch_norm.default
@@ -38,7 +38,6 @@ class Pass:
 
     `statistics` has mean and variance of each use by grain, shape (uses, 2, ...), by the name of
     the running mean's buffer.  `held` returns what forward passes change, as it is before a grain.
-    `place` is where the stage's tensors lie.
     """
 
     seed: int
@@ -49,7 +48,6 @@ class Pass:
     freeze_norms: bool = False
     statistics: dict[str, dict[int, torch.Tensor]] = field(default_factory=dict)
     held: Callable[[int], Mapping[str, torch.Tensor]] = lambda grain: {}  # noqa: E731
-    place: torch.device = torch.device('cpu')  # noqa: RUF009
 
     def alone(self, k: int) -> Pass:
         """Return the pass of one of the grains; it notes its statistics here, too."""
@@ -64,9 +62,9 @@ class StageInterpreter(fx.Interpreter):
     lies: so they depend on round and grain only.
     """
 
-    def __init__(self, stage: fx.GraphModule, one: Pass) -> None:
+    def __init__(self, stage: fx.GraphModule, one: Pass, place: torch.device = CPU) -> None:
         super().__init__(stage)
-        self._pass, self._held = one, one.held(one.grains[0])
+        self._pass, self._place, self._held = one, place, one.held(one.grains[0])
 
     def run_node(self, n: fx.Node) -> Any:
         """Run a node."""
@@ -114,7 +112,7 @@ class StageInterpreter(fx.Interpreter):
         return fx.node.map_aggregate(made, self._back)
 
     def _back(self, value: Any) -> Any:
-        return value.to(self._pass.place) if isinstance(value, torch.Tensor) else value
+        return value.to(self._place) if isinstance(value, torch.Tensor) else value
 
     def _dropout(self, node: fx.Node, x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
         return self._scaled(node, x, x, p) if train and p else x
@@ -171,15 +169,15 @@ class StageInterpreter(fx.Interpreter):
 def _in_order(value: Any) -> Any:
     """Return a tensor in the host's memory as its rows are: draws go by memory."""
     if isinstance(value, torch.device):
-        return torch.device('cpu')
+        return CPU
     return value.cpu().contiguous() if isinstance(value, torch.Tensor) else value
 
 
 class _Recorder(StageInterpreter):
     """Notes the types of values."""
 
-    def __init__(self, stage: fx.GraphModule, one: Pass) -> None:
-        super().__init__(stage, one)
+    def __init__(self, stage: fx.GraphModule, one: Pass, place: torch.device = CPU) -> None:
+        super().__init__(stage, one, place)
         self.dtypes: dict[str, torch.dtype] = {}
 
     def run_node(self, n: fx.Node) -> Any:
@@ -197,18 +195,12 @@ def run_pass(stage: fx.GraphModule, inputs: Sequence[torch.Tensor], one: Pass,
         parts = [run_pass(stage, pieces, one.alone(k), recorder) for k, pieces in
                  enumerate(split_rows(tuple(inputs), one.rows))]
         return tuple(torch.cat(pieces) for pieces in zip(*parts))
-    runner = recorder(stage, one)
-    with torch.autocast(inputs[0].device.type, one.autocast or torch.bfloat16,
-                        enabled=one.autocast is not None):
+    place = inputs[0].device
+    runner = recorder(stage, one, place)
+    with autocast_of(one.autocast, place):
         made = runner.run(*inputs)
     made = made if isinstance(made, tuple) else (made,)
     return (made, runner.dtypes) if isinstance(runner, _Recorder) else made
-
-
-def autocast_of(task: TrainingTask) -> torch.autocast:
-    """Return the context in which a task computes forward."""
-    return torch.autocast('cpu', task.autocast or torch.bfloat16,
-                          enabled=task.autocast is not None)
 
 
 def dtypes_of(root: fx.GraphModule, inputs: Tensors,

@@ -41,8 +41,8 @@ class StageRunner:
     def __init__(self, task: TrainingTask, graph: LayerGraph, first: int, last: int,
                  device: KernelDevice = HOST) -> None:
         self.task, self.graph, self.first, self.last = task, graph, first, last
-        self._device, self._place = device, torch.device(device.name)
-        self.module = graph.stage(first, last, self._place)
+        self._device = device
+        self.module = graph.stage(first, last, torch.device(device.name))
         layers = graph.layers[first:last]
         names = [name for layer in layers for name in layer.parameters]
         own = dict(self.module.named_parameters(remove_duplicate=False))
@@ -67,7 +67,7 @@ class StageRunner:
                         for x, value in zip(inputs, values))
         one = Pass(self.task.seed, round, grains,
                    [len(self.task.grain_rows(grain)) for grain in grains], self.task.autocast,
-                   self.task.freeze_norms, held=self._before, place=self._place)
+                   self.task.freeze_norms, held=self._before)
         # What passes through is another tensor than what entered: a leaf keeps its own gradient.
         outputs = run_pass(self.module, [x.view_as(x) for x in entered], one,
                            apart=self.graph.apart)

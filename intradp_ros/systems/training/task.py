@@ -32,6 +32,7 @@ from intradp_ros.core.torchvision_import import declare_operators
 from intradp_ros.systems.training.structure import rows_of, tensors_of
 
 MOST_SAMPLES = 1 << 20
+CPU = torch.device('cpu')
 #: The environment variable that names the device on which a factory makes its task, where it is
 #: to train; not set where it is only planned for.
 DEVICE = 'INTRADP_DEVICE'
@@ -66,6 +67,11 @@ def examples(data: Data, count: int) -> tuple[Any, Any]:
         found: tuple[Any, Any] = data.examples(count)
         return found
     return data.take([k % len(data) for k in range(count)])
+
+
+def autocast_of(dtype: torch.dtype | None, place: torch.device = CPU) -> torch.autocast:
+    """Return the context of a forward pass in that type; None: as the network is."""
+    return torch.autocast(place.type, dtype or torch.bfloat16, enabled=dtype is not None)
 
 
 def call(module: nn.Module, inputs: Any) -> Any:

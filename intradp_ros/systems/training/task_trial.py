@@ -14,6 +14,7 @@ from torch import nn
 
 from intradp_ros.systems.training.structure import rows_of, taken_apart, tensors_of
 from intradp_ros.systems.training.task import (
+    autocast_of,
     call,
     examples,
     losses_of,
@@ -122,8 +123,7 @@ def _samples(task: TrainingTask) -> tuple[Any, Any]:
 def _losses(task: TrainingTask, module: nn.Module, inputs: Any, targets: Any,
             where: str = '', change: str = '') -> torch.Tensor:
     def run() -> Any:
-        with torch.autocast('cpu', task.autocast or torch.bfloat16,
-                            enabled=task.autocast is not None):
+        with autocast_of(task.autocast):
             return call(module, inputs)
     rows = len(tensors_of(targets)[0])
     outputs = _done(f'the module{where}', run, change)

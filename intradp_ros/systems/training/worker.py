@@ -27,6 +27,7 @@ import queue
 from typing import Any
 
 from intradp_ros.cluster.plan_id import PlanId
+from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.systems.training.layer_graph import LayerGraph
 from intradp_ros.systems.training.plan_run import PlanRun, Report, TrainingDevice
 from intradp_ros.systems.training.reachability import Reachability
@@ -49,6 +50,12 @@ class Worker:
     Trains on a device until it is told to end.
 
     `before` is called before every action with round and action: tests let it fail there.
+
+    Raises
+    ------
+    DeviceError
+        If there is no such device to compute on as `settings` name.
+
     """
 
     def __init__(self, name: str, task: TrainingTask, graph: LayerGraph, store: Callable[[], Any],
@@ -57,6 +64,7 @@ class Worker:
                  connect: Callable[[str, int], Any] | None = None) -> None:
         self.orders: queue.Queue[Mapping[str, Any]] = queue.Queue()
         self._device = TrainingDevice(name, task, graph, settings, store, report, before,
+                                      open_device(settings.device),
                                       Reachability(name, settings.address, store()))
         self._connect, self._later = connect, list[Mapping[str, Any]]()
         self._run: PlanRun | None = None

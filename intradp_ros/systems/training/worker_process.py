@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 
-from intradp_ros.split.calls.accelerator import DeviceError, open_device
+from intradp_ros.split.calls.accelerator import DeviceError
 from intradp_ros.systems.training.layer_capture import capture
 from intradp_ros.systems.training.round_groups import check_distributed, GroupError
 from intradp_ros.systems.training.task import described, DEVICE, load_task, TaskError
@@ -89,7 +89,6 @@ def _worker(what: Mapping[str, Any], report: Callable[[dict[str, Any]], None]) -
         given['emulation'] = Emulation(**given['emulation'])
     gc.collect()  # the export leaves cycles that hold several times the network
     settings = Settings(**given)
-    open_device(settings.device)  # there is one, or the reason is known at once
 
     def connect(host: str, port: int) -> TCPStore:
         return TCPStore(host, port, is_master=False,
