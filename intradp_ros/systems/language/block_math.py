@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+import inspect
 import math
 from typing import Any
 
@@ -166,11 +167,12 @@ class LibraryBlocks:
         self._classes, self._manifest = self.family.classes(), manifest
         self._layer = getattr(self._classes, f'{self.family.prefix}DecoderLayer')
         self._norm = getattr(self._classes, f'{self.family.prefix}RMSNorm')
+        self._share: float | None = getattr(self.config, 'residual_multiplier', None)
         with torch.device('cpu'):
             self._rotary = getattr(self._classes, f'{self.family.prefix}RotaryEmbedding')(
                 self.config)
-        self._types = getattr(self.config, 'layer_types', None) \
-            if self.family.module == 'gemma3' else None
+        by_kind = 'layer_type' in inspect.signature(self._rotary.forward).parameters
+        self._types = getattr(self.config, 'layer_types', None) if by_kind else None
 
     def bind(self, block: int, tensors: Mapping[str, Tensor]) -> Run:
         """Return what computes a block with weights that lie in these tensors."""
@@ -196,7 +198,7 @@ class LibraryBlocks:
         """Return what makes hidden states of token ids."""
         weight = tensors['embed_tokens.weight']
         scale = torch.tensor(self._manifest.width ** 0.5).to(weight.dtype) \
-            if self.family.scaled else None
+            if self.family.scaled else getattr(self.config, 'embedding_multiplier', None)
 
         def embed(ids: Tensor) -> Tensor:
             hidden = F.embedding(ids, weight)
@@ -211,9 +213,12 @@ class LibraryBlocks:
         put_tensors(norm, {'weight': tensors['norm.weight']})
         matrix = tensors.get('lm_head.weight', embedding['embed_tokens.weight'])
         cap = getattr(self.config, 'final_logit_softcapping', None)
+        divisor = getattr(self.config, 'logits_scaling', None)
 
         def logits(hidden: Tensor) -> Tensor:
             found = F.linear(norm(hidden), matrix)
+            if divisor is not None:
+                found = found / divisor
             if cap is not None:
                 found = torch.tanh(found / cap) * cap
             return found.float()
@@ -226,25 +231,31 @@ class LibraryBlocks:
         return run.rotary[kind]
 
     def _attention(self, layer: Any, kind: str) -> Run:
-        after = layer.post_attention_layernorm if self.family.sandwich else nn.Identity()
+        before, after = (self._norm_of(layer, norm) for norm in self.family.norms[:2])
+        share = self._share
 
         def run_block(hidden: Tensor, run: LaneRun) -> Tensor:
             found, _ = layer.self_attn(
-                hidden_states=layer.input_layernorm(hidden).unsqueeze(0), lane_run=run,
-                position_embeddings=self.rotary(hidden, run, kind), attention_mask=None)
-            out: Tensor = hidden + after(found[0])
-            return out
+                hidden_states=before(hidden).unsqueeze(0), lane_run=run,
+                position_embeddings=self.rotary(hidden, run, kind), attention_mask=None,
+                position_ids=run.positions)
+            out = after(found[0])
+            return hidden + (out if share is None else out * share)
         return run_block
 
     def _mlp(self, layer: Any) -> Run:
-        before, after = layer.post_attention_layernorm, nn.Identity()
-        if self.family.sandwich:
-            before, after = layer.pre_feedforward_layernorm, layer.post_feedforward_layernorm
+        before, after = (self._norm_of(layer, norm) for norm in self.family.norms[2:])
+        share = self._share
 
         def run_block(hidden: Tensor, run: LaneRun) -> Tensor:
-            out: Tensor = hidden + after(layer.mlp(before(hidden)))
-            return out
+            out = after(layer.mlp(before(hidden)))
+            return hidden + (out if share is None else out * share)
         return run_block
+
+    @staticmethod
+    def _norm_of(layer: Any, name: str) -> Callable[[Tensor], Tensor]:
+        found: Callable[[Tensor], Tensor] = getattr(layer, name) if name else nn.Identity()
+        return found
 
 
 def put_tensors(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:

@@ -18,19 +18,18 @@ class Family:
     """
     A family: its module in `transformers.models`, and the names of its classes.
 
-    Of `sandwich` families each half of a layer has a norm before and after it;
-    embeddings are `scaled` by the root of the width.
+    `norms` are those before and after the attention, and before and after the MLP of a layer, ''
+    where there is none; embeddings are `scaled` by the root of the width.
     """
 
     module: str
     prefix: str
-    sandwich: bool = False
+    norms: tuple[str, str, str, str] = ('input_layernorm', '', 'post_attention_layernorm', '')
     scaled: bool = False
 
     def of_attention(self, name: str) -> bool:
         """Return whether a layer's tensor belongs to its attention block, otherwise to its MLP."""
-        return name.startswith(('self_attn.', 'input_layernorm.')) or \
-            self.sandwich and name.startswith('post_attention_layernorm.')
+        return name.startswith(('self_attn.', *(f'{norm}.' for norm in self.norms[:2] if norm)))
 
     def classes(self) -> Any:
         """Return the module of `transformers` with the family's classes; see `library`."""
@@ -39,14 +38,33 @@ class Family:
                                        f'modeling_{self.module}')
 
 
+_SANDWICH = ('input_layernorm', 'post_attention_layernorm', 'pre_feedforward_layernorm',
+             'post_feedforward_layernorm')
+_AFTER = ('', 'post_attention_layernorm', '', 'post_feedforward_layernorm')
 FAMILIES: Mapping[str, Family] = {
     'llama': Family('llama', 'Llama'),
     'mistral': Family('mistral', 'Mistral'),
+    'ministral': Family('ministral', 'Ministral'),
+    'ministral3': Family('ministral3', 'Ministral3'),
     'qwen2': Family('qwen2', 'Qwen2'),
     'qwen3': Family('qwen3', 'Qwen3'),
     'gemma': Family('gemma', 'Gemma', scaled=True),
-    'gemma2': Family('gemma2', 'Gemma2', sandwich=True, scaled=True),
-    'gemma3_text': Family('gemma3', 'Gemma3', sandwich=True, scaled=True),
+    'gemma2': Family('gemma2', 'Gemma2', _SANDWICH, scaled=True),
+    'gemma3_text': Family('gemma3', 'Gemma3', _SANDWICH, scaled=True),
+    'phi3': Family('phi3', 'Phi3'),
+    'granite': Family('granite', 'Granite'),
+    'smollm3': Family('smollm3', 'SmolLM3'),
+    'olmo2': Family('olmo2', 'Olmo2', _AFTER),
+    'olmo3': Family('olmo3', 'Olmo3', _AFTER),
+    'exaone4': Family('exaone4', 'Exaone4', _AFTER),
+    'glm': Family('glm', 'Glm'),
+    'glm4': Family('glm4', 'Glm4', ('input_layernorm', 'post_self_attn_layernorm',
+                                    'post_attention_layernorm', 'post_mlp_layernorm')),
+    'arcee': Family('arcee', 'Arcee'),
+    'ernie4_5': Family('ernie4_5', 'Ernie4_5'),
+    'helium': Family('helium', 'Helium'),
+    'hunyuan_v1_dense': Family('hunyuan_v1_dense', 'HunYuanDenseV1'),
+    'seed_oss': Family('seed_oss', 'SeedOss'),
 }
 
 

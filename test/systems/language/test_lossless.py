@@ -10,11 +10,13 @@ import torch
 
 from intradp_ros.lab.language.reference import whole_answer
 from intradp_ros.runtime.admission import Fate
+from intradp_ros.systems.language.families import FAMILIES
 from intradp_ros.systems.language.local_fleet import LocalLanguage
 
 TIMEOUT = 60.0
 COUNT = 12
 PROMPTS = (1, 2, 15, 16, 17, 33, 70)
+WITH_WINDOW = ('mistral', 'ministral', 'gemma2', 'gemma3_text', 'phi3', 'olmo3', 'exaone4')
 
 
 @pytest.fixture(scope='module', params=[True, False], ids=['tied', 'untied'])
@@ -99,9 +101,9 @@ def test_requests_at_once_are_those_of_one_process_each(model):
             assert answering.tokens == whole_answer(whole, prompt(length), COUNT, frozenset())[0]
 
 
-@pytest.mark.parametrize('family', ['mistral', 'qwen2', 'qwen3', 'gemma', 'gemma2', 'gemma3_text'])
+@pytest.mark.parametrize('family', sorted({*FAMILIES} - {'llama'}))
 def test_families(tmp_path, family):
-    extra = {'sliding_window': 24} if family in ('mistral', 'gemma2', 'gemma3_text') else {}
+    extra = {'sliding_window': 24} if family in WITH_WINDOW else {}
     extra |= {'query_pre_attn_scalar': 8} if family in ('gemma2', 'gemma3_text') else {}
     manifest, store, whole = tiny_model(tmp_path, family, **extra)
     given = costs(manifest, 2)
