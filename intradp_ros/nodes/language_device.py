@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.cluster.plan_id import PlanId
@@ -22,6 +22,9 @@ from intradp_ros.runtime.model import SharedModel
 from intradp_ros.systems.language.head import HeadPolicy
 from intradp_ros.systems.language.role import LanguageOptions, LanguageRole
 from intradp_ros.web.access import ApiKeys, check_address, Guard
+
+if TYPE_CHECKING:
+    from intradp_ros.web.web_server import WebServer
 
 
 class LanguageDevice:
@@ -46,6 +49,7 @@ class LanguageDevice:
         self._keys = ApiKeys.load(Path(given['api_keys'])) if given['api_keys'] else None
         self._served = ServedText('none', given['without_plan'] == HOLD)
         self._guard: Guard | None = None
+        self._server: WebServer | None = None
         if given['http_port']:
             check_address(given['http_address'], self._keys)
 
@@ -96,9 +100,9 @@ class LanguageDevice:
         return values
 
     def rejected(self) -> Mapping[str, int]:
-        """Return the requests by HTTP that were not taken, by cause."""
-        return {f'http_{cause}': count for cause, count in self._guard.rejected.items()} \
-            if self._guard else {}
+        """Return the requests and connections by HTTP that were not taken, by cause."""
+        return {f'http_{cause}': count for source in (self._guard, self._server) if source
+                for cause, count in source.rejected.items()}
 
     def _open_endpoint(self) -> None:
         # what only an endpoint needs is an extra
@@ -108,9 +112,9 @@ class LanguageDevice:
         self._guard = Guard(openai_app(self._served), self._keys,
                             ClientRates(given['http_rate'], given['http_burst']))
         try:
-            server = WebServer(self._guard, given['http_address'], given['http_port'])
+            self._server = WebServer(self._guard, given['http_address'], given['http_port'])
         except OSError as error:
             raise ValueError(f'http_port {given["http_port"]} of {given["http_address"]}: '
                              f'{error.strerror}') from error
-        self._node.until_deactivated.callback(server.close)
-        self._node.info(f'OpenAI-compatible endpoint: {server.url}/v1')
+        self._node.until_deactivated.callback(self._server.close)
+        self._node.info(f'OpenAI-compatible endpoint: {self._server.url}/v1')

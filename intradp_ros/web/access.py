@@ -10,8 +10,10 @@ and a blank.  Without keys a server listens on this machine only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 import hashlib
 import ipaddress
 import json
@@ -22,6 +24,7 @@ import time
 from typing import Any
 
 from intradp_ros.runtime.admission import ClientRates
+from intradp_ros.web.connections import App, group, Message, Receive, Send
 
 #: Bytes of the body of a request; seconds in which it must have arrived; bytes of a key.
 MAX_BODY, BODY_SECONDS, MIN_KEY, MAX_KEY = 4 << 20, 10.0, 16, 512
@@ -29,10 +32,10 @@ MAX_BODY, BODY_SECONDS, MIN_KEY, MAX_KEY = 4 << 20, 10.0, 16, 512
 MAX_KEYS = 1024
 _LINE = re.compile(rf'([\w.-]{{1,64}})\s+([!-~]{{{MIN_KEY},{MAX_KEY}}})', re.ASCII)
 
+#: Bytes of a message of a web socket; why one is closed: by rule, for a message that is too large.
+MAX_MESSAGE, POLICY, TOO_LARGE = 1 << 20, 1008, 1009
+
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -73,9 +76,10 @@ class ApiKeys:
         return cls(clients)
 
     def client(self, authorization: str) -> str | None:
-        """Return whose key stands in an ``Authorization: Bearer KEY`` header."""
+        """Return whose key stands in a header ``Authorization: Bearer KEY``, or Api-Key KEY."""
         kind, _, key = authorization.partition(' ')
-        return self.clients.get(_hash(key.strip())) if kind.lower() == 'bearer' else None
+        known = kind.lower() in ('bearer', 'api-key')
+        return self.clients.get(_hash(key.strip())) if known else None
 
 
 def check_address(address: str, keys: ApiKeys | None) -> str:
@@ -87,89 +91,214 @@ def check_address(address: str, keys: ApiKeys | None) -> str:
     return address
 
 
+@dataclass(frozen=True)
+class RouteLimits:
+    """
+    What a request of a route may bring.
+
+    `body`: bytes, which must have arrived after `seconds`; `message`: bytes of
+    a message of a web socket.
+    """
+
+    body: int = MAX_BODY
+    seconds: float = BODY_SECONDS
+    message: int = MAX_MESSAGE
+
+
+@dataclass(frozen=True)
+class GuardLimits:
+    """
+    What clients may have at once, and what the requests of each route may bring.
+
+    `in_flight`: requests and open web sockets of a client; `held`: bytes of all
+    bodies whose requests are not answered yet; `routes`: by the beginning of
+    the path, whole parts of it, the longest counts.  `messages`: messages of
+    web sockets that a client may send; more of them wait, and harm only it.
+    """
+
+    in_flight: int = 64
+    held: int = 256 << 20
+    routes: Mapping[str, RouteLimits] = field(default_factory=dict)
+    messages: ClientRates | None = None
+
+    def of(self, path: str) -> RouteLimits:
+        """Return the limits of a path."""
+        parts = path.rstrip('/').split('/')
+        for count in range(len(parts), 0, -1):
+            if found := self.routes.get('/'.join(parts[:count])):
+                return found
+        return self.routes.get('/', _ANY)
+
+
+_ANY = RouteLimits()
+
+
 class Guard:
     """
-    An ASGI application around another one: keys, rates, sizes.
+    An ASGI application around another one, for HTTP and web sockets: keys, rates, sizes.
 
     The inner one finds the client's name in ``scope['client_name']``.  `open_paths`
-    need no key.  Requests that are not taken are counted by cause.
+    need no key, and take no body.  What is not taken is counted by cause.
     """
 
     def __init__(self, app: App, keys: ApiKeys | None, rates: ClientRates,
-                 open_paths: frozenset[str] = frozenset({'/health'})) -> None:
+                 open_paths: frozenset[str] = frozenset({'/health'}),
+                 limits: GuardLimits | None = None) -> None:
         self._app, self._keys, self._rates, self._open = app, keys, rates, open_paths
+        self._limits = limits or GuardLimits()
+        self._in_flight: Counter[str] = Counter()
+        self._held = 0
         self.rejected: dict[str, int] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer why not."""
-        if scope['type'] == 'lifespan':
+        if scope['type'] not in ('http', 'websocket'):
             await self._app(scope, receive, send)
             return
-        if scope['type'] != 'http':  # web sockets: nothing here speaks them
+        client, refused = self._judged(scope)
+        if refused is not None:
+            await self._reject(scope, send, refused)
             return
-        headers = {key.lower(): value for key, value in scope['headers']}
-        client = str((scope.get('client') or ('local', 0))[0])
-        if self._keys is not None and scope['path'] not in self._open:
-            known = self._keys.client(headers.get(b'authorization', b'').decode('latin-1'))
+        self._in_flight[client] += 1
+        try:
+            scope = {**scope, 'client_name': client}
+            if scope['type'] == 'websocket':
+                await self._app(scope, *self._of_socket(scope, receive, send))
+            else:
+                await self._pass_on(scope, receive, send)
+        finally:
+            self._in_flight[client] -= 1
+            if not self._in_flight[client]:
+                del self._in_flight[client]
+
+    def _judged(self, scope: Scope) -> tuple[str, _Refusal | None]:
+        """Return who asks, and why that is not taken."""
+        client = group(str((scope.get('client') or ('local', 0))[0]))
+        is_open = scope['path'] in self._open
+        if self._keys is not None and not is_open:
+            known = self._keys.client(_header(scope, b'authorization').decode('latin-1'))
             if known is None:
                 # strangers share the buckets of their addresses: guessing keys is slow
                 wait = self._rates.wait(f'stranger {client}', time.monotonic())
-                await self._reject(send, 429 if wait else 401, 'no_key', 'a valid API key is '
-                                   'needed: Authorization: Bearer KEY', wait)
-                return
+                return client, _Refusal(
+                    429 if wait else 401, 'no_key',
+                    'a valid API key is needed: Authorization: Bearer KEY', wait)
             client = known
+        elif self._keys is not None:
+            client = f'stranger {client}'
         if wait := self._rates.wait(client, time.monotonic()):
-            await self._reject(send, 429, 'rate', f'too many requests of {client}', wait)
-            return
+            return client, _Refusal(429, 'rate', f'too many requests of {client}', wait)
+        if self._in_flight[client] >= self._limits.in_flight:
+            return client, _Refusal(429, 'in_flight', f'{self._limits.in_flight} requests of '
+                                    f'{client} are in flight', 1.0)
+        if is_open and (_header(scope, b'content-length') not in (b'', b'0')
+                        or _header(scope, b'transfer-encoding')):
+            return client, _Refusal(413, 'size', f'{scope["path"]} takes no body')
+        return client, None
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        limits = self._limits.of(scope['path'])
         try:
-            length = int(headers.get(b'content-length', b'0'))
+            length = int(_header(scope, b'content-length') or b'0')
         except ValueError:
-            length = MAX_BODY + 1
-        body = None if length > MAX_BODY else await _body(receive)
-        if body is None:
-            await self._reject(send, 413, 'size', f'a body of at most {MAX_BODY} bytes, sent '
-                               f'within {BODY_SECONDS:.0f} s, is taken')
-            return
-        given = False
+            length = limits.body + 1
+        body = bytearray()
+        try:
+            refused: _Refusal | None = _Refusal(
+                413, 'size', f'a body of at most {limits.body} bytes, sent within '
+                f'{limits.seconds:g} s, is taken')
+            if length <= limits.body:
+                with suppress(asyncio.TimeoutError):  # not the built-in one before Python 3.11
+                    refused = await asyncio.wait_for(
+                        self._read(receive, body, limits.body, refused), limits.seconds)
+            if refused is not None:
+                await self._reject(scope, send, refused)
+                return
+            given = False
 
-        async def again() -> MutableMapping[str, Any]:
-            nonlocal given
-            if given:
-                return await receive()
-            given = True
-            return {'type': 'http.request', 'body': body, 'more_body': False}
-        await self._app({**scope, 'client_name': client}, again, send)
+            async def again() -> Message:
+                nonlocal given
+                if given:
+                    return await receive()
+                given = True
+                return {'type': 'http.request', 'body': bytes(body), 'more_body': False}
+            await self._app(scope, again, send)
+        finally:
+            self._held -= len(body)
 
-    async def _reject(self, send: Send, status: int, cause: str, text: str, wait: float = 0.0,
-                      ) -> None:
-        self.rejected[cause] = self.rejected.get(cause, 0) + 1
-        headers = [(b'content-type', b'application/json'), (b'connection', b'close')]
-        if wait:
-            headers.append((b'retry-after', str(int(wait) + 1).encode()))
-        await send({'type': 'http.response.start', 'status': status, 'headers': headers})
-        await send({'type': 'http.response.body', 'body': json.dumps(
-            {'error': {'message': text, 'type': 'invalid_request_error', 'param': None,
-                       'code': cause}}).encode()})
-
-
-async def _body(receive: Receive) -> bytes | None:
-    """Return the whole body; None if it is too large, too slow, or the client has gone."""
-    async def read() -> bytes | None:
-        parts, size = [], 0
+    async def _read(self, receive: Receive, body: bytearray, most: int,
+                    too_large: _Refusal | None) -> _Refusal | None:
+        """Read a body; return why it is not taken, such as a client that has gone."""
         while True:
             message = await receive()
             if message['type'] == 'http.disconnect':
-                return None
-            parts.append(message.get('body', b''))
-            size += len(parts[-1])
-            if size > MAX_BODY:
-                return None
+                return _Refusal(400, 'gone', 'the client has gone')
+            part = message.get('body', b'')
+            if len(body) + len(part) > most:
+                return too_large
+            if self._held + len(part) > self._limits.held:
+                return _Refusal(503, 'held', f'bodies of {self._limits.held} bytes are held', 1.0)
+            body += part
+            self._held += len(part)
             if not message.get('more_body'):
-                return b''.join(parts)
-    try:
-        return await asyncio.wait_for(read(), BODY_SECONDS)
-    except asyncio.TimeoutError:  # another class than the built-in one before Python 3.11
-        return None
+                return None
+
+    def _of_socket(self, scope: Scope, receive: Receive, send: Send) -> tuple[Receive, Send]:
+        """Return how the inner application receives and sends."""
+        most, rates = self._limits.of(scope['path']).message, self._limits.messages
+        closed = False
+
+        async def received() -> Message:
+            message = await receive()
+            if message['type'] != 'websocket.receive':
+                return message
+            text, data = message.get('text'), message.get('bytes') or b''
+            if len(text.encode('utf-8', 'replace') if text else data) > most:
+                self._count('size')
+                await sent({'type': 'websocket.close', 'code': TOO_LARGE,
+                            'reason': f'messages of at most {most} bytes are taken'})
+                return {'type': 'websocket.disconnect', 'code': TOO_LARGE}
+            while rates and (wait := rates.wait(scope['client_name'], time.monotonic())):
+                await asyncio.sleep(wait)
+            return message
+
+        async def sent(message: Message) -> None:
+            nonlocal closed
+            if not closed:  # what the application still says after that is heard by nobody
+                closed = message['type'] == 'websocket.close'
+                await send(message)
+        return received, sent
+
+    async def _reject(self, scope: Scope, send: Send, refused: _Refusal) -> None:
+        self._count(refused.cause)
+        kind = 'http.response'
+        if scope['type'] == 'websocket':
+            kind = 'websocket.http.response'
+            if kind not in (scope.get('extensions') or {}):
+                await send({'type': 'websocket.close', 'code': POLICY, 'reason': refused.text})
+                return
+        headers = [(b'content-type', b'application/json'), (b'connection', b'close')]
+        if refused.wait:
+            headers.append((b'retry-after', str(int(refused.wait) + 1).encode()))
+        await send({'type': f'{kind}.start', 'status': refused.status, 'headers': headers})
+        await send({'type': f'{kind}.body', 'body': json.dumps(
+            {'error': {'message': refused.text, 'type': 'invalid_request_error', 'param': None,
+                       'code': refused.cause}}).encode()})
+
+    def _count(self, cause: str) -> None:
+        self.rejected[cause] = self.rejected.get(cause, 0) + 1
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    status: int
+    cause: str
+    text: str
+    wait: float = 0.0
+
+
+def _header(scope: Scope, name: bytes) -> bytes:
+    return next((value for key, value in scope['headers'] if key.lower() == name), b'')
 
 
 def _hash(key: str) -> bytes:

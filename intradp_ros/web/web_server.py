@@ -4,10 +4,14 @@
 """An ASGI application served by uvicorn on a thread of its own."""
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+import logging
+import math
 from pathlib import Path
-import socket
 import threading
-from typing import Any
+
+from intradp_ros.web.connections import App, ConnectionLimits, Listener, watched
 
 try:
     import uvicorn
@@ -16,18 +20,39 @@ except ModuleNotFoundError as error:  # said with the command that brings it
                               "'intradp-ros[web]', or pip install uvicorn fastapi",
                               name='uvicorn') from error
 
-#: Connections at once; one more is answered 503.  Seconds that an idle one is kept, and that open
-#: answers have when the server closes.
-MAX_CONNECTIONS, IDLE, GRACE = 256, 15, 3
+_LOG = logging.getLogger(__name__)
+#: Seconds that open answers have when the server closes.
+GRACE = 3
+
+
+@dataclass(frozen=True)
+class WebSocketLimits:
+    """
+    What a web socket may bring, and how one that is lost is noticed.
+
+    `max_size`: bytes of a message; `max_queue`: messages that wait to be read;
+    a ping every `ping_interval` seconds must be answered after `ping_timeout`.
+    The answer stands behind messages that the application has not read yet, so
+    it must read within these times.
+    """
+
+    max_size: int = 1 << 20
+    max_queue: int = 8
+    ping_interval: float = 20.0
+    ping_timeout: float = 20.0
 
 
 class WebServer:
-    """Listens from when it is made until `close`."""
+    """Listens from when it is made until `close`; an error inside does not end it."""
 
-    def __init__(self, app: Any, address: str, port: int, certificate: Path | None = None,
-                 certificate_key: Path | None = None) -> None:
+    def __init__(self, app: App, address: str, port: int, certificate: Path | None = None,
+                 certificate_key: Path | None = None, *,
+                 limits: ConnectionLimits | None = None,
+                 web_sockets: WebSocketLimits | None = None) -> None:
         """
         Bind and serve; port 0 takes a free one (`port` says which).
+
+        `limits` are lowered to what the process's files allow.
 
         Raises
         ------
@@ -35,23 +60,47 @@ class WebServer:
             If the address or port cannot be had.
 
         """
-        family = socket.AF_INET6 if ':' in address else socket.AF_INET
-        self._socket = socket.create_server((address, port), family=family, backlog=128)
-        self.port: int = self._socket.getsockname()[1]
+        limits = (limits or ConnectionLimits()).within_files()
+        self._listener = Listener.at(address, port, limits)
+        self.port: int = self._listener.getsockname()[1]
         self.url = (f'http{"s" if certificate else ""}://'
                     f'{f"[{address}]" if ":" in address else address}:{self.port}')
-        self._server = uvicorn.Server(uvicorn.Config(
-            app, log_level='warning', access_log=False, limit_concurrency=MAX_CONNECTIONS,
-            timeout_keep_alive=IDLE, timeout_graceful_shutdown=GRACE, server_header=False,
-            ssl_certfile=certificate, ssl_keyfile=certificate_key, lifespan='off'))
+        sockets = web_sockets or WebSocketLimits()
+        # h11 bounds heads, and asyncio's own loop accepts by the listener; an address that a
+        # client claims to forward for counts nothing
+        self._config = uvicorn.Config(
+            watched(app, self._listener), log_level='error', access_log=False, http='h11',
+            loop='asyncio', backlog=64, proxy_headers=False,
+            timeout_keep_alive=math.ceil(limits.idle), timeout_graceful_shutdown=GRACE,
+            ws_max_size=sockets.max_size, ws_max_queue=sockets.max_queue,
+            ws_ping_interval=sockets.ping_interval, ws_ping_timeout=sockets.ping_timeout,
+            ws_per_message_deflate=False, server_header=False, ssl_certfile=certificate,
+            ssl_keyfile=certificate_key, lifespan='off')
+        self._server = uvicorn.Server(self._config)
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name='web', daemon=True)
         self._thread.start()
 
+    @property
+    def rejected(self) -> Mapping[str, int]:
+        """Return how many connections were refused, displaced or cut, by cause."""
+        return dict(self._listener.connections.rejected)
+
     def close(self) -> None:
         """End open connections and free the port."""
+        self._closing.set()
         self._server.should_exit = True
         self._thread.join()
-        self._socket.close()
+        self._listener.close()
 
     def _run(self) -> None:
-        self._server.run(sockets=[self._socket])
+        while not self._closing.is_set():
+            try:
+                # uvicorn closes what it is given
+                self._server.run(sockets=[self._listener.again()])
+            except Exception as error:  # noqa: BLE001 - the endpoint goes on
+                _LOG.error('the server of %s failed and begins anew: %s: %s', self.url,
+                           type(error).__name__, error)
+                self._closing.wait(1.0)
+            self._listener.cut_all()
+            self._server = uvicorn.Server(self._config)
