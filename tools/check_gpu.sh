@@ -10,7 +10,7 @@
 
 device=${1:-cuda}
 out=${2:-out/check_gpu.txt}
-model=intradp_ros.lab.zoo.oriented_energy:oriented_energy
+model=intradp_ros.perception.oriented_energy:oriented_energy
 input='--input 1x3x144x336 --dtype uint8'
 python=${PYTHON:-python3}
 failed=

@@ -31,7 +31,7 @@ TASK is file.py:function or package.module:function; the function returns the ta
 
 A round is one step of the optimiser on `batch` samples. Devices get whole grains of `grain`
 samples, so that batch norm does not depend on who computes what. An example that runs:
-intradp_ros.lab.training.digits:digits. Images of ROS 2 bags are a dataset, too: BagImages of
+intradp_ros.systems.training.shapes:shapes. Images of ROS 2 bags are a dataset, too: BagImages of
 intradp_ros.lab.training.bag_images"""
 
 #: Verb: its module in this folder, and a summary.

@@ -35,7 +35,7 @@ what no schedule of the plan can beat with these rates; it is printed with what 
 EPILOG = """\
 examples:
   intradp train plan mytask.py:task --fleet config/fleet.yaml
-  intradp train plan intradp_ros.lab.training.digits:digits --fleet fleet.yaml --picture round.png
+  intradp train plan intradp_ros.systems.training.shapes:shapes --picture round.png
   intradp train plan mytask.py:task --fleet fleet.yaml --images robot1=0.6 --images robot2=0.4"""
 
 

@@ -59,7 +59,7 @@ EPILOG = """\
 examples:
   intradp train run mytask.py:task --fleet config/fleet.yaml
   intradp train run mytask.py:task --fleet config/fleet.yaml --resume
-  intradp train run intradp_ros.lab.training.digits:digits -o digits.safetensors --picture run.png
+  intradp train run intradp_ros.systems.training.shapes:shapes -o shapes.safetensors
 
 exit status: 0 trained, 1 training came to nothing, 130 ended by Ctrl-C with a checkpoint"""
 

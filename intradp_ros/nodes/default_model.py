@@ -4,4 +4,4 @@
 """The model that nodes take unless they are given another: one that needs no file."""
 from __future__ import annotations
 
-DEFAULT_MODEL = 'intradp_ros.lab.zoo.oriented_energy:oriented_energy 1x3x144x336 uint8'
+DEFAULT_MODEL = 'intradp_ros.perception.oriented_energy:oriented_energy 1x3x144x336 uint8'

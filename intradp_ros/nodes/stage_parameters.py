@@ -4,10 +4,11 @@
 """Parameters of stages: of a device that runs them, and of who plans them."""
 from __future__ import annotations
 
+from intradp_ros.nodes.default_model import DEFAULT_MODEL
 from intradp_ros.nodes.parameters import Parameter
 
 STAGE_PARAMETERS: tuple[Parameter, ...] = (
-    Parameter('models', ['intradp_ros.lab.zoo.mobilenet_v2:mobilenet_v2 1x3x224x224 uint8'],
+    Parameter('models', [DEFAULT_MODEL],
               'Catalogue: "package.module:factory shape dtype" or archive paths. May be empty '
               'where weights are fetched.'),
     Parameter('requests', False, 'Request inferences of the first model, of images that come.',
@@ -21,7 +22,7 @@ STAGE_PARAMETERS: tuple[Parameter, ...] = (
               100.0, 10000.0),
 )
 PLANNING_PARAMETERS: tuple[Parameter, ...] = (
-    Parameter('model', 'intradp_ros.lab.zoo.mobilenet_v2:mobilenet_v2 1x3x224x224 uint8',
+    Parameter('model', DEFAULT_MODEL,
               'The model that is run: as in the catalogue of the devices.'),
     Parameter('source', 'device', 'The device that requests inferences.'),
     Parameter('stages', 'device', 'Stages in order: "a,b*2+c,d@30" are three, the second on '

@@ -71,7 +71,7 @@ def test_half_precision_is_inside(intradp, tmp_path: Path, precision: str) -> No
 
 
 def test_a_model_that_converts_by_itself_is_reported(intradp, tmp_path: Path) -> None:
-    result = intradp('model', 'add', 'intradp_ros.lab.zoo.oriented_energy:oriented_energy',
+    result = intradp('model', 'add', 'intradp_ros.perception.oriented_energy:oriented_energy',
                      '--pixels', '--input', '1x3x48x64', '--precision', 'bfloat16', '--out',
                      tmp_path / 'a.graph')
     assert result.status == 2 and 'does not compute in bfloat16' in result.err

@@ -57,7 +57,7 @@ import json, sys
 
 sys.path.append(sys.argv[1])
 from node_processes import Observer, picture
-from intradp_ros.lab.zoo.oriented_energy import oriented_energy
+from intradp_ros.perception.oriented_energy import oriented_energy
 
 observer = Observer()
 assert observer.set_mode('offload')[0]

@@ -16,12 +16,12 @@ import torch
 from torch import nn
 
 from intradp_ros.lab.emulation.slow_device import slow_environment
-from intradp_ros.lab.zoo.oriented_energy import oriented_energy
 from intradp_ros.lab.zoo.seeding import seeded
+from intradp_ros.perception.oriented_energy import oriented_energy
 
-FACTORIES = ('oriented_energy:oriented_energy', 'dense:depth', 'dense:segmenter',
-             'scene_completion:scene_completion', 'yolo:detector_s',
-             'classifiers.mobilenet_v3:mobilenet_v3_small')
+FACTORIES = ('perception.oriented_energy:oriented_energy', 'lab.zoo.dense:depth',
+             'lab.zoo.dense:segmenter', 'lab.zoo.scene_completion:scene_completion',
+             'lab.zoo.yolo:detector_s', 'lab.zoo.classifiers.mobilenet_v3:mobilenet_v3_small')
 
 
 def weights_digest(model: nn.Module) -> str:
@@ -31,12 +31,12 @@ def weights_digest(model: nn.Module) -> str:
 
 
 def digests() -> list[str]:
-    """Return the digests of some networks of the zoo."""
+    """Return the digests of some networks."""
     found = []
     for source in FACTORIES:
         module, factory = source.split(':')
         make: Callable[[], nn.Module] = getattr(
-            importlib.import_module(f'intradp_ros.lab.zoo.{module}'), factory)
+            importlib.import_module(f'intradp_ros.{module}'), factory)
         found.append(weights_digest(make()))
     return found
 

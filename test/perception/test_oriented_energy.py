@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from intradp_ros.lab.zoo.oriented_energy import filters, oriented_energy
 from intradp_ros.nodes.default_model import DEFAULT_MODEL
+from intradp_ros.perception.oriented_energy import filters, oriented_energy
 from intradp_ros.runtime.catalogue import ModelSpec
 
 SIZE = 64
