@@ -30,8 +30,8 @@ import torch
 
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.profiling.rounds import bind_whole, run_through, whole_kernel
-from intradp_ros.runtime.catalogue import ModelSpec
-from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_ros.runtime.models.catalogue import ModelSpec
+from intradp_ros.runtime.models.model import share_module, SharedModel
 from intradp_ros.split.calls.accelerator import Accelerator, DeviceError
 from intradp_ros.split.checks.verify import output_error
 from intradp_ros.split.local_operator import Kernel

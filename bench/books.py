@@ -23,12 +23,12 @@ import time
 
 from recorded import DELAY, OVERHEAD
 
+from intradp_lab.testbed.evaluation_results import SENSOR
+from intradp_lab.testbed.preparation import device_profile
+from intradp_lab.testbed.workloads import Workload, WORKLOADS
 from intradp_ros.graph.serialise import graph_to_json
-from intradp_ros.lab.testbed.evaluation_results import SENSOR
-from intradp_ros.lab.testbed.preparation import device_profile
-from intradp_ros.lab.testbed.workloads import Workload, WORKLOADS
 from intradp_ros.profiling.machine import prepare_process
-from intradp_ros.runtime.model import share_module
+from intradp_ros.runtime.models.model import share_module
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER, SIDES
 from intradp_ros.systems.sharing.book.book import ScheduleBook

@@ -12,13 +12,13 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from intradp_lab.testbed.evaluation_results import FLOAT32, SENSOR
+from intradp_lab.testbed.recorded import FIXED, profile_from_recording, read_recording, Recording
+from intradp_lab.testbed.workloads import WORKLOADS
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.serialise import digest
-from intradp_ros.lab.testbed.evaluation_results import FLOAT32, SENSOR
-from intradp_ros.lab.testbed.workloads import WORKLOADS
 from intradp_ros.profiling.profile import OperatorTiming
-from intradp_ros.profiling.recorded import FIXED, profile_from_recording, read_recording, Recording
-from intradp_ros.runtime.catalogue import load_factory
+from intradp_ros.runtime.models.catalogue import load_factory
 from intradp_ros.schedule.cost import CostModel, WireCost
 from intradp_ros.schedule.schedule import ROBOT, SERVER, SIDES
 from intradp_ros.split.checks.flops import operator_flops
@@ -26,7 +26,7 @@ from intradp_ros.split.local_operator import LocalOperator, SplitGraph
 from intradp_ros.split.split_graph import split_graph
 from intradp_ros.wire.codecs.names import BITS
 
-ZOO = 'intradp_ros.lab.zoo'
+ZOO = 'intradp_lab.zoo'
 #: Of recordings by the model's name.
 ARCHITECTURES = {w.recording: f'{ZOO}.{w.factory}' for w in WORKLOADS.values() if w.recording}
 #: Networks nobody recorded; they take the bytes of a camera.

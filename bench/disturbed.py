@@ -38,9 +38,9 @@ from typing import Any
 
 from models import print_table
 
-from intradp_ros.cli.demo import MODELS, PLANNER, PLAYER, ROBOT, SERVER
-from intradp_ros.lab.emulation.emulated_pair import emulated_pair, EmulatedPair, Side
-from intradp_ros.lab.emulation.processes import Child, Command, module_arguments
+from intradp_lab.cli.demo import MODELS, PLANNER, PLAYER, ROBOT, SERVER
+from intradp_lab.emulation.emulated_pair import emulated_pair, EmulatedPair, Side
+from intradp_ros.core.processes import Child, Command, module_arguments
 from intradp_ros.report.result_tables import write_json
 from intradp_ros.systems.sharing.baselines import SHARED
 
@@ -111,7 +111,7 @@ def _working(pair: EmulatedPair, works: Sequence[Work]) -> Iterator[None]:
             cores = {'robot': pair.robot, 'server': pair.server}.get(work.side, Side()).cores
             children.append(pair.start(Command(
                 f'other-work-{number}',
-                module_arguments('intradp_ros.lab.emulation.other_work', *work.options), (),
+                module_arguments('intradp_lab.emulation.other_work', *work.options), (),
                 cores)))
         yield
     finally:

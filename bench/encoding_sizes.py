@@ -26,13 +26,13 @@ from rich.table import Table
 import skimage.data
 import torch
 
-from intradp_ros.lab.zoo.hed import hed
-from intradp_ros.lab.zoo.mobilenet_v2 import mobilenet_v2
+from intradp_lab.zoo.hed import hed
+from intradp_lab.zoo.mobilenet_v2 import mobilenet_v2
 from intradp_ros.profiling.encoding_measurement import PART
 from intradp_ros.profiling.machine import device_name, prepare_process
 from intradp_ros.profiling.measure import crossing_values, value_encodings
 from intradp_ros.profiling.profile import CHUNK_BYTES, EncodingTiming
-from intradp_ros.runtime.model import share_module
+from intradp_ros.runtime.models.model import share_module
 from intradp_ros.schedule.cost import CostModel, LinkModel, WireCost
 from intradp_ros.schedule.schedule import SIDES
 from intradp_ros.split.local_operator import SplitGraph

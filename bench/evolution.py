@@ -25,8 +25,8 @@ from rich.console import Console
 from rich.table import Table
 import torch
 
+from intradp_lab.testbed.evaluation_results import FLOAT32, SENSOR
 from intradp_ros.core.workers import worker_pool
-from intradp_ros.lab.testbed.evaluation_results import FLOAT32, SENSOR
 from intradp_ros.schedule.cost import LinkModel
 from intradp_ros.systems.sharing.baselines import SHARED
 from intradp_ros.systems.sharing.judge.judge import make_ready

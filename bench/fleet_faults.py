@@ -22,13 +22,13 @@ import statistics
 import tempfile
 import time
 
+from intradp_lab.emulation.fleet_network import fleet_network, FleetNetwork
+from intradp_lab.fleet.fleet_figures import without_pipeline
+from intradp_lab.fleet.node_fleet import COORDINATOR, NodeFleet, running, RunningFleet
+from intradp_ros.core.processes import Child
 from intradp_ros.dds.transport_profile import transport_environment
-from intradp_ros.lab.emulation.fleet_network import fleet_network, FleetNetwork
-from intradp_ros.lab.emulation.processes import Child
-from intradp_ros.lab.fleet.fleet_figures import without_pipeline
-from intradp_ros.lab.fleet.node_fleet import COORDINATOR, NodeFleet, running, RunningFleet
 
-MODEL = 'intradp_ros.lab.zoo.mobilenet_v2:mobilenet_v2 1x3x96x96 uint8'
+MODEL = 'intradp_lab.zoo.mobilenet_v2:mobilenet_v2 1x3x96x96 uint8'
 DEVICES = ('a', 'b', 'c')
 CALM = 3.0  # seconds between two faults, at least
 

@@ -4,7 +4,7 @@
 """
 Plans for a fleet next to those of other planners, in the paper's four settings (modelled).
 
-Inference and training, as `lab/fleet/paper_fleets.py` imagines them.  Then what
+Inference and training, as `intradp_lab/fleet/paper_fleets.py` imagines them.  Then what
 a plan for links of its own loses on shared air, by its rate (the paper's Fig. 2),
 and seconds of planning by nodes and devices.
 """
@@ -20,9 +20,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from intradp_ros.cluster.device import Device
-from intradp_ros.cluster.topology import behind_access_point
-from intradp_ros.lab.fleet.paper_fleets import (
+from intradp_lab.fleet.paper_fleets import (
     contention,
     measure,
     MODELS,
@@ -30,6 +28,8 @@ from intradp_ros.lab.fleet.paper_fleets import (
     Row,
     SETTINGS,
 )
+from intradp_ros.cluster.device import Device
+from intradp_ros.cluster.topology import behind_access_point
 from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.planning_model import Flow, Node, PlanningModel, SOURCE
 from intradp_ros.systems.fleet.partitioner import partition

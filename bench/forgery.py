@@ -32,9 +32,9 @@ from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.dds.convert import chunk_from_message, control_from_message
 from intradp_ros.dds.sealer import Sealer
 from intradp_ros.msg import ChunkAck, OperatorProfile, ScheduleBook, SessionControl, TensorChunk
-from intradp_ros.nodes.profile_publisher import check_profile, profile_message
+from intradp_ros.nodes.sharing.profile_publisher import check_profile, profile_message
 from intradp_ros.profiling.measure import measure_profile
-from intradp_ros.runtime.model import share_module
+from intradp_ros.runtime.models.model import share_module
 from intradp_ros.systems.sharing.baselines import LOCAL
 from intradp_ros.systems.sharing.book.book import Entry
 from intradp_ros.systems.sharing.book.book import ScheduleBook as Book

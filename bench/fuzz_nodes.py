@@ -49,13 +49,13 @@ from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import Image
 import torch
 
+from intradp_lab.emulation.namespaces import run
+from intradp_lab.zoo.dense import depth
+from intradp_ros.core.processes import Child, Command, ros_arguments, starter
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.serialise import save_graph
-from intradp_ros.lab.emulation.namespaces import run
-from intradp_ros.lab.emulation.processes import Child, Command, ros_arguments, starter
-from intradp_ros.lab.zoo.dense import depth
 from intradp_ros.msg import InferenceResult, InferenceStats
-from intradp_ros.nodes.image_messages import rgb_to_image
+from intradp_ros.nodes.sensors.image_messages import rgb_to_image
 
 HEIGHT, WIDTH = 64, 96
 #: Messages of a batch on a topic, by the end of its name: well below its history.

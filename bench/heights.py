@@ -38,7 +38,7 @@ from intradp_ros.profiling.measure import measure_profile
 from intradp_ros.profiling.parts import Part, parts_of, time_part
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.profiling.rounds import bind_whole, BoundOperator, given, Values
-from intradp_ros.runtime.catalogue import ModelSpec
+from intradp_ros.runtime.models.catalogue import ModelSpec
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import Compute, SIDES
 from intradp_ros.split.calls.tuning import tuned
@@ -46,7 +46,7 @@ from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import Partition, RowStage
 
-_ZOO, _PUBLIC = 'intradp_ros.lab.zoo.', 'pytorchcv.models.'
+_ZOO, _PUBLIC = 'intradp_lab.zoo.', 'pytorchcv.models.'
 #: Networks of the package, and four public ones, with the sizes of their pictures.
 NETWORKS: Mapping[str, tuple[str, tuple[int, ...]]] = {
     'hed': (_ZOO + 'hed:hed', (144, 336)),

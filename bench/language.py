@@ -35,10 +35,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from intradp_ros.blobs.store import BlobStore
-from intradp_ros.cluster.device import Device
-from intradp_ros.cluster.topology import behind_access_point, Medium, Topology
-from intradp_ros.lab.language.demo_scene import (
+from intradp_lab.language.demo_scene import (
     FLOOR,
     kill_one,
     MB,
@@ -49,11 +46,14 @@ from intradp_ros.lab.language.demo_scene import (
     Prepared,
     Scene,
 )
-from intradp_ros.lab.language.emulated_fleet import EmulatedDevice, language_fleet
-from intradp_ros.lab.language.reference import whole_answer, whole_model
+from intradp_lab.language.emulated_fleet import EmulatedDevice, language_fleet
+from intradp_lab.language.reference import whole_answer, whole_model
+from intradp_ros.blobs.store import BlobStore
+from intradp_ros.cluster.device import Device
+from intradp_ros.cluster.topology import behind_access_point, Medium, Topology
 from intradp_ros.profiling.cache import cache_folder
-from intradp_ros.runtime.admission import AdmissionLimits
 from intradp_ros.runtime.member.planner import Planner, Proposal
+from intradp_ros.runtime.requests.admission import AdmissionLimits
 from intradp_ros.systems.language.block_math import KvPages, LaneRun, LibraryBlocks
 from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.head import HeadPolicy

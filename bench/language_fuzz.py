@@ -25,9 +25,9 @@ from typing import Any
 
 import torch
 
+from intradp_lab.language.reference import whole_answer, whole_model
 from intradp_ros.blobs.store import BlobStore
-from intradp_ros.lab.language.reference import whole_answer, whole_model
-from intradp_ros.runtime.admission import AdmissionLimits, ClientRates, Fate
+from intradp_ros.runtime.requests.admission import AdmissionLimits, ClientRates, Fate
 from intradp_ros.systems.language.head import HeadPolicy
 from intradp_ros.systems.language.import_model import import_model
 from intradp_ros.systems.language.local_fleet import LocalLanguage
@@ -134,7 +134,7 @@ def fuzz_action(model: Any, count: int) -> dict[str, Any]:
 
     from intradp_ros.action import GenerateResponse
     from intradp_ros.msg import SamplingConfig
-    from intradp_ros.nodes.text_actions import TextActions
+    from intradp_ros.nodes.language.text_actions import TextActions
     source, ends = random.Random(1), dict[str, int]()
     context = rclpy.Context()
     rclpy.init(context=context)

@@ -23,8 +23,8 @@ from typing import Any
 
 import torch
 
+from intradp_lab.language.reference import whole_answer
 from intradp_ros.blobs.store import BlobStore
-from intradp_ros.lab.language.reference import whole_answer
 from intradp_ros.systems.language.local_fleet import Answering, LocalLanguage
 from intradp_ros.systems.language.manifest import Manifest
 

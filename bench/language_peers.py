@@ -25,11 +25,10 @@ import tempfile
 import time
 from typing import Any
 
-from intradp_ros.lab.emulation.device_limits import DeviceLimits, limited_devices
-from intradp_ros.lab.emulation.fleet_network import address, fleet_network
-from intradp_ros.lab.emulation.processes import Command
-from intradp_ros.lab.language.accelerate_process import forget
-from intradp_ros.lab.language.demo_scene import (
+from intradp_lab.emulation.device_limits import DeviceLimits, limited_devices
+from intradp_lab.emulation.fleet_network import address, fleet_network
+from intradp_lab.language.accelerate_process import forget
+from intradp_lab.language.demo_scene import (
     FLOOR,
     MB,
     measure_fleet,
@@ -38,9 +37,10 @@ from intradp_ros.lab.language.demo_scene import (
     Prepared,
     Scene,
 )
-from intradp_ros.lab.language.emulated_fleet import Talking
-from intradp_ros.lab.language.reference import smollm2, whole_model
-from intradp_ros.lab.language.settings import PeakMemory
+from intradp_lab.language.emulated_fleet import Talking
+from intradp_lab.language.reference import smollm2, whole_model
+from intradp_lab.language.settings import PeakMemory
+from intradp_ros.core.processes import Command
 from intradp_ros.profiling.cache import cache_folder
 from intradp_ros.systems.language.families import library as transformers_library
 from intradp_ros.systems.language.import_model import load_tokenizer

@@ -26,8 +26,8 @@ from intradp_ros.profiling.measure import measure_profile
 from intradp_ros.profiling.parts import Part, time_part
 from intradp_ros.profiling.rounds import bind, bind_whole, given, run_timed
 from intradp_ros.profiling.tune import choose_tuning
-from intradp_ros.runtime.catalogue import ModelSpec
-from intradp_ros.runtime.model import share_module
+from intradp_ros.runtime.models.catalogue import ModelSpec
+from intradp_ros.runtime.models.model import share_module
 from intradp_ros.split.calls.tuning import tuned
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.split.regions.region import Region

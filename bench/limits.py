@@ -26,8 +26,8 @@ import torch
 
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.profiling.profile import Profile
-from intradp_ros.runtime.catalogue import ModelSpec
-from intradp_ros.runtime.model import share_module
+from intradp_ros.runtime.models.catalogue import ModelSpec
+from intradp_ros.runtime.models.model import share_module
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import best_offload

@@ -30,11 +30,11 @@ from intradp_ros.graph.capture import capture
 from intradp_ros.graph.serialise import save_graph
 from intradp_ros.profiling.machine import device_name, prepare_process, release_memory
 from intradp_ros.profiling.tune import choose_tuning
-from intradp_ros.runtime.catalogue import ModelSpec
-from intradp_ros.runtime.interpreter import Execution
-from intradp_ros.runtime.mailbox import Mailbox
-from intradp_ros.runtime.model import SharedModel
-from intradp_ros.runtime.timeline import Recorder
+from intradp_ros.runtime.execution.interpreter import Execution
+from intradp_ros.runtime.models.catalogue import ModelSpec
+from intradp_ros.runtime.models.model import SharedModel
+from intradp_ros.runtime.transport.mailbox import Mailbox
+from intradp_ros.runtime.transport.timeline import Recorder
 from intradp_ros.schedule.program import compile_program
 from intradp_ros.schedule.schedule import ROBOT, Schedule, SERVER
 from intradp_ros.systems.sharing.partition.lowering import lower

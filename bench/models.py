@@ -18,14 +18,14 @@ from rich.table import Table
 import torch
 from torch import nn
 
-from intradp_ros.lab.zoo.classifiers.convnext import ConvNeXt
+from intradp_lab.zoo.classifiers.convnext import ConvNeXt
 from intradp_ros.perception.graph_wrappers import HalfPrecision
-from intradp_ros.runtime.catalogue import ModelSpec
+from intradp_ros.runtime.models.catalogue import ModelSpec
 
 PHOTOGRAPH = (1, 3, 224, 224)
 MODELS: Mapping[str, ModelSpec] = {
-    'hed 160x384': ModelSpec('intradp_ros.lab.zoo.hed:hed', (1, 3, 160, 384), torch.uint8),
-    'mobilenet_v2': ModelSpec('intradp_ros.lab.zoo.mobilenet_v2:mobilenet_v2', PHOTOGRAPH,
+    'hed 160x384': ModelSpec('intradp_lab.zoo.hed:hed', (1, 3, 160, 384), torch.uint8),
+    'mobilenet_v2': ModelSpec('intradp_lab.zoo.mobilenet_v2:mobilenet_v2', PHOTOGRAPH,
                               torch.uint8),
     'mobilenet_v3': ModelSpec('pytorchcv.models.mobilenetv3:mobilenetv3_large_w1', PHOTOGRAPH),
     'resnet50': ModelSpec('pytorchcv.models.resnet:resnet50', PHOTOGRAPH),

@@ -25,8 +25,8 @@ from intradp_ros.cli.pair_run import connect
 from intradp_ros.link.predictor import make_predictor
 from intradp_ros.profiling.machine import device_name, prepare_process
 from intradp_ros.profiling.tune import choose_tuning
-from intradp_ros.runtime.catalogue import ModelSpec
-from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_ros.runtime.models.catalogue import ModelSpec
+from intradp_ros.runtime.models.model import share_module, SharedModel
 from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.partition.partition import local, offload

@@ -30,7 +30,7 @@ from rich.table import Table
 import torch
 
 from intradp_ros.graph.capture import capture
-from intradp_ros.runtime.catalogue import load_factory
+from intradp_ros.runtime.models.catalogue import load_factory
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.split.local_operator import SplitGraph
@@ -55,7 +55,7 @@ class Net:
 
 
 NETS = {
-    'hed': Net('intradp_ros.lab.zoo.hed:HED', (220, 220), 0.8, 0.28, True),
+    'hed': Net('intradp_lab.zoo.hed:HED', (220, 220), 0.8, 0.28, True),
     'bisenet': Net('pytorchcv.models.bisenet:bisenet_resnet18_celebamaskhq', (640, 480), 1.0, 0.3,
                    True),
     'fcn8s': Net('pytorchcv.models.fcn8sd:fcn8sd_resnetd50b_voc', (480, 480), 2.0, 0.5, True),

@@ -31,12 +31,12 @@ from sensor_msgs.msg import CameraInfo, CompressedImage
 from std_msgs.msg import Header
 import torch
 
-from intradp_ros.lab.zoo.coco import CARD, detector, segmenter
-from intradp_ros.lab.zoo.video import frames
-from intradp_ros.nodes.image_messages import rgb_to_image
-from intradp_ros.nodes.result_topics import topics_of
-from intradp_ros.nodes.sensor_inputs import Camera
-from intradp_ros.nodes.vision_messages import vision_messages
+from intradp_lab.zoo.coco import CARD, detector, segmenter
+from intradp_lab.zoo.video import frames
+from intradp_ros.nodes.sensors.image_messages import rgb_to_image
+from intradp_ros.nodes.sensors.result_topics import topics_of
+from intradp_ros.nodes.sensors.sensor_inputs import Camera
+from intradp_ros.nodes.sensors.vision_messages import vision_messages
 from intradp_ros.perception.decode import decode
 from intradp_ros.profiling.machine import device_name, prepare_process
 

@@ -37,33 +37,33 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from intradp_lab.emulation.slow_device import slow_environment
+from intradp_lab.report import captioned_image as images
+from intradp_lab.testbed.experiment import Place, place
+from intradp_lab.testbed.figures import quantile
+from intradp_lab.testbed.single_schedule_run import Frames, LANES, load_frames, PinnedRun
+from intradp_lab.testbed.trial import Trial
+from intradp_lab.zoo.video import frames as video
 from intradp_ros.cli.books import Grid, make_plan, Plan, SYSTEMS
 from intradp_ros.cli.output import Output, output
 from intradp_ros.cli.profile_arguments import imagined, own_profile
 from intradp_ros.cli.subject import captured, Subject
+from intradp_ros.core.processes import Command, module_arguments
 from intradp_ros.dds.transport_profile import CHOICES, find_transport
-from intradp_ros.lab.emulation.processes import Command, module_arguments
-from intradp_ros.lab.emulation.slow_device import slow_environment
-from intradp_ros.lab.testbed.experiment import Place, place
-from intradp_ros.lab.testbed.figures import quantile
-from intradp_ros.lab.testbed.single_schedule_run import Frames, LANES, load_frames, PinnedRun
-from intradp_ros.lab.testbed.trial import Trial
-from intradp_ros.lab.zoo.video import frames as video
 from intradp_ros.link.delay import ASSUMED_OVERHEAD, OWN_DELAY
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.profiling.profile import Profile
-from intradp_ros.report import captioned_image as images
 from intradp_ros.report.book_plot import logarithmic
 from intradp_ros.report.palette import STRATEGIES
 from intradp_ros.report.result_tables import write_json
-from intradp_ros.runtime.catalogue import ModelSpec
+from intradp_ros.runtime.models.catalogue import ModelSpec
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.book.book import Entry
 from intradp_ros.systems.sharing.partition.partition import Partition
 
-MODELS = {'hed': 'intradp_ros.lab.zoo.hed:hed 1x3x144x336 uint8',
-          'mobilenet_v2': 'intradp_ros.lab.zoo.mobilenet_v2:mobilenet_v2 1x3x224x224 uint8',
-          'depth': 'intradp_ros.lab.zoo.dense:depth 1x3x192x256 uint8'}
+MODELS = {'hed': 'intradp_lab.zoo.hed:hed 1x3x144x336 uint8',
+          'mobilenet_v2': 'intradp_lab.zoo.mobilenet_v2:mobilenet_v2 1x3x224x224 uint8',
+          'depth': 'intradp_lab.zoo.dense:depth 1x3x192x256 uint8'}
 SLOWER = 4.0  # the emulated robot against this machine
 PICTURES = 8
 START_TIMEOUT, ENTRY_TIMEOUT = 300.0, 120.0
@@ -181,7 +181,7 @@ def _load(where: Place, part: float) -> None:
     """Let other work take a part of each core; it is ended with the place."""
     for core in sorted(os.sched_getaffinity(0)) if part else ():
         where.start(Command(f'other-work-{core}', module_arguments(
-            'intradp_ros.lab.emulation.other_work', '--part', str(part), '--seed', str(core),
+            'intradp_lab.emulation.other_work', '--part', str(part), '--seed', str(core),
             '--bursts', '0.005', '0.05'), (), [core]))
 
 
@@ -247,7 +247,7 @@ def _run(args: argparse.Namespace, where: Place, plan: Plan, entries: Sequence[i
     path = folder / 'run.json'
     run.save(path)
     server, robot = (where.start(_command(where, side, args.real, module_arguments(
-        'intradp_ros.lab.testbed.single_schedule_run', side, str(path))))
+        'intradp_lab.testbed.single_schedule_run', side, str(path))))
         for side in (SERVER, ROBOT))
     try:
         server.wait_for_line('^phase serving$', START_TIMEOUT)

@@ -17,8 +17,8 @@ import json
 from pathlib import Path
 from statistics import median
 
+from intradp_lab.emulation.trace import LinkTrace, read_trace
 from intradp_ros.link.predictor import make_predictor, PREDICTORS, RatePredictor
-from intradp_ros.link.trace import LinkTrace, read_trace
 
 
 def back_test(predictor: RatePredictor, trace: LinkTrace) -> dict[str, float]:

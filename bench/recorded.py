@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.table import Table
 import torch
 
-from intradp_ros.lab.testbed.evaluation_results import FLOAT32, SENSOR
+from intradp_lab.testbed.evaluation_results import FLOAT32, SENSOR
 from intradp_ros.profiling.profile import XAVIER_NX
 from intradp_ros.report.palette import DARK_GREY, RED
 from intradp_ros.schedule.cost import LinkModel

@@ -31,9 +31,9 @@ from intradp_ros.link.predictor import make_predictor
 from intradp_ros.profiling.machine import device_name, prepare_process, settle_process
 from intradp_ros.profiling.measure import measure_profile
 from intradp_ros.profiling.profile import Profile
-from intradp_ros.runtime.catalogue import ModelSpec
-from intradp_ros.runtime.model import share_module, SharedModel
-from intradp_ros.runtime.outcome import InferenceStats
+from intradp_ros.runtime.models.catalogue import ModelSpec
+from intradp_ros.runtime.models.model import share_module, SharedModel
+from intradp_ros.runtime.requests.outcome import InferenceStats
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.plan_from_profiles import book_from_profiles, PlanRequest
 from intradp_ros.systems.sharing.session.pair import in_process_pair, Pair

@@ -24,9 +24,10 @@ from rich.table import Table
 from synthetic_links import links
 import torch
 
-from intradp_ros.lab.testbed.catch_up_replay import CatchUpPlayers
-from intradp_ros.lab.testbed.evaluation_results import FLOAT32, SENSOR
-from intradp_ros.lab.testbed.trace_replay import (
+from intradp_lab.emulation.trace import LinkTrace, read_trace
+from intradp_lab.testbed.catch_up_replay import CatchUpPlayers
+from intradp_lab.testbed.evaluation_results import FLOAT32, SENSOR
+from intradp_lab.testbed.trace_replay import (
     Air,
     Curves,
     mean_and_p95,
@@ -35,7 +36,6 @@ from intradp_ros.lab.testbed.trace_replay import (
     replay,
 )
 from intradp_ros.link.predictor import make_predictor, PREDICTORS
-from intradp_ros.link.trace import LinkTrace, read_trace
 from intradp_ros.systems.sharing.baselines import SHARED, STRATEGIES
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import bandwidth_grid, book_of, PlanningProblem

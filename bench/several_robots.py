@@ -30,16 +30,16 @@ import time
 from rich.console import Console
 from rich.table import Table
 
-from intradp_ros.lab.soak.process_resources import process_resources
-from intradp_ros.lab.testbed.checking_channel import CheckingChannel
-from intradp_ros.lab.testbed.joined_channel import JoinedChannel
-from intradp_ros.lab.testbed.paced_pair import PacedPair
-from intradp_ros.lab.testbed.phases import wait_ready
+from intradp_lab.soak.process_resources import process_resources
+from intradp_lab.testbed.checking_channel import CheckingChannel
+from intradp_lab.testbed.joined_channel import JoinedChannel
+from intradp_lab.testbed.paced_pair import PacedPair
+from intradp_lab.testbed.phases import wait_ready
 from intradp_ros.link.predictor import make_predictor
 from intradp_ros.profiling.machine import prepare_process, trim_heap
 from intradp_ros.report.result_tables import write_json
-from intradp_ros.runtime.catalogue import example_inputs
-from intradp_ros.runtime.memory_channel import memory_pair
+from intradp_ros.runtime.models.catalogue import example_inputs
+from intradp_ros.runtime.transport.memory_channel import memory_pair
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook

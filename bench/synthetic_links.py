@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intradp_ros.link.trace import LinkTrace
+from intradp_lab.emulation.trace import LinkTrace
 
 STEP, SECONDS = 0.1, 300.0
 MEDIAN = 30.0  # Mbit/s

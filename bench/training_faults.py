@@ -38,15 +38,15 @@ from typing import Any
 
 import torch
 
+from intradp_lab.emulation.namespaces import owned_namespaces, run
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point
-from intradp_ros.lab.emulation.namespaces import owned_namespaces, run
-from intradp_ros.systems.training.layer_capture import capture
-from intradp_ros.systems.training.layer_table import LayerTable
-from intradp_ros.systems.training.process_fleet import NOWHERE, ProcessFleet
-from intradp_ros.systems.training.round_commit import Phase, RoundCommit
-from intradp_ros.systems.training.trainer import TrainingError
-from intradp_ros.systems.training.worker_settings import Settings
+from intradp_ros.systems.training.layers.layer_capture import capture
+from intradp_ros.systems.training.layers.layer_table import LayerTable
+from intradp_ros.systems.training.run.worker_settings import Settings
+from intradp_ros.systems.training.service.process_fleet import NOWHERE, ProcessFleet
+from intradp_ros.systems.training.service.round_commit import Phase, RoundCommit
+from intradp_ros.systems.training.service.trainer import TrainingError
 
 TESTS = Path(__file__).resolve().parents[1] / 'test'
 sys.path.append(str(TESTS))  # small networks, random plans

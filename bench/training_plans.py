@@ -26,7 +26,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from intradp_ros.lab.paper_training import (
+from intradp_lab.paper_training import (
     ENVIRONMENTS,
     NETWORKS,
     paper_costs,
@@ -34,14 +34,14 @@ from intradp_ros.lab.paper_training import (
     TABLE_4,
 )
 from intradp_ros.schedule.event_simulator import simulate
-from intradp_ros.systems.training.baselines import BASELINES
-from intradp_ros.systems.training.hybrid_plan import HybridStage
-from intradp_ros.systems.training.hybrid_planner import estimate_plan, judged, plan_round
-from intradp_ros.systems.training.replanning import light_stages
-from intradp_ros.systems.training.round_costs import RoundCosts
-from intradp_ros.systems.training.round_tasks import Pipeline, round_tasks
-from intradp_ros.systems.training.snapshots import backups, moves
-from intradp_ros.systems.training.training_plan import TrainingPlan, TrainingStage
+from intradp_ros.systems.training.plan.baselines import BASELINES
+from intradp_ros.systems.training.plan.hybrid_plan import HybridStage
+from intradp_ros.systems.training.plan.hybrid_planner import estimate_plan, judged, plan_round
+from intradp_ros.systems.training.plan.replanning import light_stages
+from intradp_ros.systems.training.plan.round_costs import RoundCosts
+from intradp_ros.systems.training.plan.round_tasks import Pipeline, round_tasks
+from intradp_ros.systems.training.plan.training_plan import TrainingPlan, TrainingStage
+from intradp_ros.systems.training.run.snapshots import backups, moves
 
 
 def play(costs: RoundCosts, pipelines: list[Pipeline]) -> tuple[float, float]:

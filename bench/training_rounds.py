@@ -33,18 +33,18 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from training_faults import Net, network
 
+from intradp_lab.emulation.namespaces import run
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Topology
 from intradp_ros.core.torchvision_import import torchvision
-from intradp_ros.lab.emulation.namespaces import run
-from intradp_ros.systems.training.hybrid_plan import HybridStage
-from intradp_ros.systems.training.hybrid_planner import judged, plan_round, stages_of
-from intradp_ros.systems.training.layer_capture import capture
-from intradp_ros.systems.training.layer_graph import LayerGraph
-from intradp_ros.systems.training.layer_profiler import measure_layers
-from intradp_ros.systems.training.layer_table import LayerTable
-from intradp_ros.systems.training.process_fleet import ProcessFleet
-from intradp_ros.systems.training.replanning import (
+from intradp_ros.systems.training.base.task import TensorData, TrainingTask
+from intradp_ros.systems.training.layers.layer_capture import capture
+from intradp_ros.systems.training.layers.layer_graph import LayerGraph
+from intradp_ros.systems.training.layers.layer_profiler import measure_layers
+from intradp_ros.systems.training.layers.layer_table import LayerTable
+from intradp_ros.systems.training.plan.hybrid_plan import HybridStage
+from intradp_ros.systems.training.plan.hybrid_planner import judged, plan_round, stages_of
+from intradp_ros.systems.training.plan.replanning import (
     costs_of,
     entering,
     layer_calls,
@@ -53,13 +53,13 @@ from intradp_ros.systems.training.replanning import (
     replanner,
     runnable,
 )
-from intradp_ros.systems.training.round_commit import RoundCommit
-from intradp_ros.systems.training.round_costs import RoundCosts
-from intradp_ros.systems.training.round_groups import measured_hop
-from intradp_ros.systems.training.snapshots import port_seconds
-from intradp_ros.systems.training.task import TensorData, TrainingTask
-from intradp_ros.systems.training.training_plan import TrainingPlan
-from intradp_ros.systems.training.worker_settings import Settings
+from intradp_ros.systems.training.plan.round_costs import RoundCosts
+from intradp_ros.systems.training.plan.training_plan import TrainingPlan
+from intradp_ros.systems.training.run.round_groups import measured_hop
+from intradp_ros.systems.training.run.snapshots import port_seconds
+from intradp_ros.systems.training.run.worker_settings import Settings
+from intradp_ros.systems.training.service.process_fleet import ProcessFleet
+from intradp_ros.systems.training.service.round_commit import RoundCommit
 
 NAME = f'{Path(__file__).resolve()}:mobilenet'
 #: Speeds of the devices to recover on; one of speed 1 takes `SAMPLE` seconds for a sample.

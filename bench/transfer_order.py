@@ -26,21 +26,21 @@ from rich.table import Table
 import torch
 from torch import nn
 
+from intradp_lab.emulation.fleet_network import fleet_network, FleetNetwork
+from intradp_lab.fleet.fleet_figures import for_payload
+from intradp_lab.fleet.namespace_fleet import SILENCE, TRANSPORT
+from intradp_lab.fleet.node_fleet import NodeFleet, running
+from intradp_lab.zoo.dense import segmenter
+from intradp_lab.zoo.hed import hed
+from intradp_lab.zoo.mobilenet_v2 import mobilenet_v2
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Topology
 from intradp_ros.dds.transport_profile import find_transport, transport_environment
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.serialise import save_graph
-from intradp_ros.lab.emulation.fleet_network import fleet_network, FleetNetwork
-from intradp_ros.lab.fleet.fleet_figures import for_payload
-from intradp_ros.lab.fleet.namespace_fleet import SILENCE, TRANSPORT
-from intradp_ros.lab.fleet.node_fleet import NodeFleet, running
-from intradp_ros.lab.zoo.dense import segmenter
-from intradp_ros.lab.zoo.hed import hed
-from intradp_ros.lab.zoo.mobilenet_v2 import mobilenet_v2
 from intradp_ros.profiling.profile import OperatorTiming, Profile
-from intradp_ros.runtime.memory_network import CHUNK_BYTES
-from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_ros.runtime.models.model import share_module, SharedModel
+from intradp_ros.runtime.transport.memory_network import CHUNK_BYTES
 from intradp_ros.schedule.event_simulator import simulate
 from intradp_ros.schedule.stage_cuts import operator_weights
 from intradp_ros.schedule.stage_plan import Member, Stage, StagePlan

@@ -29,12 +29,12 @@ from typing import Any
 from models import print_table
 import torch
 
+from intradp_lab.testbed.experiment import Place, place
+from intradp_ros.core.processes import Command
 from intradp_ros.dds.dds_channel import DdsChannel
 from intradp_ros.dds.standalone import standalone_channel
 from intradp_ros.dds.transport_cost import measure_transport_cost
 from intradp_ros.dds.transport_profile import TRANSPORTS
-from intradp_ros.lab.emulation.processes import Command
-from intradp_ros.lab.testbed.experiment import Place, place
 from intradp_ros.link.chunk_size import chunk_bytes_at
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.profiling.profile import TransportCost

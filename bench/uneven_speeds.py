@@ -23,9 +23,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from intradp_ros.lab.testbed.evaluation_results import FLOAT32
+from intradp_lab.testbed.evaluation_results import FLOAT32
 from intradp_ros.profiling.profile import Profile
-from intradp_ros.runtime.catalogue import ModelSpec
+from intradp_ros.runtime.models.catalogue import ModelSpec
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SIDES
 from intradp_ros.systems.sharing.book.book import ScheduleBook

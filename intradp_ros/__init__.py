@@ -13,6 +13,6 @@ __all__ = ['IntraDP', '__version__']
 def __getattr__(name: str) -> Any:
     """Import the three-line API on first use, so that the core needs no ROS."""
     if name == 'IntraDP':
-        from intradp_ros.nodes.intradp import IntraDP
+        from intradp_ros.nodes.sharing.intradp import IntraDP
         return IntraDP
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')

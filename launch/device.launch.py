@@ -8,7 +8,7 @@ from launch import LaunchDescription
 from launch.actions import DeclareLaunchArgument
 from launch.substitutions import LaunchConfiguration
 
-from intradp_ros.nodes.launching import (
+from intradp_ros.nodes.common.launching import (
     common_arguments,
     described,
     node,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from launch import LaunchDescription
 
-from intradp_ros.nodes.launching import (
+from intradp_ros.nodes.common.launching import (
     common_arguments,
     described,
     pair_arguments,

@@ -10,7 +10,7 @@ from pathlib import Path
 from intradp_ros.cli.main import main
 from intradp_ros.profiling.profile import Profile
 
-MODEL = ('intradp_ros.lab.zoo.dense:depth', '--input', '1x3x96x128', '--dtype', 'uint8')
+MODEL = ('intradp_lab.zoo.dense:depth', '--input', '1x3x96x128', '--dtype', 'uint8')
 
 
 def profiles(folder: Path) -> tuple[str, ...]:

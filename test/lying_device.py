@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import torch
 
-from intradp_ros.nodes.device_node import main
+from intradp_ros.nodes.fleet.device_node import main
 from intradp_ros.runtime.weights import server
 from intradp_ros.runtime.weights.frames import piece_chunks, Wish
 from intradp_ros.wire.frames import Chunk

@@ -26,10 +26,10 @@ from sensor_msgs.msg import Image
 import torch
 from torch import nn
 
+from intradp_ros.core.processes import Child, Command, ros_arguments, starter
 from intradp_ros.dds.transport_profile import transport_environment
-from intradp_ros.lab.emulation.processes import Child, Command, ros_arguments, starter
 from intradp_ros.msg import InferenceResult, InferenceStats, LinkState
-from intradp_ros.nodes.image_messages import rgb_to_image
+from intradp_ros.nodes.sensors.image_messages import rgb_to_image
 
 TESTS = Path(__file__).parent
 TIMEOUT = 90.0

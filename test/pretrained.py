@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from intradp_ros.lab.zoo.wheel_files import wheel_file
+from intradp_lab.zoo.wheel_files import wheel_file
 
 
 class Normalised(nn.Module):

@@ -16,7 +16,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch.nn.utils import parametrizations
 
 from intradp_ros.core.torchvision_import import torchvision
-from intradp_ros.systems.training.task import TensorData, TrainingTask
+from intradp_ros.systems.training.base.task import TensorData, TrainingTask
 
 Make = Callable[[random.Random], nn.Module]
 WIDTH, CHANNELS, SIDE, LENGTH = 12, 4, 6, 5

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from intradp_ros.runtime.model import SharedModel
-from intradp_ros.runtime.outcome import Outcome
+from intradp_ros.runtime.models.model import SharedModel
+from intradp_ros.runtime.requests.outcome import Outcome
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.systems.sharing.baselines import CUT, LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook

@@ -20,8 +20,8 @@ from intradp_ros.cluster.fleet_messages import Heartbeat
 from intradp_ros.cluster.plan_id import NO_PLAN, PlanError, PlanId
 from intradp_ros.runtime.member.planner import Planner, Proposal
 from intradp_ros.runtime.member.role import Host, Lacking, Role
-from intradp_ros.runtime.member.state import State
-from intradp_ros.runtime.serial_executor import SerialExecutor
+from intradp_ros.runtime.transport.serial_executor import SerialExecutor
+from intradp_ros.runtime.weights.state import State
 from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.cutting import cut_into_chunks as cut
 from intradp_ros.wire.frames import Chunk, Frame, MalformedFrameError

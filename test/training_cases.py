@@ -14,10 +14,10 @@ from intradp_ros.cluster.topology import (
     Medium,
     Topology,
 )
-from intradp_ros.systems.training.hybrid_plan import HybridStage
-from intradp_ros.systems.training.hybrid_planner import judged
-from intradp_ros.systems.training.layer_table import LayerTable, LayerTimes
-from intradp_ros.systems.training.round_costs import RoundCosts
+from intradp_ros.systems.training.layers.layer_table import LayerTable, LayerTimes
+from intradp_ros.systems.training.plan.hybrid_plan import HybridStage
+from intradp_ros.systems.training.plan.hybrid_planner import judged
+from intradp_ros.systems.training.plan.round_costs import RoundCosts
 
 
 def random_costs(seed, layers, devices, micro_batches, half=None, images=False):

@@ -20,16 +20,16 @@ from torch._C._distributed_c10d import HashStore
 import torch.nn.functional as F  # noqa: N812
 from training_models import data_of, mobilenet, Small, Typed
 
-from intradp_ros.systems.training.layer_capture import capture
-from intradp_ros.systems.training.layer_graph import LayerGraph
-from intradp_ros.systems.training.one_process import OneProcess
-from intradp_ros.systems.training.round_commit import Phase, Planner, RoundCommit
-from intradp_ros.systems.training.stage_actions import Action
-from intradp_ros.systems.training.task import TrainingTask
-from intradp_ros.systems.training.trainer import Trainer
-from intradp_ros.systems.training.training_plan import TrainingPlan, TrainingStage
-from intradp_ros.systems.training.worker import Worker
-from intradp_ros.systems.training.worker_settings import Settings
+from intradp_lab.training.one_process import OneProcess
+from intradp_ros.systems.training.base.task import TrainingTask
+from intradp_ros.systems.training.layers.layer_capture import capture
+from intradp_ros.systems.training.layers.layer_graph import LayerGraph
+from intradp_ros.systems.training.plan.stage_actions import Action
+from intradp_ros.systems.training.plan.training_plan import TrainingPlan, TrainingStage
+from intradp_ros.systems.training.run.worker import Worker
+from intradp_ros.systems.training.run.worker_settings import Settings
+from intradp_ros.systems.training.service.round_commit import Phase, Planner, RoundCommit
+from intradp_ros.systems.training.service.trainer import Trainer
 
 #: Devices are threads here: passes that take all processors each would wait for one another.
 torch.set_num_threads(1)

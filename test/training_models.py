@@ -14,9 +14,9 @@ import torch
 from torch import nn
 import torch.nn.functional as F  # noqa: N812
 
+from intradp_lab.training.one_process import OneProcess, train_alone
 from intradp_ros.core.torchvision_import import torchvision
-from intradp_ros.systems.training.one_process import OneProcess, train_alone
-from intradp_ros.systems.training.task import draw_seed, TensorData, TrainingTask
+from intradp_ros.systems.training.base.task import draw_seed, TensorData, TrainingTask
 
 SAMPLES = 90
 Order = Callable[[list[int]], list[int]]

@@ -19,13 +19,13 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import nnls
 
-from intradp_ros.lab.testbed.evaluation_results import FLOAT32
-from intradp_ros.lab.testbed.operator_costs import KINDS, OperatorCost, OTHER, Work, work_of
-from intradp_ros.lab.testbed.package_data import package_data
-from intradp_ros.lab.testbed.workloads import Workload, WORKLOADS
-from intradp_ros.profiling.recorded import DEVICES, profile_from_recording, read_recording
+from intradp_lab.testbed.evaluation_results import FLOAT32
+from intradp_lab.testbed.operator_costs import KINDS, OperatorCost, OTHER, Work, work_of
+from intradp_lab.testbed.package_data import package_data
+from intradp_lab.testbed.recorded import DEVICES, profile_from_recording, read_recording
+from intradp_lab.testbed.workloads import Workload, WORKLOADS
 from intradp_ros.report.result_tables import write_json
-from intradp_ros.runtime.model import share_module
+from intradp_ros.runtime.models.model import share_module
 
 OUTPUT = Path(__file__).parents[1] / 'intradp_ros' / 'lab' / 'data' / 'operator_costs.json'
 LEAST = 20e-6  # seconds; what is shorter is noise of the recordings

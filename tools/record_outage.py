@@ -21,11 +21,11 @@ import tempfile
 import time
 from typing import Any
 
+from intradp_lab.emulation import network, slow_device
+from intradp_ros.core.processes import Child, Command, ros_arguments, starter
 from intradp_ros.dds.transport_profile import transport_environment
-from intradp_ros.lab.emulation import network, slow_device
-from intradp_ros.lab.emulation.processes import Child, Command, ros_arguments, starter
 
-MODEL = 'intradp_ros.lab.zoo.hed:hed 1x3x96x224 uint8'
+MODEL = 'intradp_lab.zoo.hed:hed 1x3x96x224 uint8'
 MBPS, RATE_HZ = 20.0, 2.0
 BEFORE, CUT, AFTER = 8.0, 5.0, 9.0  # seconds
 SETTLE, SETUP_TIMEOUT = 10.0, 300.0

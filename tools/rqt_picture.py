@@ -18,17 +18,17 @@ import tempfile
 import time
 from typing import Any
 
-from intradp_ros.dds.transport_profile import transport_environment
-from intradp_ros.lab.emulation import network, slow_device
-from intradp_ros.lab.emulation.processes import (
+from intradp_lab.emulation import network, slow_device
+from intradp_ros.core.processes import (
     Child,
     Command,
     module_arguments,
     ros_arguments,
     starter,
 )
+from intradp_ros.dds.transport_profile import transport_environment
 
-MODEL = 'intradp_ros.lab.zoo.hed:hed 1x3x144x336 uint8'
+MODEL = 'intradp_lab.zoo.hed:hed 1x3x144x336 uint8'
 MBPS, RATE_HZ = 20.0, 1.5
 BEFORE, CUT, AFTER = 15.0, 4.0, 25.0  # seconds
 SETUP_TIMEOUT = 300.0

@@ -10,7 +10,7 @@ import subprocess
 
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, output, plain
-from intradp_ros.lab.emulation.processes import Command, module_arguments
+from intradp_ros.core.processes import Command, module_arguments
 
 DESCRIPTION = """\
 Ask the coordinator of a fleet that plans for a target (parameter qoe): what another target, or a
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
              'key_file': args.key_file, 'coordinator': args.coordinator, 'seconds': args.seconds}
     with output(args.json) as out:
         command = Command('ask', module_arguments(
-            'intradp_ros.nodes.operator_request', json.dumps(asked)))
+            'intradp_ros.nodes.common.operator_request', json.dumps(asked)))
         with out.status('asking'):
             try:
                 done = subprocess.run(

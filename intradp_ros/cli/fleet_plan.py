@@ -55,7 +55,7 @@ reaches with the same division.
 
 EPILOG = """\
 examples:
-  intradp fleet plan intradp_ros.lab.zoo.mobilenet_v2:mobilenet_v2 --input 1x3x224x224 \\
+  intradp fleet plan intradp_lab.zoo.mobilenet_v2:mobilenet_v2 --input 1x3x224x224 \\
       --dtype uint8 --fleet config/fleet.yaml --qoe latency=200ms,energy=min -o plan.json
   intradp fleet plan mymodel:make --input 1x3x480x640 --fleet fleet.yaml --source robot1 \\
       --qoe rate=5Hz --gantt gantt.png --loads loads.png

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from intradp_ros.cli.command_errors import CommandError
-from intradp_ros.runtime.catalogue import ModelSpec, ModelSpecError, parse_shape
+from intradp_ros.runtime.models.catalogue import ModelSpec, ModelSpecError, parse_shape
 
 Size = tuple[int, int]
 

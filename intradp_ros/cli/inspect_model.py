@@ -38,7 +38,7 @@ Without --axis the input is split along the dimension that divides the most work
 
 EPILOG = """\
 examples:
-  intradp inspect intradp_ros.lab.zoo.hed:hed --input 1x3x272x640 --dtype uint8
+  intradp inspect intradp_lab.zoo.hed:hed --input 1x3x272x640 --dtype uint8
   intradp inspect pytorchcv.models.resnet:resnet50 --input 1x3x224x224 --operators
   intradp inspect mymodel:make --input 1x3x480x640 --axis 2 --json"""
 

@@ -14,8 +14,8 @@ from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.language_model import add_fleet, add_model, planned_model
 from intradp_ros.cli.output import add_json, Output, output
 from intradp_ros.profiling.machine import prepare_process
-from intradp_ros.runtime.admission import Fate
-from intradp_ros.runtime.text_requests import ChatTurn, Sampling, TextEnd, TextRequest
+from intradp_ros.runtime.requests.admission import Fate
+from intradp_ros.runtime.requests.text_requests import ChatTurn, Sampling, TextEnd, TextRequest
 from intradp_ros.systems.language.families import MissingPackageError
 from intradp_ros.systems.language.head import HeadPolicy
 from intradp_ros.systems.language.limits import DeviceRates, plan_limit

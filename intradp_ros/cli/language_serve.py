@@ -14,7 +14,7 @@ from intradp_ros.cli.language_model import add_fleet, add_model
 from intradp_ros.cli.language_run import local_language
 from intradp_ros.cli.output import output
 from intradp_ros.profiling.machine import prepare_process
-from intradp_ros.runtime.admission import ClientRates
+from intradp_ros.runtime.requests.admission import ClientRates
 
 DESCRIPTION = """\
 Serve a model to clients of OpenAI's API (/v1/chat/completions, /v1/completions, /v1/models), with

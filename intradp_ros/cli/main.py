@@ -139,7 +139,7 @@ def _spelled_out(arguments: list[str]) -> list[str]:
     """Return the arguments with what ``bench MODEL`` is short for."""
     if arguments[:1] != ['bench']:
         return arguments
-    return ['bench', *importlib.import_module('intradp_ros.cli.bench').spelled_out(arguments[1:])]
+    return ['bench', *importlib.import_module('intradp_lab.cli.bench').spelled_out(arguments[1:])]
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:

@@ -16,17 +16,17 @@ import torch
 from torch import nn
 
 from intradp_ros.cli.command_errors import CommandError
-from intradp_ros.cli.differences import apart
-from intradp_ros.cli.found_model import Found
 from intradp_ros.cli.inspect_model import inspection
-from intradp_ros.cli.model_sources import cause_of, find_model, SOURCES, with_best_boxes
 from intradp_ros.cli.output import add_json, Output, output, percent, size
 from intradp_ros.cli.output_paths import result_file
-from intradp_ros.cli.picture_input import check_inputs, picture_shape
 from intradp_ros.cli.subject import GraphModel, Subject, tensors_of
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.graph_errors import CaptureError, GraphFormatError
 from intradp_ros.graph.serialise import digest, load_graph, load_notes, save_graph
+from intradp_ros.importers.differences import apart
+from intradp_ros.importers.found_model import Found
+from intradp_ros.importers.model_sources import cause_of, find_model, SOURCES, with_best_boxes
+from intradp_ros.importers.picture_input import check_inputs, picture_shape
 from intradp_ros.perception.card import (
     card_from_json,
     card_to_json,
@@ -41,8 +41,8 @@ from intradp_ros.perception.graph_wrappers import HalfPrecision, LikeliestClasse
 from intradp_ros.perception.heads.named_outputs import HeadError, named
 from intradp_ros.perception.labels import parse_labels
 from intradp_ros.perception.view import as_carded, place
-from intradp_ros.runtime.catalogue import ModelSpecError, parse_shape
-from intradp_ros.runtime.model import AS_GRAPH, share_graph
+from intradp_ros.runtime.models.catalogue import ModelSpecError, parse_shape
+from intradp_ros.runtime.models.model import AS_GRAPH, share_graph
 from intradp_ros.split.checks.verify import computed_in, rounding_limit
 
 DESCRIPTION = f"""\

@@ -12,8 +12,8 @@ import subprocess
 from typing import Any
 
 from intradp_ros.cli.finding import ERROR, Finding, OK, WARNING
+from intradp_ros.core.processes import Command, module_arguments
 from intradp_ros.dds.transport_profile import transport_in_use
-from intradp_ros.lab.emulation.processes import Command, module_arguments
 
 _STARTING = 30.0
 #: Seconds by which clocks may differ before stamps of sensors mislead other nodes.
@@ -28,9 +28,9 @@ def add_looking(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def look_around(namespace: str, seconds: float) -> Mapping[str, Any]:
-    """Return what a node sees (`intradp_ros.nodes.domain_probe`), or {'failed': why}."""
+    """Return what a node sees (`intradp_ros.nodes.sharing.domain_probe`), or {'failed': why}."""
     command = Command('probe', module_arguments(
-        'intradp_ros.nodes.domain_probe', namespace, str(seconds)))
+        'intradp_ros.nodes.sharing.domain_probe', namespace, str(seconds)))
     try:
         done = subprocess.run(command.line(), env=command.variables(), capture_output=True,
                               text=True, timeout=_STARTING + seconds, check=False)

@@ -15,8 +15,8 @@ import torch
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import Advance
 from intradp_ros.cli.subject import Subject, tensors_of, varied_frames
-from intradp_ros.runtime.outcome import Outcome
-from intradp_ros.runtime.timeline import Event
+from intradp_ros.runtime.requests.outcome import Outcome
+from intradp_ros.runtime.transport.timeline import Event
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.split.checks.verify import computed_in, output_error
 from intradp_ros.systems.sharing.book.book import ScheduleBook

@@ -69,7 +69,7 @@ EPILOG = """\
 examples:
   intradp plan mymodel:make --input 1x3x480x640 --robot-profile robot.json \\
       --server-profile server.json -o book.json --plot book.png
-  intradp plan intradp_ros.lab.zoo.hed:hed --input 1x3x272x640 --dtype uint8 --robot-slowdown 4 \\
+  intradp plan intradp_lab.zoo.hed:hed --input 1x3x272x640 --dtype uint8 --robot-slowdown 4 \\
       --grid 5:100:8 --show 20 --timeline timeline.png
   intradp plan mymodel:make --input 1x3x480x640 --robot-profile robot.json \\
       --objective energy --deadline 0.2 --show 20 --pareto front.png"""

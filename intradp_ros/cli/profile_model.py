@@ -33,7 +33,7 @@ will have; `intradp plan` takes the two files.
 
 EPILOG = """\
 examples:
-  intradp profile intradp_ros.lab.zoo.hed:hed --input 1x3x272x640 --dtype uint8 -o robot.json
+  intradp profile intradp_lab.zoo.hed:hed --input 1x3x272x640 --dtype uint8 -o robot.json
   intradp profile pytorchcv.models.resnet:resnet50 --input 1x3x224x224 --threads 2 --fresh"""
 
 

@@ -40,7 +40,7 @@ Mode shared learns from what frames take, as the nodes do: it leaves what does n
 
 EPILOG = """\
 examples:
-  intradp run intradp_ros.lab.zoo.hed:hed --input photo.jpg --size 160x384 --dtype uint8 --mbps 50
+  intradp run intradp_lab.zoo.hed:hed --input photo.jpg --size 160x384 --dtype uint8 --mbps 50
   intradp run mymodel:make --input 1x3x240x320 --mbps 100 --frames 20 --mode shared \\
       --timeline timeline.png
 

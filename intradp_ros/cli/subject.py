@@ -22,8 +22,13 @@ from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.serialise import load_graph
 from intradp_ros.profiling.machine import prepare_process
-from intradp_ros.runtime.catalogue import load_factory, ModelSpec, ModelSpecError, parse_dtype
-from intradp_ros.runtime.model import share_graph, share_module, SharedModel
+from intradp_ros.runtime.models.catalogue import (
+    load_factory,
+    ModelSpec,
+    ModelSpecError,
+    parse_dtype,
+)
+from intradp_ros.runtime.models.model import share_graph, share_module, SharedModel
 from intradp_ros.split.calls.accelerator import DeviceError, open_device
 from intradp_ros.split.calls.kernel_device import HOST
 

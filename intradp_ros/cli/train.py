@@ -16,8 +16,8 @@ pictures, which stay on site. The result is that of one process; a device may le
 TASK is file.py:function or package.module:function; the function returns the task:
 
   import torch
-  from intradp_ros.systems.training.items import Items
-  from intradp_ros.systems.training.task import TrainingTask
+  from intradp_ros.systems.training.base.items import Items
+  from intradp_ros.systems.training.base.task import TrainingTask
 
   def task():
       return TrainingTask(
@@ -32,7 +32,7 @@ TASK is file.py:function or package.module:function; the function returns the ta
 A round is one step of the optimiser on `batch` samples. Devices get whole grains of `grain`
 samples, so that batch norm does not depend on who computes what. An example that runs:
 intradp_ros.systems.training.shapes:shapes. Images of ROS 2 bags are a dataset, too: BagImages of
-intradp_ros.lab.training.bag_images"""
+intradp_ros.nodes.training.bag_images"""
 
 #: Verb: its module in this folder, and a summary.
 VERBS: Mapping[str, tuple[str, str]] = {

@@ -16,13 +16,13 @@ from intradp_ros.cli.train_task import add_task, devices_of, prepared_of, show_d
 from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.report.round_plot import draw_round, kind_of, RoundSpan, SUMS, VALUES
 from intradp_ros.schedule.task_graph import ComputeTask, TransferTask
-from intradp_ros.systems.training.baselines import baseline_seconds, BASELINES
-from intradp_ros.systems.training.hybrid_plan import HybridPlan
-from intradp_ros.systems.training.hybrid_planner import judged, stages_of
-from intradp_ros.systems.training.prepared import Prepared
-from intradp_ros.systems.training.replanning import data_of
-from intradp_ros.systems.training.round_limits import fleet_limit, plan_limit
-from intradp_ros.systems.training.round_tasks import round_tasks
+from intradp_ros.systems.training.plan.baselines import baseline_seconds, BASELINES
+from intradp_ros.systems.training.plan.hybrid_plan import HybridPlan
+from intradp_ros.systems.training.plan.hybrid_planner import judged, stages_of
+from intradp_ros.systems.training.plan.prepared import Prepared
+from intradp_ros.systems.training.plan.replanning import data_of
+from intradp_ros.systems.training.plan.round_limits import fleet_limit, plan_limit
+from intradp_ros.systems.training.plan.round_tasks import round_tasks
 
 DESCRIPTION = """\
 Plan the training of a network over the devices of a fleet: which device computes which layers, and

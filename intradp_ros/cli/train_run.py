@@ -28,20 +28,20 @@ from intradp_ros.cli.train_task import (
 from intradp_ros.core.atomic_write import sole_writer
 from intradp_ros.profiling.machine import available_cores
 from intradp_ros.report.training_plot import draw_training
-from intradp_ros.systems.training.judgement import judge
-from intradp_ros.systems.training.prepared import Prepared
-from intradp_ros.systems.training.round_commit import Recovery
-from intradp_ros.systems.training.round_groups import check_distributed, GroupError
-from intradp_ros.systems.training.round_limits import plan_limit
-from intradp_ros.systems.training.trainer import TrainingError
-from intradp_ros.systems.training.training_job import (
+from intradp_ros.systems.training.layers.judgement import judge
+from intradp_ros.systems.training.plan.prepared import Prepared
+from intradp_ros.systems.training.plan.round_limits import plan_limit
+from intradp_ros.systems.training.run.round_groups import check_distributed, GroupError
+from intradp_ros.systems.training.run.worker_settings import Settings
+from intradp_ros.systems.training.service.round_commit import Recovery
+from intradp_ros.systems.training.service.trainer import TrainingError
+from intradp_ros.systems.training.service.training_job import (
     JobOptions,
     Outcome,
     Progress,
     Stopped,
     TrainingJob,
 )
-from intradp_ros.systems.training.worker_settings import Settings
 
 DESCRIPTION = """\
 Train a network over the devices of a fleet. Weights, losses and gradient norms are those of one

@@ -14,8 +14,8 @@ from typing import Any
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, Output, output, plain
 from intradp_ros.cli.train_run import INTERRUPTED, lines
-from intradp_ros.lab.emulation.processes import Command, module_arguments
-from intradp_ros.systems.training.training_job import Progress
+from intradp_ros.core.processes import Command, module_arguments
+from intradp_ros.systems.training.service.training_job import Progress
 
 DESCRIPTION = """\
 Send a goal to the action ~/train of a node (a coordinator of device nodes, or a trainer node), and
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError('--deadline must be 0 to 1000000 seconds')
     asked = {'nodes': args.nodes, 'task': args.task, 'resume': args.resume,
              'deadline': args.deadline, 'seconds': args.seconds}
-    command = Command('send', module_arguments('intradp_ros.nodes.train_request',
+    command = Command('send', module_arguments('intradp_ros.nodes.training.train_request',
                                                json.dumps(asked)))
     with output(args.json) as out, out.steps() as step:
         with subprocess.Popen(command.line(), env=command.variables(), stdout=subprocess.PIPE,

@@ -10,8 +10,8 @@ from typing import Any
 
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, amount, output, plain, size, table
-from intradp_ros.systems.training.checkpoint import read_checkpoint
-from intradp_ros.systems.training.task import TaskError
+from intradp_ros.systems.training.base.task import TaskError
+from intradp_ros.systems.training.layers.checkpoint import read_checkpoint
 
 DESCRIPTION = """\
 Show what a checkpoint holds: task, round, loss, and every tensor with what the optimiser keeps of

@@ -15,9 +15,9 @@ from intradp_ros.cluster.fleet_file import read_fleet
 from intradp_ros.cluster.topology import Topology
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.report.training_plot import Part
-from intradp_ros.systems.training.prepared import prepare, Prepared, read_images
-from intradp_ros.systems.training.stage_actions import device_actions
-from intradp_ros.systems.training.training_plan import TrainingPlan
+from intradp_ros.systems.training.plan.prepared import prepare, Prepared, read_images
+from intradp_ros.systems.training.plan.stage_actions import device_actions
+from intradp_ros.systems.training.plan.training_plan import TrainingPlan
 
 
 def add_task(parser: argparse.ArgumentParser) -> None:

@@ -47,7 +47,7 @@ activations neither vanish nor explode.
 
 EPILOG = """\
 examples:
-  intradp verify intradp_ros.lab.zoo.mobilenet_v2:mobilenet_v2 --input 1x3x224x224 --dtype uint8
+  intradp verify intradp_lab.zoo.mobilenet_v2:mobilenet_v2 --input 1x3x224x224 --dtype uint8
   intradp verify pytorchcv.models.vgg:vgg19 --input 1x3x224x224 --calibrate always
   intradp verify mymodel:make --input 1x3x240x320 --parts 2 5 --seeds 10 --json"""
 

@@ -45,7 +45,7 @@ from intradp_ros.dds.transport_profile import buffer_problem, Transport, transpo
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.link.send_window import LONGER_WAY, QUEUE_OF_OTHERS, SendWindow
 from intradp_ros.msg import ChunkAck, SessionControl, TensorChunk
-from intradp_ros.runtime.channel import LinkReport
+from intradp_ros.runtime.transport.channel import LinkReport
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError
 from intradp_ros.wire.rejections import Rejections
 from intradp_ros.wire.sanitise import quoted

@@ -28,8 +28,8 @@ from intradp_ros.dds.dds_channel import DdsChannel
 from intradp_ros.dds.meeting import Meeting
 from intradp_ros.dds.paths import SharedMedium
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
-from intradp_ros.runtime.channel import LinkReport
-from intradp_ros.runtime.peer_channel import PeerHandler
+from intradp_ros.runtime.transport.channel import LinkReport
+from intradp_ros.runtime.transport.peer_channel import PeerHandler
 from intradp_ros.wire.frames import Control, ControlKind, Frame
 from intradp_ros.wire.handshake import drawn, EAGER
 from intradp_ros.wire.namesake import look, Namesake

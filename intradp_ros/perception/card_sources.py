@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from intradp_ros.graph.serialise import load_notes
 from intradp_ros.perception.card import card_from_json, CardError, LARGEST_CARD, ModelCard
-from intradp_ros.runtime.catalogue import ModelSpec
+from intradp_ros.runtime.models.catalogue import ModelSpec
 
 Factory = TypeVar('Factory', bound=Callable[..., object])
 _ATTRIBUTE = 'model_card'

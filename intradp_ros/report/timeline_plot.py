@@ -4,7 +4,7 @@
 """
 Draw what happened in one inference: who computed, what moved, and what was at once.
 
-The spans may be measured (`intradp_ros.runtime.timeline.Event`) or
+The spans may be measured (`intradp_ros.runtime.transport.timeline.Event`) or
 simulated; anything with the attributes of `SpanLike` will do.
 """
 from __future__ import annotations

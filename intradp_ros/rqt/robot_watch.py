@@ -14,7 +14,7 @@ from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
 
 from intradp_ros.msg import InferenceStats, InferenceTimeline, LinkState, SharingEvent
-from intradp_ros.nodes.lifecycle import LATCHED
+from intradp_ros.nodes.common.lifecycle import LATCHED
 from intradp_ros.rqt.watched_robot import WatchedRobot
 
 _STATS = 'intradp_ros/msg/InferenceStats'

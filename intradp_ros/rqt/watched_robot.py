@@ -11,7 +11,7 @@ import math
 from statistics import median
 from typing import Any
 
-from intradp_ros.runtime.timeline import Event
+from intradp_ros.runtime.transport.timeline import Event
 
 #: Inferences that are remembered, and those of them that medians and counts are of.
 HISTORY, LATELY = 300, 50

@@ -23,7 +23,7 @@ import stat
 import time
 from typing import Any
 
-from intradp_ros.runtime.admission import ClientRates
+from intradp_ros.runtime.requests.admission import ClientRates
 from intradp_ros.web.connections import App, group, Message, Receive, Send
 
 #: Bytes of the body of a request; seconds in which it must have arrived; bytes of a key.

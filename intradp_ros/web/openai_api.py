@@ -29,8 +29,8 @@ except ModuleNotFoundError as error:  # said with the command that brings it
                               "'intradp-ros[web]', or pip install fastapi uvicorn",
                               name='fastapi') from error
 
-from intradp_ros.runtime.admission import Fate
-from intradp_ros.runtime.text_requests import Piece, TextEnd, TextModel, TextRequest
+from intradp_ros.runtime.requests.admission import Fate
+from intradp_ros.runtime.requests.text_requests import Piece, TextEnd, TextModel, TextRequest
 
 #: Status of an answer by its fate; 499 is nginx's for a client that went away.
 STATUS = {Fate.REFUSED: 503, Fate.LATE: 504, Fate.CANCELLED: 499}

@@ -19,7 +19,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from intradp_ros.runtime.text_requests import ChatTurn, Sampling, TextRequest
+from intradp_ros.runtime.requests.text_requests import ChatTurn, Sampling, TextRequest
 
 #: Fields that are refused unless they have a value that changes nothing.
 UNSUPPORTED: Mapping[str, tuple[Any, ...]] = {

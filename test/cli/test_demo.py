@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from intradp_ros.cli.demo import _all_well, compared, RESULTS
+from intradp_lab.cli.demo import _all_well, compared, RESULTS
 from intradp_ros.cli.main import main
 from intradp_ros.cli.output_paths import claim_folder
 

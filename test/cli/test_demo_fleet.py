@@ -13,22 +13,22 @@ import cv2
 import pytest
 import torch
 
-from intradp_ros.cli.fleet_report import fleet_report, Measured, PlanRun, well
-from intradp_ros.lab.fleet.asking import SeenAnswer
-from intradp_ros.lab.fleet.fleet_figures import without_pipeline
-from intradp_ros.lab.fleet.fleet_scene import fleet_scene, FleetScene, TARGET, video_inputs
-from intradp_ros.lab.fleet.killed_device import KilledDevice
-from intradp_ros.lab.fleet.streamed_plan import (
+from intradp_lab.cli.fleet_report import fleet_report, Measured, PlanRun, well
+from intradp_lab.fleet.asking import SeenAnswer
+from intradp_lab.fleet.fleet_figures import without_pipeline
+from intradp_lab.fleet.fleet_scene import fleet_scene, FleetScene, TARGET, video_inputs
+from intradp_lab.fleet.killed_device import KilledDevice
+from intradp_lab.fleet.streamed_plan import (
     difference,
     play,
     real_answers,
     unsplit_results,
 )
-from intradp_ros.lab.zoo.mobilenet_v2 import mobilenet_v2
-from intradp_ros.lab.zoo.wheel_files import MissingWheelError
+from intradp_lab.zoo.mobilenet_v2 import mobilenet_v2
+from intradp_lab.zoo.wheel_files import MissingWheelError
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.profiling.measure import measure_profile
-from intradp_ros.runtime.model import share_module
+from intradp_ros.runtime.models.model import share_module
 from intradp_ros.systems.fleet.planner import OURS, plan_fleet, stage_plan
 
 FRAMES = 6

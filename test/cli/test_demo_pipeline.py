@@ -10,8 +10,8 @@ from pathlib import Path
 import cv2
 import pytest
 
-from intradp_ros.lab.zoo.coco import detector
-from intradp_ros.lab.zoo.wheel_files import MissingWheelError
+from intradp_lab.zoo.coco import detector
+from intradp_lab.zoo.wheel_files import MissingWheelError
 
 
 @pytest.mark.slow

@@ -8,8 +8,8 @@ import json
 
 import pytest
 
+from intradp_lab.report.page import render
 from intradp_ros.cli.main import main
-from intradp_ros.report.page import render
 
 KEYS = {'rounds', 'samples', 'max_rel_diff', 'loss', 'loss_one_process', 'accuracy', 'systems',
         'killed'}

@@ -14,16 +14,16 @@ import pytest
 import small_models
 import torch
 
+from intradp_lab.cli.fleet_run import _local_fleet
+from intradp_lab.emulation.device_limits import available as cannot_limit
+from intradp_lab.emulation.network import available
+from intradp_lab.fleet.namespace_fleet import device_times
 from intradp_ros.cli.command_errors import CommandError
-from intradp_ros.cli.fleet_run import _local_fleet
 from intradp_ros.cli.main import main
 from intradp_ros.cluster.fleet_file import read_fleet
 from intradp_ros.graph.capture import capture
-from intradp_ros.lab.emulation.device_limits import available as cannot_limit
-from intradp_ros.lab.emulation.network import available
-from intradp_ros.lab.fleet.namespace_fleet import device_times
 from intradp_ros.profiling.profile import Profile
-from intradp_ros.runtime.model import SharedModel
+from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.schedule.stage_cuts import parse_stages, plan_of_cuts
 from intradp_ros.schedule.stage_plan import PlanError
 from intradp_ros.split.split_graph import split_graph

@@ -11,9 +11,9 @@ from pathlib import Path
 from language_models import tiny_model
 import pytest
 
-from intradp_ros.cli.demo_language import LOSSLESS
+from intradp_lab.cli.demo_language import LOSSLESS
+from intradp_lab.emulation.network import available
 from intradp_ros.cli.main import main
-from intradp_ros.lab.emulation.network import available
 
 
 @pytest.fixture(scope='module')

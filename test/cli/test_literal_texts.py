@@ -14,22 +14,22 @@ from matplotlib import rc_context
 from matplotlib.text import Text
 import pytest
 
-from intradp_ros.cli.demo_fleet import RIVALS
-from intradp_ros.cli.fleet_report import show_report
+from intradp_lab.cli.demo_fleet import RIVALS
+from intradp_lab.cli.fleet_report import show_report
+from intradp_lab.report.overview_plot import overview_figure
+from intradp_lab.report.page import render
+from intradp_lab.report.soak_plot import draw_soak
+from intradp_lab.report.trace_plot import draw_trace
 from intradp_ros.cli.main import main
 from intradp_ros.cli.output import output, plain, table
 from intradp_ros.report.book_plot import book_figure, draw_book
 from intradp_ros.report.front_plot import draw_front
 from intradp_ros.report.language_plot import BlockSpan, draw_blocks
-from intradp_ros.report.overview_plot import overview_figure
-from intradp_ros.report.page import render
 from intradp_ros.report.palette import colours, LANES, OVERLAPS
 from intradp_ros.report.round_plot import draw_round, FORWARD, RoundSpan
-from intradp_ros.report.soak_plot import draw_soak
 from intradp_ros.report.timeline_plot import timeline_figure
-from intradp_ros.report.trace_plot import draw_trace
 from intradp_ros.report.training_plot import draw_training, Part
-from intradp_ros.runtime.timeline import Event
+from intradp_ros.runtime.transport.timeline import Event
 from intradp_ros.systems.fleet.planner import OURS
 
 ODD = ('[red]b[/red]', '[/]', '$x_$', r'a\\[b]', '[link=x]c', '<script>x</script>', '%s {0}')

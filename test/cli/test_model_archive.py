@@ -15,10 +15,10 @@ from safetensors.torch import save_model
 import torch
 from torch import nn
 
+from intradp_lab.zoo.wheel_files import MissingWheelError, wheel_file
 from intradp_ros.core.torchvision_import import torchvision
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.serialise import load_graph, load_notes
-from intradp_ros.lab.zoo.wheel_files import MissingWheelError, wheel_file
 from intradp_ros.perception.card import card_from_json, ModelCard
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from intradp_lab.zoo.wheel_files import MissingWheelError
 from intradp_ros.core.torchvision_import import torchvision
-from intradp_ros.lab.zoo.wheel_files import MissingWheelError
 
 torchvision()
 for library in ('ultralytics', 'timm', 'transformers', 'onnx2torch'):

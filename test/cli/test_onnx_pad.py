@@ -18,9 +18,9 @@ if find_spec('onnx2torch') is None:
 import numpy as np  # noqa: E402
 from odd_files import node, number, onnx_of  # noqa: E402
 
-from intradp_ros.cli.onnx_file import converted, open_onnx  # noqa: E402
 from intradp_ros.core.torchvision_import import torchvision  # noqa: E402
-from intradp_ros.runtime.model import share_module  # noqa: E402
+from intradp_ros.importers.onnx_file import converted, open_onnx  # noqa: E402
+from intradp_ros.runtime.models.model import share_module  # noqa: E402
 
 MODES = {'reflect': 'reflect', 'edge': 'replicate', 'constant': 'constant'}
 

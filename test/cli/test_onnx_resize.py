@@ -25,9 +25,9 @@ from onnx import helper, TensorProto  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 from onnx.reference.ops.op_resize import Resize as OnnxResize  # noqa: E402
 
-from intradp_ros.cli.onnx_resize import Resize, resized, ResizeError  # noqa: E402
 from intradp_ros.graph.reference_evaluation import run_graph  # noqa: E402
 from intradp_ros.graph.serialise import load_graph  # noqa: E402
+from intradp_ros.importers.onnx_resize import Resize, resized, ResizeError  # noqa: E402
 
 SHAPE = (1, 2, 5, 6)
 X = torch.randn(SHAPE, generator=torch.Generator().manual_seed(1))

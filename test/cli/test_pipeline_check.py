@@ -13,12 +13,12 @@ from rclpy.serialization import serialize_message
 from std_msgs.msg import Header
 from vision_msgs.msg import Detection2DArray
 
-from intradp_ros.cli.pipeline_check import check, counts, equal, Network, said, summary
-from intradp_ros.lab.bags import BagWriter, read_bag
+from intradp_lab.cli.pipeline_check import check, counts, equal, Network, said, summary
 from intradp_ros.msg import InferenceStats
-from intradp_ros.nodes.image_messages import rgb_to_image
-from intradp_ros.nodes.map_messages import labels_image
-from intradp_ros.nodes.vision_messages import detections_message, vision_messages
+from intradp_ros.nodes.common.bags import BagWriter, read_bag
+from intradp_ros.nodes.sensors.image_messages import rgb_to_image
+from intradp_ros.nodes.sensors.map_messages import labels_image
+from intradp_ros.nodes.sensors.vision_messages import detections_message, vision_messages
 from intradp_ros.perception.card import HeadCard, InputCard, ModelCard
 from intradp_ros.perception.predictions import Detections, LabelMap
 
@@ -38,7 +38,7 @@ def test_a_bag_is_compared_message_by_message(tmp_path: Path,
                                               monkeypatch: pytest.MonkeyPatch) -> None:
     """Of four pictures one is answered rightly, one by a moved box, one by nothing found."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
-    from intradp_ros.cli.pipeline_check import Unsplit
+    from intradp_lab.cli.pipeline_check import Unsplit
     unsplit = Unsplit(FINDER)
     bag = BagWriter(tmp_path / 'bag')
     images = bag.topic('/image', 'sensor_msgs/msg/Image')

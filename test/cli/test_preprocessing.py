@@ -15,12 +15,12 @@ import PIL.Image
 import pytest
 import torch
 
-from intradp_ros.cli.measured_preprocessing import measured, PreprocessingError
-from intradp_ros.cli.model_sources import find_model
-from intradp_ros.cli.transformers_folder import from_folder
 from intradp_ros.core.torchvision_import import torchvision
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.serialise import load_graph, load_notes
+from intradp_ros.importers.measured_preprocessing import measured, PreprocessingError
+from intradp_ros.importers.model_sources import find_model
+from intradp_ros.importers.transformers_folder import from_folder
 from intradp_ros.perception.card import card_from_json, InputCard
 from intradp_ros.perception.view import as_carded
 

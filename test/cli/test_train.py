@@ -16,10 +16,10 @@ import pytest
 from safetensors.torch import load_file
 from training_fleet import difference
 
+from intradp_lab.training.one_process import train_alone
 from intradp_ros.cli.main import main
 from intradp_ros.core.atomic_write import sole_writer
-from intradp_ros.systems.training.one_process import train_alone
-from intradp_ros.systems.training.task import load_task
+from intradp_ros.systems.training.base.task import load_task
 
 #: Nobody seeds here: workers must make the same weights all the same.
 TASK = """
@@ -27,8 +27,8 @@ import os
 import torch
 from torch import nn
 import torch.nn.functional as F
-from intradp_ros.systems.training.items import Items, ItemsHere
-from intradp_ros.systems.training.task import TrainingTask
+from intradp_ros.systems.training.base.items import Items, ItemsHere
+from intradp_ros.systems.training.base.task import TrainingTask
 
 
 class Pictures(torch.utils.data.Dataset):

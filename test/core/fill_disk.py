@@ -11,12 +11,16 @@ import sys
 
 import torch
 
+from intradp_lab.soak.small_disk import filled
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.serialise import load_graph, save_graph
-from intradp_ros.lab.soak.small_disk import filled
-from intradp_ros.systems.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from intradp_ros.systems.training.layers.checkpoint import (
+    Checkpoint,
+    read_checkpoint,
+    write_checkpoint,
+)
 
 FOLDER = Path(sys.argv[1])
 LARGE = 40_000

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from intradp_lab.testbed.recorded import read_recording
 from intradp_ros.core.json_text import parse_json, read_json
 from intradp_ros.core.limits import MAX_CONTAINERS, MAX_FILE
-from intradp_ros.profiling.recorded import read_recording
 
 
 @pytest.mark.parametrize(('data', 'cause'), [

@@ -18,8 +18,8 @@ LOADS = """
 import importlib.util, sys
 if importlib.util.find_spec('torchvision') is None:
     sys.exit(5)
-from intradp_ros.runtime.catalogue import load_factory
-from intradp_ros.systems.training.task import load_task, TaskError
+from intradp_ros.runtime.models.catalogue import load_factory
+from intradp_ros.systems.training.base.task import load_task, TaskError
 if sys.argv[1] == 'network':
     load_factory('user_nets:net')
 else:

@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from intradp_ros.dds.transport_profile import transport_environment
-from intradp_ros.lab.emulation.network import (
+from intradp_lab.emulation.network import (
     ADDRESSES,
     available,
     DEVICE,
@@ -25,8 +24,9 @@ from intradp_ros.lab.emulation.network import (
     ShapedLink,
     SIDES,
 )
-from intradp_ros.lab.emulation.processes import module_arguments
-from intradp_ros.lab.testbed.transport_bench import Job, STREAMED_BYTES
+from intradp_lab.testbed.transport_bench import Job, STREAMED_BYTES
+from intradp_ros.core.processes import module_arguments
+from intradp_ros.dds.transport_profile import transport_environment
 
 HERE = Path(__file__).parent
 MBIT = 20.0
@@ -87,7 +87,7 @@ def test_what_full_air_lost_is_not_repeated_without_end(
         def start(role: str, side: str, number: int) -> subprocess.Popen[str]:
             return subprocess.Popen(
                 [*link.exec_prefix(side), *module_arguments(
-                    'intradp_ros.lab.testbed.transport_side', role, json.dumps(asdict(stream)))],
+                    'intradp_lab.testbed.transport_side', role, json.dumps(asdict(stream)))],
                 env={**os.environ, **transport_environment(transport),
                      'ROS_DOMAIN_ID': str(number)}, stdout=subprocess.PIPE, text=True)
 

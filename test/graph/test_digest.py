@@ -15,6 +15,7 @@ from graph.nets import captured, ComputedWeights, prepared, Tied, UNet
 import pytest
 import torch
 
+from intradp_lab.emulation.slow_device import slow_environment
 from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.serialise import (
@@ -24,7 +25,6 @@ from intradp_ros.graph.serialise import (
     load_graph,
     save_graph,
 )
-from intradp_ros.lab.emulation.slow_device import slow_environment
 
 CHILD = """
 import sys

@@ -9,7 +9,7 @@ import math
 import pytest
 import torch
 
-from intradp_ros.lab.answer_check import check, exact
+from intradp_lab.answer_check import check, exact
 
 WANTED = torch.arange(12.0).view(3, 4)
 

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 import pytest
 
-from intradp_ros.link.trace import constant, LinkTrace, read_trace
+from intradp_lab.emulation.trace import constant, LinkTrace, read_trace
 
 STEPS = LinkTrace((0.0, 1.0, 3.0), (10.0, 0.0, 30.0))
 

@@ -13,10 +13,10 @@ from rclpy.node import Node
 
 from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.msg import OperatorProfile
-from intradp_ros.nodes.announcement_seals import AnnouncementCheck, Announcer, MAX_BYTES
-from intradp_ros.nodes.lifecycle import LATCHED, ManagedNode, run_node
-from intradp_ros.nodes.profile_publisher import PROFILE_TOPIC
-from intradp_ros.nodes.receiving import Receiver
+from intradp_ros.nodes.common.announcement_seals import AnnouncementCheck, Announcer, MAX_BYTES
+from intradp_ros.nodes.common.lifecycle import LATCHED, ManagedNode, run_node
+from intradp_ros.nodes.common.receiving import Receiver
+from intradp_ros.nodes.sharing.profile_publisher import PROFILE_TOPIC
 
 
 class SayingNode(ManagedNode):

@@ -17,11 +17,11 @@ from rclpy.serialization import serialize_message
 from stranger import spinning
 
 from intradp_ros.core.limits import MAX_BOOK_TEXT, MAX_MODEL_TEXT, MESSAGE_MARGIN
+from intradp_ros.core.processes import Child, Command, starter
 from intradp_ros.core.shared_key import SharedKey
-from intradp_ros.lab.emulation.processes import Child, Command, starter
 from intradp_ros.msg import AnnouncementQuestion, OperatorProfile, ScheduleBook
-from intradp_ros.nodes.announcement_seals import MAX_BYTES
-from intradp_ros.nodes.receiving import Receiver
+from intradp_ros.nodes.common.announcement_seals import MAX_BYTES
+from intradp_ros.nodes.common.receiving import Receiver
 
 SCRIPT = str(Path(__file__).with_name('announcing.py'))
 TOPICS = {'operator_profiles': (OperatorProfile, LATCHED),

@@ -14,9 +14,9 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
 
-from intradp_ros.nodes import bond
-from intradp_ros.nodes.bond import bond_messages
-from intradp_ros.nodes.lifecycle import ManagedNode
+from intradp_ros.nodes.common import bond
+from intradp_ros.nodes.common.bond import bond_messages
+from intradp_ros.nodes.common.lifecycle import ManagedNode
 
 SUCCESS = TransitionCallbackReturn.SUCCESS
 TIMEOUT = 30.0
@@ -147,7 +147,7 @@ def test_without_a_manager_there_is_no_bond(context: rclpy.Context,
 
 def test_without_the_package_the_node_says_so(world: World, monkeypatch: pytest.MonkeyPatch,
                                               capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr('intradp_ros.nodes.lifecycle.bond_messages', lambda: None)
+    monkeypatch.setattr('intradp_ros.nodes.common.lifecycle.bond_messages', lambda: None)
     assert world.watched.trigger_activate() == SUCCESS
     assert 'ros-$ROS_DISTRO-bond' in capfd.readouterr().err
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from intradp_ros.nodes.coordinator_node import read_candidates
+from intradp_ros.nodes.fleet.coordinator_node import read_candidates
 
 
 def test_candidates_have_names_and_priorities() -> None:

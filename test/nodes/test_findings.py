@@ -17,7 +17,7 @@ from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
 from sensor_msgs.msg import Image
 
-from intradp_ros.nodes.inference_node import InferenceNode
+from intradp_ros.nodes.sharing.inference_node import InferenceNode
 
 
 def dark(top: int) -> Image:

@@ -16,9 +16,9 @@ from rclpy.executors import MultiThreadedExecutor
 from training_fleet import wait_until
 
 from intradp_ros.action import GenerateResponse
-from intradp_ros.nodes.goal_client import GoalClient
-from intradp_ros.nodes.goal_server import GoalServer
-from intradp_ros.runtime.admission import Fate
+from intradp_ros.nodes.common.goal_client import GoalClient
+from intradp_ros.nodes.common.goal_server import GoalServer
+from intradp_ros.runtime.requests.admission import Fate
 
 PATIENCE = 20.0
 

@@ -19,8 +19,8 @@ from rclpy.executors import MultiThreadedExecutor
 
 from intradp_ros.action import GenerateResponse
 from intradp_ros.msg import GeneratedText
-from intradp_ros.nodes.goal_server import _Work, GoalServer, MAX_CALLS
-from intradp_ros.runtime.admission import Fate
+from intradp_ros.nodes.common.goal_server import _Work, GoalServer, MAX_CALLS
+from intradp_ros.runtime.requests.admission import Fate
 from intradp_ros.srv import GenerateResponse as GenerateResponseCall
 
 PATIENCE = 20.0

@@ -15,8 +15,8 @@ import pytest
 from sensor_msgs.msg import CompressedImage, Image
 import torch
 
-from intradp_ros.nodes.bits_in_use import BitsInUse
-from intradp_ros.nodes.image_messages import (
+from intradp_ros.nodes.common.bits_in_use import BitsInUse
+from intradp_ros.nodes.sensors.image_messages import (
     as_map,
     decompressed,
     ImageError,

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import nn
 
-from intradp_ros.nodes.image_messages import rgb_to_image
-from intradp_ros.nodes.intake import INTAKE, Intake, intake_for
+from intradp_ros.nodes.sensors.image_messages import rgb_to_image
+from intradp_ros.nodes.sensors.intake import INTAKE, Intake, intake_for
 from intradp_ros.perception.card import InputCard
-from intradp_ros.runtime.model import share_module
+from intradp_ros.runtime.models.model import share_module
 
 
 class Stereo(nn.Module):

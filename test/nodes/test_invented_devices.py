@@ -11,10 +11,10 @@ import pytest
 
 from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.msg import DeviceState
-from intradp_ros.nodes.announcement_seals import check_sealed_name, sealed_name
+from intradp_ros.nodes.common.announcement_seals import check_sealed_name, sealed_name
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator, MAX_DEVICES
 from intradp_ros.runtime.member.planner import PlannerOf
-from intradp_ros.runtime.memory_network import MemoryNetwork
+from intradp_ros.runtime.transport.memory_network import MemoryNetwork
 
 KEY = SharedKey.generate()
 INVENTED = [f'x{number}' for number in range(3 * MAX_DEVICES)]

@@ -23,13 +23,13 @@ from rclpy.parameter import Parameter
 import small_models
 import torch
 
-from intradp_ros.nodes.coordinator_node import CoordinatorNode
-from intradp_ros.nodes.device_node import DeviceNode
-from intradp_ros.nodes.inference_node import InferenceNode
-from intradp_ros.nodes.lifecycle import ManagedNode
-from intradp_ros.nodes.offload_node import OffloadNode
-from intradp_ros.nodes.planner_node import PlannerNode
-from intradp_ros.nodes.trainer_node import TrainerNode
+from intradp_ros.nodes.common.lifecycle import ManagedNode
+from intradp_ros.nodes.fleet.coordinator_node import CoordinatorNode
+from intradp_ros.nodes.fleet.device_node import DeviceNode
+from intradp_ros.nodes.sharing.inference_node import InferenceNode
+from intradp_ros.nodes.sharing.offload_node import OffloadNode
+from intradp_ros.nodes.sharing.planner_node import PlannerNode
+from intradp_ros.nodes.training.trainer_node import TrainerNode
 
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 TIMEOUT = 30.0

@@ -14,9 +14,9 @@ from urllib.request import urlopen
 import pytest
 import rclpy
 
-from intradp_ros.nodes.lifecycle import ManagedNode
-from intradp_ros.nodes.monitoring import Monitor
-from intradp_ros.runtime.outcome import InferenceStats
+from intradp_ros.nodes.common.lifecycle import ManagedNode
+from intradp_ros.nodes.sharing.monitoring import Monitor
+from intradp_ros.runtime.requests.outcome import InferenceStats
 
 STATS = InferenceStats(1, 'shared', 2, True, False, '', 0.03, 0.03, 0.01, 0.0, 700, 90, 0.0,
                        by_rows=True, alone=0.05)

@@ -9,7 +9,12 @@ from copy import deepcopy
 import pytest
 
 from intradp_ros.core.shared_key import SharedKey
-from intradp_ros.nodes.operator_check import GOOD, OperatorCheck, sealed_request, sros2_enforces
+from intradp_ros.nodes.common.operator_check import (
+    GOOD,
+    OperatorCheck,
+    sealed_request,
+    sros2_enforces,
+)
 from intradp_ros.srv import PlanModel
 
 KEY = SharedKey.generate()

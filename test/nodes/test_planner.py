@@ -23,20 +23,20 @@ from intradp_ros.core.limits import MAX_MODEL_TEXT as MOST
 from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.link.delay import ASSUMED_DELAY
 from intradp_ros.msg import OperatorProfile, ScheduleBook
-from intradp_ros.nodes.announcement_seals import AnnouncementCheck, Announcer
-from intradp_ros.nodes.lifecycle import ManagedNode
-from intradp_ros.nodes.planner_node import MAX_PROFILES, PlannerNode
-from intradp_ros.nodes.profile_publisher import (
+from intradp_ros.nodes.common.announcement_seals import AnnouncementCheck, Announcer
+from intradp_ros.nodes.common.lifecycle import ManagedNode
+from intradp_ros.nodes.common.receiving import Receiver
+from intradp_ros.nodes.sharing.planner_node import MAX_PROFILES, PlannerNode
+from intradp_ros.nodes.sharing.profile_publisher import (
     check_profile,
     check_server_profile,
     profile_message,
     ProfilePublisher,
 )
-from intradp_ros.nodes.receiving import Receiver
 from intradp_ros.profiling.drift import slowed
 from intradp_ros.profiling.measure import measure_profile
 from intradp_ros.profiling.profile import Profile
-from intradp_ros.runtime.model import share_module
+from intradp_ros.runtime.models.model import share_module
 from intradp_ros.systems.sharing.book.book import ScheduleBook as Book
 from intradp_ros.wire.texts import packed, unpacked
 

@@ -15,7 +15,7 @@ import pytest
 from sensor_msgs.msg import PointCloud2, PointField
 import torch
 
-from intradp_ros.nodes.points import (
+from intradp_ros.nodes.sensors.points import (
     Grid,
     labels_of,
     occupied,

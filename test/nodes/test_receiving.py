@@ -16,8 +16,8 @@ from rclpy.qos import QoSProfile
 from rclpy.serialization import serialize_message
 from std_msgs.msg import String
 
-from intradp_ros.nodes.diagnostics import added, Diagnostics
-from intradp_ros.nodes.receiving import Receiver
+from intradp_ros.nodes.common.diagnostics import added, Diagnostics
+from intradp_ros.nodes.common.receiving import Receiver
 
 TIMEOUT = 30.0
 

@@ -9,9 +9,9 @@ import math
 import threading
 from typing import Any
 
-from intradp_ros.nodes.served_text import MAX_HELD, NO_PLAN, ServedText
-from intradp_ros.runtime.admission import Fate
-from intradp_ros.runtime.text_requests import Piece, TextEnd, TextRequest
+from intradp_ros.nodes.language.served_text import MAX_HELD, NO_PLAN, ServedText
+from intradp_ros.runtime.requests.admission import Fate
+from intradp_ros.runtime.requests.text_requests import Piece, TextEnd, TextRequest
 
 PATIENCE = 20.0
 

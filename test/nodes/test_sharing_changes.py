@@ -4,8 +4,8 @@
 """What changes in how inferences run is reported once, and counted."""
 from __future__ import annotations
 
-from intradp_ros.nodes.sharing_changes import Change, COUNTED, SharingChanges
-from intradp_ros.runtime.outcome import InferenceStats
+from intradp_ros.nodes.sharing.sharing_changes import Change, COUNTED, SharingChanges
+from intradp_ros.runtime.requests.outcome import InferenceStats
 
 
 def stats(number: int, strategy: str = 'shared', schedule: int = 3, *, shared: bool = True,

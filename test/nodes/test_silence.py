@@ -4,7 +4,7 @@
 """What is awaited for too long is reported once, and again after it came."""
 from __future__ import annotations
 
-from intradp_ros.nodes.silence import Awaited, SilenceWatch
+from intradp_ros.nodes.common.silence import Awaited, SilenceWatch
 
 
 def awaited(present: bool) -> Awaited:

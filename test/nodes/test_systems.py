@@ -4,8 +4,8 @@
 """The table of systems: roles are read with their fleets, what is missing is named."""
 import pytest
 
-from intradp_ros.nodes import systems
-from intradp_ros.nodes.systems import (
+from intradp_ros.nodes.fleet import systems
+from intradp_ros.nodes.fleet.systems import (
     device_part,
     read_roles,
     RolePlace,

@@ -16,10 +16,10 @@ from rclpy.parameter import Parameter
 import torch
 
 from intradp_ros.core.atomic_write import sole_writer
-from intradp_ros.nodes.trainer_node import TrainerNode
-from intradp_ros.nodes.training_goals import Client, Goal, TrainingGoals
-from intradp_ros.runtime.admission import Fate
-from intradp_ros.systems.training.checkpoint import Checkpoint, write_checkpoint
+from intradp_ros.nodes.training.trainer_node import TrainerNode
+from intradp_ros.nodes.training.training_goals import Client, Goal, TrainingGoals
+from intradp_ros.runtime.requests.admission import Fate
+from intradp_ros.systems.training.layers.checkpoint import Checkpoint, write_checkpoint
 
 TASK = f'{Path(__file__).parents[1]}/training_fleet.py:small_sgd'
 

@@ -19,11 +19,11 @@ from sensor_msgs.msg import CameraInfo, Image, PointCloud2, RegionOfInterest
 from std_msgs.msg import Header
 import torch
 
-from intradp_ros.nodes.lifecycle import ManagedNode
-from intradp_ros.nodes.map_messages import CameraInfoError, depth_points, labels_image
-from intradp_ros.nodes.points import to_points
-from intradp_ros.nodes.sensor_inputs import Scene
-from intradp_ros.nodes.typed_results import TypedResults
+from intradp_ros.nodes.common.lifecycle import ManagedNode
+from intradp_ros.nodes.sensors.map_messages import CameraInfoError, depth_points, labels_image
+from intradp_ros.nodes.sensors.points import to_points
+from intradp_ros.nodes.sensors.sensor_inputs import Scene
+from intradp_ros.nodes.sensors.typed_results import TypedResults
 from intradp_ros.perception.card import HeadCard, ModelCard
 from intradp_ros.perception.decode import decode
 from intradp_ros.perception.view import place

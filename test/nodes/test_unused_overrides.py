@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from intradp_ros.nodes.unused_overrides import unused_overrides
+from intradp_ros.nodes.common.unused_overrides import unused_overrides
 
 DECLARED = {'model', 'mode', 'voxels.size_m'}
 NODE = '/robot_1/inference_node'

@@ -13,11 +13,11 @@ import sys
 import pytest
 import yaml
 
-from intradp_ros.nodes.coordinator_node import CoordinatorNode
-from intradp_ros.nodes.device_node import DeviceNode
-from intradp_ros.nodes.inference_node import InferenceNode
-from intradp_ros.nodes.lifecycle import ManagedNode
-from intradp_ros.nodes.offload_node import OffloadNode
+from intradp_ros.nodes.common.lifecycle import ManagedNode
+from intradp_ros.nodes.fleet.coordinator_node import CoordinatorNode
+from intradp_ros.nodes.fleet.device_node import DeviceNode
+from intradp_ros.nodes.sharing.inference_node import InferenceNode
+from intradp_ros.nodes.sharing.offload_node import OffloadNode
 
 ROOT = Path(__file__).parents[2]
 FACTORY = re.compile(r'[\w.]+:\w+( [\dx]+ \w+)?')
@@ -28,13 +28,13 @@ from importlib.abc import MetaPathFinder
 
 class Absent(MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        if name.startswith(('intradp_ros.lab', 'intradp_lab')):
+        if name.startswith(('intradp_lab', 'intradp_lab')):
             raise ModuleNotFoundError(f'no module {name}', name=name)
 
 sys.meta_path.insert(0, Absent())
 sys.modules.update(dict.fromkeys(['sklearn', 'timm', 'torchvision', 'transformers']))  # absent
-from intradp_ros.runtime.catalogue import ModelSpec
-from intradp_ros.systems.training.task import load_task
+from intradp_ros.runtime.models.catalogue import ModelSpec
+from intradp_ros.systems.training.base.task import load_task
 text = sys.argv[1]
 made = ModelSpec.parse(text).load() if ' ' in text else load_task(text)
 """

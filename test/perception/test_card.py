@@ -28,7 +28,7 @@ from intradp_ros.perception.card import (
 )
 from intradp_ros.perception.card_sources import described, find_card
 from intradp_ros.perception.labels import parse_labels
-from intradp_ros.runtime.catalogue import ModelSpec
+from intradp_ros.runtime.models.catalogue import ModelSpec
 
 CARD = ModelCard('streets', 'Apache-2.0', InputCard('letterbox', 0, 'bgr', (0.5, 0.4, 0.3)),
                  HeadCard('detections', 0.5, form='xywh'), ('boxes', 'scores'), ('car', 'cat'))

@@ -21,7 +21,7 @@ from intradp_ros.perception.heads.overlaps import distinct
 from intradp_ros.perception.overlay import overlay
 from intradp_ros.perception.predictions import Classes, Depth, Detections, KeyPoints, LabelMap
 from intradp_ros.perception.view import place
-from intradp_ros.runtime.model import share_module
+from intradp_ros.runtime.models.model import share_module
 from intradp_ros.split.checks.verify import run_in_parts
 
 TWICE = place((40, 80), (80, 160), 'stretch')

@@ -7,9 +7,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from intradp_ros.nodes.default_model import DEFAULT_MODEL
+from intradp_ros.nodes.common.default_model import DEFAULT_MODEL
 from intradp_ros.perception.oriented_energy import filters, oriented_energy
-from intradp_ros.runtime.catalogue import ModelSpec
+from intradp_ros.runtime.models.catalogue import ModelSpec
 
 SIZE = 64
 

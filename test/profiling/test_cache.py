@@ -15,7 +15,7 @@ from intradp_ros.graph.serialise import graph_to_json
 from intradp_ros.profiling import cache
 from intradp_ros.profiling.cache import cached_profile, code_digest
 from intradp_ros.profiling.measure import measure_profile
-from intradp_ros.runtime.model import share_module
+from intradp_ros.runtime.models.model import share_module
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.plan_from_profiles import book_from_profiles, PlanRequest
 

@@ -17,7 +17,7 @@ from intradp_ros.profiling.parts import heights, OperatorParts, parts_of, time_p
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.profiling.rounds import bind_whole, given
 from intradp_ros.profiling.tune import best_of
-from intradp_ros.runtime.model import share_module
+from intradp_ros.runtime.models.model import share_module
 from intradp_ros.split.local_operator import LocalOperator, SplitGraph
 
 pytestmark = pytest.mark.usefixtures('one_thread')

@@ -12,7 +12,7 @@ import torch
 from intradp_ros.profiling.measure import measure_profile
 from intradp_ros.profiling.power import measure_power
 from intradp_ros.profiling.profile import Profile, XAVIER_NX
-from intradp_ros.runtime.model import share_module
+from intradp_ros.runtime.models.model import share_module
 
 
 class Board:

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from intradp_ros.profiling.recorded import profile_from_recording, read_recording
-from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_lab.testbed.recorded import profile_from_recording, read_recording
+from intradp_ros.runtime.models.model import share_module, SharedModel
 
 #: Name, shape at 32 pixels, milliseconds on the robot; the server takes a tenth.
 ROWS = [('_start', (1, 3, 32, 32), 0.0), ('conv2d', (1, 8, 32, 32), 4.0),

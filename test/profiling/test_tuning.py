@@ -17,7 +17,7 @@ from intradp_ros.profiling.measure import measure_profile
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.profiling.rounds import bind_whole, run_timed
 from intradp_ros.profiling.tune import choose_tuning
-from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_ros.runtime.models.model import share_module, SharedModel
 from intradp_ros.split.calls.tuning import Tuning
 from intradp_ros.split.calls.variants import variants_of
 

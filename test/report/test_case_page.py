@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from intradp_ros.report.case_page import case_page, CaseFacts, exactness_sentence, OutageFacts
-from intradp_ros.report.statements import outage_sentence
-from intradp_ros.runtime.timeline import Event
+from intradp_lab.report.case_page import case_page, CaseFacts, exactness_sentence, OutageFacts
+from intradp_lab.report.statements import outage_sentence
+from intradp_ros.runtime.transport.timeline import Event
 
 NAME = 'nets:make <script>alert("1")</script> & co'
 

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 import pytest
 
-from intradp_ros.report.captioned_image import grey_map, save, side_by_side
+from intradp_lab.report.captioned_image import grey_map, save, side_by_side
 
 RED = np.full((40, 60, 3), (200, 10, 10), np.uint8)
 RAMP = np.linspace(0, 1, 60, dtype=np.float32)[None].repeat(40, 0)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from intradp_ros.report.medians import Interval, median_interval, paired_ratio
+from intradp_lab.report.medians import Interval, median_interval, paired_ratio
 
 
 @pytest.mark.parametrize(('count', 'skipped'), [(1, 0), (5, 0), (6, 0), (9, 1), (30, 9)])

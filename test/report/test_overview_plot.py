@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from intradp_ros.report.overview_plot import overview_figure
+from intradp_lab.report.overview_plot import overview_figure
 
 PANELS = {'indoors': {'VGG': {'local': 118.0, 'shared': 45.0, 'bound': 30.0},
                       'pose': {'local': 900.0, 'shared': 300.0}},

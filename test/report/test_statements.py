@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from intradp_ros.report.statements import emulation_remarks, headline, remarks
+from intradp_lab.report.statements import emulation_remarks, headline, remarks
 
 
 def row(mean: float, **more: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 
 from intradp_ros.report.palette import GREY, LANES, OVERLAPS
 from intradp_ros.report.timeline_plot import draw_timeline, overlaps, timeline_figure, totals
-from intradp_ros.runtime.timeline import Event
+from intradp_ros.runtime.transport.timeline import Event
 
 EVENTS = [
     Event('robot', 'compute', 'conv2d .. relu_3', 5.000, 5.080),

@@ -21,7 +21,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 
 from intradp_ros.msg import InferenceStats, InferenceTimeline, SharingEvent
-from intradp_ros.nodes.lifecycle import LATCHED
+from intradp_ros.nodes.common.lifecycle import LATCHED
 from intradp_ros.rqt.robot_watch import robots_of, RobotWatch
 
 SHARE = Path(sys.prefix, 'share', 'intradp_ros')

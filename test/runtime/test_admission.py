@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
-from intradp_ros.runtime.admission import (
+from intradp_ros.runtime.requests.admission import (
     Admission,
     AdmissionLimits,
     ClientRates,

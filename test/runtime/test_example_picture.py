@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from intradp_ros.lab.zoo.video import frames
+from intradp_lab.zoo.video import frames
 from intradp_ros.profiling.measure import value_encodings
-from intradp_ros.runtime.catalogue import ModelSpec
-from intradp_ros.runtime.example_picture import example_picture, is_picture
+from intradp_ros.runtime.models.catalogue import ModelSpec
+from intradp_ros.runtime.models.example_picture import example_picture, is_picture
 
 SHAPE = 1, 3, 144, 336
 
@@ -50,7 +50,7 @@ def test_values_cross_as_small_as_those_of_a_video() -> None:
     What seems larger than it is only makes a schedule unattractive; pictures
     of noise do that to the input.
     """
-    model = ModelSpec('intradp_ros.lab.zoo.hed:hed', SHAPE, torch.uint8).load()
+    model = ModelSpec('intradp_lab.zoo.hed:hed', SHAPE, torch.uint8).load()
     real, made, noise = (value_encodings(model.split, (inputs,)) for inputs in (
         _frame(), ModelSpec('', SHAPE, torch.uint8).example(),
         torch.randint(0, 256, SHAPE, dtype=torch.uint8)))

@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from intradp_ros.graph.graph_errors import CaptureError
-from intradp_ros.runtime.forked_capture import ForkedCapture
-from intradp_ros.runtime.model import share_graph, share_module
+from intradp_ros.runtime.models.forked_capture import ForkedCapture
+from intradp_ros.runtime.models.model import share_graph, share_module
 
 SOURCE = torch.rand(1, 3, 12, 16, generator=torch.Generator().manual_seed(0))
 

@@ -9,8 +9,8 @@ import threading
 
 import torch
 
-from intradp_ros.runtime.mailbox import Mailbox
 from intradp_ros.runtime.pipeline import interleaved_executor as pipeline
+from intradp_ros.runtime.transport.mailbox import Mailbox
 from intradp_ros.schedule.program import Await, Emit, Instruction, KernelCall, Program
 from intradp_ros.split.calls.kernel_device import HOST
 

@@ -11,8 +11,8 @@ from typing import cast
 import pytest
 
 from intradp_ros.link.predictor import LastValue
-from intradp_ros.runtime.channel import Channel, LinkReport
-from intradp_ros.runtime.link_rate import LinkRate, TOGETHER
+from intradp_ros.runtime.transport.channel import Channel, LinkReport
+from intradp_ros.runtime.transport.link_rate import LinkRate, TOGETHER
 
 
 class Measured:

@@ -18,14 +18,14 @@ import sys
 import pytest
 import torch
 
+from intradp_lab.zoo.dense import depth
 from intradp_ros.graph.capture import capture
-from intradp_ros.lab.zoo.dense import depth
 from intradp_ros.profiling.kept_memory import KeptMemory, private_bytes
 from intradp_ros.profiling.machine import prepare_process
-from intradp_ros.runtime.interpreter import Execution
-from intradp_ros.runtime.mailbox import Mailbox
-from intradp_ros.runtime.straggler_mitigation import StragglerMitigation
-from intradp_ros.runtime.timeline import Recorder
+from intradp_ros.runtime.execution.interpreter import Execution
+from intradp_ros.runtime.execution.straggler_mitigation import StragglerMitigation
+from intradp_ros.runtime.transport.mailbox import Mailbox
+from intradp_ros.runtime.transport.timeline import Recorder
 from intradp_ros.schedule.program import compile_program, compile_steps
 from intradp_ros.schedule.schedule import Compute, ROBOT, Schedule, SERVER
 from intradp_ros.split.local_operator import SplitGraph

@@ -14,7 +14,7 @@ import pytest
 
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, ring, Topology
-from intradp_ros.runtime.memory_network import MemoryNetwork
+from intradp_ros.runtime.transport.memory_network import MemoryNetwork
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame
 
 NBYTES = 10_000

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from intradp_ros.graph.graph_errors import CaptureError
-from intradp_ros.runtime.catalogue import ModelSpec
-from intradp_ros.runtime.model import share_module
+from intradp_ros.runtime.models.catalogue import ModelSpec
+from intradp_ros.runtime.models.model import share_module
 
 X = torch.ones(1, 2, 4, 4)
 

@@ -15,10 +15,10 @@ from intradp_ros.graph.capture import capture
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.paging import LARGE
 from intradp_ros.graph.serialise import save_graph
-from intradp_ros.runtime.catalogue import ModelSpec
-from intradp_ros.runtime.interpreter import Execution
-from intradp_ros.runtime.model import SharedModel
-from intradp_ros.runtime.timeline import Recorder
+from intradp_ros.runtime.execution.interpreter import Execution
+from intradp_ros.runtime.models.catalogue import ModelSpec
+from intradp_ros.runtime.models.model import SharedModel
+from intradp_ros.runtime.transport.timeline import Recorder
 from intradp_ros.schedule.program import compile_program, Program
 from intradp_ros.schedule.schedule import ROBOT
 from intradp_ros.split.calls.tuning import Tuning

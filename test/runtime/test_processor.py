@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
 
-from intradp_ros.runtime.load_meter import LoadMeter
-from intradp_ros.runtime.processor import Processor
-from intradp_ros.runtime.turn_order import TurnOrder, TurnRequest
+from intradp_ros.runtime.execution.load_meter import LoadMeter
+from intradp_ros.runtime.execution.processor import Processor
+from intradp_ros.runtime.execution.turn_order import TurnOrder, TurnRequest
 
 LONGEST = 0.05
 

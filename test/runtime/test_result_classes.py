@@ -12,7 +12,7 @@ import torch
 
 from intradp_ros.graph.call_context import is_plain
 from intradp_ros.graph.graph_errors import CaptureError
-from intradp_ros.runtime.results import Results
+from intradp_ros.runtime.models.results import Results
 
 
 class Named(torch.Tensor):

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from intradp_ros.runtime.results import Results
+from intradp_ros.runtime.models.results import Results
 
 HELD = torch.arange(12.0).reshape(3, 4)
 CASES: dict[str, Callable[[torch.Tensor], Any]] = {

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from intradp_ros.link.chunk_size import MOST_SMALLER
-from intradp_ros.runtime.memory_channel import memory_pair
-from intradp_ros.runtime.sending import SendContext, Sender
-from intradp_ros.runtime.serial_executor import SerialExecutor
-from intradp_ros.runtime.traffic import Traffic
+from intradp_ros.runtime.transport.memory_channel import memory_pair
+from intradp_ros.runtime.transport.sending import SendContext, Sender
+from intradp_ros.runtime.transport.serial_executor import SerialExecutor
+from intradp_ros.runtime.transport.traffic import Traffic
 from intradp_ros.schedule.schedule import ROBOT, Schedule, SERVER, Transfer
 from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler

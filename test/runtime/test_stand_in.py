@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import nn
 
-from intradp_ros.runtime.late_gradients import with_gradients
-from intradp_ros.runtime.stand_in import StandIn
+from intradp_ros.runtime.models.late_gradients import with_gradients
+from intradp_ros.runtime.models.stand_in import StandIn
 
 X = torch.linspace(-1, 1, 6).reshape(2, 3)
 

@@ -14,11 +14,11 @@ from sharing import with_wrapped_kernels
 from synthetic import PRIME, random_split_graph, reference
 import torch
 
-from intradp_ros.runtime.interpreter import Execution
-from intradp_ros.runtime.local_catch_up import owed, PARTS, stride
-from intradp_ros.runtime.mailbox import Mailbox
-from intradp_ros.runtime.straggler_mitigation import StragglerMitigation
-from intradp_ros.runtime.timeline import Recorder
+from intradp_ros.runtime.execution.interpreter import Execution
+from intradp_ros.runtime.execution.local_catch_up import owed, PARTS, stride
+from intradp_ros.runtime.execution.straggler_mitigation import StragglerMitigation
+from intradp_ros.runtime.transport.mailbox import Mailbox
+from intradp_ros.runtime.transport.timeline import Recorder
 from intradp_ros.schedule.program import compile_program
 from intradp_ros.schedule.schedule import ROBOT, SERVER, Transfer
 from intradp_ros.split.local_operator import SplitGraph

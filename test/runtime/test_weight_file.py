@@ -20,9 +20,9 @@ from torch import nn
 
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.serialise import GRAPH, PARAMETERS, save_graph
-from intradp_ros.runtime.catalogue import ModelSpec
-from intradp_ros.runtime.model import AS_GRAPH
-from intradp_ros.runtime.weight_file import load_weights, read_weights, WeightsError
+from intradp_ros.runtime.models.catalogue import ModelSpec
+from intradp_ros.runtime.models.model import AS_GRAPH
+from intradp_ros.runtime.models.weight_file import load_weights, read_weights, WeightsError
 
 EXAMPLE = torch.zeros((1, 3, 64, 96), dtype=torch.uint8)
 

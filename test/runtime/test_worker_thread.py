@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 
-from intradp_ros.runtime.worker_thread import Worker
+from intradp_ros.runtime.requests.worker_thread import Worker
 
 TIMEOUT = 30.0
 

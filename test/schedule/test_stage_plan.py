@@ -17,11 +17,11 @@ import torch
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point
 from intradp_ros.graph.reference_evaluation import run_graph
-from intradp_ros.runtime.interpreter import Execution
-from intradp_ros.runtime.mailbox import Mailbox
-from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_ros.runtime.execution.interpreter import Execution
+from intradp_ros.runtime.models.model import share_module, SharedModel
 from intradp_ros.runtime.pipeline.stage_programs import compile_stages, reordered
-from intradp_ros.runtime.timeline import Recorder
+from intradp_ros.runtime.transport.mailbox import Mailbox
+from intradp_ros.runtime.transport.timeline import Recorder
 from intradp_ros.schedule.program import compile_program
 from intradp_ros.schedule.schedule import Schedule
 from intradp_ros.schedule.stage_lowering import lower_stages

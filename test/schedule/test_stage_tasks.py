@@ -15,7 +15,7 @@ from synthetic import random_split_graph
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Medium, Topology
 from intradp_ros.profiling.profile import OperatorTiming, Profile
-from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_ros.runtime.models.model import share_module, SharedModel
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.event_simulator import Chunks, FAIR, simulate
 from intradp_ros.schedule.schedule import ROBOT, Schedule, SERVER

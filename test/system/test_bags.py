@@ -29,9 +29,9 @@ from rosbags.rosbag2 import Reader
 from sensor_msgs.msg import Image
 from small_models import dense
 
-from intradp_ros.lab.bags import read_bag
-from intradp_ros.lab.emulation.processes import Child, Command, ros_arguments, starter
-from intradp_ros.nodes.image_messages import rgb_to_image
+from intradp_ros.core.processes import Child, Command, ros_arguments, starter
+from intradp_ros.nodes.common.bags import read_bag
+from intradp_ros.nodes.sensors.image_messages import rgb_to_image
 
 PICTURES = 5
 FIRST = 10**6  # the stamp (seconds) of the first one; the observer's own ones begin at 1
@@ -40,7 +40,7 @@ HELLO = 10**9  # the stamp (seconds) of what is sent until everybody has met
 
 def recorder(start: Any, bag: Path, topic: str, kind: str) -> Child:
     child: Child = start(Command(bag.name, ros_arguments(
-        'intradp_ros.lab.recorder_node',
+        'intradp_lab.recorder_node',
         parameters={'topics': [f'{topic} {kind}'], 'output': str(bag)})))
     child.wait_for_line('^listening$', TIMEOUT)
     return child

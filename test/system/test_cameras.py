@@ -27,7 +27,7 @@ from vision_msgs.msg import Detection2DArray
 
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.serialise import save_graph
-from intradp_ros.nodes.image_messages import rgb_to_image
+from intradp_ros.nodes.sensors.image_messages import rgb_to_image
 from intradp_ros.perception.card import card_to_json
 from intradp_ros.perception.decode import decode
 from intradp_ros.perception.predictions import Detections

@@ -13,11 +13,11 @@ import time
 from node_processes import own_domain
 import pytest
 
+from intradp_lab.emulation.fleet_network import fleet_network
+from intradp_lab.emulation.network import available
+from intradp_lab.fleet.asking import SeenAnswer
+from intradp_lab.fleet.node_fleet import COORDINATOR, NodeFleet, running, RunningFleet
 from intradp_ros.dds.transport_profile import transport_environment
-from intradp_ros.lab.emulation.fleet_network import fleet_network
-from intradp_ros.lab.emulation.network import available
-from intradp_ros.lab.fleet.asking import SeenAnswer
-from intradp_ros.lab.fleet.node_fleet import COORDINATOR, NodeFleet, running, RunningFleet
 
 MODEL = 'small_models:dense 1x3x64x96 uint8'
 EXACT = 1e-4

@@ -18,11 +18,11 @@ import pytest
 import rclpy
 from rclpy.executors import SingleThreadedExecutor
 
+from intradp_lab.fleet.node_fleet import NodeFleet, running
 from intradp_ros.dds.transport_profile import transport_environment
-from intradp_ros.lab.fleet.node_fleet import NodeFleet, running
 from intradp_ros.msg import FleetQoe, FleetState
 from intradp_ros.profiling.profile import OperatorTiming, Profile
-from intradp_ros.runtime.catalogue import ModelSpec
+from intradp_ros.runtime.models.catalogue import ModelSpec
 from intradp_ros.schedule.stage_plan import StagePlan
 from intradp_ros.srv import PlanModel
 

@@ -35,7 +35,7 @@ import small_models
 from torch import nn
 
 from intradp_ros.core.limits import MAX_MODEL_TEXT as MOST
-from intradp_ros.lab.emulation.processes import Child
+from intradp_ros.core.processes import Child
 from intradp_ros.msg import (
     ChunkAck,
     OperatorProfile,
@@ -43,7 +43,7 @@ from intradp_ros.msg import (
     SessionControl,
     TensorChunk,
 )
-from intradp_ros.nodes.image_messages import rgb_to_image
+from intradp_ros.nodes.sensors.image_messages import rgb_to_image
 from intradp_ros.wire.frames import ControlKind, PROTOCOL
 from intradp_ros.wire.texts import packed, unpacked
 

@@ -22,12 +22,12 @@ from std_msgs.msg import Header
 import torch
 from vision_msgs import msg as vision_msgs
 
+from intradp_lab.zoo.video import frames
+from intradp_lab.zoo.wheel_files import MissingWheelError
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.serialise import save_graph
-from intradp_ros.lab.zoo.video import frames
-from intradp_ros.lab.zoo.wheel_files import MissingWheelError
-from intradp_ros.nodes.image_messages import decompressed, to_rgb
-from intradp_ros.nodes.result_topics import topics_of
+from intradp_ros.nodes.sensors.image_messages import decompressed, to_rgb
+from intradp_ros.nodes.sensors.result_topics import topics_of
 from intradp_ros.perception.card import card_to_json
 from intradp_ros.perception.decode import decode
 from intradp_ros.perception.heads.named_outputs import named

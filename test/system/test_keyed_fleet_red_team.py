@@ -28,10 +28,10 @@ import rclpy
 from rclpy.context import Context
 from stranger import spinning_alone
 
+from intradp_lab.fleet.node_fleet import COORDINATOR, NodeFleet, running
 from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.dds.qos import chunk_qos, control_qos
 from intradp_ros.dds.sealer import Sealer
-from intradp_ros.lab.fleet.node_fleet import COORDINATOR, NodeFleet, running
 from intradp_ros.msg import SessionControl, TensorChunk
 from intradp_ros.wire.frames import ControlKind
 

@@ -28,9 +28,9 @@ from torch import nn
 
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.serialise import save_graph
-from intradp_ros.runtime.model import AS_GRAPH
+from intradp_ros.runtime.models.model import AS_GRAPH
 from intradp_ros.srv import LoadWeights
-from intradp_ros.systems.training.checkpoint import Checkpoint, write_checkpoint
+from intradp_ros.systems.training.layers.checkpoint import Checkpoint, write_checkpoint
 
 MODEL = 'small_models:classes 1x3x64x96 uint8'
 PATIENCE = 60.0

@@ -19,10 +19,10 @@ from typing import Any
 from node_processes import DENSE, own_domain, PATIENT, QUICK_PLANNER, TIMEOUT
 import pytest
 
+from intradp_lab.emulation.namespaces import run
+from intradp_lab.emulation.network import available, shaped_link, ShapedLink
+from intradp_ros.core.processes import Child, Command, ros_arguments, starter
 from intradp_ros.dds.transport_profile import transport_environment
-from intradp_ros.lab.emulation.namespaces import run
-from intradp_ros.lab.emulation.network import available, shaped_link, ShapedLink
-from intradp_ros.lab.emulation.processes import Child, Command, ros_arguments, starter
 
 NEIGHBOUR = str(Path(__file__).with_name('plain_neighbour.py'))
 MBIT = 1000.0

@@ -21,7 +21,7 @@ from sensor_msgs.msg import PointCloud2
 import small_models
 import torch
 
-from intradp_ros.nodes.points import Grid, occupied, to_cloud, to_points
+from intradp_ros.nodes.sensors.points import Grid, occupied, to_cloud, to_points
 
 GRID = Grid((24, 8, 32), 'xzy', (0.0, -4.8, -1.0), 0.3)
 VOXELS = {'sensor': 'points', 'voxels.axes': GRID.axes, 'voxels.origin_m': [*GRID.origin],

@@ -9,8 +9,8 @@ from pathlib import Path
 from node_processes import DENSE, nodes, Observer, own_domain, TIMEOUT
 from policies import check_policy, profiles
 
+from intradp_ros.core.processes import Command, ros_arguments, starter
 from intradp_ros.core.shared_key import SharedKey
-from intradp_ros.lab.emulation.processes import Command, ros_arguments, starter
 
 DEVICES = {'device': 'device_node', 'robot': 'robot_node'}
 
@@ -20,11 +20,11 @@ def test_policies_allow_what_the_nodes_do(tmp_path: Path) -> None:
     key = {'key_file': str(tmp_path / 'key')}
     with own_domain(tmp_path), nodes(tmp_path / 'logs') as running, starter(
             tmp_path / 'more') as start:
-        start(Command('player', ros_arguments('intradp_ros.lab.player_node', parameters={
+        start(Command('player', ros_arguments('intradp_lab.player_node', parameters={
             'model': DENSE, 'frames': 1, 'output': str(tmp_path)})))
         for device, node in DEVICES.items():
             start(Command(node, ros_arguments(
-                'intradp_ros.nodes.device_node', node=node, parameters={
+                'intradp_ros.nodes.fleet.device_node', node=node, parameters={
                     'models': [DENSE], 'device_name': device, 'asks': True, **key})))
         running.start('coordinator_node', {
             'model': DENSE, 'source': 'device', 'stages': 'device,robot',

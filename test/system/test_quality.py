@@ -13,7 +13,7 @@ from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Image
 
 from intradp_ros.msg import InferenceResult, SharingEvent
-from intradp_ros.nodes.image_messages import rgb_to_image
+from intradp_ros.nodes.sensors.image_messages import rgb_to_image
 
 RELIABLE = {'qos_overrides./image.subscription.reliability': 'reliable'}
 

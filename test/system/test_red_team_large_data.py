@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from intradp_ros.lab.emulation.network import available, shaped_link
+from intradp_lab.emulation.network import available, shaped_link
 
 ATTACKS = 'false_rows or false_controls or old_frames'
 pytestmark = [pytest.mark.slow,

@@ -22,16 +22,16 @@ from safetensors.torch import load_file
 from std_srvs.srv import SetBool
 from training_fleet import difference
 
+from intradp_lab.training.one_process import train_alone
 from intradp_ros.action import Train
-from intradp_ros.lab.emulation.processes import Child
-from intradp_ros.nodes.train_request import follow
-from intradp_ros.systems.training.checkpoint import (
+from intradp_ros.core.processes import Child
+from intradp_ros.nodes.training.train_request import follow
+from intradp_ros.systems.training.base.task import load_task
+from intradp_ros.systems.training.layers.checkpoint import (
     Checkpoint,
     read_checkpoint,
     write_checkpoint,
 )
-from intradp_ros.systems.training.one_process import train_alone
-from intradp_ros.systems.training.task import load_task
 
 PATIENCE, ROUNDS = 150.0, 200
 ended = partial(end_of, seconds=PATIENCE)

@@ -12,9 +12,9 @@ import rclpy
 from rclpy.executors import SingleThreadedExecutor
 from tiny_language_model import reference, save_tiny_model
 
+from intradp_lab.fleet.node_fleet import NodeFleet, running
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.dds.dds_peers import DdsPeers
-from intradp_ros.lab.fleet.node_fleet import NodeFleet, running
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.runtime.member.planner import PlannerOf
 from intradp_ros.srv import GenerateResponse

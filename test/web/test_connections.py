@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
 
-from intradp_ros.runtime.admission import ClientRates
+from intradp_ros.runtime.requests.admission import ClientRates
 from intradp_ros.web.access import ApiKeys, Guard
 from intradp_ros.web.connections import ConnectionLimits, Connections, group
 from intradp_ros.web.web_server import WebServer

@@ -20,7 +20,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from intradp_ros.runtime.admission import ClientRates
+from intradp_ros.runtime.requests.admission import ClientRates
 from intradp_ros.web.access import ApiKeys, Guard, GuardLimits, RouteLimits
 from intradp_ros.web.web_server import WebServer, WebSocketLimits
 

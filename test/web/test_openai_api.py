@@ -18,8 +18,8 @@ import urllib.request
 import openai
 import pytest
 
-from intradp_ros.runtime.admission import ClientRates, Fate
-from intradp_ros.runtime.text_requests import Piece, TextEnd, TextRequest
+from intradp_ros.runtime.requests.admission import ClientRates, Fate
+from intradp_ros.runtime.requests.text_requests import Piece, TextEnd, TextRequest
 from intradp_ros.web.access import ApiKeys, check_address, Guard, MAX_BODY
 from intradp_ros.web.openai_api import openai_app
 from intradp_ros.web.web_server import WebServer

@@ -21,7 +21,7 @@ from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.serialise import load_graph, load_notes
 from intradp_ros.perception.card import card_from_json
 from intradp_ros.perception.view import as_carded
-from intradp_ros.runtime.model import share_graph
+from intradp_ros.runtime.models.model import share_graph
 from intradp_ros.split.checks.verify import rounding_limit, verify
 from model_examples.example import Example, pictures, tensors
 

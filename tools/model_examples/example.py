@@ -16,8 +16,8 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from intradp_ros.lab.zoo.video import frames
-from intradp_ros.lab.zoo.wheel_files import wheel_file
+from intradp_lab.zoo.video import frames
+from intradp_lab.zoo.wheel_files import wheel_file
 from intradp_ros.split.checks.calibrate import calibrate
 
 Own = Callable[[torch.Tensor], Any]

@@ -17,10 +17,10 @@ from safetensors.torch import save_model
 import torch
 from torch import nn
 
+from intradp_lab.zoo.hed import hed
+from intradp_lab.zoo.wheel_files import wheel_file
 from intradp_ros.core.torchvision_import import torchvision
-from intradp_ros.lab.zoo.hed import hed
-from intradp_ros.lab.zoo.pickled_weights import pickled_module, weights_of
-from intradp_ros.lab.zoo.wheel_files import wheel_file
+from intradp_ros.importers.pickled_weights import pickled_module, weights_of
 from model_examples.example import (
     Example,
     IMAGENET,
@@ -202,7 +202,7 @@ def _program(name: str, folder: Path) -> Prepared:
 def _factory(folder: Path) -> Prepared:
     del folder
     model = hed().eval()
-    return Prepared('intradp_ros.lab.zoo.hed:hed', (*INPUT, '--pixels'), model)
+    return Prepared('intradp_lab.zoo.hed:hed', (*INPUT, '--pixels'), model)
 
 
 _RESNET = {'embedding_size': 16, 'hidden_sizes': [16, 32, 64, 64], 'depths': [1, 1, 1, 1]}

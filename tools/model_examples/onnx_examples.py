@@ -12,9 +12,9 @@ import warnings
 
 import torch
 
-from intradp_ros.cli.onnx_evaluation import evaluator
+from intradp_lab.zoo.wheel_files import wheel_file
 from intradp_ros.core.torchvision_import import torchvision
-from intradp_ros.lab.zoo.wheel_files import wheel_file
+from intradp_ros.importers.onnx_evaluation import evaluator
 from model_examples.example import Example, IMAGENET, normalised, Prepared, rescale_weights
 
 SHAPE = (1, 3, 64, 96)

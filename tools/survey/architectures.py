@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from intradp_ros.runtime.catalogue import parse_shape
+from intradp_ros.runtime.models.catalogue import parse_shape
 
 LIST = Path(__file__).with_name('architectures.txt')
 COLUMNS = ('name', 'source', 'builder', 'inputs')

@@ -33,8 +33,8 @@ from intradp_ros.cluster.terms import TermLimit
 from intradp_ros.runtime.member.fleet_control import FleetMessage, from_control, to_control
 from intradp_ros.runtime.member.planner import Planner
 from intradp_ros.runtime.member.role import Plan
-from intradp_ros.runtime.peer_channel import PeerChannel
-from intradp_ros.runtime.worker_thread import Worker
+from intradp_ros.runtime.requests.worker_thread import Worker
+from intradp_ros.runtime.transport.peer_channel import PeerChannel
 from intradp_ros.wire.frames import Chunk, ControlKind, Frame, MalformedFrameError
 from intradp_ros.wire.rejections import Rejections
 from intradp_ros.wire.sanitise import quoted

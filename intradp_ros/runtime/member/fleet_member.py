@@ -38,12 +38,12 @@ from intradp_ros.runtime.member.fleet_control import (
     to_control,
 )
 from intradp_ros.runtime.member.role import Lacking, Plan, Role, RoleMaker
-from intradp_ros.runtime.model import SharedModel
-from intradp_ros.runtime.peer_channel import PeerChannel
+from intradp_ros.runtime.models.model import SharedModel
+from intradp_ros.runtime.requests.worker_thread import Worker
+from intradp_ros.runtime.transport.peer_channel import PeerChannel
 from intradp_ros.runtime.weights.exchange import WeightExchange, WeightPolicy
 from intradp_ros.runtime.weights.fetcher import Wanted
 from intradp_ros.runtime.weights.frames import is_of_weights
-from intradp_ros.runtime.worker_thread import Worker
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError
 from intradp_ros.wire.rejections import Rejections
 from intradp_ros.wire.sanitise import quoted

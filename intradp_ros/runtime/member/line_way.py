@@ -10,7 +10,7 @@ import threading
 import time
 
 from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
-from intradp_ros.runtime.peer_channel import PeerChannel
+from intradp_ros.runtime.transport.peer_channel import PeerChannel
 from intradp_ros.wire.frames import Control, ControlKind, MalformedFrameError
 from intradp_ros.wire.line_stream import LineReceiver, LineSender
 

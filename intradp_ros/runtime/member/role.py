@@ -36,8 +36,8 @@ from typing import Any, Protocol
 import torch
 
 from intradp_ros.cluster.plan_id import PlanId
-from intradp_ros.runtime.member.state import State
-from intradp_ros.runtime.peer_channel import PeerChannel
+from intradp_ros.runtime.transport.peer_channel import PeerChannel
+from intradp_ros.runtime.weights.state import State
 from intradp_ros.wire.frames import Frame
 
 

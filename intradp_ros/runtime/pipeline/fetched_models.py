@@ -8,7 +8,7 @@ from collections import OrderedDict
 
 from intradp_ros.graph.manifest import Manifest, read_manifest
 from intradp_ros.runtime.member.role import Blobs, Lacking
-from intradp_ros.runtime.model import SharedModel
+from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.pipeline.stage_programs import weights_read
 from intradp_ros.schedule.stage_plan import StagePlan
 from intradp_ros.split.calls.kernel_device import KernelDevice

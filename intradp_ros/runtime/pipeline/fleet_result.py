@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from intradp_ros.cluster.plan_id import PlanId
-from intradp_ros.runtime.timeline import Event
+from intradp_ros.runtime.transport.timeline import Event
 from intradp_ros.wire.frames import Stamp
 
 

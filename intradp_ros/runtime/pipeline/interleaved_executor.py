@@ -11,9 +11,9 @@ import time
 
 import torch
 
-from intradp_ros.runtime.interpreter import Execution, SendTransfer
-from intradp_ros.runtime.mailbox import Mailbox
-from intradp_ros.runtime.timeline import Recorder
+from intradp_ros.runtime.execution.interpreter import Execution, SendTransfer
+from intradp_ros.runtime.transport.mailbox import Mailbox
+from intradp_ros.runtime.transport.timeline import Recorder
 from intradp_ros.schedule.program import Program
 
 Outputs = Mapping[int, torch.Tensor]

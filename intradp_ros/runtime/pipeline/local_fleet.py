@@ -19,12 +19,12 @@ from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.runtime.member.fleet_member import FleetMember
 from intradp_ros.runtime.member.planner import PlannerOf
 from intradp_ros.runtime.member.role import Host
-from intradp_ros.runtime.memory_network import MemoryNetwork
-from intradp_ros.runtime.model import SharedModel
+from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
 from intradp_ros.runtime.pipeline.fleet_result import FleetResult
 from intradp_ros.runtime.pipeline.stage_role import StageRole
 from intradp_ros.runtime.pipeline.stage_worker import Log
+from intradp_ros.runtime.transport.memory_network import MemoryNetwork
 from intradp_ros.runtime.weights.exchange import WeightPolicy
 from intradp_ros.schedule.stage_plan import FORMAT, StagePlan
 

@@ -22,17 +22,17 @@ import time
 import torch
 
 from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
-from intradp_ros.runtime.model import SharedModel
-from intradp_ros.runtime.peer_channel import PeerChannel
+from intradp_ros.runtime.execution.recovery import finish_alone, held_pieces
+from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
 from intradp_ros.runtime.pipeline.fleet_result import FleetResult
 from intradp_ros.runtime.pipeline.interleaved_executor import Outputs, ProgramRun
 from intradp_ros.runtime.pipeline.request_queue import Request, RequestQueue, State
 from intradp_ros.runtime.pipeline.stage_programs import Route, StagePrograms
 from intradp_ros.runtime.pipeline.stage_worker import StageWorker, TamperedError
-from intradp_ros.runtime.recovery import finish_alone, held_pieces
-from intradp_ros.runtime.serial_executor import SerialExecutor
-from intradp_ros.runtime.timeline import Event
+from intradp_ros.runtime.transport.peer_channel import PeerChannel
+from intradp_ros.runtime.transport.serial_executor import SerialExecutor
+from intradp_ros.runtime.transport.timeline import Event
 from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.frames import Control, ControlKind, Stamp
 

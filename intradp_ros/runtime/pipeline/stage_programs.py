@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from intradp_ros.runtime.model import SharedModel
-from intradp_ros.runtime.sending import describe_transfers, expected_transfer
+from intradp_ros.runtime.models.model import SharedModel
+from intradp_ros.runtime.transport.sending import describe_transfers, expected_transfer
 from intradp_ros.schedule.program import compile_program, Program
 from intradp_ros.schedule.schedule import Schedule
 from intradp_ros.schedule.stage_lowering import lower_stages

@@ -11,13 +11,13 @@ from typing import Any, cast
 from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
 from intradp_ros.runtime.member.fleet_control import plan_id, plan_ids
 from intradp_ros.runtime.member.role import Host, Lacking, Plan, Role
-from intradp_ros.runtime.member.state import State
-from intradp_ros.runtime.model import SharedModel
+from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.pipeline.fetched_models import FetchedModels
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
 from intradp_ros.runtime.pipeline.fleet_result import FleetResult
 from intradp_ros.runtime.pipeline.pipeline_client import PipelineClient
 from intradp_ros.runtime.pipeline.stage_worker import StageWorker
+from intradp_ros.runtime.weights.state import State
 from intradp_ros.schedule.stage_plan import FORMAT, PlanError, StagePlan
 from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
 from intradp_ros.wire.frames import Control, ControlKind, Frame

@@ -19,10 +19,7 @@ import time
 import torch
 
 from intradp_ros.cluster.plan_id import PlanId
-from intradp_ros.runtime.arrivals import Arrivals
-from intradp_ros.runtime.mailbox import InferenceAbandonedError, Mailbox
-from intradp_ros.runtime.model import SharedModel
-from intradp_ros.runtime.peer_channel import PeerChannel
+from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.pipeline.interleaved_executor import (
     InterleavedExecutor,
     Outputs,
@@ -34,8 +31,11 @@ from intradp_ros.runtime.pipeline.stage_programs import (
     Route,
     StagePrograms,
 )
-from intradp_ros.runtime.timeline import Event
-from intradp_ros.runtime.traffic import Traffic
+from intradp_ros.runtime.transport.arrivals import Arrivals
+from intradp_ros.runtime.transport.mailbox import InferenceAbandonedError, Mailbox
+from intradp_ros.runtime.transport.peer_channel import PeerChannel
+from intradp_ros.runtime.transport.timeline import Event
+from intradp_ros.runtime.transport.traffic import Traffic
 from intradp_ros.schedule.stage_plan import PlanError, StagePlan
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler, TAMPERED
 from intradp_ros.wire.cutting import cut_into_chunks

@@ -12,9 +12,8 @@ import torch
 from intradp_ros.blobs.fetch_state import FetchTimes
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.graph.manifest import is_digest
-from intradp_ros.runtime.member.state import State
-from intradp_ros.runtime.model import SharedModel
-from intradp_ros.runtime.peer_channel import PeerChannel
+from intradp_ros.runtime.models.model import SharedModel
+from intradp_ros.runtime.transport.peer_channel import PeerChannel
 from intradp_ros.runtime.weights.fetcher import Log, Wanted, WeightFetcher
 from intradp_ros.runtime.weights.frames import (
     held_frame,
@@ -25,6 +24,7 @@ from intradp_ros.runtime.weights.frames import (
 )
 from intradp_ros.runtime.weights.holdings import WeightHoldings
 from intradp_ros.runtime.weights.server import WeightServer
+from intradp_ros.runtime.weights.state import State
 from intradp_ros.runtime.weights.state_finder import StateFinder
 from intradp_ros.wire.frames import Control, ControlKind, Frame
 from intradp_ros.wire.sanitise import quoted

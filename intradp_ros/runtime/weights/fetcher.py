@@ -32,7 +32,7 @@ from intradp_ros.blobs.fetch_state import (
 from intradp_ros.blobs.memory import MemoryPart
 from intradp_ros.blobs.store import BlobPart, BlobStore, StoreFullError
 from intradp_ros.core.limits import MAX_MODEL_TEXT
-from intradp_ros.runtime.peer_channel import PeerChannel
+from intradp_ros.runtime.transport.peer_channel import PeerChannel
 from intradp_ros.runtime.weights.frames import (
     expected_piece,
     fetch_frame,

@@ -15,9 +15,9 @@ from intradp_ros.blobs.store import BlobStore
 from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.manifest import read_manifest
 from intradp_ros.graph.serialise import flat_bytes, manifest_text
-from intradp_ros.runtime.member.state import State
-from intradp_ros.runtime.model import SharedModel
+from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.weights.frames import StateFound
+from intradp_ros.runtime.weights.state import State
 
 #: Blobs that stay at hand once they were read and compared with their digest.
 AT_HAND = 32

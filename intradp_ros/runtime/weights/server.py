@@ -9,7 +9,8 @@ import threading
 
 from intradp_ros.blobs.fetch import OF_ONE
 from intradp_ros.core.limits import MAX_PEERS
-from intradp_ros.runtime.peer_channel import PeerChannel
+from intradp_ros.runtime.requests.worker_thread import Worker
+from intradp_ros.runtime.transport.peer_channel import PeerChannel
 from intradp_ros.runtime.weights.frames import (
     found_frame,
     held_frame,
@@ -18,7 +19,6 @@ from intradp_ros.runtime.weights.frames import (
     Wish,
 )
 from intradp_ros.runtime.weights.holdings import WeightHoldings
-from intradp_ros.runtime.worker_thread import Worker
 from intradp_ros.wire.frames import MalformedFrameError
 
 #: Pieces of one peer that wait to be read, or to be sent: a little more than it asks for at once.

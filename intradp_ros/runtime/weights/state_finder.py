@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 import threading
 import time
 
-from intradp_ros.runtime.member.state import State
-from intradp_ros.runtime.peer_channel import PeerChannel
+from intradp_ros.runtime.requests.worker_thread import Worker
+from intradp_ros.runtime.transport.peer_channel import PeerChannel
 from intradp_ros.runtime.weights.fetcher import Wanted, WeightFetcher
 from intradp_ros.runtime.weights.frames import new_session, read_found, state_frame, StateFound
-from intradp_ros.runtime.worker_thread import Worker
+from intradp_ros.runtime.weights.state import State
 from intradp_ros.wire.frames import Control, Frame, MalformedFrameError
 
 #: Seconds after which peers are asked again; after which nobody has it.

@@ -25,10 +25,10 @@ from intradp_ros.planning.coarsening import coarsen
 from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.quality import parse_quality
 from intradp_ros.profiling.profile import Profile
-from intradp_ros.runtime.catalogue import ModelSpec
 from intradp_ros.runtime.member.planner import Planner, Proposal
 from intradp_ros.runtime.member.role import Plan
-from intradp_ros.runtime.model import SharedModel
+from intradp_ros.runtime.models.catalogue import ModelSpec
+from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.schedule.stage_cuts import (
     operator_weights,
     parse_stages,

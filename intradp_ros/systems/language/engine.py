@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from intradp_ros.cluster.plan_id import PlanId
-from intradp_ros.runtime.peer_channel import PeerChannel
+from intradp_ros.runtime.transport.peer_channel import PeerChannel
 from intradp_ros.systems.language.actions import (
     Action,
     actions,

@@ -25,8 +25,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from intradp_ros.runtime.admission import Admission, AdmissionLimits, Fate, Ticket
-from intradp_ros.runtime.text_requests import Piece, Sampling, TextEnd, TextRequest
+from intradp_ros.runtime.requests.admission import Admission, AdmissionLimits, Fate, Ticket
+from intradp_ros.runtime.requests.text_requests import Piece, Sampling, TextEnd, TextRequest
 from intradp_ros.systems.language.answer_text import AnswerText
 from intradp_ros.systems.language.grammar import Grammar
 from intradp_ros.systems.language.lanes import Lane, PAGE, Part

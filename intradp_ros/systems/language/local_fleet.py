@@ -14,13 +14,13 @@ from torch import Tensor
 
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.cluster.coordinator import CoordinatorTimes
-from intradp_ros.runtime.admission import Fate
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.runtime.member.fleet_member import Condition, FleetMember
 from intradp_ros.runtime.member.planner import Planner
 from intradp_ros.runtime.member.role import Host
-from intradp_ros.runtime.memory_network import MemoryNetwork
-from intradp_ros.runtime.text_requests import Piece, TextEnd
+from intradp_ros.runtime.requests.admission import Fate
+from intradp_ros.runtime.requests.text_requests import Piece, TextEnd
+from intradp_ros.runtime.transport.memory_network import MemoryNetwork
 from intradp_ros.runtime.weights.exchange import WeightPolicy
 from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.head import Head

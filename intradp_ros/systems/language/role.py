@@ -14,7 +14,7 @@ from torch import Tensor
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.cluster.plan_id import PlanError, PlanId
 from intradp_ros.runtime.member.role import Host, Lacking, Plan, Role
-from intradp_ros.runtime.member.state import State
+from intradp_ros.runtime.weights.state import State
 from intradp_ros.systems.language.block_math import LibraryBlocks
 from intradp_ros.systems.language.engine import StageEngine
 from intradp_ros.systems.language.head import Head, HeadPolicy

@@ -7,7 +7,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from intradp_ros.runtime.text_requests import Sampling
+from intradp_ros.runtime.requests.text_requests import Sampling
 
 _MIX, _BITS = 0x9E3779B97F4A7C15, (1 << 64) - 1
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 import torch.nn.functional as F  # noqa: N812
 
-from intradp_ros.systems.training.task import TensorData, TrainingTask
+from intradp_ros.systems.training.base.task import TensorData, TrainingTask
 
 SHAPES = ('disc', 'square', 'cross', 'ring')
 #: Pixels of a picture's side; pictures to train with, and others to check with.

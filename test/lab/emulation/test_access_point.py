@@ -11,9 +11,9 @@ import sys
 
 import pytest
 
-from intradp_ros.lab.emulation import network
-from intradp_ros.lab.emulation.network import LinkSettings, shaped_link, ShapedLink
-from intradp_ros.lab.emulation.settings import MOST_PACKETS
+from intradp_lab.emulation import network
+from intradp_lab.emulation.network import LinkSettings, shaped_link, ShapedLink
+from intradp_lab.emulation.settings import MOST_PACKETS
 
 PREFIX = 'intradp-test-ap'
 REASON = network.available()

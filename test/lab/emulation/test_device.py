@@ -13,9 +13,9 @@ from sharing import ENDLESS, FixedRate, hand_made_book, infer_until_shared, TIME
 from small_models import seeded, UNet
 import torch
 
-from intradp_ros.lab.emulation.emulated_device import AHEAD, DeviceClock, emulated
-from intradp_ros.runtime.memory_channel import memory_pair
-from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_lab.emulation.emulated_device import AHEAD, DeviceClock, emulated
+from intradp_ros.runtime.models.model import share_module, SharedModel
+from intradp_ros.runtime.transport.memory_channel import memory_pair
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import Partition, RowStage

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from intradp_ros.lab.emulation.device_limits import (
+from intradp_lab.emulation.device_limits import (
     available,
     CPU,
     DeviceLimits,
@@ -119,7 +119,7 @@ def test_nothing_is_left_behind_not_even_processes() -> None:
 
 OWNER = """
 import sys, time
-from intradp_ros.lab.emulation.device_limits import DeviceLimits, limited_devices
+from intradp_lab.emulation.device_limits import DeviceLimits, limited_devices
 with limited_devices({'a': DeviceLimits(cpus=0.5)}, prefix=sys.argv[1]) as limited:
     print(*limited.groups['a'], flush=True)
     time.sleep(100)

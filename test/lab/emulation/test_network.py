@@ -18,9 +18,9 @@ import time
 import pytest
 from resident import runs
 
-from intradp_ros.lab.emulation import network
-from intradp_ros.lab.emulation.namespaces import run
-from intradp_ros.lab.emulation.network import (
+from intradp_lab.emulation import network
+from intradp_lab.emulation.namespaces import run
+from intradp_lab.emulation.network import (
     ADDRESSES,
     LinkSettings,
     NetworkError,
@@ -172,7 +172,7 @@ def test_two_links_side_by_side(link: ShapedLink) -> None:
 HOLD = """
 import signal, subprocess, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
-from intradp_ros.lab.emulation.network import shaped_link
+from intradp_lab.emulation.network import shaped_link
 with shaped_link(20.0, '{prefix}') as link:
     print(subprocess.Popen([*link.exec_prefix('robot'), 'sleep', '600']).pid, flush=True)
     time.sleep(600)

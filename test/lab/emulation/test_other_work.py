@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
 
-from intradp_ros.lab.emulation.other_work import bursts, rest
-from intradp_ros.lab.emulation.processes import Command, module_arguments, starter
+from intradp_lab.emulation.other_work import bursts, rest
+from intradp_ros.core.processes import Command, module_arguments, starter
 
 
 @settings(max_examples=50)
@@ -30,7 +30,7 @@ def test_bursts_keep_to_their_part(part: float, seed: int) -> None:
 def test_the_process_works_and_rests(tmp_path: Path, options: tuple[str, ...]) -> None:
     with starter(tmp_path) as start:
         child = start(Command('work', module_arguments(
-            'intradp_ros.lab.emulation.other_work', '--part', '0.2', '--bursts', '0.01', '0.02',
+            'intradp_lab.emulation.other_work', '--part', '0.2', '--bursts', '0.01', '0.02',
             *options)))
         child.wait_for_line('^begins$', 60.0)
         before = _processor_seconds(child.pid)

@@ -15,9 +15,9 @@ import threading
 import pytest
 from resident import runs
 
-from intradp_ros.lab.emulation import network
-from intradp_ros.lab.emulation.network import shaped_link, ShapedLink
-from intradp_ros.lab.emulation.processes import (
+from intradp_lab.emulation import network
+from intradp_lab.emulation.network import shaped_link, ShapedLink
+from intradp_ros.core.processes import (
     Child,
     ChildError,
     Command,
@@ -141,7 +141,7 @@ def test_all_end_with_the_context(tmp_path: Path) -> None:
 
 def test_children_end_with_a_killed_parent(tmp_path: Path) -> None:
     code = ('import time\nfrom pathlib import Path\n'
-            'from intradp_ros.lab.emulation.processes import Command, starter\n'
+            'from intradp_ros.core.processes import Command, starter\n'
             f'with starter(Path({str(tmp_path)!r})) as start:\n'
             '    child = start(Command("child", ["sh", "-c", "echo ready; exec sleep 600"]))\n'
             '    child.wait_for_line("ready", 20)\n'

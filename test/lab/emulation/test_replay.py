@@ -11,9 +11,9 @@ import time
 
 import pytest
 
-from intradp_ros.lab.emulation.network import DEVICE, shaped_link
-from intradp_ros.lab.emulation.replay import PERIOD, replaying
-from intradp_ros.link.trace import LinkTrace
+from intradp_lab.emulation.network import DEVICE, shaped_link
+from intradp_lab.emulation.replay import PERIOD, replaying
+from intradp_lab.emulation.trace import LinkTrace
 
 STEPS = LinkTrace((0.0, 0.5, 1.0, 1.5), (10.0, 0.0, 40.0, 20.0))
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason='network namespaces need root')

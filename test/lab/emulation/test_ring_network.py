@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
+from intradp_lab.emulation.network import available
+from intradp_lab.emulation.ring_network import address, ring_network, RingNetwork
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import ring
-from intradp_ros.lab.emulation.network import available
-from intradp_ros.lab.emulation.ring_network import address, ring_network, RingNetwork
 
 REASON = available()
 PREFIX = 'intradp-ring-test'

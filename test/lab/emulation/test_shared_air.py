@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from synthetic import random_split_graph
 
-from intradp_ros.lab.emulation.network import available, LinkSettings, shaped_link, ShapedLink
-from intradp_ros.lab.emulation.settings import ACCESS_POINT, DUPLEX, SHARED_MEDIUM
+from intradp_lab.emulation.network import available, LinkSettings, shaped_link, ShapedLink
+from intradp_lab.emulation.settings import ACCESS_POINT, DUPLEX, SHARED_MEDIUM
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.schedule import (
     Receive,

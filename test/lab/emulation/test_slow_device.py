@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from intradp_ros.lab.emulation import slow_device
+from intradp_lab.emulation import slow_device
 
 CODE = """
 import torch

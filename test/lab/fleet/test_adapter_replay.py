@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from random_fleets import random_model
 
+from intradp_lab.fleet.adapter_replay import GONE, READY, Replay, Scenario, SILENCE
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point
-from intradp_ros.lab.fleet.adapter_replay import GONE, READY, Replay, Scenario, SILENCE
 from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.quality import Quality
 from intradp_ros.profiling.profile import PowerStates

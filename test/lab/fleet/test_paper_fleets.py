@@ -4,7 +4,7 @@
 """What a plan for links of its own loses on shared air (Dora, Fig. 2)."""
 import pytest
 
-from intradp_ros.lab.fleet.paper_fleets import contention, INFERENCE, TRAINING
+from intradp_lab.fleet.paper_fleets import contention, INFERENCE, TRAINING
 
 
 @pytest.mark.parametrize('mode', [INFERENCE, TRAINING])

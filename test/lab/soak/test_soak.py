@@ -13,12 +13,12 @@ import time
 import pytest
 from resident import needs_proc
 
+from intradp_lab.soak.frame_row import FrameRow
+from intradp_lab.soak.process_resources import growth, process_resources, ProcessResources
+from intradp_lab.soak.small_disk import filled, small_disk
+from intradp_lab.soak.soak import figures, Happened, SoakRecord
+from intradp_lab.soak.wall_clock import wall_clocks
 from intradp_ros.cli.main import main
-from intradp_ros.lab.soak.frame_row import FrameRow
-from intradp_ros.lab.soak.process_resources import growth, process_resources, ProcessResources
-from intradp_ros.lab.soak.small_disk import filled, small_disk
-from intradp_ros.lab.soak.soak import figures, Happened, SoakRecord
-from intradp_ros.lab.soak.wall_clock import wall_clocks
 
 
 def row(at: float, answer: float = 0.1, difference: float = 1e-6, recovered: bool = False,

@@ -11,8 +11,8 @@ from pathlib import Path
 from imagined_devices import MODEL, profiles
 import pytest
 
+from intradp_lab.testbed.trial import load_seen
 from intradp_ros.cli.main import main
-from intradp_ros.lab.testbed.trial import load_seen
 from intradp_ros.link.delay import OWN_DELAY
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 

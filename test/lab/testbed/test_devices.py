@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import torch
 
-from intradp_ros.lab.testbed.devices import as_emulated
+from intradp_lab.testbed.devices import as_emulated
 from intradp_ros.profiling.encoding_measurement import measure_encodings
 from intradp_ros.profiling.profile import OperatorTiming, Profile, TransportCost
 

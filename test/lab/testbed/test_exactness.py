@@ -11,11 +11,9 @@ from sharing import hand_made_book
 from small_models import seeded, UNet
 import torch
 
-from intradp_ros.graph.operator_graph import OperatorGraph
-from intradp_ros.graph.reference_evaluation import run_graph
-from intradp_ros.graph.serialise import save_graph
-from intradp_ros.lab.testbed.checking_channel import Arrived, arrived_path
-from intradp_ros.lab.testbed.exactness import (
+from intradp_lab.report.statements import OURS
+from intradp_lab.testbed.checking_channel import Arrived, arrived_path
+from intradp_lab.testbed.exactness import (
     compare,
     Comparer,
     exactness,
@@ -23,10 +21,12 @@ from intradp_ros.lab.testbed.exactness import (
     schedules_run,
     summary,
 )
-from intradp_ros.lab.testbed.rescale_weights import LEAST_REACTION, reaction, rescale_weights
-from intradp_ros.lab.testbed.trial import Phase, Seen, Trial
-from intradp_ros.report.statements import OURS
-from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_lab.testbed.rescale_weights import LEAST_REACTION, reaction, rescale_weights
+from intradp_lab.testbed.trial import Phase, Seen, Trial
+from intradp_ros.graph.operator_graph import OperatorGraph
+from intradp_ros.graph.reference_evaluation import run_graph
+from intradp_ros.graph.serialise import save_graph
+from intradp_ros.runtime.models.model import share_module, SharedModel
 from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.partition.partition import local
 

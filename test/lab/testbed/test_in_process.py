@@ -10,10 +10,10 @@ from pathlib import Path
 from imagined_devices import MODEL, profiles
 import pytest
 
+from intradp_lab.emulation.settings import LinkSettings
+from intradp_lab.testbed.in_process import check_in_process, MARK
+from intradp_lab.testbed.trial import load_seen
 from intradp_ros.cli.main import main
-from intradp_ros.lab.emulation.settings import LinkSettings
-from intradp_ros.lab.testbed.in_process import check_in_process, MARK
-from intradp_ros.lab.testbed.trial import load_seen
 
 
 def test_systems_on_a_link_in_memory(

@@ -11,10 +11,10 @@ from pathlib import Path
 from imagined_devices import MODEL, profiles
 import pytest
 
+from intradp_lab.emulation.trace import LinkTrace
+from intradp_lab.testbed.outages import Outage, outage_figures, outages, spans, with_outages
+from intradp_lab.testbed.trial import load_seen, Seen
 from intradp_ros.cli.main import main
-from intradp_ros.lab.testbed.outages import Outage, outage_figures, outages, spans, with_outages
-from intradp_ros.lab.testbed.trial import load_seen, Seen
-from intradp_ros.link.trace import LinkTrace
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason='network namespaces need root')
 

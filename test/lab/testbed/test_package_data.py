@@ -9,15 +9,17 @@ import pytest
 import torch
 from torch import nn
 
-from intradp_ros.lab.testbed.operator_costs import (
+from intradp_lab.emulation.trace import LinkTrace, read_trace
+from intradp_lab.testbed.operator_costs import (
     GROUPED,
     KINDS,
     profile_from_costs,
     shipped_costs,
     work_of,
 )
-from intradp_ros.lab.testbed.package_data import package_data
-from intradp_ros.lab.testbed.traces import (
+from intradp_lab.testbed.package_data import package_data
+from intradp_lab.testbed.recorded import read_recording
+from intradp_lab.testbed.traces import (
     mean_over,
     shipped_trace,
     spread,
@@ -25,10 +27,8 @@ from intradp_ros.lab.testbed.traces import (
     typical_stretch,
     write_trace,
 )
-from intradp_ros.lab.testbed.workloads import Camera, WORKLOADS
-from intradp_ros.link.trace import LinkTrace, read_trace
-from intradp_ros.profiling.recorded import read_recording
-from intradp_ros.runtime.model import share_module
+from intradp_lab.testbed.workloads import Camera, WORKLOADS
+from intradp_ros.runtime.models.model import share_module
 
 
 @pytest.mark.parametrize('workload', [w for w in WORKLOADS.values() if w.recording],

@@ -15,18 +15,18 @@ import pytest
 from small_models import unet
 import torch
 
-from intradp_ros.cli.bench import spelled_out
+from intradp_lab.cli.bench import spelled_out
+from intradp_lab.testbed import paper, preparation
+from intradp_lab.testbed.evaluation_results import Case, FLOAT32, load_results, Results, SENSOR
+from intradp_lab.testbed.intra_dp import intra_dp_book
+from intradp_lab.testbed.operator_costs import profile_from_costs, shipped_costs
+from intradp_lab.testbed.outcomes import energy_outcomes, outcomes
+from intradp_lab.testbed.paper import Evaluation, finished, PAPER, PLANS, smoke
+from intradp_lab.testbed.paper_tables import tables
+from intradp_lab.testbed.preparation import prepared
+from intradp_lab.testbed.systems import BOOK
 from intradp_ros.cli.main import main
-from intradp_ros.lab.testbed import paper, preparation
-from intradp_ros.lab.testbed.evaluation_results import Case, FLOAT32, load_results, Results, SENSOR
-from intradp_ros.lab.testbed.intra_dp import intra_dp_book
-from intradp_ros.lab.testbed.operator_costs import profile_from_costs, shipped_costs
-from intradp_ros.lab.testbed.outcomes import energy_outcomes, outcomes
-from intradp_ros.lab.testbed.paper import Evaluation, finished, PAPER, PLANS, smoke
-from intradp_ros.lab.testbed.paper_tables import tables
-from intradp_ros.lab.testbed.preparation import prepared
-from intradp_ros.lab.testbed.systems import BOOK
-from intradp_ros.runtime.model import share_module
+from intradp_ros.runtime.models.model import share_module
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import SIDES
 from intradp_ros.systems.sharing.baselines import LOCAL, SHARED

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from intradp_ros.lab.testbed.evaluation_results import Case, Results
-from intradp_ros.lab.testbed.outcomes import energy_outcomes, outcomes
-from intradp_ros.lab.testbed.paper_page import headline, index_page, write_index
-from intradp_ros.lab.testbed.paper_tables import tables
+from intradp_lab.testbed.evaluation_results import Case, Results
+from intradp_lab.testbed.outcomes import energy_outcomes, outcomes
+from intradp_lab.testbed.paper_page import headline, index_page, write_index
+from intradp_lab.testbed.paper_tables import tables
 
 
 def figures(mean: float, joules: float = 1.0) -> dict[str, Any]:

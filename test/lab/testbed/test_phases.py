@@ -12,9 +12,9 @@ from sharing import hand_made_book, sharing_pair
 from small_models import seeded, UNet
 import torch
 
-from intradp_ros.lab.testbed.phases import play_phase, prepare_phase
-from intradp_ros.lab.testbed.trial import Phase
-from intradp_ros.runtime.model import share_module
+from intradp_lab.testbed.phases import play_phase, prepare_phase
+from intradp_lab.testbed.trial import Phase
+from intradp_ros.runtime.models.model import share_module
 from intradp_ros.systems.sharing.baselines import SHARED
 from intradp_ros.wire.frames import Control, ControlKind, Frame
 

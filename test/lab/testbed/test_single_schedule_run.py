@@ -11,10 +11,8 @@ import pytest
 from small_models import seeded, UNet
 import torch
 
-from intradp_ros.graph.serialise import save_graph
-from intradp_ros.lab.emulation.processes import Command, module_arguments
-from intradp_ros.lab.testbed.experiment import place
-from intradp_ros.lab.testbed.single_schedule_run import (
+from intradp_lab.testbed.experiment import place
+from intradp_lab.testbed.single_schedule_run import (
     busy,
     correction,
     load_frames,
@@ -22,10 +20,12 @@ from intradp_ros.lab.testbed.single_schedule_run import (
     pinned,
     PinnedRun,
 )
-from intradp_ros.lab.testbed.trial import Trial
+from intradp_lab.testbed.trial import Trial
+from intradp_ros.core.processes import Command, module_arguments
+from intradp_ros.graph.serialise import save_graph
 from intradp_ros.profiling.profile import OperatorTiming, Profile
-from intradp_ros.runtime.model import share_module, SharedModel
-from intradp_ros.runtime.timeline import Event
+from intradp_ros.runtime.models.model import share_module, SharedModel
+from intradp_ros.runtime.transport.timeline import Event
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED
@@ -107,7 +107,7 @@ def test_a_live_run(model: SharedModel, tmp_path: Path) -> None:
         run.save(tmp_path / 'run.json')
         assert PinnedRun.load(tmp_path / 'run.json') == run
         _, robot = (where.start(Command(side, module_arguments(
-            'intradp_ros.lab.testbed.single_schedule_run', side, str(tmp_path / 'run.json')),
+            'intradp_lab.testbed.single_schedule_run', side, str(tmp_path / 'run.json')),
             where.link.exec_prefix(side), environment=where.environment))
             for side in (SERVER, ROBOT))
         robot.wait_for_line('^phase done$', TIMEOUT)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from synthetic import random_split_graph
 
-from intradp_ros.lab.testbed.trace_replay import Air, Curves, Oracle, Predicting, replay, run_of
+from intradp_lab.emulation.trace import constant, LinkTrace
+from intradp_lab.testbed.trace_replay import Air, Curves, Oracle, Predicting, replay, run_of
 from intradp_ros.link.predictor import LastValue, make_predictor, PREDICTORS
-from intradp_ros.link.trace import constant, LinkTrace
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from intradp_lab.testbed.transport_bench import Job, targets_missed
+from intradp_lab.testbed.transport_side import explained_ms
 from intradp_ros.cli.main import main
-from intradp_ros.lab.testbed.transport_bench import Job, targets_missed
-from intradp_ros.lab.testbed.transport_side import explained_ms
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason='network namespaces need root')
 

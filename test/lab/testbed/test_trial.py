@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from intradp_ros.lab.testbed.figures import figures, prediction_errors
-from intradp_ros.lab.testbed.representative_timeline import Typical
-from intradp_ros.lab.testbed.trial import load_seen, Phase, save_seen, Seen, Trial
-from intradp_ros.runtime.timeline import Event
+from intradp_lab.testbed.figures import figures, prediction_errors
+from intradp_lab.testbed.representative_timeline import Typical
+from intradp_lab.testbed.trial import load_seen, Phase, save_seen, Seen, Trial
+from intradp_ros.runtime.transport.timeline import Event
 
 SEEN = Seen('shared', at=[0.0, 0.1, 0.3, 0.4], latency=[0.1, 0.2, 0.1, 0.4],
             predicted=[0.1, 0.1, 0.08, 0.1], rate=[20.0] * 4, schedule=[3, 3, 4, 3],

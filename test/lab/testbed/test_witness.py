@@ -11,8 +11,8 @@ import threading
 import pytest
 import torch
 
-from intradp_ros.lab.testbed.checking_channel import Arrived, CheckingChannel, pattern
-from intradp_ros.runtime.memory_channel import memory_pair
+from intradp_lab.testbed.checking_channel import Arrived, CheckingChannel, pattern
+from intradp_ros.runtime.transport.memory_channel import memory_pair
 from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.cutting import cut_into_chunks

@@ -29,16 +29,16 @@ from vision_msgs.msg import (
     ObjectHypothesisWithPose,
 )
 
-from intradp_ros.lab.bags import bag_types
-from intradp_ros.lab.training.bag_images import (
+from intradp_ros.nodes.common.bags import bag_types
+from intradp_ros.nodes.sensors.image_messages import rgb_to_image
+from intradp_ros.nodes.training.bag_images import (
     BagImages,
     labels_of_csv,
     labels_of_topic,
     likeliest,
 )
-from intradp_ros.nodes.image_messages import rgb_to_image
-from intradp_ros.systems.training.items import Items
-from intradp_ros.systems.training.task import TaskError
+from intradp_ros.systems.training.base.items import Items
+from intradp_ros.systems.training.base.task import TaskError
 
 TOPIC, FIRST = '/camera/image_raw', 1_700_000_000
 SQLITE, MCAP = StoragePlugin.SQLITE3, StoragePlugin.MCAP
@@ -229,9 +229,9 @@ def test_a_bag_that_is_recorded_anew_is_noticed(tmp_path: Path) -> None:
 TASK = """
 from pathlib import Path
 import torch
-from intradp_ros.lab.training.bag_images import BagImages, labels_of_csv
-from intradp_ros.systems.training.items import Items
-from intradp_ros.systems.training.task import TrainingTask
+from intradp_ros.nodes.training.bag_images import BagImages, labels_of_csv
+from intradp_ros.systems.training.base.items import Items
+from intradp_ros.systems.training.base.task import TrainingTask
 
 class Bright(torch.nn.Module):
     def __init__(self):

@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import nn
 
-from intradp_ros.lab.zoo.classifiers.convnext import convnext_base
-from intradp_ros.lab.zoo.classifiers.densenet import densenet121
-from intradp_ros.lab.zoo.classifiers.mobilenet_v3 import mobilenet_v3_small
-from intradp_ros.lab.zoo.classifiers.resnet import regnet_x_16gf, resnet101
-from intradp_ros.lab.zoo.classifiers.vgg import vgg19_bn
-from intradp_ros.lab.zoo.dense import depth, segmenter
-from intradp_ros.lab.zoo.scene_completion import scene_completion
-from intradp_ros.lab.zoo.yolo import detector_s, pose_l6
+from intradp_lab.zoo.classifiers.convnext import convnext_base
+from intradp_lab.zoo.classifiers.densenet import densenet121
+from intradp_lab.zoo.classifiers.mobilenet_v3 import mobilenet_v3_small
+from intradp_lab.zoo.classifiers.resnet import regnet_x_16gf, resnet101
+from intradp_lab.zoo.classifiers.vgg import vgg19_bn
+from intradp_lab.zoo.dense import depth, segmenter
+from intradp_lab.zoo.scene_completion import scene_completion
+from intradp_lab.zoo.yolo import detector_s, pose_l6
 
 
 def parameters(model: nn.Module) -> int:

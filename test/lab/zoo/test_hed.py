@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from intradp_ros.lab.zoo.hed import HED, hed
-from intradp_ros.lab.zoo.wheel_files import MissingWheelError
+from intradp_lab.zoo.hed import HED, hed
+from intradp_lab.zoo.wheel_files import MissingWheelError
 
 data = pytest.importorskip('skimage.data')
 pytest.importorskip('h5py')

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from intradp_ros.lab.zoo.mobilenet_v2 import mobilenet_v2
-from intradp_ros.lab.zoo.wheel_files import MissingWheelError
+from intradp_lab.zoo.mobilenet_v2 import mobilenet_v2
+from intradp_lab.zoo.wheel_files import MissingWheelError
 
 data = pytest.importorskip('skimage.data')
 

@@ -15,12 +15,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from intradp_lab.zoo.coco import yolo11n_seg
+from intradp_lab.zoo.hed import hed
+from intradp_lab.zoo.mobilenet_v2 import mobilenet_v2
+from intradp_lab.zoo.wheel_files import MissingWheelError
 from intradp_ros.graph.trees import rebuild_outputs
-from intradp_ros.lab.zoo.coco import yolo11n_seg
-from intradp_ros.lab.zoo.hed import hed
-from intradp_ros.lab.zoo.mobilenet_v2 import mobilenet_v2
-from intradp_ros.lab.zoo.wheel_files import MissingWheelError
-from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_ros.runtime.models.model import share_module, SharedModel
 from intradp_ros.split.checks.verify import run_in_parts
 from intradp_ros.systems.sharing.baselines import SHARED
 

@@ -15,8 +15,8 @@ import pytest
 import torch
 from torch import nn
 
-from intradp_ros.lab.emulation.slow_device import slow_environment
-from intradp_ros.lab.zoo.seeding import seeded
+from intradp_lab.emulation.slow_device import slow_environment
+from intradp_lab.zoo.seeding import seeded
 from intradp_ros.perception.oriented_energy import oriented_energy
 
 FACTORIES = ('perception.oriented_energy:oriented_energy', 'lab.zoo.dense:depth',

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from intradp_ros.lab.zoo.video import BIKES, frames, WHEEL
-from intradp_ros.lab.zoo.wheel_files import MissingWheelError, wheel_file
+from intradp_lab.zoo.video import BIKES, frames, WHEEL
+from intradp_lab.zoo.wheel_files import MissingWheelError, wheel_file
 
 
 @pytest.fixture(scope='module', autouse=True)

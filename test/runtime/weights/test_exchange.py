@@ -25,7 +25,7 @@ from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.manifest import read_manifest
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.serialise import manifest_text
-from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_ros.runtime.models.model import share_module, SharedModel
 from intradp_ros.runtime.pipeline.local_fleet import LocalFleet
 from intradp_ros.runtime.pipeline.stage_programs import weights_read
 from intradp_ros.runtime.weights import server as weight_server

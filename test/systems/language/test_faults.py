@@ -12,9 +12,9 @@ from language_models import costs, QUICK, Scripted, tiny_model
 import pytest
 import torch
 
-from intradp_ros.lab.language.reference import whole_answer
-from intradp_ros.runtime.admission import AdmissionLimits, Fate
-from intradp_ros.runtime.text_requests import Piece, Sampling, TextEnd
+from intradp_lab.language.reference import whole_answer
+from intradp_ros.runtime.requests.admission import AdmissionLimits, Fate
+from intradp_ros.runtime.requests.text_requests import Piece, Sampling, TextEnd
 from intradp_ros.systems.language.head import HeadPolicy
 from intradp_ros.systems.language.local_fleet import LocalLanguage
 from intradp_ros.systems.language.role import LanguageOptions

@@ -8,8 +8,8 @@ from language_models import costs, even_plan, plan_of, QUICK, Scripted, tiny_mod
 import pytest
 import torch
 
-from intradp_ros.lab.language.reference import whole_answer
-from intradp_ros.runtime.admission import Fate
+from intradp_lab.language.reference import whole_answer
+from intradp_ros.runtime.requests.admission import Fate
 from intradp_ros.systems.language.families import FAMILIES
 from intradp_ros.systems.language.local_fleet import LocalLanguage
 

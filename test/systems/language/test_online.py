@@ -11,11 +11,11 @@ from language_models import checked, costs, even_plan, plan_of, QUICK, Scripted,
 import pytest
 import torch
 
+from intradp_lab.language.reference import whole_answer
 from intradp_ros.cluster.plan_id import PlanError
-from intradp_ros.lab.language.reference import whole_answer
-from intradp_ros.runtime.admission import Fate
 from intradp_ros.runtime.member.planner import Proposal
-from intradp_ros.runtime.text_requests import Piece, TextEnd
+from intradp_ros.runtime.requests.admission import Fate
+from intradp_ros.runtime.requests.text_requests import Piece, TextEnd
 from intradp_ros.systems.language.head import Head, HeadPolicy
 from intradp_ros.systems.language.live_planner import LanguagePlanner
 from intradp_ros.systems.language.local_fleet import LocalLanguage

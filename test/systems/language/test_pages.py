@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from language_models import costs, QUICK, Scripted, tiny_model
 import pytest
 
-from intradp_ros.lab.language.reference import whole_answer
-from intradp_ros.runtime.admission import Fate
+from intradp_lab.language.reference import whole_answer
+from intradp_ros.runtime.requests.admission import Fate
 from intradp_ros.systems.language.lanes import Lane, lane_bytes, PAGE, page_runs, Part, read_lane
 from intradp_ros.systems.language.local_fleet import LocalLanguage
 from intradp_ros.systems.language.page_table import page_names, PageTable

@@ -11,10 +11,16 @@ import threading
 from language_models import costs, plan_of, QUICK, Scripted
 import pytest
 
+from intradp_lab.language.reference import smollm2, whole_answer, whole_model
 from intradp_ros.blobs.store import BlobStore
-from intradp_ros.lab.language.reference import smollm2, whole_answer, whole_model
-from intradp_ros.runtime.admission import Fate
-from intradp_ros.runtime.text_requests import ChatTurn, Piece, Sampling, TextEnd, TextRequest
+from intradp_ros.runtime.requests.admission import Fate
+from intradp_ros.runtime.requests.text_requests import (
+    ChatTurn,
+    Piece,
+    Sampling,
+    TextEnd,
+    TextRequest,
+)
 from intradp_ros.systems.language.import_model import import_model
 from intradp_ros.systems.language.local_fleet import LocalLanguage
 

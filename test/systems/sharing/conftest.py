@@ -9,7 +9,7 @@ from sharing import SOURCE
 from small_models import seeded, UNet
 import torch
 
-from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_ros.runtime.models.model import share_module, SharedModel
 
 
 @pytest.fixture(scope='module')

@@ -12,8 +12,8 @@ import torch
 
 from intradp_ros.profiling.measure import measure_profile
 from intradp_ros.profiling.profile import Profile
-from intradp_ros.runtime.memory_channel import MemoryChannel
-from intradp_ros.runtime.model import SharedModel
+from intradp_ros.runtime.models.model import SharedModel
+from intradp_ros.runtime.transport.memory_channel import MemoryChannel
 from intradp_ros.schedule.schedule import SERVER
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.split.calls.kernel_device import HOST

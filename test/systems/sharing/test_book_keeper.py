@@ -14,7 +14,7 @@ from sharing import SOURCE
 from intradp_ros.graph.serialise import graph_to_json
 from intradp_ros.profiling.drift import slowed
 from intradp_ros.profiling.measure import measure_profile
-from intradp_ros.runtime.model import SharedModel
+from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.systems.sharing.book import book_keeper
 from intradp_ros.systems.sharing.book.book_keeper import BookKeeper
 from intradp_ros.systems.sharing.book.plan_from_profiles import PlanRequest

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from synthetic import random_split_graph
 
-from intradp_ros.lab.testbed.trace_replay import Air
-from intradp_ros.link.trace import constant
+from intradp_lab.emulation.trace import constant
+from intradp_lab.testbed.trace_replay import Air
 from intradp_ros.profiling.profile import JoinCost
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER

@@ -12,7 +12,7 @@ from sharing import ENDLESS, FixedRate, hand_made_book, sharing_pair, TIMEOUT
 from small_models import seeded, UNet
 import torch
 
-from intradp_ros.runtime.model import share_module
+from intradp_ros.runtime.models.model import share_module
 from intradp_ros.systems.sharing.baselines import OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import HYSTERESIS
 from intradp_ros.systems.sharing.book.choice import pays

@@ -12,7 +12,7 @@ from sharing import infer_until_shared, sharing_pair, SOURCE, until
 import torch
 
 from intradp_ros.power.meter import EnergyMeter
-from intradp_ros.runtime.model import SharedModel
+from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.systems.sharing.baselines import LOCAL
 
 

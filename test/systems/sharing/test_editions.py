@@ -12,7 +12,7 @@ import pytest
 from sharing import assert_equal, ENDLESS, hand_made_book, sharing_pair, SOURCE, TIMEOUT, until
 import torch
 
-from intradp_ros.runtime.model import SharedModel
+from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.schedule.schedule import ROBOT
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.book_versions import BookVersion, BookVersions

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_ros.runtime.models.model import share_module, SharedModel
 from intradp_ros.systems.sharing.baselines import OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.session.pair import Pair

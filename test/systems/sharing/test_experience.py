@@ -13,7 +13,7 @@ from sharing import hand_made_book, sharing_pair
 from small_models import seeded, UNet
 import torch
 
-from intradp_ros.runtime.model import share_module
+from intradp_ros.runtime.models.model import share_module
 from intradp_ros.systems.sharing.baselines import CUT, LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.choice import Forecast, ScheduleChoice
 from intradp_ros.systems.sharing.book.critical_paths import LatencyModel, Path

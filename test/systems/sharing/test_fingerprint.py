@@ -12,7 +12,7 @@ import torch
 from torch import nn, Tensor
 import torch.nn.functional as F
 
-from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_ros.runtime.models.model import share_module, SharedModel
 from intradp_ros.schedule.schedule import Schedule
 from intradp_ros.split import split_graph
 from intradp_ros.split.calls.tuning import Tuning

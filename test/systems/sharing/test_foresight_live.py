@@ -10,7 +10,7 @@ from sharing import ENDLESS, infer_until_shared, SOURCE, TIMEOUT, until
 import torch
 
 from intradp_ros.link.predictor import make_predictor
-from intradp_ros.runtime.model import SharedModel
+from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.book.book import ScheduleBook

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from synthetic import PRIME, random_split_graph, reference
 import torch
 
-from intradp_ros.runtime.interpreter import Execution
-from intradp_ros.runtime.mailbox import Mailbox
-from intradp_ros.runtime.timeline import Recorder
+from intradp_ros.runtime.execution.interpreter import Execution
+from intradp_ros.runtime.transport.mailbox import Mailbox
+from intradp_ros.runtime.transport.timeline import Recorder
 from intradp_ros.schedule.joins import joins_of
 from intradp_ros.schedule.program import compile_program, Gather, KernelCall, Program
 from intradp_ros.schedule.schedule import Compute, Receive, ROBOT, Schedule, Send, SERVER, Step

@@ -17,15 +17,15 @@ import reshaping_networks
 import torch
 from torch import nn
 
+from intradp_lab.zoo.best_answers import Answer
+from intradp_lab.zoo.yolo import ANCHORS, Detector, Size
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.reference_evaluation import run_graph
-from intradp_ros.lab.zoo.best_answers import Answer
-from intradp_ros.lab.zoo.yolo import ANCHORS, Detector, Size
-from intradp_ros.runtime.interpreter import Execution
-from intradp_ros.runtime.mailbox import Mailbox
-from intradp_ros.runtime.model import share_graph
-from intradp_ros.runtime.timeline import Recorder
+from intradp_ros.runtime.execution.interpreter import Execution
+from intradp_ros.runtime.models.model import share_graph
+from intradp_ros.runtime.transport.mailbox import Mailbox
+from intradp_ros.runtime.transport.timeline import Recorder
 from intradp_ros.schedule.program import compile_program
 from intradp_ros.schedule.schedule import ROBOT, Schedule, SERVER
 from intradp_ros.split.calls.accelerator import Accelerator

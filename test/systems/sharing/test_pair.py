@@ -26,10 +26,10 @@ import torch
 from torch import nn
 
 from intradp_ros.graph.operator_graph import ParameterRef
-from intradp_ros.runtime.channel import LinkReport
-from intradp_ros.runtime.memory_channel import memory_pair, MemoryChannel
-from intradp_ros.runtime.model import share_module, SharedModel
-from intradp_ros.runtime.outcome import Outcome
+from intradp_ros.runtime.models.model import share_module, SharedModel
+from intradp_ros.runtime.requests.outcome import Outcome
+from intradp_ros.runtime.transport.channel import LinkReport
+from intradp_ros.runtime.transport.memory_channel import memory_pair, MemoryChannel
 from intradp_ros.systems.sharing.baselines import CUT, LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.partition.partition import Partition, RowStage
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy

@@ -16,10 +16,10 @@ import torch
 from torch import nn
 
 from intradp_ros.graph.reference_evaluation import run_graph
-from intradp_ros.runtime.interpreter import Execution
-from intradp_ros.runtime.mailbox import Mailbox
-from intradp_ros.runtime.model import share_module, SharedModel
-from intradp_ros.runtime.timeline import Recorder
+from intradp_ros.runtime.execution.interpreter import Execution
+from intradp_ros.runtime.models.model import share_module, SharedModel
+from intradp_ros.runtime.transport.mailbox import Mailbox
+from intradp_ros.runtime.transport.timeline import Recorder
 from intradp_ros.schedule.program import compile_program
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.split.checks.calibrate import depends_on_input

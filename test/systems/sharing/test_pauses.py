@@ -26,8 +26,8 @@ from sharing import (
 )
 import torch
 
-from intradp_ros.runtime.memory_channel import memory_pair, MemoryChannel
-from intradp_ros.runtime.model import SharedModel
+from intradp_ros.runtime.models.model import SharedModel
+from intradp_ros.runtime.transport.memory_channel import memory_pair, MemoryChannel
 from intradp_ros.systems.sharing.baselines import OFFLOAD
 from intradp_ros.systems.sharing.policy import schedule_decision, sharing_pause
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy

@@ -12,8 +12,8 @@ from sharing import ENDLESS, hand_made_book, sharing_pair, SHORT
 import torch
 from torch import nn
 
-from intradp_ros.runtime.memory_channel import MemoryChannel
-from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_ros.runtime.models.model import share_module, SharedModel
+from intradp_ros.runtime.transport.memory_channel import MemoryChannel
 from intradp_ros.schedule.schedule import Compute, ROBOT, SERVER
 from intradp_ros.split.checks.calibrate import calibrate, depends_on_input
 from intradp_ros.split.checks.verify import verify

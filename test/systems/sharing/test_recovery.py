@@ -12,10 +12,10 @@ import pytest
 from synthetic import PRIME, random_split_graph, reference
 import torch
 
-from intradp_ros.runtime.interpreter import Execution
-from intradp_ros.runtime.mailbox import InferenceAbandonedError, Mailbox
-from intradp_ros.runtime.recovery import finish_alone, held_pieces, missing_steps
-from intradp_ros.runtime.timeline import Recorder
+from intradp_ros.runtime.execution.interpreter import Execution
+from intradp_ros.runtime.execution.recovery import finish_alone, held_pieces, missing_steps
+from intradp_ros.runtime.transport.mailbox import InferenceAbandonedError, Mailbox
+from intradp_ros.runtime.transport.timeline import Recorder
 from intradp_ros.schedule.program import compile_program
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.schedule.tiling import missing_piece, tiling

@@ -11,7 +11,7 @@ from sharing import hand_made_book, sharing_pair
 from small_models import seeded, UNet
 import torch
 
-from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_ros.runtime.models.model import share_module, SharedModel
 from intradp_ros.systems.sharing.baselines import OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.partition.partition import local

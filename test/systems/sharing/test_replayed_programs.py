@@ -12,9 +12,9 @@ from replaying_device import replaying
 from sharing import assert_equal, ENDLESS, hand_made_book, sharing_pair, SHORT, SOURCE
 import torch
 
-from intradp_ros.runtime.fused_program import in_segments, Segment
-from intradp_ros.runtime.memory_channel import MemoryChannel
-from intradp_ros.runtime.model import SharedModel
+from intradp_ros.runtime.execution.fused_program import in_segments, Segment
+from intradp_ros.runtime.models.model import SharedModel
+from intradp_ros.runtime.transport.memory_channel import MemoryChannel
 from intradp_ros.schedule.program import KernelCall
 from intradp_ros.schedule.schedule import SERVER
 from intradp_ros.split.calls.accelerator import open_device

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_ros.runtime.models.model import share_module, SharedModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.split.checks.verify import run_in_parts, verify
 from intradp_ros.systems.sharing.baselines import OFFLOAD, SHARED

@@ -25,8 +25,8 @@ from sharing import (
 from small_models import seeded, UNet
 import torch
 
-from intradp_ros.runtime.memory_channel import memory_pair
-from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_ros.runtime.models.model import share_module, SharedModel
+from intradp_ros.runtime.transport.memory_channel import memory_pair
 from intradp_ros.schedule.schedule import ROBOT
 from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook

@@ -24,10 +24,10 @@ from sharing import (
 )
 import torch
 
-from intradp_ros.lab.emulation.emulated_device import DeviceClock, emulated
-from intradp_ros.lab.testbed.joined_channel import JoinedChannel
-from intradp_ros.runtime.memory_channel import memory_pair
-from intradp_ros.runtime.model import SharedModel
+from intradp_lab.emulation.emulated_device import DeviceClock, emulated
+from intradp_lab.testbed.joined_channel import JoinedChannel
+from intradp_ros.runtime.models.model import SharedModel
+from intradp_ros.runtime.transport.memory_channel import memory_pair
 from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.choice import ScheduleChoice

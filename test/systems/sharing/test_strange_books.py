@@ -13,7 +13,7 @@ import pytest
 from sharing import assert_equal, hand_made_book, sharing_pair, SOURCE, TIMEOUT, until
 import torch
 
-from intradp_ros.runtime.model import SharedModel
+from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.systems.sharing.baselines import LOCAL
 from intradp_ros.systems.sharing.book.book import MAX_ENTRIES, ScheduleBook
 from intradp_ros.systems.sharing.book.choice import ScheduleChoice

@@ -25,11 +25,11 @@ from sharing import (
 from small_models import seeded, UNet
 import torch
 
-from intradp_ros.runtime.channel import Channel
-from intradp_ros.runtime.memory_channel import memory_pair, MemoryChannel
-from intradp_ros.runtime.model import SharedModel
-from intradp_ros.runtime.outcome import Outcome
-from intradp_ros.runtime.session_channels import SessionChannels
+from intradp_ros.runtime.models.model import SharedModel
+from intradp_ros.runtime.requests.outcome import Outcome
+from intradp_ros.runtime.transport.channel import Channel
+from intradp_ros.runtime.transport.memory_channel import memory_pair, MemoryChannel
+from intradp_ros.runtime.transport.session_channels import SessionChannels
 from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.choice import ScheduleChoice

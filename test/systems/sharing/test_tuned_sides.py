@@ -15,11 +15,11 @@ from small_models import Mobile, Residuals, seeded, UNet
 import torch
 
 from intradp_ros.graph.reference_evaluation import run_graph
-from intradp_ros.runtime.interpreter import Execution
-from intradp_ros.runtime.mailbox import InferenceAbandonedError, Mailbox
-from intradp_ros.runtime.model import share_module, SharedModel
-from intradp_ros.runtime.recovery import finish_alone, held_pieces
-from intradp_ros.runtime.timeline import Recorder
+from intradp_ros.runtime.execution.interpreter import Execution
+from intradp_ros.runtime.execution.recovery import finish_alone, held_pieces
+from intradp_ros.runtime.models.model import share_module, SharedModel
+from intradp_ros.runtime.transport.mailbox import InferenceAbandonedError, Mailbox
+from intradp_ros.runtime.transport.timeline import Recorder
 from intradp_ros.schedule.program import compile_program
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.split.calls.tuning import Tuning

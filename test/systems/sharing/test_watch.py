@@ -13,7 +13,7 @@ from sharing import ENDLESS, FixedRate, hand_made_book, TIMEOUT, until
 from small_models import seeded, UNet
 import torch
 
-from intradp_ros.lab.emulation.emulated_device import DeviceClock, emulated
+from intradp_lab.emulation.emulated_device import DeviceClock, emulated
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 from intradp_ros.link.delay import DelayMeter
 from intradp_ros.profiling.drift import DriftMeter
@@ -24,8 +24,8 @@ from intradp_ros.profiling.profile import (
     Profile,
     TransportCost,
 )
-from intradp_ros.runtime.memory_channel import memory_pair
-from intradp_ros.runtime.model import share_module, SharedModel
+from intradp_ros.runtime.models.model import share_module, SharedModel
+from intradp_ros.runtime.transport.memory_channel import memory_pair
 from intradp_ros.schedule.joins import joins_of
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD

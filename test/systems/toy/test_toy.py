@@ -18,8 +18,8 @@ from intradp_ros.dds.dds_peers import DdsPeers
 from intradp_ros.dds.standalone import standalone_context
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.runtime.member.fleet_member import FleetMember
-from intradp_ros.runtime.memory_network import MemoryNetwork
-from intradp_ros.runtime.peer_channel import PeerChannel
+from intradp_ros.runtime.transport.memory_network import MemoryNetwork
+from intradp_ros.runtime.transport.peer_channel import PeerChannel
 from intradp_ros.runtime.weights.exchange import WeightPolicy
 
 STEPS = 100

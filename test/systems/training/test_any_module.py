@@ -16,12 +16,12 @@ from torch.utils.checkpoint import checkpoint
 from training_fleet import cross_entropy, difference, shuffled, train
 from training_models import train_alone_drawing
 
-from intradp_ros.systems.training.layer_capture import capture
-from intradp_ros.systems.training.stage_interpreter import Pass, run_pass
-from intradp_ros.systems.training.task import TaskError, TensorData, TrainingTask
-from intradp_ros.systems.training.task_trial import try_task
-from intradp_ros.systems.training.trainer import TrainingError
-from intradp_ros.systems.training.training_plan import TrainingPlan, TrainingStage
+from intradp_ros.systems.training.base.task import TaskError, TensorData, TrainingTask
+from intradp_ros.systems.training.layers.layer_capture import capture
+from intradp_ros.systems.training.layers.stage_interpreter import Pass, run_pass
+from intradp_ros.systems.training.layers.task_trial import try_task
+from intradp_ros.systems.training.plan.training_plan import TrainingPlan, TrainingStage
+from intradp_ros.systems.training.service.trainer import TrainingError
 
 SAMPLES = 40
 

@@ -14,17 +14,17 @@ import torch
 from torch import nn
 from training_fleet import cross_entropy, shuffled, train
 
-from intradp_ros.runtime.weight_file import load_weights, read_weights
-from intradp_ros.systems.training.checkpoint import (
+from intradp_ros.runtime.models.weight_file import load_weights, read_weights
+from intradp_ros.systems.training.base.task import TaskError, TensorData, TrainingTask
+from intradp_ros.systems.training.layers.checkpoint import (
     check_fits,
     Checkpoint,
     read_checkpoint,
     whole_state,
     write_checkpoint,
 )
-from intradp_ros.systems.training.layer_capture import capture
-from intradp_ros.systems.training.stage_runner import by_layer
-from intradp_ros.systems.training.task import TaskError, TensorData, TrainingTask
+from intradp_ros.systems.training.layers.layer_capture import capture
+from intradp_ros.systems.training.run.stage_runner import by_layer
 
 
 class Partly(nn.Module):

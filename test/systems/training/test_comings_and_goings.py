@@ -21,10 +21,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from training_fleet import shuffled
 
-from intradp_ros.systems.training.round_commit import Phase, RoundCommit
-from intradp_ros.systems.training.snapshots import backups, TRAINER
-from intradp_ros.systems.training.trainer import SILENCE, Trainer
-from intradp_ros.systems.training.training_plan import parse_plan
+from intradp_ros.systems.training.plan.training_plan import parse_plan
+from intradp_ros.systems.training.run.snapshots import backups, TRAINER
+from intradp_ros.systems.training.service.round_commit import Phase, RoundCommit
+from intradp_ros.systems.training.service.trainer import SILENCE, Trainer
 
 NAMES = ('a', 'b', 'c', 'd')
 LAYERS, ROUNDS, EVERY, TIMEOUT, ROUND = 6, 120, 5, 3.0, 0.1

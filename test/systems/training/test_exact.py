@@ -13,11 +13,11 @@ import torch
 from training_fleet import adam, difference, fixed, make_task, sgd, shuffled, train
 from training_models import bound_of, train_alone_drawing
 
-from intradp_ros.systems.training.layer_capture import capture
-from intradp_ros.systems.training.one_process import OneProcess
-from intradp_ros.systems.training.round_commit import RoundCommit
-from intradp_ros.systems.training.round_groups import measured_hop
-from intradp_ros.systems.training.task import TrainingTask
+from intradp_lab.training.one_process import OneProcess
+from intradp_ros.systems.training.base.task import TrainingTask
+from intradp_ros.systems.training.layers.layer_capture import capture
+from intradp_ros.systems.training.run.round_groups import measured_hop
+from intradp_ros.systems.training.service.round_commit import RoundCommit
 
 DEVICES = ('a', 'b', 'c', 'd')
 MODELS = ('cnn', 'mobilenet', 'transformer', 'dropout', 'typed')

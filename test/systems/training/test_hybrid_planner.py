@@ -15,20 +15,25 @@ from intradp_ros.cluster.topology import behind_access_point, dedicated_links
 from intradp_ros.planning.layer_profile import read_layer_profile
 from intradp_ros.schedule.event_simulator import simulate
 from intradp_ros.schedule.stage_plan import PlanError
-from intradp_ros.systems.training.allocation import allocate
-from intradp_ros.systems.training.baselines import baseline_seconds, hetpipe
-from intradp_ros.systems.training.hybrid_plan import HybridStage
-from intradp_ros.systems.training.hybrid_planner import judged, of_round, plan_round, stages_of
-from intradp_ros.systems.training.layer_table import (
+from intradp_ros.systems.training.layers.layer_table import (
     LayerTable,
     LayerTimes,
     table_of_model,
     TableError,
 )
-from intradp_ros.systems.training.round_costs import crossings, RoundCosts
-from intradp_ros.systems.training.round_estimate import round_seconds, steps_of
-from intradp_ros.systems.training.round_tasks import round_tasks
-from intradp_ros.systems.training.stage_actions import passes, stage_actions
+from intradp_ros.systems.training.plan.allocation import allocate
+from intradp_ros.systems.training.plan.baselines import baseline_seconds, hetpipe
+from intradp_ros.systems.training.plan.hybrid_plan import HybridStage
+from intradp_ros.systems.training.plan.hybrid_planner import (
+    judged,
+    of_round,
+    plan_round,
+    stages_of,
+)
+from intradp_ros.systems.training.plan.round_costs import crossings, RoundCosts
+from intradp_ros.systems.training.plan.round_estimate import round_seconds, steps_of
+from intradp_ros.systems.training.plan.round_tasks import round_tasks
+from intradp_ros.systems.training.plan.stage_actions import passes, stage_actions
 
 
 def small(seed):

@@ -12,9 +12,9 @@ from torch import nn
 import torch.nn.functional as F  # noqa: N812
 from training_fleet import make_task
 
-from intradp_ros.systems.training.layer_capture import capture
-from intradp_ros.systems.training.stage_interpreter import Pass, run_pass
-from intradp_ros.systems.training.task import TaskError
+from intradp_ros.systems.training.base.task import TaskError
+from intradp_ros.systems.training.layers.layer_capture import capture
+from intradp_ros.systems.training.layers.stage_interpreter import Pass, run_pass
 
 
 class Tail(nn.Module):

@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import nn
 
-from intradp_ros.systems.training.layer_profiler import (
+from intradp_ros.systems.training.layers.layer_profiler import (
     cached_table,
     joined,
     LayerCall,
     measure_layers,
 )
-from intradp_ros.systems.training.layer_table import TableError
+from intradp_ros.systems.training.layers.layer_table import TableError
 
 
 def calls():

@@ -16,23 +16,23 @@ from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import dedicated_links
 from intradp_ros.schedule.event_simulator import simulate
 from intradp_ros.schedule.stage_plan import PlanError
-from intradp_ros.systems.training.baselines import baseline_seconds, BASELINES
-from intradp_ros.systems.training.hybrid_plan import HybridStage
-from intradp_ros.systems.training.hybrid_planner import judged, plan_round
-from intradp_ros.systems.training.layer_table import TableError
-from intradp_ros.systems.training.partners import partners
-from intradp_ros.systems.training.replanning import (
+from intradp_ros.systems.training.base.task import TensorData, TrainingTask
+from intradp_ros.systems.training.layers.layer_table import TableError
+from intradp_ros.systems.training.plan.baselines import baseline_seconds, BASELINES
+from intradp_ros.systems.training.plan.hybrid_plan import HybridStage
+from intradp_ros.systems.training.plan.hybrid_planner import judged, plan_round
+from intradp_ros.systems.training.plan.partners import partners
+from intradp_ros.systems.training.plan.replanning import (
     costs_of,
     light_stages,
     moving_seconds,
     PAID_BACK,
     replanner,
 )
-from intradp_ros.systems.training.round_costs import RoundCosts
-from intradp_ros.systems.training.round_limits import fleet_limit, plan_limit
-from intradp_ros.systems.training.round_tasks import round_tasks
-from intradp_ros.systems.training.task import TensorData, TrainingTask
-from intradp_ros.systems.training.training_plan import TrainingPlan, TrainingStage
+from intradp_ros.systems.training.plan.round_costs import RoundCosts
+from intradp_ros.systems.training.plan.round_limits import fleet_limit, plan_limit
+from intradp_ros.systems.training.plan.round_tasks import round_tasks
+from intradp_ros.systems.training.plan.training_plan import TrainingPlan, TrainingStage
 
 
 def can_run(costs, stages):

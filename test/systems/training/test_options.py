@@ -12,8 +12,8 @@ import torch
 from training_fleet import difference, fixed, make_task, sgd, train
 from training_models import train_alone_drawing
 
-from intradp_ros.systems.training.layer_capture import capture
-from intradp_ros.systems.training.one_process import train_alone
+from intradp_lab.training.one_process import train_alone
+from intradp_ros.systems.training.layers.layer_capture import capture
 
 DEVICES = ('a', 'b', 'c')
 LOST = {'b': (4, 'B1')}

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from training_cases import random_costs
 
-from intradp_ros.lab.paper_training import ENVIRONMENTS, NETWORKS, paper_costs
+from intradp_lab.paper_training import ENVIRONMENTS, NETWORKS, paper_costs
 from intradp_ros.schedule.stage_plan import PlanError
-from intradp_ros.systems.training.baselines import baseline_seconds, BASELINES
-from intradp_ros.systems.training.hybrid_planner import judged, plan_round
-from intradp_ros.systems.training.replanning import light_stages, regrouped
+from intradp_ros.systems.training.plan.baselines import baseline_seconds, BASELINES
+from intradp_ros.systems.training.plan.hybrid_planner import judged, plan_round
+from intradp_ros.systems.training.plan.replanning import light_stages, regrouped
 
 
 def check(costs):

@@ -9,11 +9,11 @@ import time
 from torch._C._distributed_c10d import HashStore
 from training_fleet import difference, Faults, fixed, make_task, start
 
-from intradp_ros.systems.training.layer_capture import capture
-from intradp_ros.systems.training.one_process import train_alone
-from intradp_ros.systems.training.round_commit import Phase, RoundCommit
-from intradp_ros.systems.training.trainer import Trainer
-from intradp_ros.systems.training.worker_settings import Settings
+from intradp_lab.training.one_process import train_alone
+from intradp_ros.systems.training.layers.layer_capture import capture
+from intradp_ros.systems.training.run.worker_settings import Settings
+from intradp_ros.systems.training.service.round_commit import Phase, RoundCommit
+from intradp_ros.systems.training.service.trainer import Trainer
 
 DEVICES = ('a', 'b', 'c')
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from training_fleet import adam, difference, make_task, sgd, shuffled, train
 from training_models import train_alone_drawing
 
-from intradp_ros.systems.training.layer_capture import capture
-from intradp_ros.systems.training.stage_actions import fan_out, stage_actions
-from intradp_ros.systems.training.training_plan import parse_plan
+from intradp_ros.systems.training.layers.layer_capture import capture
+from intradp_ros.systems.training.plan.stage_actions import fan_out, stage_actions
+from intradp_ros.systems.training.plan.training_plan import parse_plan
 
 DEVICES = ('a', 'b', 'c', 'd')
 

@@ -9,9 +9,9 @@ from random_tasks import draws_otherwise, random_case
 from training_fleet import difference, shuffled, train
 from training_models import bound_of, train_alone_drawing
 
-from intradp_ros.systems.training.layer_capture import capture
-from intradp_ros.systems.training.task import TaskError
-from intradp_ros.systems.training.task_trial import try_task
+from intradp_ros.systems.training.base.task import TaskError
+from intradp_ros.systems.training.layers.layer_capture import capture
+from intradp_ros.systems.training.layers.task_trial import try_task
 
 #: bfloat16 rounds products of a pass, whose rows depend on the plan.
 ROUGH = 0.05

@@ -8,15 +8,15 @@ import pytest
 from torch._C._distributed_c10d import HashStore
 from training_fleet import difference, fixed, make_task, train
 
-from intradp_ros.systems.training.layer_capture import capture
-from intradp_ros.systems.training.one_process import train_alone
-from intradp_ros.systems.training.reachability import Reachability
-from intradp_ros.systems.training.round_commit import Phase, RoundCommit
-from intradp_ros.systems.training.round_groups import GroupError
-from intradp_ros.systems.training.snapshots import moves, TRAINER
-from intradp_ros.systems.training.stage_runner import by_layer
-from intradp_ros.systems.training.store_bytes import put_bytes, take_bytes
-from intradp_ros.systems.training.training_plan import TrainingPlan, TrainingStage
+from intradp_lab.training.one_process import train_alone
+from intradp_ros.systems.training.layers.layer_capture import capture
+from intradp_ros.systems.training.plan.training_plan import TrainingPlan, TrainingStage
+from intradp_ros.systems.training.run.reachability import Reachability
+from intradp_ros.systems.training.run.round_groups import GroupError
+from intradp_ros.systems.training.run.snapshots import moves, TRAINER
+from intradp_ros.systems.training.run.stage_runner import by_layer
+from intradp_ros.systems.training.run.store_bytes import put_bytes, take_bytes
+from intradp_ros.systems.training.service.round_commit import Phase, RoundCommit
 
 PATIENCE = 4.0
 
@@ -157,7 +157,7 @@ def test_a_training_goes_on_from_a_checkpoint_and_back_to_it(fails):
 
 
 def test_long_values_go_through_the_store_in_chunks(monkeypatch):
-    monkeypatch.setattr('intradp_ros.systems.training.store_bytes.CHUNK', 10)
+    monkeypatch.setattr('intradp_ros.systems.training.run.store_bytes.CHUNK', 10)
     store = HashStore()
     put_bytes(store, 'k', bytes(range(95)))
     assert take_bytes(store, 'k') == bytes(range(95)) == take_bytes(store, 'k', delete=True)

@@ -14,19 +14,19 @@ from training_fleet import adam, difference, make_task, sgd, shuffled, train
 from training_models import train_alone_drawing
 
 from intradp_ros.cluster.plan_id import PlanError
-from intradp_ros.systems.training.items import ItemsHere
-from intradp_ros.systems.training.layer_capture import capture
-from intradp_ros.systems.training.replanning import data_of, replanner
-from intradp_ros.systems.training.round_commit import Phase, RoundCommit
-from intradp_ros.systems.training.sample_moves import homes_of, sample_moves
-from intradp_ros.systems.training.stage_actions import device_actions
-from intradp_ros.systems.training.task import TaskError
-from intradp_ros.systems.training.training_plan import (
+from intradp_ros.systems.training.base.items import ItemsHere
+from intradp_ros.systems.training.base.task import TaskError
+from intradp_ros.systems.training.layers.layer_capture import capture
+from intradp_ros.systems.training.plan.replanning import data_of, replanner
+from intradp_ros.systems.training.plan.sample_moves import homes_of, sample_moves
+from intradp_ros.systems.training.plan.stage_actions import device_actions
+from intradp_ros.systems.training.plan.training_plan import (
     DataGoneError,
     parse_plan,
     TrainingPlan,
     TrainingStage,
 )
+from intradp_ros.systems.training.service.round_commit import Phase, RoundCommit
 
 
 @dataclass

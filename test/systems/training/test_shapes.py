@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import torch
 
-from intradp_ros.systems.training.one_process import train_alone
+from intradp_lab.training.one_process import train_alone
 from intradp_ros.systems.training.shapes import SHAPES, shapes, shapes_data, SIDE
 
 

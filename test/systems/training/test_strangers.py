@@ -21,8 +21,8 @@ import torch
 from training_fleet import adam, difference, make_task, shuffled, train
 from training_models import train_alone_drawing
 
-from intradp_ros.systems.training.layer_capture import capture
-from intradp_ros.systems.training.snapshots import pack, TornError, unpack
+from intradp_ros.systems.training.layers.layer_capture import capture
+from intradp_ros.systems.training.run.snapshots import pack, TornError, unpack
 
 NONSENSE = (b'', b'\0' * 8, struct.pack('<Q', 1) * 4, b'\xff' * 4096, os.urandom(512))
 #: Connections that stay open.
@@ -115,7 +115,7 @@ def test_strangers_at_the_store_fill_no_log():
     found = subprocess.run([sys.executable, '-c', """
 import intradp_ros.nodes
 import socket, struct
-from intradp_ros.systems.training.site_address import open_store
+from intradp_ros.systems.training.run.site_address import open_store
 store = open_store('127.0.0.1', 10.0)
 for _ in range(20):
     with socket.create_connection(('127.0.0.1', store.port), 5) as one:

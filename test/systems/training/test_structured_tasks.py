@@ -16,11 +16,11 @@ from training_fleet import cross_entropy, difference, shuffled, train
 from training_models import train_alone_drawing
 
 from intradp_ros.core.torchvision_import import torchvision
-from intradp_ros.systems.training.items import Items
-from intradp_ros.systems.training.judgement import judge
-from intradp_ros.systems.training.layer_capture import capture
-from intradp_ros.systems.training.task import TaskError, TensorData, TrainingTask
-from intradp_ros.systems.training.task_trial import try_task
+from intradp_ros.systems.training.base.items import Items
+from intradp_ros.systems.training.base.task import TaskError, TensorData, TrainingTask
+from intradp_ros.systems.training.layers.judgement import judge
+from intradp_ros.systems.training.layers.layer_capture import capture
+from intradp_ros.systems.training.layers.task_trial import try_task
 
 SAMPLES = 40
 

@@ -15,13 +15,13 @@ import torch
 from torch import nn
 from training_fleet import adam, cross_entropy, make_task, sgd
 
-from intradp_ros.systems.training.layer_capture import capture
-from intradp_ros.systems.training.layer_graph import LayerGraph
-from intradp_ros.systems.training.site_address import open_store
-from intradp_ros.systems.training.task import TensorData, TrainingTask
-from intradp_ros.systems.training.task_facts import apart, DATA, task_facts
-from intradp_ros.systems.training.worker_process import ProcessLink
-from intradp_ros.systems.training.worker_settings import Settings
+from intradp_ros.systems.training.base.task import TensorData, TrainingTask
+from intradp_ros.systems.training.layers.layer_capture import capture
+from intradp_ros.systems.training.layers.layer_graph import LayerGraph
+from intradp_ros.systems.training.layers.task_facts import apart, DATA, task_facts
+from intradp_ros.systems.training.run.site_address import open_store
+from intradp_ros.systems.training.run.worker_process import ProcessLink
+from intradp_ros.systems.training.run.worker_settings import Settings
 
 HALF = """
 import os

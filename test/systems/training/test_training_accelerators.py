@@ -11,9 +11,9 @@ from training_fleet import adam, difference, make_task, sgd, shuffled, train
 from training_models import train_alone_drawing
 
 from intradp_ros.split.calls.accelerator import open_device
-from intradp_ros.systems.training.layer_capture import capture
-from intradp_ros.systems.training.layer_profiler import measure_layers
-from intradp_ros.systems.training.replanning import entering, layer_calls
+from intradp_ros.systems.training.layers.layer_capture import capture
+from intradp_ros.systems.training.layers.layer_profiler import measure_layers
+from intradp_ros.systems.training.plan.replanning import entering, layer_calls
 
 
 @pytest.mark.parametrize('accelerator', ACCELERATORS)

@@ -19,13 +19,13 @@ from training_fleet import difference, Faults, fixed, Slow, small_sgd, start
 from training_models import train_alone_drawing
 
 from intradp_ros.systems.training import store_bytes, training_job
-from intradp_ros.systems.training.checkpoint import Checkpoint
-from intradp_ros.systems.training.prepared import prepare, Prepared
-from intradp_ros.systems.training.round_commit import Planner, RoundCommit
-from intradp_ros.systems.training.snapshots import pack
-from intradp_ros.systems.training.trainer import Trainer, trainer_of, TrainingError
-from intradp_ros.systems.training.training_job import JobOptions, Progress, TrainingJob
-from intradp_ros.systems.training.worker_settings import Settings
+from intradp_ros.systems.training.layers.checkpoint import Checkpoint
+from intradp_ros.systems.training.plan.prepared import prepare, Prepared
+from intradp_ros.systems.training.run.snapshots import pack
+from intradp_ros.systems.training.run.worker_settings import Settings
+from intradp_ros.systems.training.service.round_commit import Planner, RoundCommit
+from intradp_ros.systems.training.service.trainer import Trainer, trainer_of, TrainingError
+from intradp_ros.systems.training.service.training_job import JobOptions, Progress, TrainingJob
 
 TASK = f'{Path(__file__).parents[2]}/training_fleet.py:small_sgd'
 

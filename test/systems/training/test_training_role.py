@@ -19,28 +19,28 @@ import pytest
 from torch._C._distributed_c10d import TCPStore
 from training_fleet import difference, fixed, Killed, make_task, wait_until
 
+from intradp_lab.training.one_process import train_alone
 from intradp_ros.cluster.coordinator import CoordinatorTimes
 from intradp_ros.cluster.membership import MemberTimes
 from intradp_ros.cluster.plan_id import PlanError, PlanId
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.runtime.member.fleet_member import FleetMember
-from intradp_ros.runtime.memory_network import MemoryNetwork
-from intradp_ros.systems.training.layer_capture import capture
-from intradp_ros.systems.training.live_planner import TrainingPlanner
-from intradp_ros.systems.training.messages import read_order, read_report
-from intradp_ros.systems.training.one_process import train_alone
-from intradp_ros.systems.training.prepared import Prepared
-from intradp_ros.systems.training.role import (
+from intradp_ros.runtime.transport.memory_network import MemoryNetwork
+from intradp_ros.systems.training.layers.layer_capture import capture
+from intradp_ros.systems.training.plan.prepared import Prepared
+from intradp_ros.systems.training.run.worker import Worker
+from intradp_ros.systems.training.run.worker_settings import Settings
+from intradp_ros.systems.training.service.live_planner import TrainingPlanner
+from intradp_ros.systems.training.service.messages import read_order, read_report
+from intradp_ros.systems.training.service.role import (
     read_state_name,
     state_name,
     TrainingRole,
 )
-from intradp_ros.systems.training.session_fleet import SessionFleet
-from intradp_ros.systems.training.session_plan import parse_session, TrainingSession
-from intradp_ros.systems.training.trainer import TrainingError
-from intradp_ros.systems.training.training_job import JobOptions
-from intradp_ros.systems.training.worker import Worker
-from intradp_ros.systems.training.worker_settings import Settings
+from intradp_ros.systems.training.service.session_fleet import SessionFleet
+from intradp_ros.systems.training.service.session_plan import parse_session, TrainingSession
+from intradp_ros.systems.training.service.trainer import TrainingError
+from intradp_ros.systems.training.service.training_job import JobOptions
 from intradp_ros.wire.frames import Control, ControlKind, MalformedFrameError
 
 #: Threads that train leave others little time.

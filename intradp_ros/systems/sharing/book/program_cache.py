@@ -13,12 +13,12 @@ import time
 
 import torch
 
-from intradp_ros.runtime.fused_program import replayed
-from intradp_ros.runtime.interpreter import Execution
-from intradp_ros.runtime.mailbox import Mailbox
-from intradp_ros.runtime.model import SharedModel
-from intradp_ros.runtime.sending import expected_transfer
-from intradp_ros.runtime.timeline import Event, Recorder, total
+from intradp_ros.runtime.execution.fused_program import replayed
+from intradp_ros.runtime.execution.interpreter import Execution
+from intradp_ros.runtime.models.model import SharedModel
+from intradp_ros.runtime.transport.mailbox import Mailbox
+from intradp_ros.runtime.transport.sending import expected_transfer
+from intradp_ros.runtime.transport.timeline import Event, Recorder, total
 from intradp_ros.schedule.program import compile_program, Program
 from intradp_ros.schedule.schedule import ROBOT, Schedule
 from intradp_ros.split.local_operator import SplitGraph

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 
-from intradp_ros.runtime.timeline import Event
+from intradp_ros.runtime.transport.timeline import Event
 from intradp_ros.systems.sharing.inference.shared_run import SharedRun
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.frames import Chunk, Control, MalformedFrameError

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import time
 
 from intradp_ros.profiling.profile import PowerStates
-from intradp_ros.runtime.outcome import compute_and_wait, InferenceStats
-from intradp_ros.runtime.timeline import Event, total
+from intradp_ros.runtime.requests.outcome import compute_and_wait, InferenceStats
+from intradp_ros.runtime.transport.timeline import Event, total
 from intradp_ros.schedule.schedule import SIDES
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.device_speeds import DeviceSpeeds

@@ -4,13 +4,18 @@
 """One inference that the server takes part in."""
 from __future__ import annotations
 
-from intradp_ros.runtime.arrivals import Arrivals
-from intradp_ros.runtime.interpreter import Execution
-from intradp_ros.runtime.mailbox import Mailbox
-from intradp_ros.runtime.processor import Turns
-from intradp_ros.runtime.sending import describe_transfers, expected_transfer, SendContext, Sender
-from intradp_ros.runtime.timeline import Event, Recorder
-from intradp_ros.runtime.traffic import Traffic
+from intradp_ros.runtime.execution.interpreter import Execution
+from intradp_ros.runtime.execution.processor import Turns
+from intradp_ros.runtime.transport.arrivals import Arrivals
+from intradp_ros.runtime.transport.mailbox import Mailbox
+from intradp_ros.runtime.transport.sending import (
+    describe_transfers,
+    expected_transfer,
+    SendContext,
+    Sender,
+)
+from intradp_ros.runtime.transport.timeline import Event, Recorder
+from intradp_ros.runtime.transport.traffic import Traffic
 from intradp_ros.schedule.schedule import SERVER
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.systems.sharing.book.book import ScheduleBook

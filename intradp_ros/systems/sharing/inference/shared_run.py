@@ -10,15 +10,20 @@ import time
 
 import torch
 
-from intradp_ros.runtime.arrivals import Arrivals
-from intradp_ros.runtime.interpreter import Execution
-from intradp_ros.runtime.mailbox import Mailbox
-from intradp_ros.runtime.processor import Turns
-from intradp_ros.runtime.recovery import finish_alone
-from intradp_ros.runtime.sending import describe_transfers, expected_transfer, SendContext, Sender
-from intradp_ros.runtime.straggler_mitigation import StragglerMitigation
-from intradp_ros.runtime.timeline import Event, Recorder, RECOVERY
-from intradp_ros.runtime.traffic import Traffic
+from intradp_ros.runtime.execution.interpreter import Execution
+from intradp_ros.runtime.execution.processor import Turns
+from intradp_ros.runtime.execution.recovery import finish_alone
+from intradp_ros.runtime.execution.straggler_mitigation import StragglerMitigation
+from intradp_ros.runtime.transport.arrivals import Arrivals
+from intradp_ros.runtime.transport.mailbox import Mailbox
+from intradp_ros.runtime.transport.sending import (
+    describe_transfers,
+    expected_transfer,
+    SendContext,
+    Sender,
+)
+from intradp_ros.runtime.transport.timeline import Event, Recorder, RECOVERY
+from intradp_ros.runtime.transport.traffic import Traffic
 from intradp_ros.schedule.schedule import ROBOT
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.systems.sharing.book.program_cache import Compiled

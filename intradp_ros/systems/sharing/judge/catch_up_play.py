@@ -5,7 +5,7 @@
 Inferences in model time on a link whose rate changes, with rows that the robot computes itself.
 
 Devices and link do as in `judge/simulator.py`, but every transfer has the rate
-of its moment; and a robot that waits works by itself as in `runtime/straggler_mitigation.py`,
+of its moment; and a robot that waits works by itself as in `runtime/execution/straggler_mitigation.py`,
 by the same rules.  Planners play schedules so at steady rates, replays on
 recorded ones.
 """
@@ -17,7 +17,7 @@ import math
 from typing import Protocol
 
 from intradp_ros.profiling.profile import JoinCost
-from intradp_ros.runtime.local_catch_up import owed, steps_to, stride
+from intradp_ros.runtime.execution.local_catch_up import owed, steps_to, stride
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.joins import joins_of
 from intradp_ros.schedule.schedule import (

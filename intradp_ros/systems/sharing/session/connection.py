@@ -12,9 +12,9 @@ import time
 from typing import Any
 
 from intradp_ros import __version__
-from intradp_ros.runtime.channel import Channel
-from intradp_ros.runtime.model import SharedModel
-from intradp_ros.runtime.sending import common_encodings
+from intradp_ros.runtime.models.model import SharedModel
+from intradp_ros.runtime.transport.channel import Channel
+from intradp_ros.runtime.transport.sending import common_encodings
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.book_versions import BookVersion, BookVersions
 from intradp_ros.systems.sharing.policy.sharing_pause import LONGEST_PAUSE, SharingPause

@@ -9,7 +9,7 @@ from typing import Any
 
 from intradp_ros import __version__
 from intradp_ros.core.limits import MAX_BOOK_TEXT
-from intradp_ros.runtime.worker_thread import Worker
+from intradp_ros.runtime.requests.worker_thread import Worker
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.book_versions import BookVersion
 from intradp_ros.systems.sharing.book.program_cache import ProgramCache

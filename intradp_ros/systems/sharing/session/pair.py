@@ -10,9 +10,9 @@ from types import TracebackType
 
 from intradp_ros.link.predictor import RatePredictor
 from intradp_ros.profiling.profile import PowerStates, XAVIER_NX
-from intradp_ros.runtime.channel import Channel
-from intradp_ros.runtime.memory_channel import memory_pair
-from intradp_ros.runtime.model import SharedModel
+from intradp_ros.runtime.models.model import SharedModel
+from intradp_ros.runtime.transport.channel import Channel
+from intradp_ros.runtime.transport.memory_channel import memory_pair
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.robot import RobotClient

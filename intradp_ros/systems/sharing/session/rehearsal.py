@@ -10,11 +10,11 @@ import threading
 import torch
 
 from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES
-from intradp_ros.runtime.interpreter import Execution
-from intradp_ros.runtime.mailbox import Mailbox
-from intradp_ros.runtime.model import SharedModel
-from intradp_ros.runtime.sending import expected_transfer
-from intradp_ros.runtime.timeline import Recorder
+from intradp_ros.runtime.execution.interpreter import Execution
+from intradp_ros.runtime.models.model import SharedModel
+from intradp_ros.runtime.transport.mailbox import Mailbox
+from intradp_ros.runtime.transport.sending import expected_transfer
+from intradp_ros.runtime.transport.timeline import Recorder
 from intradp_ros.schedule.schedule import ROBOT, Schedule, SERVER, SIDES
 from intradp_ros.split.checks.verify import output_error
 from intradp_ros.systems.sharing.book.book import ScheduleBook

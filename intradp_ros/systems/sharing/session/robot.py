@@ -14,17 +14,17 @@ from intradp_ros.graph.operator_graph import Value
 from intradp_ros.link.predictor import RatePredictor
 from intradp_ros.power.meter import EnergyMeter
 from intradp_ros.profiling.profile import PowerStates, XAVIER_NX
-from intradp_ros.runtime.channel import Channel
-from intradp_ros.runtime.interpreter import Execution
-from intradp_ros.runtime.link_rate import LinkRate
-from intradp_ros.runtime.mailbox import InferenceAbandonedError
-from intradp_ros.runtime.model import SharedModel
-from intradp_ros.runtime.outcome import Outcome
-from intradp_ros.runtime.processor import Turns
-from intradp_ros.runtime.sending import SendContext
-from intradp_ros.runtime.serial_executor import SerialExecutor
-from intradp_ros.runtime.timeline import Event, Recorder, total, with_send_times
-from intradp_ros.runtime.traffic import Traffic
+from intradp_ros.runtime.execution.interpreter import Execution
+from intradp_ros.runtime.execution.processor import Turns
+from intradp_ros.runtime.models.model import SharedModel
+from intradp_ros.runtime.requests.outcome import Outcome
+from intradp_ros.runtime.transport.channel import Channel
+from intradp_ros.runtime.transport.link_rate import LinkRate
+from intradp_ros.runtime.transport.mailbox import InferenceAbandonedError
+from intradp_ros.runtime.transport.sending import SendContext
+from intradp_ros.runtime.transport.serial_executor import SerialExecutor
+from intradp_ros.runtime.transport.timeline import Event, Recorder, total, with_send_times
+from intradp_ros.runtime.transport.traffic import Traffic
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED, STRATEGIES
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook

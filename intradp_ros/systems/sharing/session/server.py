@@ -13,12 +13,12 @@ from types import MappingProxyType
 from typing import Any
 
 from intradp_ros import __version__
-from intradp_ros.runtime.channel import Channel
-from intradp_ros.runtime.model import SharedModel
-from intradp_ros.runtime.processor import Processor
-from intradp_ros.runtime.sending import common_encodings, SendContext
-from intradp_ros.runtime.serial_executor import SerialExecutor
-from intradp_ros.runtime.traffic import Traffic
+from intradp_ros.runtime.execution.processor import Processor
+from intradp_ros.runtime.models.model import SharedModel
+from intradp_ros.runtime.transport.channel import Channel
+from intradp_ros.runtime.transport.sending import common_encodings, SendContext
+from intradp_ros.runtime.transport.serial_executor import SerialExecutor
+from intradp_ros.runtime.transport.traffic import Traffic
 from intradp_ros.schedule.schedule import SERVER
 from intradp_ros.systems.sharing.book.program_cache import ProgramCache
 from intradp_ros.systems.sharing.session import leases

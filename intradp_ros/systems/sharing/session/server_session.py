@@ -11,10 +11,10 @@ import threading
 import time
 from typing import Any
 
-from intradp_ros.runtime.mailbox import InferenceAbandonedError
-from intradp_ros.runtime.processor import Processor, Turns
-from intradp_ros.runtime.sending import SendContext
-from intradp_ros.runtime.traffic import Traffic
+from intradp_ros.runtime.execution.processor import Processor, Turns
+from intradp_ros.runtime.transport.mailbox import InferenceAbandonedError
+from intradp_ros.runtime.transport.sending import SendContext
+from intradp_ros.runtime.transport.traffic import Traffic
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.program_cache import ProgramCache
 from intradp_ros.systems.sharing.inference.server_run import named_by, ServerRun

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from intradp_ros.runtime.model import SharedModel
-from intradp_ros.runtime.worker_thread import Worker
+from intradp_ros.runtime.models.model import SharedModel
+from intradp_ros.runtime.requests.worker_thread import Worker
 from intradp_ros.split.regions.axes import checked_axis
 
 #: Requests that may wait; robots ask again.

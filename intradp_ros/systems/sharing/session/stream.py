@@ -23,11 +23,11 @@ import threading
 
 import torch
 
-from intradp_ros.runtime.channel import Channel
-from intradp_ros.runtime.outcome import Outcome
-from intradp_ros.runtime.processor import Processor
-from intradp_ros.runtime.session_channels import SessionChannels
-from intradp_ros.runtime.timeline import Event, with_send_times
+from intradp_ros.runtime.execution.processor import Processor
+from intradp_ros.runtime.requests.outcome import Outcome
+from intradp_ros.runtime.transport.channel import Channel
+from intradp_ros.runtime.transport.session_channels import SessionChannels
+from intradp_ros.runtime.transport.timeline import Event, with_send_times
 from intradp_ros.systems.sharing.baselines import SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.session.robot import ALONE, Concurrency, RobotClient

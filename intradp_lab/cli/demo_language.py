@@ -1,0 +1,160 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+`intradp demo-language`: a language model on three small boards, of which none could hold it.
+
+One question is answered by ours, by a plain pipeline with offloading, by one device that reads
+from its disk, and by accelerate's `disk_offload`, each with the same memory for each process;
+tokens and logits are compared with one process.  At last a device is killed in the middle
+of two answers.
+"""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from intradp_lab.emulation.device_limits import LimitError
+from intradp_lab.emulation.network import NetworkError
+from intradp_lab.language.demo_scene import MB, OURS, run_scene, Scene
+from intradp_lab.report.page import number_text, render
+from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.output import Output, output, table
+from intradp_ros.cli.output_paths import claim_folder, result_folder
+from intradp_ros.core.processes import ChildError
+from intradp_ros.profiling.cache import cache_folder
+from intradp_ros.profiling.machine import prepare_process
+from intradp_ros.report.language_plot import BlockSpan, draw_blocks
+from intradp_ros.report.result_tables import write_json
+from intradp_ros.systems.language.families import MissingPackageError
+
+RESULTS = ('gantt.png', 'nodes', 'page.html', 'report.json')
+MEMORY = {'rover': 200 * MB, 'drone': 150 * MB, 'dock': 150 * MB}
+#: Largest difference of a logit from one process.
+LOSSLESS = 1e-4
+#: Tokens in the picture.
+_DRAWN = 2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the demo's options."""
+    parser.description = (
+        'Ask SmolLM2-135M-Instruct (float32, 538 MB) one question on three emulated devices with '
+        'little memory, slow disks and a shaped link, in several ways, and compare each token '
+        'with one process; then kill a device in the middle of two answers. Writes report.json, '
+        'gantt.png and page.html. Needs root, for network namespaces and control groups.')
+    parser.add_argument('--air', type=float, default=100.0, metavar='MBPS',
+                        help='rate that all devices share (default %(default)s)')
+    parser.add_argument('--disk', type=float, default=200.0, metavar='MBYTES',
+                        help='1e6 bytes a second that each disk reads (default %(default)s)')
+    parser.add_argument('--tokens', type=int, default=32, metavar='N',
+                        help='tokens of the answer (default %(default)s)')
+    parser.add_argument('--out', type=result_folder, default=Path('out/demo-language'),
+                        help='folder to write to')
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the demo; return the exit code."""
+    if not 12 <= args.tokens <= 400 or not 1 <= args.air <= 1000 or not 10 <= args.disk <= 1e5:
+        raise CommandError('--tokens must be 12 to 400, --air 1 to 1000, --disk 10 to 100000')
+    with output(False) as out:
+        try:
+            claim_folder(args.out, 'demo-language', RESULTS)
+            prepare_process(1)
+            cache = cache_folder() / 'demo-language'
+            cache.mkdir(parents=True, exist_ok=True)
+            scene = Scene(MEMORY, args.disk * MB, args.air, args.tokens)
+            report = run_scene(args.out / 'nodes', cache, scene,
+                               lambda text: out.show(f'{text} ...'))
+        except (MissingPackageError, ModuleNotFoundError) as error:
+            raise CommandError(str(error)) from error
+        except (ChildError, NetworkError, LimitError) as error:
+            out.show(f'[red]the demo failed:[/red] {error}')
+            return 1
+        traces, began = report.pop('trace'), report.pop('began')
+        draw_blocks(spans(traces, began), tuple(traces), args.out / 'gantt.png',
+                    f'{_DRAWN} tokens')
+        write_json(args.out / 'report.json', report)
+        _write_page(args.out, report)
+        _show(report, out)
+        out.show(f'Wrote {args.out}/report.json, gantt.png and page.html')
+    return 0 if well(report) else 1
+
+
+def well(report: Mapping[str, Any]) -> bool:
+    """Return whether every answer is that of one process."""
+    killed = report['killed']
+    return bool(report['identical'] and report['max_logit_diff'] < LOSSLESS
+                and not killed['lost'] and killed['identical'])
+
+
+def spans(traces: Mapping[str, Sequence[tuple[str, float, float]]], began: float,
+          ) -> list[BlockSpan]:
+    """Return what to draw: some tokens in the middle of the answer."""
+    head = next(iter(traces))
+    drawn = [stop for text, _, stop in traces[head] if text.startswith('D') and stop > began]
+    middle = len(drawn) // 2
+    first, last = drawn[middle], drawn[min(middle + _DRAWN, len(drawn) - 1)]
+    return [BlockSpan(name, text[0] == 'L', max(start, first), min(stop, last))
+            for name, trace in traces.items() for text, start, stop in trace
+            if text[0] in 'RL' and '>' not in text and stop > first and start < last]
+
+
+def _rows(report: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {name: {
+        **row, 'binds': row.get('binds', ''),
+        'blocks_text': ', '.join(f'{device} {count} ({row["streamed"][device]})'
+                                 for device, count in row['blocks'].items())
+        if 'blocks' in row else 'all of them',
+        'memory_text': ', '.join(f'{device} {peak:.0f} ({row["limit_mb"][device]:.0f})'
+                                 for device, peak in row['peak_mb'].items())}
+        for name, row in report['systems'].items()}
+
+
+def _killed_text(report: Mapping[str, Any]) -> str:
+    killed = report['killed']
+    return (f'A device killed in the middle of {killed["requests"]} answers: '
+            f'{killed["requests"] - killed["lost"]} went on'
+            + (' with the same tokens' if killed['identical'] else ', not all with the same '
+               'tokens') + f', after {killed["gap_ms"] / 1e3:.1f} s.')
+
+
+def _write_page(out: Path, report: Mapping[str, Any]) -> None:
+    ours = report['systems'][OURS]
+    (out / 'page.html').write_text(render(
+        'language.html', title='A language model on three small boards', systems=_rows(report),
+        ours=OURS, per_token=ours['per_token'], question=report['question'],
+        answer=report['answer'],
+        headline='Every token is that of one process.' if well(report) else
+        'Not all is as it must be.',
+        remarks=[_killed_text(report),
+                 'The largest difference of a logit from one process is '
+                 f'{report["max_logit_diff"]:.1e}.'],
+        measured=[
+            ('ms a token', 'median between tokens of one answer'),
+            ('limit', 'each weight is read once a token from memory, or from the disk before; '
+                      'rates of memory, disk and hops are those measured in this run'),
+            ('devices', f'processes of this machine behind an access point of {report["mbit"]:g} '
+                        f'Mbit/s, each disk limited to {report["disk"] / MB:g} MB/s; memory is '
+                        'what the process has to itself, interpreter and libraries included'),
+            ('again', '`make demo-language` makes these figures again; one run')]))
+
+
+def _show(report: Mapping[str, Any], out: Output) -> None:
+    shown = table('One question to SmolLM2-135M', 'system', 'ms a token', 'predicted', 'limit',
+                  'x limit', 'binds')
+    for name, row in report['systems'].items():
+        shown.add_row(name, *(number_text(row[key]) for key in (
+            'ms_per_token', 'predicted_ms', 'limit_ms', 'x')), row.get('binds', ''))
+    ours = report['systems'][OURS]
+    each = table('Each token of ours', 'device', 'computing, ms', 'disk, ms', 'others, ms',
+                 'sent, kB', 'received, kB')
+    for name, row in ours['per_token'].items():
+        each.add_row(name, *(number_text(row[key]) for key in (
+            'computing_ms', 'disk_ms', 'peers_ms', 'sent_kb', 'received_kb')))
+    out.show(shown, each)
+    out.show(f'Tokens {"are" if report["identical"] else "are NOT"} those of one process; the '
+             f'largest difference of a logit is {report["max_logit_diff"]:.1e}.')
+    out.show(_killed_text(report))

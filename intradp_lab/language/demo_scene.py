@@ -1,0 +1,284 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+One question to SmolLM2 on three small emulated devices, answered in several ways.
+
+None of the devices could hold the model.  Each way runs as real processes with limits of
+memory and disk, over a shaped link; tokens and logits are compared with one process.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+import json
+from pathlib import Path
+import statistics
+import time
+from typing import Any
+
+import torch
+
+from intradp_lab.emulation.device_limits import DeviceLimits, limited_devices
+from intradp_lab.language.accelerate_process import forget, offload
+from intradp_lab.language.emulated_fleet import (
+    EmulatedDevice,
+    language_fleet,
+    Talking,
+)
+from intradp_lab.language.reference import smollm2, whole_answer, whole_model
+from intradp_lab.language.settings import costs_of
+from intradp_ros.blobs.store import BlobStore
+from intradp_ros.core.processes import Command, module_arguments
+from intradp_ros.systems.language.costs import LanguageCosts
+from intradp_ros.systems.language.estimate import play
+from intradp_ros.systems.language.import_model import import_model, load_tokenizer
+from intradp_ros.systems.language.limits import DeviceRates, fleet_limit, plan_limit
+from intradp_ros.systems.language.manifest import Manifest, read_manifest
+from intradp_ros.systems.language.measure import measure_blocks
+from intradp_ros.systems.language.segment_plan import parse_plan
+
+MB = 1_000_000
+QUESTION = 'Name three things that a robot should check before it leaves its dock.'
+#: Bytes that a process takes without a plan: the interpreter, torch, transformers, DDS.
+FLOOR = 520 * MB
+OURS, PLAIN, ALONE, ACCELERATE = 'language', 'plain pipeline', 'one device', 'accelerate'
+#: Seconds of a hop, and tokens, before any was measured.
+_HOP = 1.2e-3
+_WARM = 8
+_TOKENS, _LANE = 512, 64
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Devices with bytes for plans, bytes/s of each disk, Mbit/s of the air, tokens to answer."""
+
+    memory: Mapping[str, int]
+    disk: float = 200 * MB
+    mbit: float = 100.0
+    tokens: int = 32
+    slow_tokens: int = 4
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The model in blobs, the question in tokens, and what one process answers."""
+
+    manifest: Manifest
+    store: BlobStore
+    prompt: list[int]
+    answer: list[int]
+    logits: Path
+    planning: dict[str, Any]
+    text: str
+
+
+def prepare(folder: Path, scene: Scene) -> Prepared:
+    """Import the model, once; measure its blocks; let one process answer."""
+    store = BlobStore(folder / 'blobs', 1 << 44)
+    known = folder / 'model'
+    with suppress(OSError):
+        digest = known.read_text()
+    if not known.exists() or store.nbytes(digest) is None:
+        digest = import_model(smollm2(), store.put, name='SmolLM2-135M-Instruct').digest
+        known.write_text(digest)
+    text = store.load(digest)
+    assert text is not None
+    manifest = read_manifest(bytes(text.numpy().data).decode(), digest)
+    assert manifest.tokenizer
+    data = store.load(manifest.tokenizer.digest)
+    assert data is not None
+    tokenizer = load_tokenizer(data)
+    prompt = list(tokenizer.apply_chat_template(
+        [{'role': 'user', 'content': QUESTION}], add_generation_prompt=True, tokenize=True,
+        return_dict=False))
+    model = whole_model(manifest, store)
+    answer, logits = whole_answer(model, prompt, scene.tokens,
+                                  frozenset((tokenizer.eos_token_id,)))
+    torch.save(logits, folder / 'logits.pt')
+    del model
+    if not (folder / 'offloaded' / 'index.json').exists():
+        offload(store, digest, folder / 'offloaded')
+    measured = measure_blocks(manifest, store)
+    return Prepared(manifest, store, prompt, answer, folder / 'logits.pt', {
+        'model': digest, 'attention': measured.attention, 'mlp': measured.mlp,
+        'head_seconds': measured.head, 'hop': _HOP, 'tokens': _TOKENS, 'lane': _LANE},
+        tokenizer.decode(answer))
+
+
+def measure_fleet(prepared: Prepared, scene: Scene, folder: Path, kind: str,
+                  names: Sequence[str]) -> dict[str, Any]:
+    """Return figures of a fleet that answers the question with plans of a kind."""
+    devices = [EmulatedDevice(name, scene.memory[name], FLOOR + scene.memory[name], scene.disk)
+               for name in names]
+    planning = {**prepared.planning, 'kind': {PLAIN: 'plain', ALONE: 'language'}.get(kind, kind)}
+    with language_fleet(folder, devices, prepared.store.folder, scene.mbit, planning) as fleet:
+        rates = fleet.rates()
+        for device in fleet.devices.values():
+            device.ask(ask='trace')
+        warm = fleet.answer(prompt_tokens=prepared.prompt, max_tokens=_WARM)
+        costs = _costs(planning, scene, names, prepared)
+        warmed = fleet.states()
+        plan = parse_plan(warmed[names[0]]['in_use'])
+        predicted = play(plan, _measured(costs, warmed, rates))
+        began = time.time()
+        end = fleet.answer(prompt_tokens=prepared.prompt, max_tokens=scene.tokens,
+                           logits=str(prepared.logits))
+        states = fleet.states()
+    gaps = sorted(1e3 * (b - a) for a, b in zip(end['times'], end['times'][1:]))
+    measured, fastest = statistics.median(gaps), gaps[len(gaps) // 10]
+    hop = _hop(states, began)
+    device_rates = {name: DeviceRates(r['memory_rate'], r['disk_rate'], scene.memory[name])
+                    for name, r in rates.items()}
+    context = len(prepared.prompt) + len(prepared.answer)
+    limit = plan_limit(plan, prepared.manifest, device_rates, hop, context)
+    whole = fleet_limit(prepared.manifest, device_rates, hop, names[0], context)
+    rounds = max(s['meter']['rounds'] for s in states.values())
+    computing = sum(s['meter']['computing'] for s in states.values()) / rounds + plan.hops * hop
+    reading = max(sum(prepared.manifest.blocks[b].nbytes for b in plan.streamed(name))
+                  / rates[name]['disk_rate'] for name in names)
+    return {
+        'ms_per_token': measured, 'ms_of_fastest_tenth': fastest,
+        'predicted_ms': 1e3 * predicted.seconds,
+        'limit_ms': 1e3 * limit.seconds, 'x': measured / (1e3 * limit.seconds),
+        'binds': limit.binds, 'fleet_limit_ms': 1e3 * whole.seconds,
+        'x_fleet': measured / (1e3 * whole.seconds),
+        'computing_and_hops_ms': 1e3 * computing, 'reading_ms': 1e3 * reading,
+        'peak_mb': {name: s['peak'] / MB for name, s in states.items()},
+        'limit_mb': {d.name: d.limit / MB for d in devices},
+        'streamed': {name: len(plan.streamed(name)) for name in plan.slots},
+        'blocks': {name: len(plan.blocks_of(name)) for name in plan.slots},
+        'hop_ms': 1e3 * hop, 'rates': rates,
+        'per_token': {name: {
+            'computing_ms': 1e3 * s['meter']['computing'] / rounds,
+            'disk_ms': 1e3 * s['meter']['disk'] / rounds,
+            'peers_ms': 1e3 * s['meter']['peers'] / rounds,
+            'sent_kb': s['meter']['sent'] / rounds / 1e3,
+            'received_kb': s['meter']['received'] / rounds / 1e3} for name, s in states.items()},
+        'tokens': end['answer'], 'difference': end['difference'],
+        'first_ms': 1e3 * end['first'], 'began': began, 'warm': warm['answer'],
+        'trace': {name: s['trace'] for name, s in states.items()}}
+
+
+def measure_accelerate(prepared: Prepared, scene: Scene, folder: Path, name: str,
+                       offloaded: Path) -> dict[str, Any]:
+    """Return figures of accelerate's `disk_offload` with one device's memory and disk."""
+    limit = FLOOR + scene.memory[name]
+    folder.mkdir(parents=True, exist_ok=True)
+    forget(offloaded)
+    with limited_devices({name: DeviceLimits(0.0, limit, scene.disk)},
+                         prepared.store.folder) as groups:
+        child = Talking(Command(ACCELERATE, module_arguments(
+            'intradp_lab.language.accelerate_process', str(prepared.store.folder),
+            prepared.manifest.digest, str(offloaded), json.dumps(prepared.prompt),
+            str(scene.slow_tokens)), groups.exec_prefix(name)), folder / f'{ACCELERATE}.log')
+        try:
+            end = child.hear('fate', 180.0)
+        finally:
+            child.stop()
+    measured = 1e3 * statistics.median(b - a for a, b in zip(end['times'], end['times'][1:]))
+    return {'ms_per_token': measured, 'predicted_ms': None, 'limit_ms': None, 'x': None,
+            'peak_mb': {name: end['peak'] / MB}, 'limit_mb': {name: limit / MB},
+            'tokens': end['answer'], 'difference': None}
+
+
+def kill_one(prepared: Prepared, scene: Scene, folder: Path, after: int = 0, which: str = '',
+             ) -> dict[str, Any]:
+    """
+    Kill a device in the middle of two answers; return what became of them.
+
+    That is the last one, after half of one answer's tokens in both, where nothing is said.
+    """
+    names = list(scene.memory)
+    devices = [EmulatedDevice(name, scene.memory[name], FLOOR + scene.memory[name], scene.disk)
+               for name in names]
+    ends: list[dict[str, Any]] = []
+    with language_fleet(folder, devices, prepared.store.folder, scene.mbit,
+                        {**prepared.planning, 'kind': 'language'}, patience=30.0) as fleet:
+        for number in (1, 2):
+            fleet.head.ask(ask='text', id=number, prompt_tokens=prepared.prompt,
+                           max_tokens=scene.tokens)
+        said = 0
+        while said < (after or scene.tokens // 2):
+            said += 'text' in fleet.head.hear('text', 120.0)
+        fleet.devices[which or names[-1]].kill()
+        while len(ends) < 2:
+            ends.append(fleet.head.hear('fate', 120.0))
+    gaps = [max(b - a for a, b in zip(end['times'], end['times'][1:])) for end in ends]
+    lost = [end for end in ends if end['fate'] not in ('done', 'resumed')]
+    return {'requests': len(ends), 'lost': len(lost), 'gap_ms': 1e3 * max(gaps),
+            'identical': all(_same(end['answer'], prepared.answer) for end in ends),
+            'fates': [end['fate'] for end in ends]}
+
+
+def _costs(planning: Mapping[str, Any], scene: Scene, names: Sequence[str],
+           prepared: Prepared) -> LanguageCosts:
+    return costs_of({**planning, 'store': str(prepared.store.folder), 'mbit': scene.mbit,
+                     'devices': [{'name': name, 'memory': scene.memory[name],
+                                  'disk': scene.disk or 1e9} for name in names]})
+
+
+def _measured(costs: LanguageCosts, states: Mapping[str, Mapping[str, Any]],
+              rates: Mapping[str, Mapping[str, Any]]) -> LanguageCosts:
+    """Return costs as they were measured in the first tokens."""
+    kinds: tuple[list[float], list[float], list[float]] = ([], [], [])
+    for state in states.values():
+        for text, start, stop in state['trace']:
+            if text[0] == 'R':
+                kinds[int(text[1:].split('.')[0]) % 2].append(stop - start)
+            elif text[0] == 'D':
+                kinds[2].append(stop - start)
+    attention, mlp, head = (statistics.median(k) if k else 0.0 for k in kinds)
+    media = tuple(replace(m, bytes_per_second=rates[m.name.split()[-1]]['disk_rate'])
+                  if m.name.startswith('disk of') else m for m in costs.topology.media)
+    ways = [replace(costs, hop=0.0).hop_seconds(a, b) for a in states for b in states if a != b]
+    hop = max(0.0, _hop(states, 0.0) - statistics.mean(ways)) if ways else 0.0
+    return replace(costs, attention=attention, mlp=mlp, head=head, hop=hop,
+                   topology=replace(costs.topology, media=media))
+
+
+def _hop(states: Mapping[str, Mapping[str, Any]], since: float) -> float:
+    """Return the median seconds from a hidden state's sending to when it was waited for."""
+    sent: dict[tuple[str, str], list[float]] = {}
+    for state in states.values():
+        for text, start, _ in state['trace']:
+            if text[0] == 'S' and start > since:
+                what, target = text[1:].split('>')
+                sent.setdefault((what, target), []).append(start)
+    hops = []
+    for name, state in states.items():
+        for text, start, stop in state['trace']:
+            if text[0] == 'A':
+                begun = [t for t in sent.get((text[1:].split('<')[0], name), ())
+                         if start < t < stop]
+                hops += [stop - begun[-1]] if begun else []
+    return statistics.median(hops) if hops else 0.0
+
+
+def _same(tokens: Sequence[int], wanted: Sequence[int]) -> bool:
+    return list(tokens) == list(wanted)
+
+
+def run_scene(folder: Path, cache: Path, scene: Scene, say: Any) -> dict[str, Any]:
+    """Run everything; return the report, with the traces of ours under "trace"."""
+    names = list(scene.memory)
+    say('importing the model, and asking one process')
+    prepared = prepare(cache, scene)
+    systems: dict[str, dict[str, Any]] = {}
+    for kind, who in ((OURS, names), (PLAIN, names), (ALONE, names[:1])):
+        say(f'asking: {kind}')
+        systems[kind] = measure_fleet(prepared, scene, folder / kind.replace(' ', '-'), kind, who)
+    say(f'asking: {ACCELERATE}')
+    systems[ACCELERATE] = measure_accelerate(prepared, scene, folder / ACCELERATE, names[0],
+                                             cache / 'offloaded')
+    say('killing a device in the middle of two answers')
+    killed = kill_one(prepared, scene, folder / 'killed')
+    ours = systems[OURS]
+    return {'prompts': 1, 'question': QUESTION, 'answer': prepared.text,
+            'tokens': len(prepared.answer),
+            'identical': all(_same(s['tokens'], prepared.answer[:len(s['tokens'])])
+                             for s in systems.values()),
+            'max_logit_diff': max(s['difference'] or 0.0 for s in systems.values()),
+            'trace': ours.pop('trace'), 'began': ours.pop('began'), 'systems': systems,
+            'killed': killed, 'mbit': scene.mbit, 'disk': scene.disk or 1e9}

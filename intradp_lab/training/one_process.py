@@ -1,0 +1,80 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+One process that trains everything in plain PyTorch: what every plan's result is compared with.
+
+Nothing of the stages is used here: each grain goes through the module as it is, gradients
+accumulate, and batch norm folds its statistics itself, grain after grain.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+import copy
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from intradp_ros.systems.training.base.task import (
+    autocast_of,
+    call,
+    losses_of,
+    samples_of,
+    TrainingTask,
+)
+
+
+@dataclass
+class OneProcess:
+    """Losses and gradient norms by round, and the trained module."""
+
+    module: nn.Module
+    loss: list[float] = field(default_factory=list)
+    norm: list[float] = field(default_factory=list)
+
+
+def train_alone(task: TrainingTask, order: Callable[[list[int]], list[int]] = list,
+                ) -> OneProcess:
+    """
+    Train a task in this process; `order` may sum the grains in another order.
+
+    Dropout draws from the process' generator, so it is equal to a plan's only without dropout.
+    """
+    module = copy.deepcopy(task.module)
+    if not module.training:
+        module.train()
+    if task.freeze_norms:
+        for part in module.modules():
+            if isinstance(part, nn.modules.batchnorm._NormBase):
+                part.eval()
+    named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+    optimiser, found = task.optimiser(named), OneProcess(module)
+    rates = [group['lr'] for group in optimiser.param_groups]
+    for number in range(task.rounds):
+        samples = samples_of(task.seed, len(task.data), task.batch, number)
+        optimiser.zero_grad(set_to_none=False)
+        total = counted = 0.0
+        for grain in order(list(range(task.grains))):
+            inputs, targets = task.data.take([samples[k] for k in task.grain_rows(grain)])
+            with autocast_of(task.autocast):
+                outputs = call(module, inputs)
+            losses, counts = losses_of(task, outputs, targets, len(task.grain_rows(grain)))
+            torch.autograd.backward(losses.sum())
+            for _, parameter in named:
+                if parameter.grad is not None and parameter.grad.is_sparse:
+                    parameter.grad = parameter.grad.to_dense()
+            total += float(losses.detach().double().sum())
+            counted += float(counts.sum())
+        gradients = [p.grad for _, p in named if p.grad is not None]
+        counted = counted or 1.0
+        torch._foreach_div_(gradients, counted)
+        norm = sum(float(g.double().pow(2).sum()) for g in gradients) ** 0.5
+        if task.clip is not None and norm > task.clip:
+            torch._foreach_mul_(gradients, task.clip / norm)
+        for group, rate in zip(optimiser.param_groups, rates):
+            group['lr'] = rate * (task.schedule(number) if task.schedule else 1.0)
+        optimiser.step()
+        found.loss.append(total / counted)
+        found.norm.append(norm)
+    return found

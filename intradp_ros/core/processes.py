@@ -1,0 +1,238 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Start the executables of the package as child processes, watch their logs, end them for certain.
+
+Tests and the demo use it in place of ``ros2 launch``, which no wheel carries,
+and because `kill` must be as sudden as a power cut.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+import json
+import os
+from pathlib import Path
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+# The ROS wheels restart the interpreter with their library path unless this variable is set;
+# a child must not inherit it, or it runs with the library path of another environment.
+_BOOTSTRAP_GUARD = '_ROS_WHEELS_BOOTSTRAP_COMPLETE'
+_POLL = 0.02
+# Like ``python -m``, but the working directory is not searched: in a checkout of this package it
+# would hide the installed one, which has the messages.
+_RUN_MODULE = ('import runpy, sys; sys.path[:] = [path for path in sys.path if path]; '
+               'runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)')
+
+
+class ChildError(RuntimeError):
+    """A child process ended, or did not do in time what was waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """
+    What to run and how.
+
+    :param name: names the process in messages, and its log file.
+    :param arguments: the command line.
+    :param prefix: words before it, such as `ShapedLink.exec_prefix` returns.
+    :param cores: the CPU cores it may use; empty for all.
+    :param environment: variables on top of this process's own.
+    """
+
+    name: str
+    arguments: Sequence[str]
+    prefix: Sequence[str] = ()
+    cores: Sequence[int] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def line(self) -> list[str]:
+        """Return the whole command line."""
+        pinned = ['taskset', '--cpu-list', ','.join(map(str, self.cores))] if self.cores else []
+        # The kernel ends the child with its parent, even if that is killed.
+        tied = ['setpriv', '--pdeathsig', 'KILL'] if shutil.which('setpriv') else []
+        return [*tied, *pinned, *self.prefix, *self.arguments]
+
+    def variables(self) -> dict[str, str]:
+        """Return the whole environment."""
+        inherited = {key: value for key, value in os.environ.items() if key != _BOOTSTRAP_GUARD}
+        return {**inherited, 'PYTHONUNBUFFERED': '1', 'RCUTILS_COLORIZED_OUTPUT': '0',
+                **self.environment}
+
+
+def module_arguments(module: str, *words: str) -> list[str]:
+    """Return the command line of a Python module of the installed package."""
+    return [sys.executable, '-c', _RUN_MODULE, module, *words]
+
+
+def ros_arguments(module: str, *, node: str = '', namespace: str = '',
+                  parameters: Mapping[str, Any] | None = None,
+                  parameter_files: Sequence[Path] = (),
+                  remappings: Mapping[str, str] | None = None) -> list[str]:
+    """
+    Return the command line of a ROS executable that is a Python module.
+
+    :param module: what to run, such as ``intradp_ros.nodes.sharing.offload_node``.
+    :param node: another name for the node; `namespace`: the ROS namespace.
+    :param parameters: plain values; they override those of `parameter_files`.
+    :param remappings: names of topics and services to replace.
+    """
+    rules = dict(remappings or {})
+    rules |= {key: value for key, value in (('__node', node), ('__ns', namespace)) if value}
+    words = module_arguments(module, '--ros-args')
+    for path in parameter_files:
+        words += ['--params-file', str(path)]
+    for name, value in (parameters or {}).items():
+        # JSON is YAML too, which ROS expects here; quoted text stays text.
+        words += ['-p', f'{name}:={json.dumps(value)}']
+    for name, target in rules.items():
+        words += ['-r', f'{name}:={target}']
+    return words
+
+
+class Child:
+    """A running command whose output goes to a log file."""
+
+    def __init__(self, command: Command, log: Path) -> None:
+        """Start the command; the folder of `log` must exist."""
+        if threading.current_thread() is not threading.main_thread():
+            # The kernel would end it together with the thread that started it.
+            raise RuntimeError(f"start '{command.name}' from the main thread")
+        self.name = command.name
+        self.log = log
+        with log.open('wb') as output:
+            self._process = subprocess.Popen(
+                command.line(), env=command.variables(), stdin=subprocess.DEVNULL,
+                stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+
+    @property
+    def pid(self) -> int:
+        """Process id; all prefixes replace themselves, so that it is the command's own."""
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """How it ended (minus the signal's number if by a signal); None while it runs."""
+        return self._process.poll()
+
+    def output(self) -> str:
+        """Return everything printed so far."""
+        return self.log.read_text(errors='replace')
+
+    def failure(self, what: str) -> ChildError:
+        """Return an error that says what went wrong, with the end of the log."""
+        tail = '\n'.join(self.output().splitlines()[-15:])
+        return ChildError(f"'{self.name}' {what}; the end of {self.log}:\n{tail}")
+
+    def wait_for_line(self, pattern: str, timeout: float, since: int = 0) -> re.Match[str]:
+        """
+        Wait until a whole line matches the regular expression somewhere.
+
+        :param timeout: seconds.
+        :param since: skip that many characters of `output`, to find a later line.
+        :raises ChildError: when the time is over, or the process ends without the line.
+        """
+        expression = re.compile(pattern)
+        deadline = time.monotonic() + timeout
+        while True:
+            ended = self.returncode
+            lines = self.output()[since:].splitlines(keepends=True)
+            for line in lines:
+                if line.endswith('\n') and (match := expression.search(line)):
+                    return match
+            if ended is not None:
+                raise self.failure(f'ended with code {ended} before it printed /{pattern}/')
+            if time.monotonic() > deadline:
+                raise self.failure(f'did not print /{pattern}/ within {timeout:g} s')
+            time.sleep(_POLL)
+
+    def wait(self, timeout: float) -> int:
+        """Wait at most `timeout` seconds for the end; ChildError if it does not come."""
+        try:
+            return self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise self.failure(f'still runs after {timeout:g} s') from None
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process and those it started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    def kill(self) -> None:
+        """End it at once, without a chance to say good-bye (``kill -9``)."""
+        self.signal(signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self, grace: float = 5.0) -> int:
+        """Ask it to end, kill it after `grace` seconds, and return how it ended."""
+        stop_all([self], grace)
+        return self._process.wait()
+
+
+def stop_all(children: Sequence[Child], grace: float = 5.0) -> None:
+    """Ask all to end; kill those that have not ended `grace` seconds later."""
+    for child in children:
+        child.signal(signal.SIGTERM)
+    deadline = time.monotonic() + grace
+    while time.monotonic() < deadline and any(c.returncode is None for c in children):
+        time.sleep(_POLL)
+    for child in children:
+        child.kill()
+
+
+def wait_until(condition: Callable[[], bool], timeout: float, what: str,
+               children: Sequence[Child] = ()) -> None:
+    """
+    Wait until `condition` holds.
+
+    :param what: names the condition in the error.
+    :param children: processes without which there is no point in waiting.
+    :raises ChildError: after `timeout` seconds, or when one of `children` has ended.
+    """
+    deadline = time.monotonic() + timeout
+    while not condition():
+        for child in children:
+            if child.returncode is not None:
+                raise child.failure(f'ended with code {child.returncode} while waiting for {what}')
+        if time.monotonic() > deadline:
+            raise ChildError(f'waited {timeout:g} s in vain for {what}')
+        time.sleep(_POLL)
+
+
+def _free_log(folder: Path, name: str) -> Path:
+    """Return ``NAME.log``, or ``NAME-2.log`` and so on for a process started again."""
+    path, number = folder / f'{name}.log', 2
+    while path.exists():
+        path, number = folder / f'{name}-{number}.log', number + 1
+    return path
+
+
+@contextmanager
+def starter(logs: Path, grace: float = 5.0) -> Iterator[Callable[[Command], Child]]:
+    """
+    Yield a function that starts commands; all have ended when the context is left.
+
+    :param logs: folder for the log files; made if missing.
+    :param grace: seconds that the processes have to end by themselves.
+    """
+    logs.mkdir(parents=True, exist_ok=True)
+    children: list[Child] = []
+
+    def start(command: Command) -> Child:
+        children.append(Child(command, _free_log(logs, command.name)))
+        return children[-1]
+
+    try:
+        yield start
+    finally:
+        stop_all(children, grace)

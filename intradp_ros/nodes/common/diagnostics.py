@@ -1,0 +1,67 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""diagnostic_msgs without diagnostic_updater, which has no wheel."""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from rclpy.node import Node
+
+from intradp_ros.runtime.transport.traffic import Traffic
+
+
+class Diagnostics:
+    """The status of a node: a warning where it says so, or where messages were rejected lately."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._rejected = 0
+
+    def status(self, message: str, values: Mapping[str, Any], rejected: Mapping[str, int], *,
+               well: bool = True) -> DiagnosticArray:
+        """Return the status with its values as text; `rejected` counts by cause."""
+        total = sum(rejected.values())
+        well, self._rejected = well and total <= self._rejected, total
+        every = {**values, **{f'rejected_{cause}': n for cause, n in sorted(rejected.items())}}
+        status = DiagnosticStatus(
+            level=DiagnosticStatus.OK if well else DiagnosticStatus.WARN,
+            name=self._node.get_fully_qualified_name(), message=message,
+            values=[KeyValue(key=key, value=str(value)) for key, value in every.items()])
+        array = DiagnosticArray(status=[status])
+        array.header.stamp = self._node.get_clock().now().to_msg()
+        return array
+
+
+class SaidOnce:
+    """Logs texts that hold for a while when they begin to hold, not as long as they do."""
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log = log
+        self._reported: frozenset[str] = frozenset()
+
+    def report(self, texts: Iterable[str]) -> None:
+        """Log those of the texts that did not hold at the last call."""
+        now = frozenset(texts)
+        for text in sorted(now - self._reported):
+            self._log(text)
+        self._reported = now
+
+
+def crossed(sent: Traffic, received: Traffic) -> dict[str, int]:
+    """Return for each way and encoding the bytes on the link, and what they were plain."""
+    return {f'{way}_{name}_{what}': count
+            for way, traffic in (('sent', sent), ('received', received))
+            for name, counts in sorted(traffic.by_encoding().items())
+            for what, count in zip(('bytes', 'plain_bytes'), counts)}
+
+
+def added(*counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the sum of several counts by cause."""
+    total: Counter[str] = Counter()
+    for count in counts:
+        total.update(count)
+    return dict(total)

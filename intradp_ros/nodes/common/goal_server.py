@@ -1,0 +1,202 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+An action whose goals run elsewhere, and its mirror as a service where there is one.
+
+A goal has a `deadline` (seconds from its arrival, 0 for none), its result a
+`fate` and a `reason`.  What does the work is a function that begins it and
+returns at once; it reports feedback and the result from any thread.  A goal
+ends exactly once: done, refused, cancelled by its client, or late.  The mirror
+takes the goal's fields as a request and answers with the result's, for tools
+that call services only.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import BoundedSemaphore, Event, Lock, Timer
+from typing import Any, Protocol
+
+from rclpy.action.server import ActionServer, CancelResponse, GoalResponse, ServerGoalHandle
+from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.node import Node
+
+from intradp_ros.runtime.requests.admission import Fate
+
+#: Goals that one action has open; one more is rejected.  Calls of its mirror that wait at once.
+MAX_GOALS, MAX_CALLS = 64, 4
+#: Seconds after its deadline, or a cancel, at which a goal ends even if its work goes on.
+GRACE = 2.0
+
+
+class Begin(Protocol):
+    """
+    Begins the work for a goal; called on the executor's thread and must not block.
+
+    `report` publishes a feedback message, `finish` ends the goal with a fate
+    and a result message (a second call does nothing); both may be called from
+    any thread.  Returns a function that ends the work early, with the fate
+    that it then has.  ValueError refuses the goal.
+    """
+
+    def __call__(self, goal: Any, report: Callable[[Any], None],
+                 finish: Callable[[Fate, Any], None]) -> Callable[[Fate], None]:
+        """Begin."""
+        ...
+
+
+class _Work:
+    """One goal, of an action or a call, until it has ended."""
+
+    def __init__(self, result_type: Any, ended: Callable[[Fate, Any], None],
+                 grace: float) -> None:
+        self._result_type, self._ended, self._grace = result_type, ended, grace
+        self._lock, self._over = Lock(), False
+        self._timers: list[Timer] = []
+        self._cancel: Callable[[Fate], None] = lambda fate: None
+        self._stopped: Fate | None = None
+
+    def start(self, begin: Begin, goal: Any, report: Callable[[Any], None]) -> None:
+        """Begin the work, which may end at once."""
+        try:
+            cancel = begin(goal, report, self.finish)
+        except ValueError as error:
+            self.finish(Fate.REFUSED, self._result_type(reason=str(error)))
+        else:
+            with self._lock:
+                self._cancel, stopped = cancel, self._stopped
+            if stopped:  # while it began
+                cancel(stopped)
+        if goal.deadline > 0:
+            self._after(goal.deadline, lambda: self.stop(Fate.LATE))
+
+    def stop(self, fate: Fate) -> None:
+        """End the work early; what has not ended after the grace ends without it."""
+        with self._lock:
+            cancel, self._stopped = self._cancel, fate
+        cancel(fate)
+        self._after(self._grace, lambda: self.finish(fate, self._result_type(reason=fate.value)))
+
+    def finish(self, fate: Fate, result: Any) -> None:
+        with self._lock:
+            if self._over:
+                return
+            self._over = True
+            for timer in self._timers:
+                timer.cancel()
+        result.fate = fate.value
+        self._ended(fate, result)
+
+    def _after(self, seconds: float, function: Callable[[], None]) -> None:
+        timer = Timer(seconds, function)
+        timer.daemon = True
+        with self._lock:
+            if self._over:
+                return
+            self._timers.append(timer)
+            timer.start()
+
+
+class GoalServer:
+    """Serves an action and its mirror until it is closed."""
+
+    def __init__(self, node: Node, action: Any, service: Any | None, name: str, begin: Begin,
+                 grace: float = GRACE) -> None:
+        """
+        Serve `name` as an action and a service; the node needs `MAX_CALLS` further threads.
+
+        Goal and request have equal fields, and result and response; both
+        goals and results have those that the module names.  Without `service`
+        there is no mirror, as for goals that take hours.
+        """
+        self._node, self._begin, self._action_type = node, begin, action
+        self._grace = grace
+        self._works: dict[bytes, _Work] = {}
+        self._lock, self._closed = Lock(), False
+        self._calls = BoundedSemaphore(MAX_CALLS)
+        self._action = ActionServer(
+            node, action, name, self._no_execution, goal_callback=self._may_come,
+            handle_accepted_callback=self._accepted, cancel_callback=self._cancelled)
+        self._service = service and node.create_service(
+            service, name, self._called, callback_group=ReentrantCallbackGroup())
+
+    def close(self) -> None:
+        """Refuse what is open, and serve no more; a second call does nothing."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            works = tuple(self._works.values())
+        for work in works:
+            work.stop(Fate.REFUSED)
+            work.finish(Fate.REFUSED, self._action_type.Result(reason='the node stops'))
+        if self._service:
+            self._node.destroy_service(self._service)
+        self._action.destroy()
+
+    def _may_come(self, goal: Any) -> GoalResponse:
+        valid = 0 <= goal.deadline < 1e6
+        return GoalResponse.ACCEPT if valid and len(self._works) < MAX_GOALS \
+            else GoalResponse.REJECT
+
+    def _accepted(self, handle: ServerGoalHandle[Any, Any, Any]) -> None:
+        name = bytes(handle.goal_id.uuid)
+
+        def ended(fate: Fate, result: Any) -> None:
+            self._works.pop(name, None)
+
+            def conclude(handle: ServerGoalHandle[Any, Any, Any]) -> Any:
+                if fate in (Fate.DONE, Fate.RESUMED):
+                    handle.succeed()
+                elif handle.is_cancel_requested:
+                    handle.canceled()
+                else:
+                    handle.abort()
+                return result
+            handle.execute(conclude)
+
+        with self._lock:
+            if self._closed:  # while its acceptance was sent: nobody would end its work
+                return
+            work = self._works[name] = _Work(self._action_type.Result, ended, self._grace)
+        work.start(self._begin, handle.request, handle.publish_feedback)
+
+    def _no_execution(self, handle: ServerGoalHandle[Any, Any, Any]) -> Any:
+        raise AssertionError('goals are concluded by their work')
+
+    def _cancelled(self, handle: ServerGoalHandle[Any, Any, Any]) -> CancelResponse:
+        work = self._works.get(bytes(handle.goal_id.uuid))
+        if work is None:
+            return CancelResponse.REJECT
+        # once the state says so, which it does after this callback
+        Timer(0.0, work.stop, (Fate.CANCELLED,)).start()
+        return CancelResponse.ACCEPT
+
+    def _called(self, request: Any, response: Any) -> Any:
+        over = Event()
+        goal = self._action_type.Goal()
+        if not 0 <= request.deadline < 1e6:
+            return _copied(self._action_type.Result(
+                fate=Fate.REFUSED.value, reason='deadline must be within 0..1e6 s'), response)
+        if not self._calls.acquire(blocking=False):
+            return _copied(self._action_type.Result(
+                fate=Fate.REFUSED.value, reason=f'{MAX_CALLS} calls wait already: use the '
+                'action, or call again'), response)
+
+        def ended(fate: Fate, result: Any) -> None:
+            _copied(result, response)
+            over.set()
+        try:
+            _Work(self._action_type.Result, ended, self._grace).start(
+                self._begin, _copied(request, goal), lambda feedback: None)
+            over.wait()
+        finally:
+            self._calls.release()
+        return response
+
+
+def _copied(source: Any, target: Any) -> Any:
+    """Return `target` with all fields of `source`."""
+    for name in source.get_fields_and_field_types():
+        setattr(target, name, getattr(source, name))
+    return target

@@ -1,0 +1,219 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the three nodes share: lifecycle with reported errors, autostart, main functions."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+import sys
+import traceback
+from typing import Any
+
+import rclpy
+from rclpy.clock import Clock, ClockType  # as in all releases
+from rclpy.exceptions import InvalidParameterTypeException, InvalidParameterValueException
+from rclpy.executors import ExternalShutdownException
+from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from rclpy.publisher import Publisher
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.qos_overriding_options import QoSOverridingOptions
+from rclpy.signals import SignalHandlerOptions
+
+from intradp_ros.dds.tensor_context import warn_of_unfinished_ports
+from intradp_ros.nodes.common.bond import Bond, bond_messages, BOND_PERIOD, MISSING
+from intradp_ros.nodes.common.ending_signals import EndingSignals
+from intradp_ros.nodes.common.parameters import declare, Parameter, read
+from intradp_ros.nodes.common.qos_mismatch import of_listeners
+from intradp_ros.nodes.common.transport_check import listening_for_profile, report_profile
+from intradp_ros.nodes.common.unused_overrides import unused_overrides
+
+LATCHED = QoSProfile(depth=10, durability=DurabilityPolicy.TRANSIENT_LOCAL,
+                     reliability=ReliabilityPolicy.RELIABLE)
+RELIABLE = QoSProfile(depth=10)
+#: Anyone who starts a node may set other qualities of service for these topics.
+CHANGEABLE = QoSOverridingOptions.with_default_policies()
+
+AUTOSTART = Parameter(
+    'autostart', True, 'Configure and activate at once; false waits for a lifecycle manager.')
+
+
+class ManagedNode(LifecycleNode):
+    """
+    A lifecycle node whose errors are said plainly.
+
+    Subclasses implement `setup`, which acquires what the node needs, and
+    `start`, which begins to work with it; both may raise with a message for
+    the user.  They put what undoes each of their steps into the stacks
+    `until_cleanup` and `until_deactivated`.
+    """
+
+    PARAMETERS: tuple[Parameter, ...] = ()
+
+    def __init__(self, name: str, **kwargs: Any) -> None:
+        super().__init__(name, **kwargs)
+        self.until_cleanup, self.until_deactivated = ExitStack(), ExitStack()
+        declare(self, (*self.PARAMETERS, AUTOSTART, BOND_PERIOD))
+
+    @property
+    def callback_threads(self) -> int:
+        """Return the threads of its executor: more than 1 for callbacks that take long."""
+        return 1
+
+    def setup(self, parameters: dict[str, Any]) -> None:
+        """Acquire everything that the node needs."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Begin to work."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Stop working and release everything."""
+        self.until_deactivated.close()
+        self.until_cleanup.close()
+
+    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Run `setup`; refuse to configure where it raises."""
+        if not self._done('configure', lambda: self.setup(read(self, self.PARAMETERS))):
+            self.release()
+            return TransitionCallbackReturn.FAILURE
+        return super().on_configure(state)
+
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Run `start`; stay inactive where it raises."""
+        if not self._done('activate', self._start_bonded):
+            self.until_deactivated.close()
+            return TransitionCallbackReturn.FAILURE
+        return super().on_activate(state)
+
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Undo `start`."""
+        self._report_call('deactivated')
+        self.until_deactivated.close()
+        return super().on_deactivate(state)
+
+    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Undo `setup`."""
+        self.release()
+        return super().on_cleanup(state)
+
+    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Undo whatever was done."""
+        self._report_call('shut down')
+        self.release()
+        return super().on_shutdown(state)
+
+    def info(self, text: str) -> None:
+        """Log one line; safe to hand to the core as its log function."""
+        self.get_logger().info(text)
+
+    def warn(self, text: str) -> None:
+        """Log one line as a warning."""
+        self.get_logger().warning(text)
+
+    def mismatched(self, text: str) -> None:
+        """Report that the quality of service of another node does not fit."""
+        self.warn(text)
+
+    def publish_on(self, kind: type, topic: str, qos: QoSProfile | int, **options: Any,
+                   ) -> Publisher[Any]:
+        """Create a publisher that lasts until cleanup; those that it does not fit are warned."""
+        listeners = of_listeners(self.resolve_topic_name(topic), self.mismatched)
+        publisher = self.create_publisher(kind, topic, qos, event_callbacks=listeners, **options)
+        self.until_cleanup.callback(self.destroy_publisher, publisher)
+        return publisher
+
+    def call_every(self, seconds: float, function: Callable[[], None], stack: ExitStack) -> None:
+        """
+        Call a function regularly until `stack` is closed.
+
+        By the real time: a simulation that is paused must not silence a node.
+        """
+        stack.callback(self.destroy_timer, self.create_timer(
+            seconds, function, clock=Clock(clock_type=ClockType.STEADY_TIME)))
+
+    def _report_call(self, what: str) -> None:
+        """Report a change of state, which a service asks for: the node itself never does."""
+        managed = not self.get_parameter(AUTOSTART.name).value
+        (self.info if managed else self.warn)(
+            f'{what} by a call of change_state, which is open to all without SROS2')
+
+    def _start_bonded(self) -> None:
+        """Run `start`, and say to a lifecycle manager that the node lives."""
+        self.start()
+        period = self.get_parameter(BOND_PERIOD.name).value
+        if self.get_parameter(AUTOSTART.name).value or not period:
+            return  # nobody manages it, or not by a bond
+        messages = bond_messages()
+        if messages is None:
+            self.warn(MISSING)
+        else:
+            Bond(self, messages, period)
+
+    def _done(self, name: str, step: Callable[[], None]) -> bool:
+        try:
+            step()
+        except Exception as error:  # whatever it is: the lifecycle would swallow it
+            kind = '' if isinstance(error, ValueError) else f'{type(error).__name__}: '
+            self.get_logger().error(f'cannot {name}: {kind}{error}')
+            self.get_logger().debug(traceback.format_exc())
+            return False
+        return True
+
+
+def run_node(make: Callable[[], ManagedNode], args: list[str] | None = None, threads: int = 1,
+             ) -> None:
+    """
+    Create a node, start it if it wants that, and spin until it is stopped.
+
+    More than one of its callbacks run at once only where they are in groups
+    that allow it, and the executor has several threads.
+    """
+    ending = EndingSignals()  # rclpy's own would end the context before the node can say good-bye
+    node = _made(make, args)
+    try:
+        if node.get_parameter(AUTOSTART.name).value:
+            _start(node)
+        ending.spin(node, max(threads, node.callback_threads))
+    except (KeyboardInterrupt, ExternalShutdownException):
+        pass
+    finally:
+        node.release()
+        node.destroy_node()
+        rclpy.try_shutdown()
+
+
+def _made(make: Callable[[], ManagedNode], args: list[str] | None) -> ManagedNode:
+    """Create a node; report what it was given in vain: a transport's profile, parameters."""
+    warn_of_unfinished_ports()
+    with listening_for_profile() as listening:
+        try:
+            rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
+        except RuntimeError as error:  # arguments or a parameter file that cannot be read
+            raise _cannot_start(error) from None
+        try:
+            node = make()
+        except (InvalidParameterTypeException, InvalidParameterValueException) as error:
+            rclpy.try_shutdown()
+            raise _cannot_start(error) from None
+        report_profile(node, listening)
+    for text in unused_overrides(sys.argv if args is None else args,
+                                 node.get_fully_qualified_name(),
+                                 [*node.get_parameters_by_prefix(''),
+                                  *(p.formerly for p in node.PARAMETERS if p.formerly)]):
+        node.get_logger().warning(text)
+    return node
+
+
+def _cannot_start(error: Exception) -> SystemExit:
+    rclpy.logging.get_logger('intradp_ros').fatal(f'cannot start: {" ".join(str(error).split())}')
+    return SystemExit(1)
+
+
+def _start(node: ManagedNode) -> None:
+    if node.trigger_configure() != TransitionCallbackReturn.SUCCESS:
+        raise SystemExit(1)
+    if node.trigger_activate() != TransitionCallbackReturn.SUCCESS:
+        raise SystemExit(1)
+    node.get_logger().info('active')

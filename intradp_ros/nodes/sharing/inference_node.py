@@ -1,0 +1,502 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""The robot's node: images or points in, results out, shared with the server where that pays."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
+import math
+from pathlib import Path
+import threading
+import time
+from typing import Any
+
+from diagnostic_msgs.msg import DiagnosticArray
+from rcl_interfaces.msg import SetParametersResult
+from rclpy.parameter import Parameter as RclParameter
+from rclpy.qos import qos_profile_sensor_data
+from std_msgs.msg import Header
+
+from intradp_ros.dds.convert import MAX_FRAME_ID, MAX_NANOSECONDS
+from intradp_ros.dds.dds_channel import DdsChannel
+from intradp_ros.link.delay import DELAY_PATIENCE
+from intradp_ros.link.predictor import make_predictor
+from intradp_ros.msg import LinkState, OperatorProfile
+from intradp_ros.nodes.common.announcement_seals import AnnouncementCheck, Announcer
+from intradp_ros.nodes.common.device_parameter import DEVICE
+from intradp_ros.nodes.common.diagnostics import added, crossed, Diagnostics
+from intradp_ros.nodes.common.key_parameter import key_of
+from intradp_ros.nodes.common.lifecycle import CHANGEABLE, LATCHED, ManagedNode, RELIABLE, run_node
+from intradp_ros.nodes.common.lossy_parameter import allowed, report_difference
+from intradp_ros.nodes.common.qos_mismatch import of_speakers
+from intradp_ros.nodes.common.receiving import Receiver
+from intradp_ros.nodes.common.silence import network_of, SilenceWatch
+from intradp_ros.nodes.common.sole_publisher import SolePublisher
+from intradp_ros.nodes.sensors.answer_publisher import AnswerPublisher
+from intradp_ros.nodes.sensors.intake import intake_for
+from intradp_ros.nodes.sensors.perception import card_of, region_of
+from intradp_ros.nodes.sensors.sensor_inputs import Camera, Scene, UNUSABLE
+from intradp_ros.nodes.sharing.book_intake import BookIntake
+from intradp_ros.nodes.sharing.inference_parameters import DEADLINE, INFERENCE_PARAMETERS, MODE
+from intradp_ros.nodes.sharing.monitoring import Monitor
+from intradp_ros.nodes.sharing.profile_publisher import (
+    BOOK_TOPIC,
+    profile_model,
+    PROFILE_TOPIC,
+    ProfilePublisher,
+)
+from intradp_ros.nodes.sharing.robot_silence import RobotSilence
+from intradp_ros.nodes.sharing.weight_loading import (
+    initial_weights,
+    trial,
+    weight_bytes,
+    WeightLoading,
+    WEIGHTS_FOLDER,
+)
+from intradp_ros.perception.card import ModelCard
+from intradp_ros.power.meter import EnergyMeter, open_meter
+from intradp_ros.profiling.cache import example_key
+from intradp_ros.profiling.drift import BEYOND_BOOKS, DriftMeter
+from intradp_ros.profiling.kept_memory import KeptMemory
+from intradp_ros.profiling.machine import prepare_process, settle_process
+from intradp_ros.profiling.profile import Profile
+from intradp_ros.runtime.models.catalogue import ModelSpec
+from intradp_ros.runtime.models.model import SharedModel
+from intradp_ros.runtime.models.weight_file import Weights
+from intradp_ros.runtime.requests.outcome import Outcome
+from intradp_ros.runtime.requests.worker_thread import Worker
+from intradp_ros.runtime.transport.channel import Channel
+from intradp_ros.runtime.transport.session_channels import SessionChannels
+from intradp_ros.split.calls.accelerator import open_device
+from intradp_ros.srv import LoadWeights
+from intradp_ros.systems.sharing.baselines import LOCAL
+from intradp_ros.systems.sharing.book.book import ScheduleBook
+from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
+from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
+from intradp_ros.systems.sharing.session.acceptance import check_book
+from intradp_ros.systems.sharing.session.robot import RobotClient
+from intradp_ros.systems.sharing.session.stream import InferenceStream
+from intradp_ros.systems.sharing.session.watch import DelayWatch, DriftWatch
+from intradp_ros.wire.frames import Stamp
+from intradp_ros.wire.rejections import Rejections
+
+#: Seconds between two requests for a book that does not come.
+ASK_AGAIN = 10.0
+#: Seconds between two lines about the same thing that images or cameras lack.
+REPORT_AGAIN = 600.0
+#: Longest wait for a server to take a session with new weights, before they are used.
+SERVER_PATIENCE = 5.0
+
+
+class InferenceNode(ManagedNode):
+    """
+    Subscribes `image` or `points`; publishes `result`, what it says, `~/stats`, `~/link`.
+
+    Every message of the sensor that the node takes is answered, whatever the
+    server does.  When they come faster than they can be processed, the oldest
+    waiting ones make room, as with any camera driver, and are counted.  They
+    are taken while the node is active; deactivating finishes the one at hand.
+    """
+
+    PARAMETERS = INFERENCE_PARAMETERS
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__('inference_node', **kwargs)
+        self.client: RobotClient | None = None
+        self._stream: InferenceStream | None = None
+        self._receiver = Receiver(self)
+        self._status = Diagnostics(self)
+        self._sole = SolePublisher(self, 'diagnostics', PROFILE_TOPIC,
+                                   f'{PROFILE_TOPIC}/answers', f'{BOOK_TOPIC}/questions')
+        self._worker: Worker[Any] | None = None
+        self._mode = MODE.default
+        self._dropped = 0
+        self._last_ms: float | None = None
+        self._silence = SilenceWatch()
+        self._missing: list[str] = []
+        self._findings: list[str] = []
+        self._reported = Rejections(REPORT_AGAIN)
+        self._seen: dict[int, float] = {}
+        self._asked = float('-inf')
+        self._published: ProfilePublisher | None = None
+        self._switching = threading.Lock()
+        self.add_on_set_parameters_callback(self._change)
+
+    @property
+    def callback_threads(self) -> int:
+        """Return 2 where weights are loaded meanwhile."""
+        return 2 if self.get_parameter(WEIGHTS_FOLDER.name).value else 1
+
+    def setup(self, parameters: dict[str, Any]) -> None:
+        """Load and profile the model, and look for the server."""
+        prepare_process(parameters['threads'])
+        self._settings, self._mode = parameters, parameters['mode']
+        self._key = key_of(parameters, self.warn)
+        model = ModelSpec.parse(parameters['model']).load(
+            parameters['axis'] if parameters['axis'] >= 0 else None,
+            open_device(parameters[DEVICE.name]), initial_weights(parameters))
+        card = card_of(parameters)
+        self._intake = intake_for(model, parameters, (card or ModelCard()).input,
+                                  region_of(parameters['roi']))
+        self._together = self._intake.together()
+        self._sensor = self._intake.sensor
+        self._monitor = Monitor(self, parameters)
+        self._open_topics()
+        self._answers = AnswerPublisher(self, self._intake, model, card)
+        self._example = self._intake.example(parameters['example'], model)
+        profile = profile_model(model, self._example, self.info, example_key(self._example))
+        self._labels = card.labels if card else ()
+        self._connect(model.tuned(profile.tuning), profile)
+        self._books = BookIntake(self, self._receiver, AnnouncementCheck(self._key), model.digest,
+                                 self._use_book)
+        if parameters[WEIGHTS_FOLDER.name]:
+            WeightLoading(self, parameters[WEIGHTS_FOLDER.name],
+                          lambda: weight_bytes(self.client.model) if self.client else 0.0,
+                          self._load_weights)
+        self.call_every(1.0, self._diagnose, self.until_cleanup)
+
+    def start(self) -> None:
+        """Take what the sensor gives."""
+        settle_process()
+        self._memory = KeptMemory()
+        self._worker = Worker(self._process, self._failed, self._settings['queue_size'])
+        self.until_deactivated.callback(self._stop, self._worker)
+        for number, source in enumerate(self._sources()):
+            taken = self._receiver.subscribe(
+                self._sensor.kind, source, partial(self._take_input, number),
+                qos_profile_sensor_data, self._sensor.topic, qos_overriding_options=CHANGEABLE,
+                event_callbacks=of_speakers(self.resolve_topic_name(source), self.mismatched))
+            self.until_deactivated.callback(self.destroy_subscription, taken)
+        self.call_every(0.5, self._report_link, self.until_deactivated)
+        self.call_every(1.0, self._look_out, self.until_deactivated)
+        self.info(self._described())
+
+    def mismatched(self, text: str) -> None:
+        """Report it to those, too, who watch this robot."""
+        super().mismatched(text)
+        self._monitor.mismatched(text)
+
+    def _described(self) -> str:
+        """Return what this node is set up for."""
+        assert self.client is not None
+        given, device = self._settings, self.client.model.split.device
+        return (f'model {given["model"]} (digest {self.client.model.digest[:12]}), '
+                f'server {given["server"]}, mode {self._mode}, '
+                f'device {device.hardware or device.name}, from '
+                f'{", ".join(map(self.resolve_topic_name, self._sources()))}, '
+                f'{network_of(self)}')
+
+    def _take_input(self, number: int, message: Any) -> None:
+        self._seen[number] = time.monotonic()
+        stamp = message.header.stamp
+        messages = self._together.take(number, stamp.sec + stamp.nanosec * 1e-9, message) \
+            if self._intake.cameras else (message,)
+        if self._worker is not None and messages:
+            self._worker.put(messages)
+
+    def _look_out(self) -> None:
+        """Report what should be there and is not."""
+        assert self.client is not None
+        now, given = time.monotonic(), self._settings
+        sources = self._sources()
+        seen = [self._seen.get(number, float('-inf')) for number in range(len(sources))]
+        silent = min(range(len(sources)), key=lambda number: seen[number])
+        silence = RobotSilence(self, given['model'], given['server'], sources[silent])
+        self._missing = []
+        self._report_findings()
+        if self._mode != LOCAL and self.client.connection.book is None:
+            self._ask_for_book(now)
+        for awaited in silence.awaited(
+                self.client.connection, self._channel.peers,
+                sharing=self._mode != LOCAL, seen=now - seen[silent] < 1.0):
+            overdue, text = self._silence.look(awaited, now)
+            if overdue:
+                self._missing.append(awaited.absent)
+            if text:
+                (self.get_logger().warning if overdue else self.info)(text)
+
+    def _report_findings(self) -> None:
+        """Log what images and cameras lack, each cause once in a while."""
+        self._findings = [*self._intake.findings(), *self._answers.findings()]
+        for text in self._findings:
+            if self._reported.count(_without_numbers(text), time.monotonic()):
+                self.get_logger().warning(text)
+
+    def _ask_for_book(self, now: float) -> None:
+        """
+        Publish the profile again where no book comes.
+
+        A reader keeps a few messages of all latched writers together: those of
+        many robots, or of a stranger, displace a profile or a book before a
+        node that has just started takes it.
+        """
+        if self._published and now - self._asked > ASK_AGAIN:
+            self._asked = now
+            self._published.again()
+
+    def _stop(self, worker: Worker[Any]) -> None:
+        worker.close()
+        with self._switching:
+            if self._stream is not None:
+                self._stream.wait()
+        self._dropped += worker.dropped
+        self._worker = None
+
+    def _open_topics(self) -> None:
+        self._links = self.publish_on(LinkState, '~/link', RELIABLE)
+        self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', RELIABLE)
+        self._profiles = self.publish_on(OperatorProfile, PROFILE_TOPIC, LATCHED)
+
+    def _sources(self) -> list[str]:
+        """Return the sensor's topics; of compressed images as image_transport names them."""
+        sensor, topics = self._sensor, self._intake.topics
+        if isinstance(sensor, Camera) and sensor.compressed:
+            return [f'{self.resolve_topic_name(topic)}/compressed' for topic in topics]
+        return [*topics]
+
+    def _connect(self, model: SharedModel, profile: Profile) -> None:
+        """Open the channel to the server, and begin to look for it."""
+        given = self._settings
+        channel = DdsChannel(self.context, given['server'], 'robot',
+                             namespace=self.get_namespace(), chunk_bytes=given['chunk_bytes'],
+                             key=self._key)
+        self.until_cleanup.callback(channel.close)
+        self._channel, self._profile = channel, profile
+        self._announcer = Announcer(self._key)
+        self._announcer.answer_on(self, self._receiver, OperatorProfile, PROFILE_TOPIC)
+        self._asked = time.monotonic()
+        self._stream, self._published = self._stream_of(model, profile, channel)
+        self.client = self._stream.clients[0]
+        channel.only(self._stream.numbers.__contains__)
+        self.until_cleanup.callback(self._close_stream)
+        self.client.meter = open_meter()
+        self.call_every(DELAY_PATIENCE, self._begin, self.until_cleanup)
+
+    def _stream_of(self, model: SharedModel, profile: Profile, channel: Channel | SessionChannels,
+                   ) -> tuple[InferenceStream, ProfilePublisher]:
+        """Return a stream of inferences of a model, and what publishes its profile."""
+        given = self._settings
+        published = ProfilePublisher(
+            self._profiles, 'robot', model, profile, self.info, self.get_fully_qualified_name(),
+            self._announcer)
+        watch = DriftWatch(model.split, profile, published.drifted, DriftMeter(step=BEYOND_BOOKS))
+        delay_watch = DelayWatch(published.delayed)
+        deadline = self.client.patience.deadline if self.client else given['deadline_ms'] / 1e3
+
+        def client(way: Channel, stream: int) -> RobotClient:
+            return RobotClient(
+                model, way, make_predictor(given['predictor']), self.info,
+                patience=PatiencePolicy(silence=given['server_timeout_ms'] / 1e3,
+                                        deadline=deadline),
+                power=profile.power, lossy=allowed(given), watch=watch, delay_watch=delay_watch,
+                experience=LatencyCalibration(), stream=stream)
+
+        return InferenceStream(channel, given['max_inflight'], client), published
+
+    def _close_stream(self) -> None:
+        with self._switching:
+            stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
+
+    def _load_weights(self, request: Any, pictures: Path | None, weights: Weights) -> Any:
+        """Try weights, and use them from the next input on; on the thread of the service."""
+        given, client = self._settings, self.client
+        assert client is not None and self._stream is not None
+        before = client.model
+        model = ModelSpec.parse(given['model']).load(
+            before.split.axis, before.split.device, weights).tuned(before.tuning)
+        if len(model.split.operators) != len(before.split.operators):
+            raise ValueError('with these weights the model has other operators: restart the node '
+                             'with them (parameter weights)')
+        new, old = (math.nan, math.nan) if pictures is None else trial(
+            model, before, pictures, self._labels,
+            lambda path: self._intake.example(path, before), request.least_accuracy)
+        text = 'these weights are in use already'
+        if model.digest != before.digest:
+            text = self._switch(model, replace(self._profile, digest=model.digest))
+        return LoadWeights.Response(success=True, message=text, digest=model.digest, accuracy=new,
+                                    accuracy_before=old)
+
+    def _switch(self, model: SharedModel, profile: Profile) -> str:
+        """
+        Let a model of other weights answer from the next input on; say how.
+
+        Its session begins during the old one, with the same schedules, so that sharing goes on
+        where the server has the weights, too.
+        """
+        old = self._stream
+        assert old is not None
+        now, was = self._stream_of(model, profile, old.channels), old.clients[0].connection
+        stream, published = now
+        self._channel.only((old.numbers | stream.numbers).__contains__)
+        sharing, refusal = was.agreement is not None, ''
+        try:
+            if was.book is not None:
+                stream.use_book(replace(was.book, digest=model.digest))
+            end = time.monotonic() + SERVER_PATIENCE
+            while sharing and time.monotonic() < end and not refusal and not all(
+                    client.connection.agreement for client in stream.clients):
+                time.sleep(0.02)
+                refusal = stream.clients[0].connection.refusal
+        except Exception:
+            stream.close()
+            self._channel.only(old.numbers.__contains__)
+            raise
+        for client, before in zip(stream.clients, old.clients):
+            client.sent, client.received = before.sent, before.received
+        with self._switching:  # no input begins
+            if self._stream is not old:
+                stream.close()
+                raise ValueError('the node stops')
+            old.wait()
+            meter, old.clients[0].meter = old.clients[0].meter, None
+            self._stream, self.client, self._profile = stream, stream.clients[0], profile
+            self._published, self.client.meter = published, meter
+            self._books.follow(model.digest)
+        old.close()
+        self._channel.only(stream.numbers.__contains__)
+        published.begin()
+        shared = all(client.connection.agreement for client in stream.clients)
+        return f'model {model.digest[:12]} is in use' + (
+            ', shared as before' if shared else '' if not sharing else
+            '; the server does not have these weights: load them there, too; until then the '
+            f'robot computes alone{": " * bool(refusal)}{refusal}')
+
+    def _begin(self) -> None:
+        """Publish the profile without the link's delay if no server answers."""
+        assert self.client is not None and self._published is not None
+        if not self.client.connection.answers:
+            self._published.begin()
+
+    def _change(self, parameters: Sequence[RclParameter[Any]]) -> SetParametersResult:
+        """Take what may change while the node runs."""
+        for parameter in parameters:
+            if parameter.name == MODE.name:
+                try:
+                    MODE.check_choice(parameter.value)
+                except ValueError as error:
+                    return SetParametersResult(successful=False, reason=str(error))
+                self._mode = parameter.value
+            elif parameter.name == DEADLINE.name and self._stream is not None:
+                for client in self._stream.clients:
+                    client.patience = replace(client.patience, deadline=parameter.value / 1e3)
+        return SetParametersResult(successful=True)
+
+    def _use_book(self, book: ScheduleBook) -> None:
+        """Compile a book's schedules, which may take a while, and share by them."""
+        assert self.client is not None and self._stream is not None
+        check_book(book, self.client.own_seconds)
+        self._stream.use_book(book)
+        report_difference(self.client.model, book, self._example, self.get_logger().warning)
+
+    def _process(self, messages: Sequence[Any]) -> None:
+        """Begin the inference of an input, and wait until another may begin."""
+        assert self._stream is not None
+        began = time.monotonic()
+        inputs, scenes = self._intake.inputs(messages)
+        headers = [message.header for message in messages]
+        with self._switching:
+            stream = self._stream
+            stream.submit(inputs, partial(self._deliver, headers, began, scenes),
+                          strategy=self._mode, stamp=_stamp(headers[0]))
+        stream.wait_for_room()
+
+    def _deliver(self, headers: Sequence[Header], began: float, scenes: Sequence[Scene],
+                 future: Future[Outcome]) -> None:
+        """Publish what an inference gave; called in the order of inputs."""
+        try:
+            self._report(headers, began, scenes, future.result())
+        except Exception as error:  # noqa: B902 - those behind it are to be delivered
+            self._failed(error)
+
+    def _report(self, headers: Sequence[Header], began: float, scenes: Sequence[Scene],
+              outcome: Outcome) -> None:
+        assert self._stream is not None
+        self._last_ms = outcome.stats.latency * 1e3
+        self._monitor.inferred(outcome.stats)
+        self._answers.publish(headers, scenes, outcome, self._stream.timeline)
+        extra = time.monotonic() - began - outcome.stats.latency
+        self._answers.publish_stats(headers[0], outcome, sum(self._rejected().values()), extra)
+        self._memory.look(usual=not outcome.local_catch_up)
+
+    def _failed(self, error: Exception) -> None:
+        if isinstance(error, UNUSABLE):
+            self._receiver.reject(self._sensor.topic, str(error))
+        else:
+            self._receiver.reject('inference', f'{type(error).__name__}: {error}')
+
+    def _rejected(self) -> Mapping[str, int]:
+        """Count what was rejected on the way from sensor and server, by cause."""
+        assert self.client is not None and self._stream is not None
+        overtaken = {'overtaken': n} if (n := self._books.dropped) else {}
+        return added(overtaken, self._receiver.rejections.by_cause(),
+                     *(client.rejections.by_cause() for client in self._stream.clients),
+                     self.client.channel.rejected)
+
+    def _report_link(self) -> None:
+        assert self.client is not None
+        report = self.client.channel.report()
+        message = LinkState(
+            up_rate=report.send_rate, down_rate=report.receive_rate,
+            predicted_rate=self.client.predicted_rate, round_trip=report.round_trip,
+            age=report.age, connected=self.client.connection.alive)
+        message.header.stamp = self.get_clock().now().to_msg()
+        self._links.publish(message)
+        self._monitor.look(self.client.connection, message.predicted_rate)
+
+    def _diagnose(self) -> None:
+        assert self.client is not None and self._stream is not None
+        connection = self.client.connection
+        allowed = self._settings['max_allowed_processing_time_ms']
+        in_range = self._last_ms is None or self._last_ms <= allowed
+        dropped = self._dropped + (self._worker.dropped if self._worker else 0)
+        others = self._sole.others()
+        inactive = ['inactive'] if self._worker is None else []
+        message = '; '.join([connection.state.value, *inactive, *self._missing, *self._findings])
+        self._diagnostics.publish(self._status.status(message, {
+            'processing_time_ms': 'n/a' if self._last_ms is None else f'{self._last_ms:.1f}',
+            'is_processing_time_ms_in_expected_range': in_range,
+            **crossed(self.client.sent, self.client.received),
+            **_power(self.client.meter), **self._monitor.counts,
+            'model_digest': self.client.model.digest[:12],
+            'refusal': connection.refusal, 'last_rejection': self._receiver.last,
+            'server_load': f'{connection.load:.2f}', 'mode': self._mode, 'inputs_dropped': dropped,
+            'inputs_unmatched': self._together.unmatched,
+            'frames_of_other_sessions': self._stream.foreign + self._channel.foreign,
+            'servers_of_this_name': len(connection.servers),
+            'other_publishers': others,
+            'authenticated': self._key is not None}, self._rejected(),
+            well=in_range and not self._missing and not self._findings and
+            len(connection.servers) < 2 and not others))
+
+
+def _stamp(header: Header) -> Stamp:
+    """Return the stamp that chunks carry: what no server would take is cut off."""
+    return Stamp(header.stamp.sec, min(header.stamp.nanosec, MAX_NANOSECONDS),
+                 header.frame_id[:MAX_FRAME_ID])
+
+
+def _without_numbers(text: str) -> str:
+    """Return a text without what counts in it goes on: two of one cause are equal."""
+    return ''.join(letter for letter in text if not letter.isdigit())
+
+
+def _power(meter: EnergyMeter | None) -> dict[str, str]:
+    """Return what the board drew in the last second, and which sensor says so."""
+    now = time.monotonic()
+    watts = meter.drawn(now - 1.0, now) if meter else None
+    return {'power_w': 'n/a' if watts is None else f'{watts:.2f}',
+            'power_sensor': meter.source if meter else 'none'}
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run the inference node."""
+    run_node(InferenceNode, args)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,135 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Sends a goal to train to nodes, follows it to its end: ``python -m ... '{"nodes": [...], ...}'``.
+
+Prints a JSON object a line: `{"sent": node}`, `{"feedback": {...}}`, `{"lost": why}`, and at last
+`{"result": {...}, "node": node}` or `{"failed": why}`.  SIGINT cancels the goal.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+import json
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+import rclpy
+from rclpy.context import Context
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.signals import SignalHandlerOptions
+
+from intradp_ros.action import Train
+from intradp_ros.nodes.common.goal_client import GoalClient
+from intradp_ros.runtime.requests.admission import Fate
+
+Say = Callable[[dict[str, Any]], None]
+_SPIN = 0.1
+
+
+def follow(asked: Mapping[str, Any], say: Say, cancelled: threading.Event) -> dict[str, Any]:
+    """
+    Return the result of a goal, and the node that has it.
+
+    `asked` has `nodes`, of which the first that does not refuse trains; `task`, `resume`,
+    `deadline`, and `seconds` to wait for a node.  Where that node is lost, or another one
+    coordinates in its place, the goal goes to the others, to join what goes on there.
+
+    Raises
+    ------
+    ValueError
+        If no node is there, or the one that trained is gone and none of the others goes on.
+
+    """
+    context = Context()
+    rclpy.init(context=context, signal_handler_options=SignalHandlerOptions.NO)
+    node = rclpy.create_node('train_request', context=context)
+    executor = SingleThreadedExecutor(context=context)
+    executor.add_node(node)
+    clients = {name: GoalClient(node, Train, f'{name}/train') for name in asked['nodes']}
+    try:
+        return _followed(asked, say, cancelled, clients, executor)
+    finally:
+        for client in clients.values():
+            client.close()
+        executor.shutdown()
+        node.destroy_node()
+        context.try_shutdown()
+
+
+def _followed(asked: Mapping[str, Any], say: Say, cancelled: threading.Event,
+              clients: Mapping[str, GoalClient], executor: SingleThreadedExecutor,
+              ) -> dict[str, Any]:
+    begun, lost, resume = time.monotonic(), '', bool(asked['resume'])
+    end, refusals = begun + asked['seconds'], dict[str, dict[str, Any]]()
+    while True:
+        for name, client in clients.items():
+            if not client.ready or (name in refusals and not lost):
+                continue
+            goal = Train.Goal(task=asked['task'], resume=resume)
+            if asked['deadline']:
+                goal.deadline = max(0.1, asked['deadline'] - (time.monotonic() - begun))
+            say({'sent': name})
+            result, why, heard = _ended(client, goal, say, cancelled, executor)
+            if result is None:
+                lost, resume, end = why, resume or heard, time.monotonic() + asked['seconds']
+                say({'lost': why})
+            elif result.fate != Fate.REFUSED.value or cancelled.is_set():
+                return {'result': _plain(result), 'node': name}
+            else:
+                resume = resume or result.rounds > 0
+                refusals.setdefault(name, {'result': _plain(result), 'node': name})
+        late = time.monotonic() > end or cancelled.is_set()
+        if refusals and (late or not lost) and (late or len(refusals) == len(clients)):
+            return next(iter(refusals.values()))
+        if late:
+            raise ValueError(f'{lost}, and no node went on within {asked["seconds"]:g} s: send '
+                             'the goal with resume when one is back' if lost else
+                             f'no node serves {" or ".join(c.name for c in clients.values())}: '
+                             'start it, or name it')
+        executor.spin_once(timeout_sec=_SPIN)
+
+
+def _ended(client: GoalClient, goal: Any, say: Say, cancelled: threading.Event,
+           executor: SingleThreadedExecutor) -> tuple[Any, str, bool]:
+    """Return the result of a goal, or why there is none; and whether it was begun."""
+    found, fed = list[tuple[Any, str]](), list[bool]()
+
+    def heard(feedback: Any) -> None:
+        fed.append(True)
+        say({'feedback': _plain(feedback)})
+    sent = client.send(goal, heard, lambda result, why: found.append((result, why)))
+    asked = False
+    while not found:
+        executor.spin_once(timeout_sec=_SPIN)
+        if cancelled.is_set() and not asked:
+            asked = True
+            sent.cancel()
+    return *found[0], bool(fed)
+
+
+def _plain(message: Any) -> dict[str, Any]:
+    """Return a message's fields for JSON."""
+    return {name: list(value) if isinstance(value := getattr(message, name), list) else value
+            for name in message.get_fields_and_field_types()}
+
+
+def main() -> None:
+    """Follow what the command line says, and print what happens."""
+    cancelled = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: cancelled.set())
+
+    def say(what: dict[str, Any]) -> None:
+        print(json.dumps(what), flush=True)
+    try:
+        say(follow(json.loads(sys.argv[1]), say, cancelled))
+    except ValueError as error:
+        say({'failed': str(error)})
+
+
+if __name__ == '__main__':
+    main()

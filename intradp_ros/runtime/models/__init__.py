@@ -1,0 +1,4 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""The face of a model: capture, catalogue, results."""

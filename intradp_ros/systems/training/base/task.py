@@ -1,0 +1,341 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What is trained: module, loss, optimiser and data, made by a factory that is named.
+
+Nothing in a task knows of devices.  Results depend on the task alone, never on the plan: samples
+are dealt in grains; batch norm normalises one grain and folds its running statistics in the
+order of grains; dropout draws by round and grain; sums are divided once, by the round's samples.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+import hashlib
+import importlib
+import importlib.util
+import math
+import os
+from pathlib import Path
+import random
+import sys
+import traceback
+from types import ModuleType
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import nn
+
+from intradp_ros.core.torchvision_import import declare_operators
+from intradp_ros.systems.training.base.structure import rows_of, tensors_of
+
+MOST_SAMPLES = 1 << 20
+CPU = torch.device('cpu')
+#: The environment variable that names the device on which a factory makes its task, where it is
+#: to train; not set where it is only planned for.
+DEVICE = 'INTRADP_DEVICE'
+
+
+class TaskError(ValueError):
+    """A task that cannot be trained; the text says what to change."""
+
+
+class Data(Protocol):
+    """Samples by number."""
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+
+    def take(self, samples: Sequence[int]) -> tuple[Any, Any]:
+        """
+        Return what the module takes and the targets, of tensors with one row a sample.
+
+        The first is a tuple of the module's arguments, or a dict of them by name; arguments and
+        targets are tensors, or tuples, lists, dicts or dataclasses of tensors.
+        """
+
+
+def examples(data: Data, count: int) -> tuple[Any, Any]:
+    """
+    Return samples that show shapes and types, by which layers are exported and measured.
+
+    They are the first ones, or what `data.examples` returns where not all of them lie here.
+    """
+    if hasattr(data, 'examples'):
+        found: tuple[Any, Any] = data.examples(count)
+        return found
+    return data.take([k % len(data) for k in range(count)])
+
+
+def autocast_of(dtype: torch.dtype | None, place: torch.device = CPU) -> torch.autocast:
+    """Return the context of a forward pass in that type; None: as the network is."""
+    return torch.autocast(place.type, dtype or torch.bfloat16, enabled=dtype is not None)
+
+
+def call(module: nn.Module, inputs: Any) -> Any:
+    """Return what a module makes of the inputs of some samples."""
+    return module(**inputs) if isinstance(inputs, Mapping) else module(*inputs)
+
+
+@dataclass(frozen=True)
+class TensorData:
+    """
+    Samples that are in memory, each a row of all tensors.
+
+    `inputs` is a tuple of the module's arguments, or a dict of them by name; `targets` is what
+    the loss gets.  Both may have tuples, lists, dicts or dataclasses of tensors.
+    """
+
+    inputs: Any
+    targets: Any
+
+    def __post_init__(self) -> None:
+        """Check that each sample has all; TaskError if not."""
+        rows = [tuple(value.shape[:1]) for value in tensors_of((self.inputs, self.targets))]
+        if len(set(rows)) != 1 or not rows[0]:
+            raise TaskError('inputs and targets must have as many rows, one a sample, not '
+                            + ', '.join(str(*count) or 'none' for count in rows))
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(tensors_of(self.targets)[0])
+
+    def take(self, samples: Sequence[int]) -> tuple[Any, Any]:
+        """Return the rows of these samples."""
+        rows = torch.as_tensor(list(samples), dtype=torch.long)
+        return rows_of(self.inputs, rows), rows_of(self.targets, rows)
+
+
+@dataclass(frozen=True)
+class TrainingTask:
+    """
+    A network and how it is trained.
+
+    Attributes
+    ----------
+    module
+        The network.  It takes and returns tensors with one row a sample, or tuples, lists, dicts
+        or dataclasses of such tensors.
+    loss
+        From what the module returns and targets to the loss of each sample, shape (n,): no mean,
+        no sum.  Where samples do not count alike, a tuple of it and of what each counts, shape
+        (n,): the sum of losses is divided by the sum of counts, such as those of words or pixels
+        that are not ignored, or of the weights of classes.
+    optimiser
+        From named parameters to their optimiser, with groups as you like (weight decay).  Each
+        stage makes one of its own, so each parameter must be stepped on its own.
+    batch, grain, micro_batches
+        Samples of a round and of a grain; the micro-batches that a round is dealt in.
+    clip
+        Largest norm of all gradients together; longer ones are scaled down to it.
+    schedule
+        From the round to a factor on the learning rates.
+    autocast
+        Type of the forward pass under autocast, of one grain after the other; None: as the
+        parameters are.
+    freeze_norms
+        Batch norm uses its running statistics and leaves them alone, as fine-tuning wants.
+    check
+        Samples that are never trained with, by which the result is judged.
+
+    Raises
+    ------
+    TaskError
+        If a figure makes no sense.
+
+    """
+
+    module: nn.Module
+    loss: Callable[[Any, Any], torch.Tensor | tuple[torch.Tensor, torch.Tensor]]
+    optimiser: Callable[[Sequence[tuple[str, nn.Parameter]]], torch.optim.Optimizer]
+    data: Data
+    batch: int
+    grain: int
+    micro_batches: int
+    rounds: int
+    seed: int = 0
+    clip: float | None = None
+    schedule: Callable[[int], float] | None = None
+    autocast: torch.dtype | None = None
+    freeze_norms: bool = False
+    check: Data | None = None
+
+    def __post_init__(self) -> None:
+        """Check the figures."""
+        if not isinstance(self.module, nn.Module):
+            raise TaskError(f'module is a {type(self.module).__name__}, not a torch.nn.Module')
+        for what in ('data', 'check'):
+            data = getattr(self, what)
+            if not (hasattr(data, 'take') and hasattr(data, '__len__') or
+                    what == 'check' and data is None):
+                raise TaskError(f'{what} is a {type(data).__name__}, which does not give samples '
+                                'by number: wrap a torch Dataset as items.Items(dataset), tensors '
+                                'as task.TensorData((inputs,), targets)')
+        for what in ('loss', 'optimiser'):
+            if not callable(getattr(self, what)):
+                raise TaskError(f'{what} is a {type(getattr(self, what)).__name__}, not a '
+                                'function: ' + (
+                                    'write one from (outputs, targets) to the loss of each sample'
+                                    if what == 'loss' else 'write one from named parameters to '
+                                    'their optimiser, such as lambda named: '
+                                    'torch.optim.SGD([p for _, p in named], lr=0.01)'))
+        if not 1 <= self.grain <= self.batch <= min(len(self.data), MOST_SAMPLES):
+            raise TaskError(f'a round takes {self.batch} samples of {len(self.data)} in grains of '
+                            f'{self.grain}: choose 1 <= grain <= batch <= samples')
+        if not 1 <= self.micro_batches <= self.grains:
+            raise TaskError(f'{self.grains} grains make 1 to {self.grains} micro-batches, not '
+                            f'{self.micro_batches}')
+        if self.rounds < 1:
+            raise TaskError(f'training takes 1 round or more, not {self.rounds}')
+        if self.clip is not None and not 0 < self.clip < math.inf:
+            raise TaskError(f'gradients are clipped to a norm above 0, not {self.clip}')
+
+    @property
+    def grains(self) -> int:
+        """Return the grains of a round."""
+        return -(-self.batch // self.grain)
+
+    def grain_rows(self, grain: int) -> range:
+        """Return the rows of a grain in its round; the last grain may be short."""
+        return range(grain * self.grain, min((grain + 1) * self.grain, self.batch))
+
+
+def losses_of(task: TrainingTask, outputs: Any, targets: Any,
+              rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """
+    Return the loss of each of some samples, and what each counts: 1, where the loss does not say.
+
+    Raises
+    ------
+    TaskError
+        If the loss does not return one number a sample.
+
+    """
+    found: Any = task.loss(outputs, targets)
+    several = isinstance(found, tuple | list) and len(found) == 2
+    losses, counts = found if several else (found, torch.ones(rows, dtype=torch.float64))
+    for one in (losses, counts):
+        if not isinstance(one, torch.Tensor) or one.shape != (rows,):
+            shape = tuple(one.shape) if isinstance(one, torch.Tensor) else type(one).__name__
+            raise TaskError(
+                f'loss must return one number a sample, shape ({rows},), not {shape}: use '
+                "reduction='none', and take the mean over all but the first dimension where there "
+                'are several. Where samples do not count alike (ignored words or pixels, weights '
+                'of classes) return two of that shape: sums, and what they are to be divided by')
+    return losses, counts.detach().double()
+
+
+def samples_of(seed: int, samples: int, batch: int, number: int) -> list[int]:
+    """
+    Return the samples of a round, in order: a function of seed and round alone.
+
+    Each pass over the data takes every sample once, in an order of its own; a round may lie
+    across two passes.
+    """
+    first, found = number * batch, list[int]()
+    while len(found) < batch:
+        epoch, place = divmod(first + len(found), samples)
+        generator = torch.Generator().manual_seed(draw_seed(seed, 1, epoch))
+        order = torch.randperm(samples, generator=generator)
+        found += order[place:place + batch - len(found)].tolist()
+    return found
+
+
+def draw_seed(*numbers: int) -> int:
+    """Mix numbers to the seed of a generator (63 bits, splitmix64)."""
+    mixed = 0
+    for number in numbers:
+        mixed = (mixed + number + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+        mixed = ((mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
+        mixed = ((mixed ^ mixed >> 27) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
+        mixed ^= mixed >> 31
+    return mixed >> 1
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Return file or module, and function, of a task's name; TaskError if it is none."""
+    where, _, function = name.rpartition(':')
+    if not where or not function.isidentifier():
+        raise TaskError(f'{name!r:.200} names no task: write file.py:function or '
+                        'package.module:function, of a function that returns a TrainingTask')
+    return where, function
+
+
+def load_task(name: str) -> TrainingTask:
+    """
+    Return the task that a function makes: `package.module:function` or `path/file.py:function`.
+
+    Code of the working directory may be named: the name comes from the user who starts the
+    process, never from the network.  Generators are seeded before the call, so that every
+    process makes the same initial weights.
+
+    Raises
+    ------
+    TaskError
+        If there is no such function, it fails, or it makes no task.
+
+    """
+    where, function = split_name(name)
+    declare_operators()
+    try:
+        module = _of_file(Path(where)) if where.endswith('.py') else _of_path(where)
+    except (Exception, SystemExit) as error:  # whatever code of the user raises
+        raise TaskError(f'{where} cannot be imported: {described(error)}') from error
+    make = getattr(module, function, None)
+    if not callable(make):
+        found = [key for key, value in vars(module).items() if callable(value) and
+                 getattr(value, '__module__', '') == module.__name__ and key[0] != '_']
+        raise TaskError(f'{where} has no function {function}; it has '
+                        f'{", ".join(found) or "none"}')
+    torch.manual_seed(0)
+    random.seed(0)
+    np.random.seed(0)
+    try:
+        made = make()
+    except TaskError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise TaskError(f'{name} raised {described(error)}') from error
+    if not isinstance(made, TrainingTask):
+        raise TaskError(f'{name} returned {type(made).__name__}, not a TrainingTask: return '
+                        'TrainingTask(module, loss, optimiser, data, batch=..., grain=..., '
+                        'micro_batches=..., rounds=...)')
+    return made
+
+
+def weights_digest(task: TrainingTask) -> str:
+    """Return 16 hex digits that stand for the initial weights and statistics of a task."""
+    content = hashlib.sha256()
+    for name, tensor in sorted(task.module.state_dict().items()):
+        body = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
+        content.update(f'{name} {tuple(tensor.shape)} {tensor.dtype}\0'.encode())
+        content.update(memoryview(body.numpy()))
+    return content.hexdigest()[:16]
+
+
+def _of_path(name: str) -> ModuleType:
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    return importlib.import_module(name)
+
+
+def _of_file(path: Path) -> ModuleType:
+    """Import a file by its path; what lies beside it may be imported by it."""
+    path = path.resolve(strict=True)
+    found = importlib.util.spec_from_file_location(path.stem, path)
+    assert found is not None and found.loader is not None
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    module = importlib.util.module_from_spec(found)
+    sys.modules.setdefault(path.stem, module)  # dataclasses of the file look their module up
+    found.loader.exec_module(module)
+    return module
+
+
+def described(error: BaseException) -> str:
+    """Return what an error of the user's code says, and the line that it came from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f' ({Path(frames[-1].filename).name}, line {frames[-1].lineno})' if frames else ''
+    return f'{type(error).__name__}: {" ".join(str(error).split())}{where}'

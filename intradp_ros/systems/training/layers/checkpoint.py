@@ -1,0 +1,218 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Checkpoints: one safetensors file with weights, statistics, optimiser and the place in the data.
+
+Plain torch reads it: `p:` and `b:` before the names of the module's own state::
+
+    found = safetensors.torch.load_file(path)
+    state = {name[2:]: t for name, t in found.items() if name[:2] in ('p:', 'b:')}
+    module.load_state_dict(state, strict=False)
+
+`o:NAME:KEY` are what the optimiser keeps of a parameter.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from safetensors.torch import load, save
+import torch
+from torch import nn
+
+from intradp_ros.core.atomic_write import replacing
+from intradp_ros.runtime.models.weight_file import (
+    CHECKPOINT,
+    file_facts,
+    module_state,
+    WeightsError,
+)
+from intradp_ros.systems.training.base.task import TaskError, TrainingTask
+from intradp_ros.systems.training.layers.layer_graph import LayerGraph
+
+#: Numbers of rounds and samples that are believed.
+MOST_COUNT = 1 << 53
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """
+    A state between two rounds; `samples` are those of the data, 0 where nobody noted them.
+
+    `training` is the number of the training that wrote it, 0 where it has none; `digest` the
+    SHA-256 of the file that it was read from.
+    """
+
+    state: Mapping[str, torch.Tensor]
+    task: str
+    round: int
+    seed: int
+    batch: int
+    loss: float
+    samples: int = 0
+    training: int = 0
+    digest: str = ''
+
+    @property
+    def weights(self) -> dict[str, torch.Tensor]:
+        """Return parameters and statistics by the module's names."""
+        return module_state(self.state)
+
+
+def whole_state(task: TrainingTask, state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """
+    Return a trained state with all else that the module's own state has.
+
+    That is what is frozen or never used, other names of the same tensors, and other buffers; who
+    loads the file needs no other one.
+    """
+    found = dict(state)
+    for name, (first, tensor) in _all_names(task.module).items():
+        found.setdefault(name, state.get(first, tensor).detach().clone())
+    return found
+
+
+def _all_names(module: nn.Module) -> dict[str, tuple[str, torch.Tensor]]:
+    """Return the first name of each tensor in a module's state, and the tensor, by its names."""
+    first: dict[int, str] = {}
+    for kept, named in (('p:', module.named_parameters()), ('b:', module.named_buffers())):
+        first |= {id(tensor): kept + name for name, tensor in named}
+    return {first[id(tensor)][:2] + name: (first[id(tensor)], tensor)
+            for name, tensor in module.state_dict(keep_vars=True).items()
+            if id(tensor) in first and 'num_batches_tracked' not in name}
+
+
+def write_checkpoint(path: Path, checkpoint: Checkpoint) -> str:
+    """Write a checkpoint, whole or not at all; return its SHA-256."""
+    facts = {'task': checkpoint.task, 'round': checkpoint.round, 'seed': checkpoint.seed,
+             'batch': checkpoint.batch, 'loss': checkpoint.loss, 'samples': checkpoint.samples,
+             'number': checkpoint.training}
+    told = json.dumps(facts)
+    data = save({name: t.contiguous() for name, t in checkpoint.state.items()}, {
+        'format': CHECKPOINT, 'training': told, 'content': _content(told, checkpoint.state)})
+    with replacing(path) as part:
+        part.write_bytes(data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def _content(facts: str, state: Mapping[str, torch.Tensor]) -> str:
+    """Return the SHA-256 of all that a checkpoint says, whatever the order of its tensors."""
+    content = hashlib.sha256(facts.encode())
+    for name, tensor in sorted(state.items()):
+        body = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
+        content.update(f'\0{name} {tuple(tensor.shape)} {tensor.dtype}\0'.encode())
+        content.update(body.numpy().data)
+    return content.hexdigest()
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """
+    Read a checkpoint, once.
+
+    Raises
+    ------
+    TaskError
+        If it is none, or not as it was written.
+
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise TaskError(f'{path} is no file')
+        with path.open('rb') as stream:
+            most = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
+            if os.fstat(stream.fileno()).st_size > most:
+                raise TaskError(f'{path} is larger than the memory of this machine')
+            data = stream.read()
+        told = file_facts(data, path)
+        if told.get('format') != CHECKPOINT:
+            raise TaskError(f'{path} is no checkpoint of intradp train')
+        facts, state = json.loads(told['training']), load(data)
+        noted = _content(told['training'], state)
+        if told.get('content', noted) != noted or {*told} - {'format', 'training', 'content'}:
+            raise TaskError(f'{path} is damaged: it does not hold what was written; take another '
+                            'checkpoint, or begin anew')
+        found = Checkpoint(state, str(facts['task']), int(facts['round']), int(facts['seed']),
+                           int(facts['batch']), float(facts['loss']),
+                           int(facts.get('samples', 0)), int(facts.get('number', 0)),
+                           hashlib.sha256(data).hexdigest())
+        if not all(0 <= count <= MOST_COUNT for count in (found.round, found.batch,
+                                                          found.samples)):
+            raise TaskError(f'{path} has counts that make no sense: round {found.round}, '
+                            f'{found.batch} samples a round of {found.samples}')
+        return found
+    except TaskError:
+        raise
+    except WeightsError as error:
+        raise TaskError(str(error)) from None
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, MemoryError,
+            RecursionError) as error:
+        raise TaskError(f'{path} cannot be read as a checkpoint: {error}') from None
+    except Exception as error:  # safetensors raises its own kind
+        raise TaskError(f'{path} is no safetensors file: {error}') from None
+
+
+def check_fits(checkpoint: Checkpoint, task: TrainingTask, graph: LayerGraph) -> None:
+    """
+    See that a task can go on exactly where a checkpoint ends.
+
+    Raises
+    ------
+    TaskError
+        If it is of another network, or its rounds would take other samples.
+
+    """
+    for what, noted, given in (('seed', checkpoint.seed, task.seed),
+                               ('samples a round', checkpoint.batch, task.batch),
+                               ('samples in all', checkpoint.samples or len(task.data),
+                                len(task.data))):
+        if noted != given:
+            raise TaskError(f'the checkpoint was trained with {noted} {what}, the task has '
+                            f'{given}: samples would be left out or seen twice; begin a new '
+                            'training with its weights instead')
+    if checkpoint.round >= task.rounds:
+        raise TaskError(f'the checkpoint has {checkpoint.round} rounds and the task wants '
+                        f'{task.rounds}: there is nothing to go on with; give the task more '
+                        'rounds')
+    buffers = {name for layer in graph.layers for name in layer.buffers}
+    learned = {name: p for layer in graph.layers for name in layer.parameters
+               if (p := graph.root.get_parameter(name)).requires_grad}
+    wanted: dict[str, torch.Tensor] = {f'p:{name}': p for name, p in learned.items()}
+    wanted |= {f'b:{name}': graph.root.get_buffer(name) for name in sorted(buffers)}
+    wanted |= _kept(task, learned)
+    for name, tensor in wanted.items():
+        found = checkpoint.state.get(name)
+        if found is None or found.shape != tensor.shape or found.dtype != tensor.dtype:
+            has = 'nothing' if found is None else f'{tuple(found.shape)} {found.dtype}'
+            what = 'the checkpoint was trained with another optimiser: of' if name[:2] == 'o:' \
+                else 'the checkpoint is of another network: of'
+            raise TaskError(f'{what} {name[2:]} it has {has}, the task '
+                            f'{tuple(tensor.shape)} {tensor.dtype}')
+        if name[:2] != 'o:' and not bool(torch.isfinite(found).all()):
+            raise TaskError(f'{name[2:]} of the checkpoint holds values that are no numbers: '
+                            'training has gone wrong before; go on from an older one')
+    if others := sorted(name for name in checkpoint.state if name[:2] == 'o:' and
+                        name not in wanted):
+        raise TaskError(f'the checkpoint was trained with another optimiser, or with more '
+                        f'parameters: it has {others[0][2:]}, of which the task knows nothing')
+    for name, (first, tensor) in _all_names(task.module).items():
+        if first not in wanted and name in checkpoint.state and \
+                not torch.equal(checkpoint.state[name], tensor):
+            raise TaskError(f'{name[2:]}, which is not trained, is another one in the checkpoint '
+                            'than in the task: give the task the same weights to begin with')
+
+
+def _kept(task: TrainingTask, learned: Mapping[str, nn.Parameter]) -> dict[str, torch.Tensor]:
+    """Return what the optimiser keeps of parameters, by the names of a state; try a step."""
+    named = [(name, nn.Parameter(p.detach().clone())) for name, p in learned.items()]
+    optimiser = task.optimiser(named)
+    for _, parameter in named:
+        parameter.grad = torch.zeros_like(parameter)
+    optimiser.step()
+    return {f'o:{name}:{key}': value for name, p in named
+            for key, value in optimiser.state.get(p, {}).items()
+            if isinstance(value, torch.Tensor)}

@@ -1,0 +1,119 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What must be the same wherever a task is trained: else results would be those of no process.
+
+Facts are short texts by what they say, so that a device that has another version of a task, or
+other data, is refused with what differs.  Numbers of samples are compared with a tolerance:
+decoders of images differ a little from machine to machine.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+import hashlib
+import inspect
+from os.path import commonprefix
+import re
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from intradp_ros.systems.training.base.structure import tensors_of
+from intradp_ros.systems.training.base.task import TrainingTask, weights_digest
+from intradp_ros.systems.training.layers.layer_graph import LayerGraph
+
+#: Facts of a task, and characters of their names and texts.
+MOST_FACTS, MOST_NAME, MOST_TEXT = 16, 40, 1200
+#: Characters of a fact that an error shows.
+_SHOWN = 40
+#: Samples that are looked at, their numbers in a text, and how far these may be apart, in parts
+#: of the sample's root mean square.
+SAMPLES, _MOST_NUMBERS, TOLERANCE = 4, 96, 0.01
+#: Rounds at which a schedule of learning rates is compared.
+_ROUNDS = 16
+#: The fact that is numbers: two for each tensor of a sample, mean and root mean square.
+DATA = 'data'
+
+Facts = Mapping[str, str]
+NO_FACTS: Facts = MappingProxyType({})
+
+
+def task_facts(task: TrainingTask, graph: LayerGraph, everywhere: bool = True) -> dict[str, str]:
+    """
+    Return the facts of a task.
+
+    Those of the samples are among them where all of them can be read `everywhere`.
+    """
+    named = [(name, p) for name, p in task.module.named_parameters() if p.requires_grad]
+    optimiser = task.optimiser(named)
+    groups = [{key: value for key, value in group.items() if key != 'params' and value}
+              for group in optimiser.param_groups]
+    rounds = sorted({k * (task.rounds - 1) // (_ROUNDS - 1) for k in range(_ROUNDS)})
+    figures = ', '.join(f'{name} {getattr(task, name)}' for name in (
+        'batch', 'grain', 'micro_batches', 'rounds', 'seed', 'clip', 'autocast', 'freeze_norms'))
+    return {
+        'initial weights': weights_digest(task),
+        'network': _digest([[layer.parameters, layer.buffers, [str(n.target) for n in layer.nodes]]
+                            for layer in graph.layers], graph.cuts),
+        'figures': figures,
+        'optimiser': _short(f'{type(optimiser).__name__} {groups}'),
+        'schedule': ' '.join(f'{task.schedule(k):.6g}' for k in rounds) if task.schedule else '',
+        'loss': _source(task.loss),
+        'number of samples': str(len(task.data)),
+        **({DATA: _numbers(task)} if everywhere and not hasattr(task.data, 'examples') else {})}
+
+
+def apart(here: Facts, wanted: Facts) -> str:
+    """Return in words what differs first between the facts here and those wanted; '' if none."""
+    for name, text in wanted.items():
+        found = here.get(name)
+        if found is not None and found != text and not (name == DATA and _alike(found, text)):
+            begin = found[:len(commonprefix([found, text]))].rfind(' ') + 1  # of what differs
+            return (f'{name} {"... " * bool(begin)}{found[begin:begin + _SHOWN]}, where it is '
+                    f'planned {text[begin:begin + _SHOWN]}')
+    return ''
+
+
+def _short(text: str) -> str:
+    """Return a text without places in memory; what is too long as a digest."""
+    text = re.sub(r' at 0x[0-9a-f]+', '', text)
+    return text if len(text) <= MOST_TEXT else _digest(text)
+
+
+def _digest(*what: Any) -> str:
+    return hashlib.sha256(re.sub(r' at 0x[0-9a-f]+', '', repr(what)).encode()).hexdigest()[:16]
+
+
+def _source(function: Any) -> str:
+    """Return what stands for a function: its name and a digest of its text."""
+    if isinstance(function, partial):
+        return _short(f'{_source(function.func)} {function.args} {function.keywords}')
+    name = getattr(function, '__qualname__', '') or repr(function)
+    try:
+        return _short(f'{name} {_digest(inspect.getsource(function))}')
+    except (OSError, TypeError):  # built in, or an object that is called
+        return _short(name)
+
+
+def _numbers(task: TrainingTask) -> str:
+    """Return mean and root mean square of each tensor of some samples."""
+    count, found = len(task.data), list[float]()
+    for sample in sorted({k * (count - 1) // (SAMPLES - 1) for k in range(SAMPLES)}):
+        for tensor in tensors_of(task.data.take([sample])):
+            values = tensor.to(torch.float64)
+            found += [float(values.mean()), float(values.square().mean().sqrt())]
+    return ' '.join(f'{number:.6g}' for number in found[:_MOST_NUMBERS])
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether the numbers of samples are almost the same."""
+    try:
+        a, b = ([float(word) for word in text.split()] for text in (one, other))
+    except ValueError:
+        return False
+    sizes = [size for size in b[1::2] for _ in range(2)]
+    return len(a) == len(b) == len(sizes) and all(
+        abs(x - y) <= TOLERANCE * max(size, 1e-9) for x, y, size in zip(a, b, sizes))

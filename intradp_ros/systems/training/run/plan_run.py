@@ -1,0 +1,488 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""A plan on one device: it meets the others, takes its layers, runs rounds and copies them."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+import threading
+import time
+from typing import Any
+
+import torch
+
+from intradp_ros.cluster.plan_id import PlanId
+from intradp_ros.split.calls.kernel_device import KernelDevice
+from intradp_ros.systems.training.base.structure import taken_apart, Tensors
+from intradp_ros.systems.training.base.task import samples_of, TaskError, TrainingTask
+from intradp_ros.systems.training.layers.layer_graph import LayerGraph, MOST_VALUES, Value
+from intradp_ros.systems.training.plan.sample_moves import homes_of, sample_moves
+from intradp_ros.systems.training.plan.stage_actions import Action, device_actions, fan_out, Part
+from intradp_ros.systems.training.plan.training_plan import TrainingPlan, TrainingStage
+from intradp_ros.systems.training.run.reachability import Reachability
+from intradp_ros.systems.training.run.round_groups import GroupError, join_group, RoundGroup
+from intradp_ros.systems.training.run.snapshots import (
+    backups,
+    Move,
+    pack,
+    Snapshots,
+    TornError,
+    TRAINER,
+    unpack,
+)
+from intradp_ros.systems.training.run.stage_runner import StageRunner, state_of
+from intradp_ros.systems.training.run.store_bytes import given_key, take_bytes
+from intradp_ros.systems.training.run.worker_settings import Settings
+
+Report = Callable[[dict[str, Any]], None]
+#: Receives that are begun ahead of the action that needs them.
+AHEAD = 2
+#: Rounds by which waits are longer than the time-out: what is waited for may be computed first.
+WAITING_ROUNDS = 2
+#: Seconds from which on a device has waited for what it receives.
+WAITED = 0.5e-3
+
+
+@dataclass
+class TrainingDevice:
+    """
+    What a device brings to every plan: its name, its task, what it holds, its ways to others.
+
+    `before` is called before every action with round and action; stages compute on `kernels`.
+    """
+
+    name: str
+    task: TrainingTask
+    graph: LayerGraph
+    settings: Settings
+    store: Callable[[], Any]
+    report: Report
+    before: Callable[[int, Action], None]
+    kernels: KernelDevice
+    reachability: Reachability
+    snapshots: Snapshots = field(default_factory=Snapshots)
+
+
+class PlanRun:
+    """
+    One plan on one device, from the round of its tag on.
+
+    `stage` is what is trained here, once it has begun.  With `leaving` the others learn in the
+    sum of a round that the plan ends, and all stop after that round: `stop_at`.
+    """
+
+    def __init__(self, device: TrainingDevice, plan: TrainingPlan, number: PlanId,
+                 tag: int) -> None:
+        self.round, self._device, self._plan, self._number = tag, device, plan, number
+        self.stop_at, self.leaving = device.task.rounds, False
+        if plan.data and sum(n for _, n in plan.data) != len(device.task.data):
+            raise TaskError(f'the plan has {sum(n for _, n in plan.data)} samples on devices, the '
+                            f'data are {len(device.task.data)}')
+        place = plan.stage_of(device.name)
+        self._place = -1 if place is None else place
+        self._part = TrainingStage(0, 0, ((device.name, 0),)) if place is None else \
+            plan.stages[place]
+        self._actions = device_actions(plan, device.name)
+        self._groups: list[RoundGroup] = []
+        self._copy: threading.Thread | None = None
+        self._copied: list[BaseException | int] = []
+        self._samples: list[int] = []
+        self._own: dict[int, int] = {}
+        self._own_rows: tuple[Tensors, Tensors] = ((), ())
+        self._loss, self._counted, self._rows = 0.0, 0.0, 0
+        self._clock = _Clock()
+        self.places: dict[str, list[str]] = {}
+
+    def begin(self, moved: list[Move]) -> None:
+        """Meet the others, move layers, and take the state of the tag."""
+        device, settings = self._device, self._device.settings
+        device.snapshots.forget(after=self.round)
+        self.places = device.reachability.places(device.store(), self._plan.participants)
+        rate = settings.emulation.rate if settings.emulation else None
+        timeout = settings.timeout + WAITING_ROUNDS * self._plan.seconds
+        for purpose in ('rounds', 'copies'):
+            self._groups.append(join_group(
+                device.store(), self._number, self._plan.participants, device.name,
+                self._part.devices, timeout, rate, settings.address, purpose))
+        held = device.snapshots.kept.get(self.round, {})
+        received = [m for m in moved if m.target == device.name and m.source != TRAINER]
+        for layer in (k for m in moved if m.target == device.name and m.source == TRAINER
+                      for k in m.layers):
+            device.snapshots.put(self.round, layer, self._given(layer))
+        for move in moved:
+            if move.source == device.name:
+                self._check_held(move.layers)
+                self._send_bytes(pack({k: held[k] for k in move.layers}), move.target)
+        stage = StageRunner(device.task, device.graph, self._part.first, self._part.last,
+                            device.kernels)  # while bytes are in flight
+        for move in received:
+            for layer, state in unpack(self._receive_bytes(move.source), move.layers).items():
+                device.snapshots.put(self.round, layer, state)
+        self._groups[1].settle()
+        if self.round and self._part.last:
+            layers = range(self._part.first, self._part.last)
+            self._check_held(layers)
+            held = device.snapshots.kept[self.round]
+            stage.restore({name: tensor for layer in layers
+                           for name, tensor in held[layer].items()})
+        self.stage = stage
+
+    def _check_held(self, layers: Sequence[int]) -> None:
+        """See that what the trainer believes to be here is here; else it learns what is."""
+        held = self._device.snapshots.kept.get(self.round, {})
+        if missing := [layer for layer in layers if layer not in held]:
+            raise GroupError(f'layers {missing} of round {self.round} are not held here')
+
+    def _given(self, layer: int) -> dict[str, torch.Tensor]:
+        """Return a layer of the trainer's checkpoint."""
+        try:
+            return unpack(take_bytes(self._device.store(), given_key(self.round, layer),
+                                     self._most_bytes()), [0])[0]
+        except (RuntimeError, ValueError) as error:
+            raise GroupError(f'layer {layer} of the checkpoint did not come: '
+                             f'{str(error).splitlines()[0]:.200}') from None
+
+    def _most_bytes(self) -> int:
+        """Return the most bytes that a snapshot may have: of an optimiser, and headers."""
+        sizes = sum(self._device.graph.nbytes(k) for k in range(len(self._device.graph.layers)))
+        return 8 * sizes + (1 << 24)
+
+    def play(self) -> None:
+        """Train one round."""
+        begun = time.monotonic()
+        task = self._device.task
+        self._samples = samples_of(task.seed, len(task.data), task.batch, self.round)
+        self._loss, self._counted, self._rows = 0.0, 0.0, 0
+        self._clock = _Clock()
+        self.stage.begin()
+        coming: dict[Action, list[tuple[Part, list[tuple[torch.Tensor, Any]]]]] = {}
+        for k, action in enumerate(self._actions):
+            for one in self._actions[k:k + AHEAD + 1]:
+                if one not in coming and one.kind in 'FB':
+                    coming[one] = self._begin_receiving(one)
+            self._device.before(self.round, action)
+            if action.kind == 'I':
+                self._send_samples()
+            elif action.kind == 'F':
+                self._forward(action.micro_batch, coming.pop(action))
+            elif action.kind == 'B':
+                self._backward(action.micro_batch, coming.pop(action))
+            elif action.kind == 'S':
+                figures = self._sum()
+            else:
+                with self._taking('U'):
+                    self.stage.step(self.round, figures['norm'])
+        self.round += 1
+        self._device.report({'report': 'round', 'plan': self._number, 'round': self.round - 1,
+                             **figures, 'seconds': time.monotonic() - begun})
+        if self.round % self._device.settings.every == 0 and self.round < self._device.task.rounds:
+            self._copied_before()
+            self._snapshot()
+
+    def _cut(self, action: Action) -> tuple[Value, ...]:
+        """Return what an action receives: values that enter, or gradients of what left."""
+        if action.kind == 'F':
+            return self._device.graph.cuts[self._part.first]
+        return tuple(value for value in self._device.graph.cuts[self._part.last] if value.gradient)
+
+    def _begin_receiving(self, action: Action,
+                         ) -> list[tuple[Part, list[tuple[torch.Tensor, Any]]]]:
+        back = action.kind == 'B'
+        border = self._place if back else self._place - 1
+        if not 0 <= border < len(self._plan.stages) - 1:
+            return []
+        return [(part, [self._groups[0].receive(
+                    (self._count(part.grains), *value.shape), value.dtype,
+                    part.target if back else part.source, self._tag(action, k))
+                    for k, value in enumerate(self._cut(action))])
+                for part in fan_out(self._plan, border, action.micro_batch)
+                if (part.source if back else part.target) == self._device.name]
+
+    def _joined(self, begun: list[tuple[Part, list[tuple[torch.Tensor, Any]]]], back: bool,
+                ) -> Tensors:
+        """Wait for parts and join their rows."""
+        asked = time.monotonic()
+        for part, values in begun:
+            for _, work in values:
+                self._groups[0].wait(work, part.target if back else part.source)
+        if time.monotonic() - asked > WAITED:
+            self._clock.idle()
+        return tuple(torch.cat(rows) if len(rows) > 1 else rows[0]
+                     for rows in zip(*([tensor for tensor, _ in values] for _, values in begun)))
+
+    def _send(self, action: Action, values: Tensors) -> None:
+        """Send what an action made to whom it belongs."""
+        back = action.kind == 'B'
+        border = self._place - 1 if back else self._place
+        if not 0 <= border < len(self._plan.stages) - 1:
+            return
+        first = self._grains(action.micro_batch).start
+        for part in fan_out(self._plan, border, action.micro_batch):
+            if (part.target if back else part.source) != self._device.name:
+                continue
+            begin = self._count(range(first, part.grains.start))
+            rows = slice(begin, begin + self._count(part.grains))
+            for k, value in enumerate(values):
+                self._groups[0].send(value[rows], part.source if back else part.target,
+                                     self._tag(action, k))
+
+    def _grains(self, micro_batch: int) -> range:
+        return self._plan.dealt(self._place, micro_batch)[self._device.name]
+
+    def _count(self, grains: range) -> int:
+        return sum(len(self._device.task.grain_rows(grain)) for grain in grains)
+
+    def _tag(self, action: Action, value: int) -> int:
+        return (self.round % 64) << 24 | action.micro_batch << 8 | value << 1 | \
+            (action.kind == 'B')
+
+    def _sample_tag(self, number: int, value: int) -> int:
+        return self._tag(Action('I', number), MOST_VALUES + value)
+
+    def _rows_of(self, grains: range) -> list[int]:
+        rows = [row for grain in grains for row in self._device.task.grain_rows(grain)]
+        return self._samples[rows[0]:rows[-1] + 1] if rows else []
+
+    def _read(self, samples: Sequence[int]) -> tuple[Tensors, Tensors]:
+        """Return the values that enter the first layer, and the targets, of samples."""
+        graph = self._device.graph
+        inputs, whole = self._device.task.data.take(samples)
+        entering, (targets, structure) = graph.entering(inputs), taken_apart(whole)
+        if structure != graph.interface.targets:
+            raise TaskError(f'among the samples {samples} some have targets of the form '
+                            f'{structure.spec}, the first ones {graph.interface.targets.spec}')
+        moved = zip(targets, graph.interface.wanted) if self._plan.data else ()
+        for x, value in (*zip(entering, graph.cuts[0]), *moved):
+            if tuple(x.shape[1:]) != value.shape or x.dtype != value.dtype:
+                raise TaskError(f'among the samples {samples} some are {tuple(x.shape[1:])} '
+                                f'{x.dtype}, the first ones are {value.shape} {value.dtype}: let '
+                                'the data give all samples the same shape and type')
+        return entering, targets
+
+    def _send_samples(self) -> None:
+        """Read the samples of this round that lie here, and send others what they need of them."""
+        plan, name = self._plan, self._device.name
+        own = [sample for sample, home in zip(self._samples, homes_of(plan, self._samples))
+               if home == name]
+        self._own = {sample: row for row, sample in enumerate(own)}
+        if not own:
+            return
+        self._own_rows = self._read(own)
+        last = len(plan.stages) - 1
+        for number in range(plan.micro_batches):
+            for stage in sorted({0, last}):
+                for target, grains in plan.dealt(stage, number).items():
+                    for move in sample_moves(plan, target, self._rows_of(grains)):
+                        if move.source == name != target:
+                            rows = [self._own[sample] for sample in move.samples]
+                            for k, tensor in enumerate(self._sent(stage == 0, stage == last)):
+                                self._groups[0].send(tensor[rows], target,
+                                                     self._sample_tag(number, k))
+
+    def _sent(self, first: bool, last: bool) -> list[torch.Tensor]:
+        """Return what a device of the first or last stage needs, of samples that lie here."""
+        inputs, targets = self._own_rows
+        return [*(inputs if first else ()), *(targets if last else ())]
+
+    def _taken(self, number: int, first: bool, last: bool) -> tuple[Tensors, Tensors]:
+        """Return what enters a pass and its targets, as far as this stage needs them."""
+        samples, group = self._rows_of(self._grains(number)), self._groups[0]
+        if not self._plan.data:
+            return self._read(samples)
+        graph = self._device.graph
+        entering = graph.cuts[0] if first else ()
+        joined = [torch.empty((len(samples), *value.shape), dtype=value.dtype)
+                  for value in (*entering, *(graph.interface.wanted if last else ()))]
+        begun = []
+        for move in sample_moves(self._plan, self._device.name, samples):
+            if move.source == self._device.name:
+                rows = [self._own[sample] for sample in move.samples]
+                for whole, tensor in zip(joined, self._sent(first, last)):
+                    whole[list(move.rows)] = tensor[rows]
+            else:
+                begun += [(move, whole, *group.receive(
+                    (len(move.rows), *whole.shape[1:]), whole.dtype, move.source,
+                    self._sample_tag(number, k))) for k, whole in enumerate(joined)]
+        asked = time.monotonic()
+        for move, whole, tensor, work in begun:
+            group.wait(work, move.source)
+            whole[list(move.rows)] = tensor
+        if time.monotonic() - asked > WAITED:
+            self._clock.idle()
+        return tuple(joined[:len(entering)]), tuple(joined[len(entering):])
+
+    def _forward(self, number: int, begun: list[Any]) -> None:
+        grains = self._grains(number)
+        if not grains:
+            return
+        first, last = not self._place, self._place == len(self._plan.stages) - 1
+        inputs, targets = self._taken(number, first, last) if first or last else \
+            ((), ())
+        entering = inputs if first else self._joined(begun, back=False)
+        with self._taking('F', len(self._rows_of(grains))):
+            outputs = self.stage.forward(self.round, number, grains, entering)
+            if last:
+                loss, counted = self.stage.lose(number, targets)
+                self._loss, self._counted = self._loss + loss, self._counted + counted
+                self._rows += len(targets[0])
+        self._send(Action('F', number), outputs)
+
+    def _backward(self, number: int, begun: list[Any]) -> None:
+        grains = self._grains(number)
+        if not grains:
+            return
+        gradients = self._joined(begun, back=True)
+        with self._taking('B', len(self._rows_of(grains))):
+            entered = self.stage.backward(number, gradients)
+        self._send(Action('B', number), entered)
+
+    def _taking(self, kind: str, rows: int = 0) -> _Taking:
+        emulation = self._device.settings.emulation
+        return _Taking(self._clock,
+                       emulation.seconds(self.stage, kind, rows) if emulation else 0.0)
+
+    def _sum(self) -> dict[str, float]:
+        """Sum gradients and statistics over the group at once, then loss and norm over all."""
+        group = self._groups[0]
+        group.settle()
+        gradients, statistics = self.stage.gradients(), self._all_statistics()
+        summed = [*gradients, *statistics.values()] if len(self._part.devices) > 1 else []
+        for dtype in dict.fromkeys(g.dtype for g in summed):
+            some = [g for g in summed if g.dtype == dtype]
+            flat = torch.cat([g.flatten().cpu() for g in some])
+            group.total(flat, replicas=True)
+            for g, part in zip(some, torch.split(flat, [g.numel() for g in some])):
+                g.copy_(part.view_as(g))
+        self.stage.statistics |= {name: dict(enumerate(rows))
+                                  for name, rows in statistics.items()}
+        speaks = self._device.name == self._part.devices[0]
+        square = sum(float(g.double().pow(2).sum()) for g in gradients) if speaks else 0.0
+        leaving = float(self.leaving)
+        total = torch.tensor([square, self._loss, self._counted, self._rows, leaving],
+                             dtype=torch.float64)
+        group.total(total)
+        counted = float(total[2]) or 1.0  # where nothing counts, all sums are 0
+        if gradients:
+            torch._foreach_div_(gradients, counted)
+        if total[4]:  # all of them see it in this round
+            self.stop_at = self.round + 1
+        self._clock.idle()
+        return {'norm': float(total[0]) ** 0.5 / counted, 'loss': float(total[1]) / counted,
+                'samples': int(total[3])}
+
+    def _all_statistics(self) -> dict[str, torch.Tensor]:
+        """Return a row for every grain's statistics: own ones, 0 where others of the group add."""
+        if len(self._part.devices) == 1 or self._device.task.freeze_norms:
+            return {}
+        norms = self._device.graph.norms
+        rows = {name: torch.zeros(self._plan.grains, norms[name].uses, 2, *found.shape,
+                                  dtype=found.dtype)
+                for name, found in self.stage.buffers.items() if name in norms}
+        for name, table in rows.items():
+            for grain, row in self.stage.statistics.get(name, {}).items():
+                table[grain] = row
+        return rows
+
+    def _snapshot(self) -> None:
+        """Keep a copy of this stage, and exchange copies in the background."""
+        device, tag = self._device, self.round
+        self._keep()
+        targets = backups(self._plan)
+        own, sources = targets.get(device.name), [a for a, b in targets.items()
+                                                  if b == device.name]
+
+        def exchange() -> None:
+            try:
+                if own is not None:
+                    layers = range(self._part.first, self._part.last)
+                    self._send_bytes(pack({k: device.snapshots.kept[tag][k] for k in layers}),
+                                     own)
+                for source in sources:
+                    stage = next(s for s in self._plan.stages if source in s.devices)
+                    data = self._receive_bytes(source)
+                    for layer, state in unpack(data, range(stage.first, stage.last)).items():
+                        device.snapshots.put(tag, layer, state)
+                self._groups[1].settle()
+                self._copied.append(tag)
+                device.report({'report': 'replicated', 'plan': self._number, 'tag': tag})
+            except (GroupError, TornError, KeyError) as error:
+                self._copied.append(error)
+
+        self._copy = threading.Thread(target=exchange, daemon=True)
+        self._copy.start()
+
+    def _keep(self) -> None:
+        state = self.stage.state()
+        for layer in range(self._part.first, self._part.last):
+            self._device.snapshots.put(self.round, layer,
+                                        state_of(self._device.graph, [layer], state))
+
+    def _copied_before(self) -> None:
+        """Wait for the copies of the tag before; as long as they take, the waits have ends."""
+        if self._copy is not None:
+            self._copy.join()
+            failed = [one for one in self._copied if isinstance(one, GroupError | TornError)]
+            if failed:
+                raise failed[0]
+
+    def _send_bytes(self, data: bytes, target: str) -> None:
+        group = self._groups[1]
+        group.send(torch.tensor([len(data)]), target, 1)
+        group.send(torch.frombuffer(bytearray(data), dtype=torch.uint8), target, 2)
+
+    def _receive_bytes(self, source: str) -> bytes:
+        group = self._groups[1]
+        size, work = group.receive((1,), torch.int64, source, 1)
+        group.wait(work, source)
+        if not 32 <= int(size) <= self._most_bytes():
+            raise TornError(f'{source} offers a snapshot of {int(size)} bytes')
+        data, work = group.receive((int(size),), torch.uint8, source, 2)
+        group.wait(work, source)
+        return data.numpy().tobytes()
+
+    def finish(self) -> None:
+        """Keep the state where the plan ends, when all copies are there."""
+        self._copied_before()
+        self._keep()
+
+    def drop(self) -> None:
+        """Drop the connections: who waits for this device learns it."""
+        for group in self._groups:
+            group.close()
+
+    def close(self) -> None:
+        """Wait for the end of what is copied; its waits have ends."""
+        if self._copy is not None:
+            self._copy.join()
+
+
+class _Clock:
+    """
+    The time up to which an emulated device is busy.
+
+    A sleep ends late, and between two passes something is to be done: the next pass makes up for
+    it.  Only time in which the device waited for others is not made up for.
+    """
+
+    def __init__(self) -> None:
+        self.due = time.monotonic()
+
+    def idle(self) -> None:
+        """Note that there was nothing to compute until now."""
+        self.due = max(self.due, time.monotonic())
+
+
+class _Taking:
+    """Lets what is computed take as long as on the emulated device."""
+
+    def __init__(self, clock: _Clock, seconds: float) -> None:
+        self._clock = clock
+        clock.due += seconds
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, *error: object) -> None:
+        """Wait for the end."""
+        time.sleep(max(0.0, self._clock.due - time.monotonic()))

@@ -1,0 +1,229 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+One stage on one device: its layers, their optimiser, and passes over grains with autograd.
+
+State has names: `p:` parameters, `b:` statistics of batch norm, `o:` what the optimiser keeps.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import torch
+
+from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
+from intradp_ros.systems.training.base.structure import split_rows, Tensors
+from intradp_ros.systems.training.base.task import TaskError, TrainingTask
+from intradp_ros.systems.training.layers.layer_graph import LayerGraph
+from intradp_ros.systems.training.layers.stage_interpreter import Pass, run_pass, StageInterpreter
+
+State = Mapping[str, torch.Tensor]
+
+
+@dataclass
+class _Kept:
+    inputs: Tensors
+    outputs: Tensors
+    rows: list[int]
+
+
+class StageRunner:
+    """
+    Layers first to last - 1 of a task.
+
+    It computes on `device`; what enters and leaves is in the host's memory, where losses are
+    computed.  `statistics` of norms are folded at the end of the round, in the order of grains.
+    """
+
+    def __init__(self, task: TrainingTask, graph: LayerGraph, first: int, last: int,
+                 device: KernelDevice = HOST) -> None:
+        self.task, self.graph, self.first, self.last = task, graph, first, last
+        self._device = device
+        self.module = graph.stage(first, last, torch.device(device.name))
+        layers = graph.layers[first:last]
+        names = [name for layer in layers for name in layer.parameters]
+        own = dict(self.module.named_parameters(remove_duplicate=False))
+        self.parameters = {name: own[name] for name in names if own[name].requires_grad}
+        self.buffers = {name: self._buffer(name) for layer in layers for name in layer.buffers}
+        self.optimiser = task.optimiser([*self.parameters.items()]) if self.parameters else None
+        self._rates = [group.get('lr') for group in self.optimiser.param_groups] \
+            if self.optimiser else []
+        self._change = graph.changed(first, last, self.module)
+        self._held: list[dict[str, torch.Tensor]] = []
+        self._kept: dict[int, _Kept] = {}
+        self.statistics: dict[str, dict[int, torch.Tensor]] = {}
+
+    def _buffer(self, name: str) -> torch.Tensor:
+        return self.module.get_buffer(name)
+
+    def forward(self, round: int, micro_batch: int, grains: range,  # noqa: A002
+                inputs: Tensors) -> Tensors:
+        """Compute grains of a micro-batch, keep what the way back needs, return what leaves."""
+        values = self.graph.cuts[self.first]
+        entered = tuple(self._device.take(x).requires_grad_(value.gradient)
+                        for x, value in zip(inputs, values))
+        one = Pass(self.task.seed, round, grains,
+                   [len(self.task.grain_rows(grain)) for grain in grains], self.task.autocast,
+                   self.task.freeze_norms, held=self._before)
+        # What passes through is another tensor than what entered: a leaf keeps its own gradient.
+        outputs = run_pass(self.module, [x.view_as(x) for x in entered], one,
+                           apart=self.graph.apart)
+        for name, found in one.statistics.items():
+            self.statistics.setdefault(name, {}).update(found)
+        self._kept[micro_batch] = _Kept(entered, outputs, list(one.rows))
+        return tuple(self._device.give(output.detach()) for output in outputs)
+
+    def _before(self, grain: int) -> dict[str, torch.Tensor]:
+        """Return what forward passes change, as it is before a grain of the round."""
+        if self._change is None:
+            return {}
+        if not self._held:
+            names = [name for name in self.buffers if name in self.graph.changes]
+            self._held.append({name: self.buffers[name].clone() for name in names})
+        while len(self._held) <= grain:
+            one = Pass(self.task.seed, 0, (0,), (0,), held=lambda grain: self._held[-1])
+            with torch.no_grad():
+                self._held.append(StageInterpreter(self._change, one).run())
+        return self._held[grain]
+
+    def lose(self, micro_batch: int, targets: Tensors) -> tuple[float, float]:
+        """Return the sums of losses and counts of a micro-batch; the way back begins here."""
+        kept = self._kept[micro_batch]
+        parts = kept.rows if self.graph.loss_apart else [sum(kept.rows)]
+        pieces = [self.graph.losses(self.task, *both) for both in zip(
+            split_rows(tuple(map(self._device.give, kept.outputs)), parts),
+            split_rows(targets, parts))]
+        losses, counts = (torch.cat(parts) for parts in zip(*pieces))
+        kept.outputs = (losses.sum(),)
+        return float(losses.detach().double().sum()), float(counts.sum())
+
+    def backward(self, micro_batch: int, gradients: Sequence[torch.Tensor]) -> Tensors:
+        """Go back through a micro-batch; return the gradients of what entered and has one."""
+        kept = self._kept.pop(micro_batch)
+        if self.last == len(self.graph.layers):
+            roots, gradients = kept.outputs, [torch.ones_like(kept.outputs[0])]
+        else:
+            roots = tuple(output for output, value in zip(kept.outputs, self.graph.cuts[self.last])
+                          if value.gradient)
+            gradients = [self._device.take(gradient) for gradient in gradients]
+        pairs = [(root, gradient) for root, gradient in zip(roots, gradients)
+                 if root.requires_grad]
+        if pairs:
+            torch.autograd.backward([root for root, _ in pairs], [g for _, g in pairs])
+        return tuple(self._device.give(torch.zeros_like(x) if x.grad is None else x.grad)
+                     for x in kept.inputs if x.requires_grad)
+
+    def begin(self) -> None:
+        """Begin a round, or begin it again: nothing is summed yet."""
+        self._kept.clear()
+        self._held.clear()
+        self.statistics.clear()
+        for parameter in self.parameters.values():
+            parameter.grad = torch.zeros_like(parameter)
+
+    def gradients(self) -> list[torch.Tensor]:
+        """Return the sums of gradients over the samples so far."""
+        return [p.grad for p in self.parameters.values() if p.grad is not None]
+
+    def step(self, round: int, norm: float) -> None:  # noqa: A002
+        """Step the optimiser with gradients of that norm (of the whole network), fold norms."""
+        gradients = self.gradients()  # a stage may have none
+        if gradients and self.task.clip is not None and norm > self.task.clip:
+            torch._foreach_mul_(gradients, self.task.clip / norm)
+        changed = self._before(self.task.grains)
+        if self.optimiser:
+            factor = self.task.schedule(round) if self.task.schedule else 1.0
+            for group, rate in zip(self.optimiser.param_groups, self._rates):
+                if rate is not None:
+                    group['lr'] = rate * factor
+            self.optimiser.step()
+        for name, value in changed.items():
+            self.buffers[name].copy_(value)
+        self._fold()
+
+    def _fold(self) -> None:
+        """Fold the statistics of all norms, grain after grain; those of one momentum at once."""
+        alike: dict[tuple[float, torch.dtype, int], list[str]] = {}
+        for name in self.statistics:
+            norm = self.graph.norms[name]
+            alike.setdefault((norm.momentum, self.buffers[name].dtype, norm.uses),
+                             []).append(name)
+        for (momentum, _, uses), names in alike.items():
+            held = [self.buffers[one] for name in names
+                    for one in (name, self.graph.norms[name].variance)]
+            folded = torch.cat([buffer.flatten() for buffer in held])
+            for grain, use in product(sorted(self.statistics[names[0]]), range(uses)):
+                found = torch.cat([self.statistics[name][grain][use].flatten() for name in names])
+                found = self._device.take(found)
+                folded.mul_(1 - momentum).add_(found, alpha=momentum)
+            for buffer, part in zip(held, torch.split(folded, [b.numel() for b in held])):
+                buffer.copy_(part.view_as(buffer))
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Return copies of parameters, statistics and what the optimiser keeps, by name."""
+        def copied(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor.detach().to('cpu', copy=True)
+        found = {f'p:{name}': copied(p) for name, p in self.parameters.items()}
+        found |= {f'b:{name}': copied(b) for name, b in self.buffers.items()}
+        for name, parameter in self.parameters.items():
+            kept = self.optimiser.state.get(parameter, {}) if self.optimiser else {}
+            for key, value in kept.items():
+                if isinstance(value, torch.Tensor):
+                    found[f'o:{name}:{key}'] = copied(value)
+                elif value is not None:
+                    raise TaskError(f'{type(self.optimiser).__name__} keeps {key} as '
+                                    f'{type(value).__name__}: only tensors move between devices')
+        return found
+
+    def restore(self, state: State) -> None:
+        """
+        Take the state of these layers; more may be in it.
+
+        Raises
+        ------
+        KeyError
+            If some of it is missing.
+
+        """
+        with torch.no_grad():
+            for name, parameter in self.parameters.items():
+                parameter.copy_(state[f'p:{name}'])
+            for name, buffer in self.buffers.items():
+                buffer.copy_(state[f'b:{name}'])
+        for name, parameter in self.parameters.items():
+            own = {key.rpartition(':')[2]: value for key, value in state.items()
+                   if key.startswith(f'o:{name}:')}
+            if self.optimiser and own:  # steps are counted in the host's memory, as PyTorch does
+                self.optimiser.state[parameter] = {
+                    key: value.clone() if key == 'step' else _lying_as(parameter, value)
+                    for key, value in own.items()}
+
+
+def _lying_as(parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """Return a copy that lies in memory as the parameter: fused optimisers step by memory."""
+    if value.shape != parameter.shape:
+        return value.to(parameter.device, copy=True)
+    return torch.empty_like(parameter, dtype=value.dtype, requires_grad=False).copy_(value)
+
+
+def names_of(graph: LayerGraph, layer: int) -> tuple[str, ...]:
+    """Return the beginnings of the names of a layer's state."""
+    one = graph.layers[layer]
+    return (*(f'p:{n}' for n in one.parameters), *(f'b:{n}' for n in one.buffers),
+            *(f'o:{n}:' for n in one.parameters))
+
+
+def by_layer(graph: LayerGraph, state: State) -> dict[int, dict[str, torch.Tensor]]:
+    """Return a whole state by layer."""
+    return {layer: state_of(graph, [layer], state) for layer in range(len(graph.layers))}
+
+
+def state_of(graph: LayerGraph, layers: Sequence[int], state: State) -> dict[str, torch.Tensor]:
+    """Return the part of a state that belongs to some layers."""
+    wanted = {name for layer in layers for name in names_of(graph, layer)}
+    return {key: value for key, value in state.items()
+            if key in wanted or key.startswith('o:') and key[:key.rfind(':') + 1] in wanted}
+

@@ -1,0 +1,174 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A worker as a process: ``python -m intradp_ros.systems.training.run.worker_process NAME``.
+
+The name is for people who look at processes.  The first line of its standard input says what it
+is to be; each further line is an order, each line of its standard output a report (see
+`worker.py`).  What the task prints goes to standard error.  A thread sends signs of life,
+whatever the training does.  The end of its input ends it.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from datetime import timedelta
+import gc
+import json
+import os
+from pathlib import Path
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import torch
+
+from intradp_ros.split.calls.accelerator import DeviceError
+from intradp_ros.systems.training.base.task import described, DEVICE, load_task, TaskError
+from intradp_ros.systems.training.layers.layer_capture import capture
+from intradp_ros.systems.training.layers.task_facts import (
+    apart,
+    DATA,
+    Facts,
+    NO_FACTS,
+    task_facts,
+)
+from intradp_ros.systems.training.run.round_groups import check_distributed, GroupError
+from intradp_ros.systems.training.run.worker import Worker
+from intradp_ros.systems.training.run.worker_settings import Emulation, Settings
+
+BEAT = 0.5
+MOST_LINE = 1 << 22
+
+
+def main() -> int:
+    """Serve until the input ends; what ends the trainer by a signal lets it end its workers."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    reports = os.fdopen(os.dup(1), 'w', buffering=1)
+    os.dup2(2, 1)
+    lock = threading.Lock()
+
+    def report(body: dict[str, Any]) -> None:
+        with lock:
+            reports.write(json.dumps(body) + '\n')
+
+    what = json.loads(sys.stdin.readline(MOST_LINE))
+    ready = threading.Event()
+    threading.Thread(target=_beat, args=(report, ready), daemon=True).start()
+    try:
+        worker = _worker(what, report)
+        ready.set()
+        threading.Thread(target=_listen, args=(worker,), daemon=True).start()
+        worker.run()
+    except Exception as error:  # whatever the task's own code raises
+        report({'report': 'fault', 'plan': [0, 0], 'error': str(error) if isinstance(
+            error, TaskError | GroupError | DeviceError) else described(error)})
+        return 1
+    return 0
+
+
+def _worker(what: Mapping[str, Any], report: Callable[[dict[str, Any]], None]) -> Worker:
+    check_distributed()
+    from torch._C._distributed_c10d import TCPStore
+    torch.set_num_threads(int(what['threads']))
+    os.environ[DEVICE] = str(what['name'])
+    task = load_task(what['task'])
+    graph = capture(task)
+    if what['facts'] and (difference := apart(
+            task_facts(task, graph, DATA in what['facts']), what['facts'])):
+        raise TaskError(f'{what["task"]} is another task here: {difference}. Let all machines '
+                        'have the same version and data, and let it seed its own generators or '
+                        'load its weights from a file')
+    given = dict(what['settings'])
+    if given['emulation']:
+        given['emulation'] = Emulation(**given['emulation'])
+    gc.collect()  # the export leaves cycles that hold several times the network
+    settings = Settings(**given)
+
+    def connect(host: str, port: int) -> TCPStore:
+        return TCPStore(host, port, is_master=False,
+                        timeout=timedelta(seconds=10 * settings.timeout))
+    store = connect(what['host'], what['port'])
+    return Worker(what['name'], task, graph, lambda: store, report, settings, connect=connect)
+
+
+def _beat(report: Callable[[dict[str, Any]], None], ready: threading.Event) -> None:
+    while True:
+        report({'report': 'beat', 'ready': ready.is_set()})
+        time.sleep(BEAT)
+
+
+def _listen(worker: Worker) -> None:
+    while line := sys.stdin.readline(MOST_LINE):
+        worker.orders.put(json.loads(line))
+    os._exit(0)  # who gives orders is gone
+
+
+def _cause(status: int) -> str:
+    """Say by what a process ended."""
+    if status == -signal.SIGKILL:
+        return 'killed: by the system where memory ends, or by hand'
+    return f'by signal {-status}' if status < 0 else f'with exit status {status}'
+
+
+class ProcessLink:
+    """A worker in a process of this machine; `take` gets its reports, None when it ends."""
+
+    def __init__(self, name: str, task: str, store: tuple[str, int], settings: Settings,
+                 take: Callable[[str, Mapping[str, Any] | None], None], threads: int = 1,
+                 prefix: tuple[str, ...] = (), log: Path | None = None,
+                 facts: Facts = NO_FACTS) -> None:
+        self._name, self._take = name, take
+        with open(log or os.devnull, 'ab') as errors:
+            self.process = subprocess.Popen(
+                [*prefix, sys.executable, '-m', 'intradp_ros.systems.training.run.worker_process',
+                 name],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
+                start_new_session=True)  # Ctrl-C is for the trainer
+        self._lock = threading.Lock()
+        self.send({'task': task, 'name': name, 'host': store[0], 'port': store[1],
+                   'settings': asdict(settings), 'threads': threads, 'facts': dict(facts)})
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        seen = explained = False
+        for line in self.process.stdout:
+            try:
+                report = json.loads(line)
+            except ValueError:
+                continue
+            if report['report'] == 'beat' and report['ready'] and not seen:
+                seen = True
+                self._take(self._name, {'report': 'joined', 'link': self})
+            explained |= report['report'] == 'fault'
+            self._take(self._name, report)
+        status = self.process.wait()
+        if status and not seen and not explained:
+            self._take(self._name, {'report': 'fault', 'plan': [0, 0], 'error':
+                                    f'its process ended before it was ready, {_cause(status)}'})
+        self._take(self._name, None)
+
+    def send(self, order: Mapping[str, Any]) -> None:
+        """Send an order; one to a worker that is gone is dropped."""
+        assert self.process.stdin is not None
+        try:
+            with self._lock:
+                self.process.stdin.write(json.dumps(order) + '\n')
+                self.process.stdin.flush()
+        except (OSError, ValueError):
+            pass
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+if __name__ == '__main__':
+    sys.exit(main())

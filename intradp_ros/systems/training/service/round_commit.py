@@ -1,0 +1,417 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The trainer's decisions, as a state machine over reports and time: no thread, no socket.
+
+A round counts when every device of the plan has stepped it.  When a device is lost, or one
+reports that its plan has ended, all are given the time that their waits take to end; then the
+newest tag of which those left hold every layer is where the next plan begins, or the trainer's
+checkpoint where that is newer.
+
+Who cannot be reached by others is left out, and tried again after a time that doubles each time:
+else a device behind a link that is cut would stop the others again and again.  So is who is lost
+again and again before a new round is reached, such as over a link that the training itself fills.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+import enum
+from math import inf
+from typing import Any
+
+from intradp_ros.cluster.plan_id import PlanError, PlanId
+from intradp_ros.systems.training.plan.training_plan import DataGoneError, TrainingPlan
+from intradp_ros.systems.training.run.snapshots import INITIAL, Move, moves, rollback_tag
+
+#: Beyond so many strikes the time for which a device is left out doubles no more.
+MOST_STRIKES = 8
+
+
+#: Rounds that a device may need to leave its plan: it stops after the one after the next, and a
+#: wait may last for some.
+ENDING_ROUNDS = 8
+
+
+#: Times that a device may be lost before a later round than ever is reached.
+MOST_LOSSES = 3
+
+
+#: Failures after which training ends, where no round was reached that is later than all before.
+MOST_FUTILE = 10
+
+
+#: What is kept of the report of each round.
+FIGURES = ('loss', 'norm', 'samples', 'seconds')
+
+
+class Phase(enum.Enum):
+    """Where training stands."""
+
+    TRAINING = 'training'
+    ENDING = 'ending'  # of a plan: those of it that are there have not all left it
+    PAUSED = 'paused'
+    DONE = 'done'
+    FAILED = 'failed'
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a device is to do."""
+
+    device: str
+    body: Mapping[str, Any]
+
+
+Planner = Callable[[tuple[str, ...], TrainingPlan | None], TrainingPlan | None]
+
+
+@dataclass
+class Recovery:
+    """One loss: when it was noticed and when it was over (s), and what it cost."""
+
+    lost: tuple[str, ...]
+    noticed: float
+    tag: int = 0
+    reached: int = 0
+    planned: float = 0.0
+    ready: float = 0.0
+    caught_up: float = 0.0
+    moved: tuple[Move, ...] = ()
+
+    def parts(self, since: float) -> tuple[float, float, float]:
+        """Return the seconds until all had left the plan, layers were there, it was over."""
+        return (self.planned - since, self.ready - self.planned,
+                max(0.0, self.caught_up - self.ready))
+
+
+@dataclass
+class RoundCommit:
+    """
+    Rounds, tags and plans of one training.
+
+    `make_plan` makes a plan for devices, from the plan before where there is one; None if there
+    is none, or a PlanError with the reason.  `within` are those that have not left the plan, and
+    that are waited for when it ends: one that died and has come back is not among them.
+    `silent` has what devices held that have gone silent; `waiting` is when a plan waits no more
+    for those that hold what is lacking.
+    `patience` is the longest that a device needs to leave a plan whose rounds take no time (s).
+    `base` is the round of the checkpoint that the trainer has; 0: what the task makes.  With
+    `waits` it is paused, not failed, while no device is there, or one on which data lie is not.
+    `furthest` is the latest round that was ever reached, `futile` counts what failed since
+    then, of which `failed` is the last: what fails wherever it is computed, such as a sample that
+    cannot be read, ends the training.
+    """
+
+    rounds: int
+    layers: int
+    sizes: tuple[float, ...]
+    make_plan: Planner
+    patience: float
+    term: int = 1
+    most_failures: int = 4
+    phase: Phase = Phase.PAUSED
+    why: str = ''
+    number: PlanId = PlanId(1, 0)
+    plan: TrainingPlan | None = None
+    alive: set[str] = field(default_factory=set)
+    within: set[str] = field(default_factory=set)
+    idle: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    held: dict[str, dict[int, list[int]]] = field(default_factory=dict)
+    stepped: dict[str, int] = field(default_factory=dict)
+    replicated: dict[str, int] = field(default_factory=dict)
+    ready: set[str] = field(default_factory=set)
+    figures: dict[int, Mapping[str, float]] = field(default_factory=dict)
+    recoveries: list[Recovery] = field(default_factory=list)
+    committed: int = 0
+    safe: int = 0
+    base: int = INITIAL
+    waits: bool = False
+    silent: dict[str, dict[int, list[int]]] = field(default_factory=dict)
+    waiting: float = inf
+    left_out: dict[str, float] = field(default_factory=dict)
+    strikes: dict[str, int] = field(default_factory=dict)
+    paused: bool = False
+    fruitless: int = 0
+    furthest: int = 0
+    futile: int = 0
+    failed: str = ''
+    losses: dict[str, int] = field(default_factory=dict)
+    since: float = 0.0
+
+    def joined(self, device: str, now: float,
+               held: Mapping[int, Collection[int]] | None = None) -> list[Order]:
+        """
+        Take in a device that is there; it gets a part when all have left the plan.
+
+        One that counts as there has begun anew: what it was before is lost.  `held` has the
+        layers that it holds by tag, where it was trained with before; one that was silent, and
+        says nothing of it, holds what it held.
+        """
+        orders = self.lost(device, now) if device in self.alive else []
+        if held is None and device not in self.held:
+            held = self.silent.pop(device, None)
+        if held is not None:
+            self.held[device] = {tag: list(layers) for tag, layers in held.items()
+                                 if tag <= self.rounds}
+        most = 1 if device in self.strikes else MOST_LOSSES  # it has not done its part since
+        if device not in self.left_out and self.alive and self.losses.get(device, 0) >= most:
+            self._leave_out(device, now)
+        if device in self.left_out:
+            return orders  # its time will come
+        self.alive.add(device)
+        self.held.setdefault(device, {})
+        if self.phase is Phase.PAUSED and self.plan is not None and not self.paused:
+            if self._newest_is_there():
+                return orders + self._plan_anew(now)
+            self.waiting = min(self.waiting, now + self.patience)  # for who holds the rest
+            return orders
+        if self.phase is not Phase.TRAINING:
+            return orders
+        self.phase, self.since = Phase.ENDING, now
+        return orders + self._stop()
+
+    def pause(self, now: float) -> list[Order]:
+        """Let all leave the plan at a round that none has begun; nothing is lost."""
+        self.paused = True
+        if self.phase is not Phase.TRAINING:
+            return []
+        self.phase, self.since = Phase.ENDING, now
+        return self._stop()
+
+    def resume(self, now: float) -> list[Order]:
+        """Go on where it was paused, or begin; or play again what was lost before it was saved."""
+        self.paused = False
+        return self._plan_anew(now) if self.phase in (Phase.PAUSED, Phase.DONE) else []
+
+    def lost(self, device: str, now: float, silent: bool = False) -> list[Order]:
+        """Take notice that a device is gone; one that is only silent may come back as it was."""
+        self.left_out.pop(device, None)
+        self.silent.pop(device, None)
+        if silent and device in self.held:
+            self.silent[device] = self.held[device]
+        for known in (self.idle, self.held):  # also what came after it was lost
+            known.pop(device, None)
+        there = device in self.alive
+        self.alive.discard(device)
+        self.within.discard(device)
+        if not there or self.plan is None or device not in self.plan.participants or \
+                self.phase not in (Phase.TRAINING, Phase.ENDING):
+            return []
+        self.recoveries.append(Recovery((device,), now, reached=self.committed))
+        self.losses[device] = self.losses.get(device, 0) + 1
+        if self.phase is Phase.TRAINING:
+            self.phase, self.since = Phase.ENDING, now
+        return self._ended(now)
+
+    def reported(self, device: str, report: Mapping[str, Any], now: float) -> list[Order]:
+        """
+        Take a device's report.
+
+        Those of plans before say what it holds, and of rounds what is true in any plan.
+        """
+        kind = report['report']
+        if kind == 'fault':
+            self.failed = f'{device}: {report["error"]}'
+            self.why, self.futile = self.why or self.failed, self.futile + 1
+            return self.lost(device, now)
+        if kind == 'idle':
+            told = self.safe if PlanId(*report['plan']) == self.number else INITIAL
+            self.held[device] = {int(tag): layers for tag, layers in report['held'].items()
+                                 if told <= int(tag) <= self.rounds}  # older ones go by an order
+        if kind == 'round' and 0 <= int(report['round']) < self.rounds:
+            self.figures[int(report['round'])] = {name: report[name] for name in FIGURES}
+        if PlanId(*report['plan']) != self.number or device not in self.alive:
+            return []
+        if kind == 'ready':
+            self.ready.add(device)
+            self._mark_ready(now)
+        elif kind == 'round':
+            self.stepped[device] = int(report['round']) + 1
+            self._commit(now)
+        elif kind == 'replicated':
+            return self._replicated(device, int(report['tag']))
+        elif kind == 'idle':
+            return self._left(device, report, now)
+        return []
+
+    def tick(self, now: float) -> list[Order]:
+        """Let time pass: who does not leave its plan in time counts as lost."""
+        back = [device for device, until in self.left_out.items() if now >= until]
+        for device in back:
+            del self.left_out[device]
+        if back:
+            return [order for device in back for order in self.joined(device, now)]
+        if now >= self.waiting:
+            self.waiting = inf
+            if self.phase is Phase.PAUSED and not self.paused:
+                return self._plan_anew(now)
+        if self.phase is not Phase.ENDING or self.plan is None or \
+                now - self.since < self.patience + ENDING_ROUNDS * self._round_seconds():
+            return []
+        for device in sorted(self.within):
+            self.alive.discard(device)
+            self.held.pop(device, None)
+            self.recoveries.append(Recovery((device,), now, reached=self.committed))
+            self._leave_out(device, now)
+        self.within.clear()
+        return self._ended(now)
+
+    def _round_seconds(self) -> float:
+        """Return what a round takes at most: as expected, and as the longest of the last ones."""
+        assert self.plan is not None
+        last = [float(self.figures[k]['seconds']) for k in range(self.committed - 3,
+                                                                 self.committed + 3)
+                if k in self.figures]
+        return max([self.plan.seconds, *last])
+
+    def _commit(self, now: float) -> None:
+        assert self.plan is not None
+        done = min(self.stepped.get(device, 0) for device in self.plan.participants)
+        if done > self.committed:
+            self.committed, self.fruitless = done, 0
+        if done > self.furthest:
+            self.furthest, self.futile = done, 0
+            self.losses.clear()
+        for recovery in self.recoveries:
+            if not recovery.caught_up and recovery.planned and done >= recovery.reached:
+                recovery.caught_up = now
+
+    def _mark_ready(self, now: float) -> None:
+        if self.plan and self.ready >= set(self.plan.participants):
+            for recovery in self.recoveries:
+                recovery.ready = recovery.ready or now
+
+    def _replicated(self, device: str, tag: int) -> list[Order]:
+        """Note a tag's copies; when all have them, older ones may go."""
+        assert self.plan is not None
+        self.replicated[device] = tag
+        safe = min(self.replicated.get(name, 0) for name in self.plan.participants)
+        if safe <= self.safe or self.phase is not Phase.TRAINING:  # what is held is reported
+            return []
+        self.safe = safe
+        for name in self.plan.participants:
+            self.strikes.pop(name, None)  # it does its part
+        return [Order(name, {'order': 'committed', 'tag': safe})
+                for name in self.plan.participants]
+
+    def _left(self, device: str, report: Mapping[str, Any], now: float) -> list[Order]:
+        self.idle[device] = report
+        self.within.discard(device)
+        if self.phase is Phase.TRAINING:
+            self.phase, self.since = Phase.ENDING, now
+        return self._ended(now)
+
+    def _stop(self) -> list[Order]:
+        """Order all to leave; they agree on the round, since orders and reports may be late."""
+        assert self.plan is not None
+        return [Order(name, {'order': 'stop'})
+                for name in self.plan.participants if name in self.within]
+
+    def _ended(self, now: float) -> list[Order]:
+        """Plan anew when all that are left have left the plan."""
+        assert self.plan is not None
+        if self.within:
+            return []
+        if set(self.idle) >= set(self.plan.participants) and all(
+                report['round'] >= self.rounds and not report['error']
+                for report in self.idle.values()):
+            self.phase = Phase.DONE
+            return []
+        if self.paused:
+            self.phase = Phase.PAUSED
+            return []
+        return self._plan_anew(now)
+
+    def _newest_is_there(self) -> bool:
+        """Whether those that are there hold all of the newest state, as far as is known."""
+        assert self.plan is not None
+        if self.alive >= set(self.plan.participants):
+            return True
+        held = {device: self.held.get(device, {}) for device in self.alive}
+        newest = max((tag for tags in held.values() for tag in tags), default=INITIAL)
+        return max(self.base, rollback_tag(held, self.layers)) >= max(newest, self.safe)
+
+    def _plan_anew(self, now: float) -> list[Order]:
+        self.waiting = inf
+        if self.plan is not None and any(report['error'] for report in self.idle.values()):
+            self.fruitless += 1
+            self.futile += 1
+            self.failed = next(f'{d}: {r["error"]}' for d, r in self.idle.items() if r['error'])
+            self._suspect(now)
+        if self.futile > MOST_FUTILE:
+            return self._fail(f'no round after {self.furthest} could be trained, {self.futile} '
+                              f'times something failed before; the last was {self.failed}')
+        if self.fruitless > self.most_failures:
+            return self._fail(f'{self.fruitless} plans in a row came to nothing: ' + '; '.join(
+                f'{d}: {r["error"]}' for d, r in self.idle.items() if r['error']))
+        made, reason, lies_elsewhere = self._made()
+        if made is None and self.left_out:  # better with them than not at all
+            self.alive |= set(self.left_out)
+            self.left_out.clear()
+            made, reason, lies_elsewhere = self._made()
+        if made is None and self.waits and (
+                not self.alive or lies_elsewhere and self.plan is not None):
+            self.phase = Phase.PAUSED
+            return []
+        if made is None:
+            return self._fail(self.why or reason)
+        tag = max(self.base, rollback_tag(
+            {d: self.held.get(d, {}) for d in made.participants}, self.layers))
+        self.held = {d: {t: has for t, has in tags.items() if t <= tag}
+                     for d, tags in self.held.items()}
+        moved = moves(self.held, tag, made, self.sizes)
+        for recovery in self.recoveries:
+            if not recovery.planned:
+                recovery.planned, recovery.tag, recovery.moved = now, tag, moved
+        self.number = PlanId(self.term, self.number.epoch + 1)
+        self.committed = tag if self.plan is None else min(self.committed, tag)
+        self.plan, self.phase = made, Phase.TRAINING
+        self.within, self.idle, self.ready = set(made.participants), {}, set()
+        self.stepped = dict.fromkeys(made.participants, tag)
+        self.replicated, self.safe = {}, min(self.safe, tag)
+        return [Order(name, {'order': 'plan', 'plan': self.number, 'tag': tag,
+                             'what': made.to_json(),
+                             'moves': [[m.source, m.target, m.layers] for m in moved]})
+                for name in made.participants]
+
+    def _made(self) -> tuple[TrainingPlan | None, str, bool]:
+        """Return a plan for who is there, or the reason; and whether data are elsewhere."""
+        try:
+            made = self.make_plan(tuple(sorted(self.alive)), self.plan) if self.alive else None
+            return made, 'no device is left that the network fits on', False
+        except PlanError as error:
+            return None, str(error), isinstance(error, DataGoneError)
+
+    def _suspect(self, now: float) -> None:
+        """
+        Leave out those that others cannot reach, one end of each link that is cut.
+
+        Where all links are there, it is the one that most waited for in vain, at the second time.
+        """
+        cut = {frozenset((device, other)) for device, report in self.idle.items()
+               for other in report.get('cut', ()) if other in self.alive and device in self.alive}
+        if not cut and self.fruitless >= 2:
+            cut = {frozenset((device, report['peer'])) for device, report in self.idle.items()
+                   if report['error'] and report['peer'] in self.alive}
+        while cut and len(self.alive) > 1:
+            ends = [end for pair in sorted(map(sorted, cut)) for end in pair]
+            out = max(ends, key=lambda end: (ends.count(end), self.strikes.get(end, 0),
+                                             self._tag_without(end)))
+            cut = {pair for pair in cut if out not in pair}
+            self.alive.discard(out)
+            self._leave_out(out, now)
+            self.recoveries.append(Recovery((out,), now, reached=self.committed))
+
+    def _leave_out(self, device: str, now: float) -> None:
+        """Leave a device out for a time."""
+        self.strikes[device] = strikes = self.strikes.get(device, 0) + 1
+        self.left_out[device] = now + self.patience * 2 ** min(strikes + 1, MOST_STRIKES)
+
+    def _tag_without(self, device: str) -> int:
+        return rollback_tag({d: self.held.get(d, {}) for d in self.alive - {device}}, self.layers)
+
+    def _fail(self, why: str) -> list[Order]:
+        self.phase, self.why = Phase.FAILED, why
+        return []

@@ -1,0 +1,264 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Trains a task over workers: carries reports to the state machine and its orders to devices."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+import queue
+import time
+from typing import Any, Protocol
+
+import torch
+
+from intradp_ros.systems.training.base.task import TrainingTask
+from intradp_ros.systems.training.layers.checkpoint import Checkpoint
+from intradp_ros.systems.training.layers.layer_graph import LayerGraph
+from intradp_ros.systems.training.run.snapshots import pack, TRAINER, unpack
+from intradp_ros.systems.training.run.stage_runner import by_layer
+from intradp_ros.systems.training.run.store_bytes import (
+    chunks_there,
+    given_key,
+    put_bytes,
+    take_bytes,
+)
+from intradp_ros.systems.training.service.round_commit import Order, Phase, Planner, RoundCommit
+
+#: Seconds without a sign of life after which a device counts as lost.
+SILENCE = 2.5
+#: Seconds for which more of the state of a device that counts as lost may come: what it sends may
+#: hold up its signs of life.
+PARTING = 4.0
+
+
+class TrainingError(RuntimeError):
+    """Training that could not be brought to its end; the text says why."""
+
+
+class Link(Protocol):
+    """The way to a device's worker."""
+
+    def send(self, order: Mapping[str, Any]) -> None:
+        """Send an order; one to a worker that is gone is dropped."""
+
+    def kill(self) -> None:
+        """End the worker, whatever it does."""
+
+
+@dataclass
+class Trainer:
+    """
+    Runs one training.
+
+    `events` takes (device, report) from any thread, (device, None) when its worker is gone.
+    `beats` says whether workers send signs of life; where they do, silence means loss.
+    """
+
+    commit: RoundCommit
+    store: Any
+    links: dict[str, Link] = field(default_factory=dict)
+    beats: bool = False
+    progress: Callable[[RoundCommit], None] = lambda commit: None
+    events: queue.Queue[tuple[str, Mapping[str, Any] | None]] = field(default_factory=queue.Queue)
+    _heard: dict[str, float] = field(default_factory=dict)
+    _ended: list[str] = field(default_factory=list)
+    _base: Mapping[int, Mapping[str, torch.Tensor]] = field(default_factory=dict)
+    _given: set[str] = field(default_factory=set)
+
+    def add(self, device: str, link: Link) -> None:
+        """Let a device take part from the next plan on; orders before are not for this link."""
+        self.events.put((device, {'report': 'joined', 'link': link}))
+
+    def pause(self) -> None:
+        """Let all leave their plan between two rounds; from any thread."""
+        self.events.put(('', {'report': 'pause'}))
+
+    def resume(self) -> None:
+        """Go on after a pause; from any thread."""
+        self.events.put(('', {'report': 'resume'}))
+
+    def run(self, deadline: float = float('inf'), rounds: float = float('inf'),
+            until: Callable[[RoundCommit], bool] = lambda commit: False) -> None:
+        """
+        Train until all rounds are done, or so many are, or `until` says so.
+
+        Raises
+        ------
+        TrainingError
+            If no device is left, nothing goes on, or the deadline (s from now) is over.
+
+        """
+        end = time.monotonic() + deadline
+        while self.commit.phase not in (Phase.DONE, Phase.FAILED) and \
+                self.commit.committed < rounds and not until(self.commit):
+            self._turn()
+            if time.monotonic() > end:
+                raise TrainingError(f'not done after {deadline:.0f} s: {self.commit.phase.value}, '
+                                    f'round {self.commit.committed}')
+            self.progress(self.commit)
+        if self.commit.phase is Phase.FAILED:
+            raise TrainingError(self.commit.why)
+
+    def _turn(self) -> None:
+        try:
+            device, report = self.events.get(timeout=0.1)
+        except queue.Empty:
+            device, report = '', {}
+        now = time.monotonic()
+        orders: list[Order] = []
+        if device:
+            orders = self._take(device, report, now)
+        elif report:
+            orders = self.commit.pause(now) if report['report'] == 'pause' else \
+                self.commit.resume(now)
+        orders += self.commit.tick(now)
+        if self.beats and self.events.empty():  # what waits there may be signs of life
+            for name in [n for n in sorted(self.commit.alive)
+                         if now - self._heard.get(n, now) > SILENCE]:
+                orders += self.commit.lost(name, now, silent=True)
+        self._give(orders)
+
+    def _take(self, device: str, report: Mapping[str, Any] | None, now: float) -> list[Order]:
+        if report is None:
+            self._ended.append(device)
+            return self.commit.lost(device, now)
+        self._heard[device] = now
+        if report['report'] == 'joined':
+            if 'link' in report:
+                self.links[device] = report['link']
+            return self.commit.joined(device, now, report.get('held'))
+        if report['report'] == 'beat':
+            # A device that was silent and speaks again takes part again.
+            return self.commit.joined(device, now) if device not in self.commit.alive and \
+                device in self.links and report.get('ready') else []
+        return self.commit.reported(device, report, now)
+
+    def start_from(self, number: int, layers: Mapping[int, Mapping[str, torch.Tensor]]) -> None:
+        """
+        Have a checkpoint of that round, by layer, for when the devices have no newer state.
+
+        A training that has not begun begins with it.
+        """
+        self._base, self.commit.base = layers, number
+        self._given.clear()
+
+    def _give(self, orders: list[Order]) -> None:
+        for order in orders:
+            for source, _, layers in order.body.get('moves', ()):
+                for layer in layers if source == TRAINER else ():
+                    self._put(given_key(self.commit.base, layer), self._base[layer])
+            if (link := self.links.get(order.device)) is not None:  # another thread may drop it
+                link.send(order.body)
+
+    def _put(self, key: str, state: Mapping[str, torch.Tensor]) -> None:
+        if key not in self._given:
+            put_bytes(self.store, key, pack({0: state}))
+            self._given.add(key)
+
+    def gather(self, enough: Callable[[], bool]) -> None:
+        """Let time pass until enough devices are there, then order the first plan."""
+        while not enough():
+            self._turn()
+            self.progress(self.commit)
+        self.go_on()
+
+    def begin(self, devices: int, wait: float = 300.0) -> None:
+        """
+        Wait for so many devices, then order the first plan.
+
+        Raises
+        ------
+        TrainingError
+            If they do not come, or one of them ends before.
+
+        """
+        end = time.monotonic() + wait
+        while len(self.commit.alive) < devices:
+            self._turn()
+            self.progress(self.commit)
+            if self._ended:
+                raise TrainingError(self.commit.why or f'the process of {self._ended[0]} ended '
+                                    'before it was ready')
+            if time.monotonic() > end:
+                raise TrainingError(f'{len(self.commit.alive)} of {devices} devices came within '
+                                    f'{wait:.0f} s')
+        self.go_on()
+
+    def collect(self, wait: float = 60.0) -> dict[str, torch.Tensor]:
+        """
+        Return the whole state, from one device of each stage.
+
+        Raises
+        ------
+        TrainingError
+            If a device does not give its part, or nothing more of it comes for `wait` seconds.
+
+        """
+        found: dict[str, torch.Tensor] = {}
+        assert self.commit.plan is not None
+        for stage in self.commit.plan.stages:
+            key = f'collect/{self.commit.number.epoch}/{stage.first}'
+            there = [name for name in stage.devices if name in self.commit.alive]
+            if not there:
+                raise TrainingError(f'{", ".join(stage.devices)} left with weights of which '
+                                    'nobody else has the newest')
+            self.links[there[0]].send({'order': 'collect', 'key': key})
+            last, came = time.monotonic(), 0
+            while not self._came(key):
+                self._turn()
+                if (more := chunks_there(self.store, key, came)) > came:
+                    last, came = time.monotonic(), more
+                if time.monotonic() - last > (
+                        wait if there[0] in self.commit.alive else min(wait, PARTING)):
+                    raise TrainingError(f'{there[0]} did not give its weights')
+            try:
+                body = take_bytes(self.store, key, delete=True)
+            except RuntimeError as error:
+                raise TrainingError(f'{there[0]} did not give its weights: '
+                                    f'{str(error).splitlines()[0]}') from error
+            found |= unpack(body, [0])[0]
+        return found
+
+    def go_on(self) -> None:
+        """Go on after a pause at once; from the thread that runs."""
+        self._give(self.commit.resume(time.monotonic()))
+
+    def rest(self, seconds: float) -> None:
+        """Take what is reported, for so long."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self._turn()
+            self.progress(self.commit)
+
+    def _came(self, key: str) -> bool:
+        """Whether a key is in the store, or comes at once."""
+        try:
+            self.store.wait([key], timedelta(milliseconds=50))
+        except RuntimeError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """End all workers."""
+        for link in tuple(self.links.values()):
+            link.send({'order': 'end'})
+
+
+def trainer_of(task: TrainingTask, graph: LayerGraph, planner: Planner, timeout: float, store: Any,
+               progress: Callable[[RoundCommit], None], base: Checkpoint | None,
+               waits: bool = False) -> Trainer:
+    """
+    Return the trainer of a task over workers that send signs of life.
+
+    It begins with the checkpoint `base` where there is one; `timeout` is a worker's longest wait
+    (s), `waits` as in `RoundCommit`.
+    """
+    sizes = tuple(float(graph.nbytes(k)) for k in range(len(graph.layers)))
+    trainer = Trainer(RoundCommit(task.rounds, len(graph.layers), sizes, planner,
+                                  2 * timeout + 2, waits=waits), store, beats=True,
+                      progress=progress)
+    if base is not None:
+        trainer.start_from(base.round, by_layer(graph, base.state))
+    return trainer

@@ -1,0 +1,373 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A training from its first round to its checkpoint, to be watched, paused and ended meanwhile.
+
+It runs in the thread that calls `run`, over processes of this machine or devices of a fleet;
+`pause`, `resume` and `stop` may be called from any thread.  All devices leave their plan between
+two rounds; then the state is saved, so that whatever happens afterwards, nothing is lost.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+import enum
+from functools import partial
+from pathlib import Path
+import statistics
+import time
+from typing import Protocol
+
+import torch
+
+from intradp_ros.systems.training.layers.checkpoint import (
+    check_fits,
+    Checkpoint,
+    read_checkpoint,
+    whole_state,
+    write_checkpoint,
+)
+from intradp_ros.systems.training.plan.prepared import Prepared
+from intradp_ros.systems.training.plan.replanning import replanner
+from intradp_ros.systems.training.plan.training_plan import TrainingPlan
+from intradp_ros.systems.training.run.stage_runner import by_layer
+from intradp_ros.systems.training.run.worker_settings import Settings
+from intradp_ros.systems.training.service.process_fleet import ProcessFleet
+from intradp_ros.systems.training.service.round_commit import Phase, Planner, Recovery, RoundCommit
+from intradp_ros.systems.training.service.trainer import Trainer, TrainingError
+
+#: Rounds whose median is the speed that is shown.
+RECENT = 9
+#: Times in a row that the state may not come when it is to be saved.
+MOST_FAILED = 3
+#: Seconds for which a result that cannot be written is kept, while somebody may make room; the
+#: same where the training is to stop; and between two attempts.
+UNSAVED, UNSAVED_STOP, ATTEMPT = 600.0, 20.0, 2.0
+
+
+class Wish(enum.Enum):
+    """What a job is to do."""
+
+    TRAIN = 'train'
+    PAUSE = 'pause'
+    STOP = 'stop'
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """
+    How a job runs.
+
+    The state is saved in the file `checkpoint`, at pauses, at the end, and every `save_every`
+    rounds (0: only then).  With `resume` the job goes on from what is saved there.  With
+    `slowed` each process takes the seconds of its device and sends at its rate: those of devices
+    that are so many times as fast; joules are theirs.  Checkpoints have the number `training`.
+    """
+
+    checkpoint: Path
+    save_every: int = 0
+    resume: bool = False
+    slowed: float | None = None
+    settings: Settings = Settings()
+    logs: Path | None = None
+    threads: int = 1
+    called: str = ''
+    training: int = 0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """
+    Where a training stands; joules are modelled, None where no device's power is known.
+
+    `trouble` is why nothing could be saved when it was last tried, '' where that was written.
+    """
+
+    state: str
+    round: int
+    rounds: int
+    loss: float
+    samples_per_second: float
+    joules: float | None
+    plan: str
+    devices: int
+    lost: tuple[str, ...]
+    trouble: str = ''
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a training left: `done` unless it was stopped before its last round."""
+
+    done: bool
+    round: int
+    resumed_from: int
+    figures: Mapping[int, Mapping[str, float]]
+    plans: Sequence[tuple[int, TrainingPlan]]
+    recoveries: Sequence[Recovery]
+    seconds: float
+    joules: float | None
+    checkpoint: Path
+    digest: str
+    state: Mapping[str, torch.Tensor] = field(repr=False)
+
+
+class Stopped(Exception):  # noqa: N818
+    """The job was ended before anything was trained; what was saved before is as it was."""
+
+
+class Fleet(Protocol):
+    """Devices to train on, and their trainer, as long as its context lasts."""
+
+    trainer: Trainer
+
+    def __enter__(self) -> Fleet:
+        """Have the devices begin."""
+
+    def __exit__(self, *error: object) -> None:
+        """Let go of the devices."""
+
+
+class FleetMaker(Protocol):
+    """Makes the devices of a job; `progress` is called at each turn of their trainer."""
+
+    def __call__(self, prepared: Prepared, planner: Planner, options: JobOptions,
+                 progress: Callable[[RoundCommit], None], base: Checkpoint | None) -> Fleet:
+        """Make them; training begins with the checkpoint `base` where there is one."""
+
+
+def process_fleet(prepared: Prepared, planner: Planner, options: JobOptions,
+                  progress: Callable[[RoundCommit], None], base: Checkpoint | None) -> Fleet:
+    """Return processes of this machine, one for each device."""
+    return ProcessFleet(prepared.name, prepared.task, prepared.graph, prepared.topology, planner,
+                        prepared.table, options.settings, options.slowed is not None, progress,
+                        options.logs, options.threads, base)
+
+
+class TrainingJob:
+    """
+    One training; `heard` takes its progress in the job's thread, at most once a turn of it.
+
+    `make` makes what it trains on.
+
+    Raises
+    ------
+    TaskError
+        If it is to resume from what is no checkpoint of this task.
+
+    """
+
+    def __init__(self, prepared: Prepared, options: JobOptions,
+                 heard: Callable[[Progress], None] = lambda progress: None,
+                 make: FleetMaker = process_fleet) -> None:
+        self._prepared, self._options, self._heard = prepared, options, heard
+        self._make = make
+        self._wish, self._asked = Wish.TRAIN, False
+        self._from, self._saved_at, self._tried_at = 0, 0, 0
+        self._trouble = ''
+        self._digest = ''
+        self._plans: list[tuple[int, TrainingPlan]] = []
+        self._joules, self._counted = 0.0, 0
+        self._round_joules: float | None = None
+        self._begun = time.monotonic()
+        self._state: Mapping[str, torch.Tensor] = {}
+        self._shown: tuple[object, ...] = ()
+        self._loss = float('nan')
+        self._fleet: Fleet | None = None
+        self._failed = 0
+        self._base: Checkpoint | None = None
+        if options.resume:
+            self._base = found = read_checkpoint(options.checkpoint)
+            check_fits(found, prepared.task, prepared.graph)
+            self._from = self._saved_at = self._tried_at = self._counted = found.round
+
+    @property
+    def wish(self) -> Wish:
+        """What the job is to do."""
+        return self._wish
+
+    def pause(self) -> None:
+        """Leave the processor to others after the round at hand, until `resume`."""
+        if self._wish is Wish.TRAIN:
+            self._wish = Wish.PAUSE
+
+    def resume(self) -> None:
+        """Go on exactly where it was paused."""
+        if self._wish is Wish.PAUSE:
+            self._wish = Wish.TRAIN
+
+    def stop(self) -> None:
+        """Save and end after the round at hand."""
+        self._wish = Wish.STOP
+
+    def run(self) -> Outcome:
+        """
+        Train until the last round, or until it is stopped.
+
+        Raises
+        ------
+        Stopped
+            If it was stopped before its first round.
+        TrainingError
+            If no device is left, the state of stages is lost, or the result cannot be written;
+            the text names what is saved.
+
+        """
+        prepared, options = self._prepared, self._options
+        planner = steady(replanner(prepared.task, prepared.table, prepared.topology,
+                                   images=prepared.images))
+        try:
+            with self._make(prepared, planner, options, self._look, self._base) as fleet:
+                return self._train(fleet)
+        except TrainingError as error:
+            saved = f'; {options.checkpoint} has round {self._saved_at}: resume from it' \
+                if self._digest or options.resume else ''
+            raise TrainingError(f'{error}{saved}') from error
+
+    def _train(self, fleet: Fleet) -> Outcome:
+        self._fleet, trainer = fleet, fleet.trainer
+        while True:
+            trainer.run(until=lambda commit: commit.phase is Phase.PAUSED)
+            done = trainer.commit.phase is Phase.DONE
+            reached = _reached(trainer.commit)
+            if reached is not None:
+                try:
+                    state = trainer.collect()
+                    self._failed = 0
+                except TrainingError:
+                    self._failed += 1
+                    if self._failed > MOST_FAILED:
+                        raise
+                    reached, done = None, False  # a device left meanwhile: those that stay go on
+                else:
+                    self._save(state, reached, done)
+            if done or reached is not None and self._wish is Wish.STOP:
+                return self._outcome(trainer.commit, done)
+            if reached is not None:
+                trainer.run(until=partial(self._paused, number=reached))
+            self._asked = False
+            trainer.go_on()
+            trainer.run(until=lambda commit: commit.phase is not Phase.PAUSED)
+
+    def _paused(self, commit: RoundCommit, number: int) -> bool:
+        """Show that it is paused; return whether that is over."""
+        if waits := self._wish is Wish.PAUSE:
+            self._show(commit, 'paused', number)
+        return not waits
+
+    def _save(self, state: Mapping[str, torch.Tensor], number: int, done: bool) -> None:
+        """
+        Save a state; where that fails training goes on, and saves later.
+
+        At the end it is tried again and again: somebody may make room.
+        """
+        prepared, begun = self._prepared, time.monotonic()
+        assert self._fleet is not None
+        trainer, self._tried_at = self._fleet.trainer, number
+        trainer.start_from(number, by_layer(prepared.graph, state))
+        while True:
+            try:
+                self._write(state, number)
+                self._trouble = ''
+                return
+            except OSError as error:
+                self._trouble = (f'{self._options.checkpoint} cannot be written: '
+                                 f'{error.strerror or error}')
+            stops = self._wish is Wish.STOP
+            if not done and not stops:
+                return
+            if time.monotonic() - begun > (UNSAVED_STOP if stops else UNSAVED):
+                raise TrainingError(f'round {number} was reached, but {self._trouble}')
+            self._show(trainer.commit, 'saving', number)
+            trainer.rest(ATTEMPT)
+
+    def _write(self, state: Mapping[str, torch.Tensor], number: int) -> None:
+        task, prepared = self._prepared.task, self._prepared
+        self._digest = write_checkpoint(self._options.checkpoint, Checkpoint(
+            whole_state(task, state), self._options.called or prepared.name, number, task.seed,
+            task.batch, self._loss, len(task.data), self._options.training))
+        self._state, self._saved_at = state, number
+
+    def _look(self, commit: RoundCommit) -> None:
+        """Follow the training: what is shown, and when it is to pause."""
+        if commit.plan is None:
+            if self._wish is Wish.STOP:
+                raise Stopped
+            self._show(commit, 'starting', self._from)
+            return
+        if commit.phase is Phase.PAUSED:
+            if not commit.paused:
+                self._show(commit, 'waiting for devices', commit.committed)
+                if self._wish is Wish.STOP:
+                    raise TrainingError('ended while no device was there')
+            return
+        if not self._plans or self._plans[-1][1] != commit.plan:
+            self._plans.append((commit.committed, commit.plan))
+            self._round_joules = self._joules_of(commit.plan)
+        if commit.committed > self._counted:
+            self._joules += (commit.committed - self._counted) * (self._round_joules or 0.0)
+        self._counted = commit.committed
+        if commit.committed and commit.committed - 1 in commit.figures:
+            self._loss = float(commit.figures[commit.committed - 1]['loss'])
+        state = 'training' if commit.phase is Phase.TRAINING else 'planning anew'
+        if self._asked or commit.committed >= commit.rounds:
+            state = 'saving'
+        self._show(commit, state, commit.committed)
+        every = self._options.save_every
+        due = every and commit.committed >= self._tried_at + every
+        if commit.phase in (Phase.TRAINING, Phase.ENDING) and not self._asked and (
+                due or self._wish is not Wish.TRAIN):
+            self._asked = True
+            assert self._fleet is not None
+            self._fleet.trainer.pause()
+
+    def _joules_of(self, plan: TrainingPlan) -> float | None:
+        found = self._prepared.played(self._prepared.stages(plan)).joules
+        return sum(found.values()) / (self._options.slowed or 1.0) if found else None
+
+    def _show(self, commit: RoundCommit, state: str, number: int) -> None:
+        recent = [float(commit.figures[k]['seconds'])
+                  for k in range(number - RECENT, number) if k in commit.figures]
+        task = self._prepared.task
+        lost = tuple(dict.fromkeys(
+            name for recovery in commit.recoveries for name in recovery.lost))
+        progress = Progress(
+            state, number, task.rounds, self._loss,
+            task.batch / statistics.median(recent) if recent else 0.0,
+            None if self._round_joules is None else self._joules,
+            str(commit.plan) if commit.plan else '', len(commit.alive), lost,
+            self._trouble)
+        shown = state, number, progress.plan, progress.devices, lost, self._trouble
+        if shown != self._shown:
+            self._shown = shown
+            self._heard(progress)
+
+    def _outcome(self, commit: RoundCommit, done: bool) -> Outcome:
+        return Outcome(done, self._saved_at, self._from, dict(commit.figures), self._plans,
+                       commit.recoveries, time.monotonic() - self._begun,
+                       None if self._round_joules is None else self._joules,
+                       self._options.checkpoint, self._digest, self._state)
+
+
+def steady(planner: Planner) -> Planner:
+    """Return a planner that keeps the plan as long as the same devices are there."""
+    last: list[tuple[tuple[str, ...], TrainingPlan]] = []
+
+    def plan(devices: tuple[str, ...], before: TrainingPlan | None) -> TrainingPlan | None:
+        if last and last[0][0] == devices:
+            return last[0][1]
+        found = planner(devices, before)
+        if found is not None:
+            last[:] = [(devices, found)]
+        return found
+    return plan
+
+
+def _reached(commit: RoundCommit) -> int | None:
+    """Return the round at which all devices of the plan stand; None if they do not."""
+    assert commit.plan is not None
+    reports = [commit.idle.get(name) for name in commit.plan.participants]
+    ends = {None if report is None or report['error'] else int(report['round'])
+            for report in reports}
+    return ends.pop() if len(ends) == 1 else None
