@@ -25,7 +25,8 @@ STAMPS := $(VENV)/stamps
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 
 # Directories too: their time changes when a file is removed.
-SOURCES := $(shell find intradp_ros action msg srv launch config cmake -name __pycache__ -prune -o -print) \
+SOURCES := $(shell find intradp_ros intradp_lab action msg srv launch config cmake \
+	\( -name __pycache__ -o -path intradp_lab/build -o -name '*.egg-info' \) -prune -o -print) \
 	CMakeLists.txt LICENSE package.xml plugin.xml pyproject.toml setup.py $(wildcard README.md)
 
 # Those that need recordings, root or a GPU are called by hand (predictors: with TRACES=...).
@@ -108,7 +109,7 @@ zoo: $(STAMPS)/package $(STAMPS)/tools $(STAMPS)/survey ## split public architec
 	PYTHONPATH=tools $(BIN)/python -m survey $(ZOO)
 
 clean: ## remove what was built, keep the environment
-	rm -rf build install log out intradp_ros.egg-info $(STAMPS)/package
+	rm -rf build install log out *.egg-info intradp_lab/build intradp_lab/*.egg-info $(STAMPS)/package
 	find . -name __pycache__ -not -path '*/$(VENV)/*' -prune -exec rm -rf {} +
 
 distclean: clean ## remove the environments too
@@ -157,6 +158,6 @@ $(STAMPS)/interfaces: $(shell find test/interfaces) tools/build_interfaces.py $(
 	touch $@
 
 $(STAMPS)/package: $(SOURCES) $(STAMPS)/builders
-	$(call install,run demo)
-	$(PIP) install --no-build-isolation --no-deps .
+	$(call install,run lab)
+	$(PIP) install --no-build-isolation --no-deps . ./intradp_lab
 	touch $@

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-__version__ = '0.2.0'
+from intradp_ros.core.version import VERSION as __version__
+
 __all__ = ['IntraDP', '__version__']
 
 

@@ -25,10 +25,10 @@ from intradp_ros.systems.training.base.task import TrainingTask
 from intradp_ros.systems.training.layers.layer_capture import capture
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
 from intradp_ros.systems.training.plan.stage_actions import Action
-from intradp_ros.systems.training.plan.training_plan import TrainingPlan, TrainingStage
+from intradp_ros.systems.training.plan.training_plan import Planner, TrainingPlan, TrainingStage
 from intradp_ros.systems.training.run.worker import Worker
 from intradp_ros.systems.training.run.worker_settings import Settings
-from intradp_ros.systems.training.service.round_commit import Phase, Planner, RoundCommit
+from intradp_ros.systems.training.service.round_commit import Phase, RoundCommit
 from intradp_ros.systems.training.service.trainer import Trainer
 
 #: Devices are threads here: passes that take all processors each would wait for one another.

@@ -25,7 +25,7 @@ from list_figures import figures_in
 ROOT = Path(__file__).resolve().parents[1]
 README, CHANGELOG = ROOT / 'README.md', ROOT / 'CHANGELOG.rst'
 #: At most so many words: of the README, of all documents together, of what was never released.
-README_WORDS, README_NUMBERS, DOCUMENT_WORDS, CHANGELOG_WORDS = 1200, 40, 35000, 600
+README_WORDS, README_NUMBERS, DOCUMENT_WORDS, CHANGELOG_WORDS = 1200, 40, 35000, 1000
 #: Words of this house, each with the field's.
 HOUSE_WORDS = {
     r'mend(s|ed|ing)?': 'fix',
@@ -94,9 +94,10 @@ def dead_links(page: Path) -> Iterator[str]:
 def dead_paths(page: Path) -> Iterator[str]:
     """Yield paths of files that are not there, below the root, the package or the tests."""
     for path in _PATH.findall(page.read_text()):
-        if not any((ROOT / base / path).exists() for base in ('', 'intradp_ros', 'test')) and (
+        if not any((ROOT / base / path).exists()
+                   for base in ('', 'intradp_ros', 'intradp_lab', 'test')) and (
                 not path.startswith(('out/', '/'))) and not any(
-                    ROOT.glob(f'intradp_ros/**/{path}')):
+                    ROOT.glob(f'intradp_*/**/{path}')):
             yield f'no file {path}'
 
 
@@ -182,7 +183,7 @@ def problems() -> Iterator[str]:
 
 def message_problems() -> Iterator[str]:
     """Yield the words of messages and of ``--help`` that are not the field's, with the line."""
-    for path in sorted((ROOT / 'intradp_ros').rglob('*.py')):
+    for path in sorted(ROOT.glob('intradp_*/**/*.py')):
         for line, said in messages(ast.parse(path.read_text())):
             yield from (f'{path.relative_to(ROOT)}:{line}: {each}' for each in house_words(said))
 

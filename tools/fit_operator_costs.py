@@ -4,7 +4,7 @@
 """
 Fit the costs of operators to the recorded times of the workloads that have some.
 
-Writes ``intradp_ros/data/operator_costs.json``.  For each kind of operator
+Writes ``intradp_lab/data/operator_costs.json``.  For each kind of operator
 and each device: non-negative least squares of seconds over calls, operations
 and bytes, each operator weighted by one over the root of its seconds, between
 absolute errors (that see large operators only) and relative ones (noise).
@@ -27,7 +27,7 @@ from intradp_lab.testbed.workloads import Workload, WORKLOADS
 from intradp_ros.report.result_tables import write_json
 from intradp_ros.runtime.models.model import share_module
 
-OUTPUT = Path(__file__).parents[1] / 'intradp_ros' / 'lab' / 'data' / 'operator_costs.json'
+OUTPUT = Path(__file__).parents[1] / 'intradp_lab' / 'data' / 'operator_costs.json'
 LEAST = 20e-6  # seconds; what is shorter is noise of the recordings
 Rows = Sequence[tuple[Work, Mapping[str, float]]]
 

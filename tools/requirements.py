@@ -5,7 +5,8 @@
 Print requirements that pyproject.toml names, one a line, for `pip install -r`.
 
 Usage: ``requirements.py [--ros DISTRO] [--lowest] NAME...`` where NAME is ``build`` (what builds
-the package), ``run`` (what it needs), an extra or a dependency group.  DISTRO is the release of
+the package), ``run`` (what it needs), ``lab`` (what intradp_lab needs in addition), an extra or a
+dependency group.  DISTRO is the release of
 ROS 2 whose wheels are wanted, kilted by default.  With ``--lowest`` those that state a lowest
 version are printed with that very version, for `pip install -c`, and the others are left out.
 """
@@ -26,12 +27,12 @@ else:
 INSTEAD = {'ros-jazzy-ament-cmake-ros-core': [
     'ros-jazzy-ament-cmake-gmock', 'ros-jazzy-ament-cmake-gtest', 'ros-jazzy-ament-cmake-pytest',
     'ros-jazzy-ament-cmake-ros', 'ros-jazzy-python-cmake-module']}
-PYPROJECT = Path(__file__).resolve().parents[1] / 'pyproject.toml'
+ROOT = Path(__file__).resolve().parents[1]
 
 
-def declared() -> dict[str, Any]:
-    """Return what pyproject.toml says."""
-    return tomllib.loads(PYPROJECT.read_text())
+def declared(folder: str = '') -> dict[str, Any]:
+    """Return what pyproject.toml says, the one of a folder if that is named."""
+    return tomllib.loads((ROOT / folder / 'pyproject.toml').read_text())
 
 
 def requirements(pyproject: dict[str, Any], name: str) -> list[str]:
@@ -44,6 +45,9 @@ def requirements(pyproject: dict[str, Any], name: str) -> list[str]:
         return list(pyproject['build-system']['requires'])
     if name == 'run':
         return list(pyproject['project']['dependencies'])
+    if name == 'lab':
+        return [wanted for wanted in declared('intradp_lab')['project']['dependencies']
+                if not wanted.startswith('intradp-ros')]
     extras = pyproject['project']['optional-dependencies']
     return list((extras | pyproject['dependency-groups'])[name])
 

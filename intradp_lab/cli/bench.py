@@ -48,7 +48,7 @@ def spelled_out(words: Sequence[str]) -> list[str]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the subcommand."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
-    add_verbs(parser, KINDS, 'KIND')
+    add_verbs(parser, KINDS, 'KIND', folder=__package__)
 
 
 run = run_verb

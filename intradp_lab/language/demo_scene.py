@@ -27,10 +27,11 @@ from intradp_lab.language.emulated_fleet import (
     language_fleet,
     Talking,
 )
-from intradp_lab.language.reference import smollm2, whole_answer, whole_model
+from intradp_lab.language.reference import whole_answer, whole_model
 from intradp_lab.language.settings import costs_of
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.core.processes import Command, module_arguments
+from intradp_ros.importers.smollm2 import smollm2
 from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.estimate import play
 from intradp_ros.systems.language.import_model import import_model, load_tokenizer

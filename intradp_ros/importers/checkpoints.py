@@ -13,8 +13,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 import torch
 
-from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.importers.file_kinds import Kind, kind_of
+from intradp_ros.importers.loading_error import LoadingError
 from intradp_ros.importers.pickled_weights import Inert, read_inert, weights_of
 
 #: Below which keys training scripts keep weights; an average of them is the better one.
@@ -36,13 +36,13 @@ def checkpoint_module(path: Path) -> Any:
 
     Raises
     ------
-    CommandError
+    LoadingError
         If it holds none.
 
     """
     kind = kind_of(path)
     if kind is not Kind.CHECKPOINT:
-        raise CommandError(f'{path} is no checkpoint: it {kind.value}')
+        raise LoadingError(f'{path} is no checkpoint: it {kind.value}')
     held = _read(path)
     if isinstance(held, Mapping):
         modules = [held[key] for key in ('ema', 'model') if isinstance(held.get(key), Inert)]
@@ -50,9 +50,9 @@ def checkpoint_module(path: Path) -> Any:
     if isinstance(held, Inert) and isinstance(vars(held).get('yaml'), Mapping):
         return held
     if isinstance(held, Inert):
-        raise CommandError(f'{path} holds a {type(held).__name__}, which is no model of '
+        raise LoadingError(f'{path} holds a {type(held).__name__}, which is no model of '
                            'ultralytics (YOLOv8 or later)')
-    raise CommandError(f'{path} holds weights without a network: a checkpoint of ultralytics has '
+    raise LoadingError(f'{path} holds weights without a network: a checkpoint of ultralytics has '
                        'both; give what its training or export wrote')
 
 
@@ -64,24 +64,24 @@ def state_of(path: Path) -> dict[str, torch.Tensor]:
 
     Raises
     ------
-    CommandError
+    LoadingError
         If there are none.
 
     """
     try:
         kind = kind_of(path)
-    except CommandError as error:
-        raise CommandError(f'the weights do not fit: {error}') from error
+    except LoadingError as error:
+        raise LoadingError(f'the weights do not fit: {error}') from error
     if kind is Kind.SAFETENSORS:
         try:
             return load_file(path)
         except (SafetensorError, OSError, ValueError) as error:
-            raise CommandError(f'the weights {path} cannot be read: {error}') from error
+            raise LoadingError(f'the weights {path} cannot be read: {error}') from error
     if kind is not Kind.CHECKPOINT:
-        raise CommandError(f'the weights {path} do not fit: the file {kind.value}')
+        raise LoadingError(f'the weights {path} do not fit: the file {kind.value}')
     held = _state_in(_read(path))
     if held is None:
-        raise CommandError(f'the weights {path} do not fit: the checkpoint holds no weights by '
+        raise LoadingError(f'the weights {path} do not fit: the checkpoint holds no weights by '
                            'name')
     return held
 
@@ -92,7 +92,7 @@ def _read(path: Path) -> Any:
     except (pickle.UnpicklingError, RuntimeError, ValueError, OSError, EOFError, KeyError,
             AttributeError, TypeError, IndexError) as error:
         said = str(error).strip().partition('\n')[0]
-        raise CommandError(f'{path} cannot be read as a checkpoint of tensors: {said}') from error
+        raise LoadingError(f'{path} cannot be read as a checkpoint of tensors: {said}') from error
 
 
 def _state_in(held: Any) -> dict[str, torch.Tensor] | None:

@@ -12,7 +12,7 @@ import stat
 import zipfile
 import zlib
 
-from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.importers.loading_error import LoadingError
 
 
 class Kind(Enum):
@@ -59,7 +59,7 @@ def kind_of(path: Path) -> Kind:
 
     Raises
     ------
-    CommandError
+    LoadingError
         If it is not there, cannot be read, is a pipe or a device, or unpacks to
         much more than it is.
 
@@ -68,12 +68,12 @@ def kind_of(path: Path) -> Kind:
         return Kind.FOLDER
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise CommandError(f'cannot load {path}: it is no file but a pipe, a device or a '
+            raise LoadingError(f'cannot load {path}: it is no file but a pipe, a device or a '
                                'socket; copy what it yields into a file')
         with path.open('rb') as file:
             begin = file.read(512)
     except OSError as error:
-        raise CommandError(f'cannot load {path}: {error.strerror}') from error
+        raise LoadingError(f'cannot load {path}: {error.strerror}') from error
     if not begin:
         return Kind.EMPTY
     if begin.startswith(b'PK'):
@@ -101,10 +101,10 @@ def _of_zip(path: Path) -> Kind:
             damaged = archive.testzip()  # what PyTorch reads it does not check
     except (zipfile.BadZipFile, NotImplementedError, ValueError, zlib.error, EOFError,
             RuntimeError) as error:
-        raise CommandError(f'{path} is a damaged or incomplete archive ({error}): copy it anew'
+        raise LoadingError(f'{path} is a damaged or incomplete archive ({error}): copy it anew'
                            ) from error
     if damaged:
-        raise CommandError(f'{path} is damaged (the checksum of {damaged!r} is another): copy it '
+        raise LoadingError(f'{path} is damaged (the checksum of {damaged!r} is another): copy it '
                            'anew')
     names = [member.filename for member in members]
     inner = [name.partition('/')[2] for name in names]
@@ -123,7 +123,7 @@ def _of_zip(path: Path) -> Kind:
 def _check_size(path: Path, members: list[zipfile.ZipInfo]) -> None:
     size = sum(member.file_size for member in members)
     if size > _MOST_TIMES * path.stat().st_size + _ANYWAY:
-        raise CommandError(f'{path} has {path.stat().st_size} bytes and would unpack to {size}: '
+        raise LoadingError(f'{path} has {path.stat().st_size} bytes and would unpack to {size}: '
                            'no archive of a model')
 
 
@@ -135,7 +135,7 @@ def check_program(path: Path) -> None:
 
     Raises
     ------
-    CommandError
+    LoadingError
         If it does; the text says what.
 
     """
@@ -143,7 +143,7 @@ def check_program(path: Path) -> None:
         for member in archive.infolist():
             inner = member.filename.rpartition('/')[2]
             if inner.startswith(('custom_obj', 'opaque_obj')):
-                raise CommandError(f'{path} holds objects of other classes ({inner}), which only '
+                raise LoadingError(f'{path} holds objects of other classes ({inner}), which only '
                                    'running their code makes')
             with archive.open(member) as file:
                 begin = file.read(2)
@@ -151,7 +151,7 @@ def check_program(path: Path) -> None:
                 continue
             named = _named_by(archive.read(member))
             if named:
-                raise CommandError(f'{path} holds a pickle of {", ".join(sorted(named)[:3])}: '
+                raise LoadingError(f'{path} holds a pickle of {", ".join(sorted(named)[:3])}: '
                                    'loading it would run code, which is not done')
 
 

@@ -17,11 +17,11 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.core.torchvision_import import torchvision
 from intradp_ros.importers.checkpoints import checkpoint_module, classes_in, state_of
 from intradp_ros.importers.file_kinds import check_program, Kind, kind_of
 from intradp_ros.importers.found_model import Found
+from intradp_ros.importers.loading_error import LoadingError
 from intradp_ros.importers.measured_preprocessing import measured, PreprocessingError
 from intradp_ros.importers.onnx_file import converted, open_onnx
 from intradp_ros.importers.pickled_weights import weights_of
@@ -79,7 +79,7 @@ def find_model(source: str, weights: str = '', shape: Sequence[int] = ()) -> Fou
 
     Raises
     ------
-    CommandError
+    LoadingError
         If there is no such model, or it cannot be loaded; the text says why.
     ModelSpecError
         If a factory fails.
@@ -90,16 +90,16 @@ def find_model(source: str, weights: str = '', shape: Sequence[int] = ()) -> Fou
         if rest and scheme in _BY_SCHEME:
             found = _BY_SCHEME[scheme](rest)
         elif rest.startswith('//'):
-            raise CommandError(f'{source} is an address: download what is there, and give the '
+            raise LoadingError(f'{source} is an address: download what is there, and give the '
                                'file')
         elif rest and not Path(source).exists():
             found = Found(load_factory(source), find_card(ModelSpec(source)) or ModelCard())
         else:
             found = _from_path(source, shape)
-    except (CommandError, ModelSpecError):
+    except (LoadingError, ModelSpecError):
         raise
     except Exception as error:  # whatever a library says of a file or name that it cannot use
-        raise CommandError(f'cannot load {source}: {cause_of(error)}') from error
+        raise LoadingError(f'cannot load {source}: {cause_of(error)}') from error
     if weights:
         _fill(found.holder or found.model, weights)
     elif scheme in _WITHOUT_WEIGHTS:
@@ -124,13 +124,13 @@ def _from_path(source: str, shape: Sequence[int]) -> Found:
     ending = path.suffix.lower()
     if not path.exists():
         if path.is_symlink():
-            raise CommandError(f'cannot load {source}: it is a link to {os.readlink(path)!r}, '
+            raise LoadingError(f'cannot load {source}: it is a link to {os.readlink(path)!r}, '
                                'which is not there')
         if ending in _ELSEWHERE:
-            raise CommandError(f'{source} {_ELSEWHERE[ending]}')
+            raise LoadingError(f'{source} {_ELSEWHERE[ending]}')
         if ending in _ENDINGS or ending in _OF_FILES or '/' in source:
-            raise CommandError(f'cannot load {source}: there is no such file')
-        raise CommandError(
+            raise LoadingError(f'cannot load {source}: there is no such file')
+        raise LoadingError(
             f'{source!r} names no model: it ends in none of {", ".join(_ENDINGS)}, is no folder '
             f'with a {CONFIG}, and no package.module:factory')
     kind = kind_of(path)
@@ -139,16 +139,16 @@ def _from_path(source: str, shape: Sequence[int]) -> Found:
     if kind is Kind.PROGRAM:
         return _from_program(source)
     if kind is Kind.CHECKPOINT:
-        raise CommandError(f'{source} {_of_checkpoint(path)}')
+        raise LoadingError(f'{source} {_of_checkpoint(path)}')
     if kind is Kind.SAFETENSORS:
-        raise CommandError(f'{source} holds weights without a network: {_NETWORK}')
+        raise LoadingError(f'{source} holds weights without a network: {_NETWORK}')
     if kind is Kind.ARCHIVE:
-        raise CommandError(f'{source} {kind.value}: intradp model show {source}')
+        raise LoadingError(f'{source} {kind.value}: intradp model show {source}')
     if kind is Kind.OTHER and ending == '.onnx':
         return _from_onnx(source, shape)
     if kind is Kind.OTHER and ending in _ELSEWHERE:
-        raise CommandError(f'{source} {_ELSEWHERE[ending]}')
-    raise CommandError(f'{source} names no model: it {kind.value}' + (
+        raise LoadingError(f'{source} {_ELSEWHERE[ending]}')
+    raise LoadingError(f'{source} names no model: it {kind.value}' + (
         '; an ONNX file ends in .onnx' if kind is Kind.OTHER else ''))
 
 
@@ -169,7 +169,7 @@ def _from_script(path: str) -> Found:
         model: Any = torch.jit.load(file, map_location='cpu')  # type: ignore[no-untyped-call]
     count = len([*model.graph.inputs()]) - 1  # the first is the module itself
     if count != 1:
-        raise CommandError(f'{path} takes {count} inputs; an archive is made of models of one '
+        raise LoadingError(f'{path} takes {count} inputs; an archive is made of models of one '
                            'picture')
     return Found(model.eval())
 
@@ -185,7 +185,7 @@ def _from_program(path: str) -> Found:
               if node.op == 'placeholder'}
     taken = [values.get(str(name)) for name in program.graph_signature.user_inputs]
     if len(taken) != 1 or not isinstance(taken[0], torch.Tensor):
-        raise CommandError(f'{path} takes {len(taken)} inputs; an archive is made of models of '
+        raise LoadingError(f'{path} takes {len(taken)} inputs; an archive is made of models of '
                            'one picture')
     said = tuple(n if isinstance(n, int) else 0 for n in taken[0].shape)
     # The program is what it was exported as: it has no modes to switch.
@@ -197,7 +197,7 @@ def _from_onnx(path: str, shape: Sequence[int] = ()) -> Found:
         torchvision()
         import_module('onnx2torch')
     except ModuleNotFoundError as error:
-        raise CommandError(
+        raise LoadingError(
             f'reading ONNX needs onnx2torch ({error.name} is missing): pip install onnx2torch; '
             'or export the model with torch.export.save to a .pt2 file') from error
     file = open_onnx(path)
@@ -211,7 +211,7 @@ def _in_its_precision(found: Found) -> Found:
     if dtype in (torch.float32, torch.uint8):
         return replace(found, dtype=dtype)
     if not dtype.is_floating_point:
-        raise CommandError(f'the model takes {str(dtype).removeprefix("torch.")}; pictures are '
+        raise LoadingError(f'the model takes {str(dtype).removeprefix("torch.")}; pictures are '
                            'floating-point numbers or uint8')
     return replace(found, model=HalfPrecision(found.model, dtype, convert=False),
                    holder=found.holder or found.model, dtype=torch.float32)
@@ -228,7 +228,7 @@ def _from_timm(name: str) -> Found:
         torchvision()
         timm = import_module('timm')
     except ModuleNotFoundError as error:
-        raise CommandError(f'architectures of timm need it ({error.name} is missing): '
+        raise LoadingError(f'architectures of timm need it ({error.name} is missing): '
                            'pip install timm') from error
     model = timm.create_model(name, pretrained=False).eval()
     known = timm.data.resolve_model_data_config(model)
@@ -255,11 +255,11 @@ def _from_torchvision(name: str) -> Found:
     try:
         models = torchvision().models
     except ModuleNotFoundError as error:
-        raise CommandError(f'architectures of torchvision need it ({error.name} is missing): '
+        raise LoadingError(f'architectures of torchvision need it ({error.name} is missing): '
                            'pip install torchvision') from error
     task = models.get_model_builder(name).__module__.split('.')[2]
     if task in ('detection', 'video', 'optical_flow'):
-        raise CommandError(f'torchvision:{name} is a network for {task.replace("_", " ")}; what '
+        raise LoadingError(f'torchvision:{name} is a network for {task.replace("_", " ")}; what '
                            'it does without tensors (lists of images, non-maximum suppression) or '
                            'with several pictures is no graph of one image. There are '
                            'classification and segmentation; for boxes take a YOLO or DETR')
@@ -303,17 +303,17 @@ def _from_ultralytics(path: str) -> Found:
         torchvision()
         tasks = import_module('ultralytics.nn.tasks')
     except ModuleNotFoundError as error:
-        raise CommandError(f'checkpoints of ultralytics need it ({error.name} is missing; '
+        raise LoadingError(f'checkpoints of ultralytics need it ({error.name} is missing; '
                            'AGPL-3.0): pip install ultralytics') from error
     held = checkpoint_module(Path(path))
     structure, names = vars(held)['yaml'], _names(vars(held).get('names') or {})
     try:
         kind = str(structure['head'][-1][2])
     except (KeyError, IndexError, TypeError) as error:
-        raise CommandError(f'{path} does not say which head it has: is it of YOLOv8 or later?'
+        raise LoadingError(f'{path} does not say which head it has: is it of YOLOv8 or later?'
                            ) from error
     if kind not in _YOLO_HEADS:
-        raise CommandError(f'{path} has the head {kind}; there are {", ".join(_YOLO_HEADS)}')
+        raise LoadingError(f'{path} has the head {kind}; there are {", ".join(_YOLO_HEADS)}')
     model: nn.Module = getattr(tasks, _YOLO_HEADS[kind])(dict(structure), verbose=False)
     model.load_state_dict(weights_of(held))
     model.eval()
@@ -343,13 +343,13 @@ def _fill(model: nn.Module, path: str) -> None:
     own = model.state_dict()
     for name in state.keys() & own.keys():
         if own[name].is_floating_point() and not state[name].is_floating_point():
-            raise CommandError(
+            raise LoadingError(
                 f'the weights {path} do not fit: {name} is of {str(state[name].dtype)[6:]}, the '
                 'network computes with floating-point numbers (are they quantised?)')
     try:
         model.load_state_dict(state)
     except RuntimeError as error:
-        raise CommandError(f'the weights {path} do not fit: {str(error)[:_MOST_TEXT]}') from error
+        raise LoadingError(f'the weights {path} do not fit: {str(error)[:_MOST_TEXT]}') from error
 
 
 def with_best_boxes(found: Found, count: int) -> Found:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import fx, nn
 
-from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.importers.loading_error import LoadingError
 from intradp_ros.importers.onnx_constant_sizes import settle
 from intradp_ros.importers.onnx_evaluation import (
     difference,
@@ -81,7 +81,7 @@ def open_onnx(path: str) -> OnnxFile:
 
     Raises
     ------
-    CommandError
+    LoadingError
         If it is no ONNX file, or asks for what cannot be converted.
 
     """
@@ -90,7 +90,7 @@ def open_onnx(path: str) -> OnnxFile:
         model = import_module('onnx.inliner').inline_local_functions(model)
     graph = model.graph
     if not graph.output or not graph.input:
-        raise CommandError(f'{path} is no model in ONNX: it holds no graph with an input and an '
+        raise LoadingError(f'{path} is no model in ONNX: it holds no graph with an input and an '
                            'output')
     _check_operators(path, model)
     _check_weights(path, graph)
@@ -99,12 +99,12 @@ def open_onnx(path: str) -> OnnxFile:
     inputs = [value for value in graph.input if value.name not in weights]
     if len(inputs) != 1:
         names = ', '.join(value.name for value in inputs)
-        raise CommandError(f'{path} takes {len(inputs)} inputs ({names}); an archive is made of '
+        raise LoadingError(f'{path} takes {len(inputs)} inputs ({names}); an archive is made of '
                            'models of one picture')
     (value,) = inputs
     kind = value.type.tensor_type.elem_type if value.type.HasField('tensor_type') else -1
     if kind not in _INPUTS:
-        raise CommandError(f'{path} takes {_type_name(kind)} ({value.name}); pictures are float, '
+        raise LoadingError(f'{path} takes {_type_name(kind)} ({value.name}); pictures are float, '
                            'float16, double or uint8')
     dims = value.type.tensor_type.shape.dim
     return OnnxFile(path, model, tuple(max(0, d.dim_value) for d in dims), _INPUTS[kind])
@@ -117,7 +117,7 @@ def _load(path: str) -> Any:
     except OSError:
         raise
     except Exception as error:  # of protobuf
-        raise CommandError(f'{path} is no ONNX file, or not all of one: {error}') from error
+        raise LoadingError(f'{path} is no ONNX file, or not all of one: {error}') from error
     base = str(Path(path).resolve().parent)
     for tensor in model.graph.initializer:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
@@ -125,7 +125,7 @@ def _load(path: str) -> Any:
             try:
                 onnx.external_data_helper.load_external_data_for_tensor(tensor, base)
             except Exception as error:  # the file is missing, too short or elsewhere
-                raise CommandError(
+                raise LoadingError(
                     f'{path} keeps weights ({tensor.name}) in another file, '
                     f'{where.get("location", "which it does not name")!r}, which cannot be read '
                     f'({error}): copy it next to the ONNX file, or save the model in one file'
@@ -136,66 +136,66 @@ def _load(path: str) -> Any:
 
 
 def _check_operators(path: str, model: Any) -> None:
-    """Raise CommandError if a file asks for operators that no conversion has."""
+    """Raise LoadingError if a file asks for operators that no conversion has."""
     foreign = sorted({f'{node.op_type} of {node.domain}' for node in model.graph.node
                       if node.domain not in _STANDARD})
     if foreign:
-        raise CommandError(f'{path} asks for operators that ONNX does not define: '
+        raise LoadingError(f'{path} asks for operators that ONNX does not define: '
                            f'{_some(foreign)}; export it again without what a runtime adds '
                            '(its optimisation, quantisation or own operators)')
     control = sorted({node.op_type for node in model.graph.node if node.op_type in _CONTROL})
     if control:
-        raise CommandError(f'{path} has {_some(control)}: what it computes depends on data, which '
+        raise LoadingError(f'{path} has {_some(control)}: what it computes depends on data, which '
                            'no graph of operators does; export it with fixed sizes, without loops '
                            'and branches, or simplify it (onnxsim)')
     onnx: Any = import_module('onnx')
     versions = [s.version for s in model.opset_import if s.domain in _STANDARD]
     newest = max(versions, default=0)
     if not versions:
-        raise CommandError(f'{path} names no set of operators (opset_import): it is not whole')
+        raise LoadingError(f'{path} names no set of operators (opset_import): it is not whole')
     unknown = sorted({node.op_type for node in model.graph.node
                       if not onnx.defs.has(node.op_type, max_inclusive_version=newest)})
     if unknown:
-        raise CommandError(f'{path} asks for operators that ONNX does not define in its set '
+        raise LoadingError(f'{path} asks for operators that ONNX does not define in its set '
                            f'{newest}: {_some(unknown)} (cannot convert them)')
 
 
 def _check_weights(path: str, graph: Any) -> None:
-    """Raise CommandError if weights are of types that PyTorch lacks, or not all there."""
+    """Raise LoadingError if weights are of types that PyTorch lacks, or not all there."""
     tensors = [(weight.name, weight) for weight in graph.initializer]
     tensors += [(node.output[0], a.t) for node in graph.node if node.op_type == 'Constant'
                 for a in node.attribute if a.name == 'value']
     for name, tensor in tensors:
         if tensor.data_type not in _WEIGHTS:
-            raise CommandError(f'{path} has numbers of {_type_name(tensor.data_type)} ({name}); '
+            raise LoadingError(f'{path} has numbers of {_type_name(tensor.data_type)} ({name}); '
                                'export it in float32 or float16')
         wanted = math.prod(tensor.dims)
         if wanted < 0 or wanted > _MOST_ELEMENTS:
-            raise CommandError(f'{path}: {name} is said to have {wanted} numbers; '
+            raise LoadingError(f'{path}: {name} is said to have {wanted} numbers; '
                                f'{_MOST_ELEMENTS} at most')
         held = len(tensor.raw_data) or sum(len(getattr(tensor, field)) for field in (
             'float_data', 'int32_data', 'int64_data', 'double_data', 'uint64_data'))
         if held < wanted:
-            raise CommandError(f'{path}: {name} is said to have {wanted} numbers, the file holds '
+            raise LoadingError(f'{path}: {name} is said to have {wanted} numbers, the file holds '
                                'fewer: it is damaged')
     if graph.sparse_initializer:
-        raise CommandError(f'{path} has sparse weights; export it with dense ones')
+        raise LoadingError(f'{path} has sparse weights; export it with dense ones')
 
 
 def _check_order(path: str, graph: Any) -> None:
-    """Raise CommandError if something is read that nothing has made before."""
+    """Raise LoadingError if something is read that nothing has made before."""
     made = {value.name for value in (*graph.input, *graph.initializer)}
     for node in graph.node:
         for name in node.input:
             if name and name not in made:
                 later = any(name in other.output for other in graph.node)
-                raise CommandError(
+                raise LoadingError(
                     f'{path} contradicts itself: {node.op_type} {node.name} reads {name!r}, which '
                     f'{"is made after it" if later else "nothing makes"}')
         made |= {*node.output}
     for value in graph.output:
         if value.name not in made:
-            raise CommandError(f'{path} contradicts itself: nothing makes its output '
+            raise LoadingError(f'{path} contradicts itself: nothing makes its output '
                                f'{value.name!r}')
 
 
@@ -236,7 +236,7 @@ def converted(file: OnnxFile, shape: Sequence[int]) -> nn.Module:
 
     Raises
     ------
-    CommandError
+    LoadingError
         If onnx2torch cannot convert it, or computes something else.
 
     """
@@ -246,13 +246,13 @@ def converted(file: OnnxFile, shape: Sequence[int]) -> nn.Module:
         model = readable(file, shape)
         module = settle(to_torch.convert(model, attach_onnx_mapping=True).eval())
     except ResizeError as error:
-        raise CommandError(f'{file.path} has a Resize that cannot be converted: {error}'
+        raise LoadingError(f'{file.path} has a Resize that cannot be converted: {error}'
                            ) from error
     except NotImplementedError as error:
-        raise CommandError(f'onnx2torch cannot convert {file.path}: '
+        raise LoadingError(f'onnx2torch cannot convert {file.path}: '
                            f'{_lacking(error, file.model)}; export the model with '
                            'torch.export.save to a .pt2 file instead') from error
-    except CommandError:
+    except LoadingError:
         raise
     except Exception as error:  # of what a file says against itself, or the converter
         raise _not_whole(file, shape) or error from error
@@ -260,10 +260,10 @@ def converted(file: OnnxFile, shape: Sequence[int]) -> nn.Module:
     return module
 
 
-def _not_whole(file: OnnxFile, shape: Sequence[int]) -> CommandError | None:
+def _not_whole(file: OnnxFile, shape: Sequence[int]) -> LoadingError | None:
     """Return what is wrong with a file itself, or with what is asked of it; None if nothing."""
     contradiction = _contradiction(file.model, shape)
-    return CommandError(_unlike(file, shape, contradiction)) if contradiction else None
+    return LoadingError(_unlike(file, shape, contradiction)) if contradiction else None
 
 
 def _unlike(file: OnnxFile, shape: Sequence[int], contradiction: str) -> str:
@@ -285,7 +285,7 @@ def _lacking(error: Exception, model: Any) -> str:
 
 
 def _compare(file: OnnxFile, model: Any, module: nn.Module, shape: Sequence[int]) -> None:
-    """Raise CommandError if a module computes something else than the file says."""
+    """Raise LoadingError if a module computes something else than the file says."""
     random = torch.Generator().manual_seed(0)
     noise = torch.randint(0, 256, tuple(shape), generator=random, dtype=torch.uint8) \
         if file.dtype is torch.uint8 else torch.randn(
@@ -303,18 +303,18 @@ def _compare(file: OnnxFile, model: Any, module: nn.Module, shape: Sequence[int]
     except NoEvaluationError as error:
         contradiction = str(error) if stopped else _contradiction(file.model, shape)
         if contradiction:
-            raise CommandError(_unlike(file, shape, contradiction)) from error
-        raise CommandError(f'what {file.path} computes cannot be checked: onnx.reference stops '
+            raise LoadingError(_unlike(file, shape, contradiction)) from error
+        raise LoadingError(f'what {file.path} computes cannot be checked: onnx.reference stops '
                            f'({error}); export the model with torch.export.save instead'
                            ) from error
     except RuntimeError as error:
-        raise CommandError(f'{file.path} converted to PyTorch (onnx2torch) stops: {stopped}; '
+        raise LoadingError(f'{file.path} converted to PyTorch (onnx2torch) stops: {stopped}; '
                            'export the model with torch.export.save instead') from error
     if worst <= limit:
         return
     assert isinstance(module, fx.GraphModule)
     first = first_difference(model, module, noise, limit)
-    raise CommandError(
+    raise LoadingError(
         f'{file.path} converted to PyTorch (onnx2torch) and evaluated (onnx.reference) gives two '
         f'results, {worst:.1e} of their spread apart' + (f', first at {first}' if first else '') +
         '; which is wrong is not known: export the model with torch.export.save instead')
@@ -364,7 +364,7 @@ def _settle_resizes(onnx: Any, model: Any, path: str) -> None:
         of = values.get(node.input[0])
         shape = [d.dim_value for d in of.shape.dim] if of is not None else []
         if of is None or not shape or min(shape) < 1:
-            raise CommandError(f'{path}: the size of what {name} takes is not known beforehand; '
+            raise LoadingError(f'{path}: the size of what {name} takes is not known beforehand; '
                                'export the model with fixed sizes')
         said = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
         said = {key: value.decode() if isinstance(value, bytes) else value
@@ -374,7 +374,7 @@ def _settle_resizes(onnx: Any, model: Any, path: str) -> None:
         for key, held in [*inputs.items()][1:]:
             if held and held not in known and (key != 'roi' or said.get(
                     'coordinate_transformation_mode') == 'tf_crop_and_resize'):
-                raise CommandError(f'{path}: {name} computes its {key} from data; export the '
+                raise LoadingError(f'{path}: {name} computes its {key} from data; export the '
                                    'model with fixed sizes')
             said[key] = known[held].ravel().tolist() if held in known else ()
         if old or node.op_type == 'Upsample':
@@ -388,7 +388,7 @@ def _settle_resizes(onnx: Any, model: Any, path: str) -> None:
         try:
             _resize_of({a.name: onnx.helper.get_attribute_value(a) for a in fresh.attribute})
         except ResizeError as error:
-            raise CommandError(f'{path}: {name} cannot be converted: {error}') from error
+            raise LoadingError(f'{path}: {name} cannot be converted: {error}') from error
         node.CopyFrom(fresh)
     with_domain(model)
 
@@ -431,7 +431,7 @@ def _settled(onnx: Any, path: str, model: Any, shape: Sequence[int]) -> Any:
         try:
             model = onnx.shape_inference.infer_shapes(model, data_prop=True)
         except onnx.shape_inference.InferenceError as error:
-            raise CommandError(f'{path} contradicts itself (onnx): {error}') from error
+            raise LoadingError(f'{path} contradicts itself (onnx): {error}') from error
         _check_sizes(path, model.graph)
         if not _folded(onnx, model):
             break
@@ -439,11 +439,11 @@ def _settled(onnx: Any, path: str, model: Any, shape: Sequence[int]) -> Any:
 
 
 def _check_sizes(path: str, graph: Any) -> None:
-    """Raise CommandError if a value would have more elements than anybody computes."""
+    """Raise LoadingError if a value would have more elements than anybody computes."""
     for value in graph.value_info:
         count = math.prod(max(1, d.dim_value) for d in value.type.tensor_type.shape.dim)
         if count > _MOST_ELEMENTS:
-            raise CommandError(f'{path} computes {count} numbers ({value.name}); '
+            raise LoadingError(f'{path} computes {count} numbers ({value.name}); '
                                f'{_MOST_ELEMENTS} at most')
 
 

@@ -10,7 +10,7 @@ import math
 
 from torch import nn
 
-from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.importers.loading_error import LoadingError
 
 #: Pixels of a picture above which no archive is made: as many as a message may have.
 MOST_PIXELS = 2**26
@@ -25,29 +25,29 @@ def picture_shape(source: str, said: Sequence[int], given: Sequence[int]) -> tup
 
     Raises
     ------
-    CommandError
+    LoadingError
         If the model takes no such picture, or nothing says its size.
 
     """
     _check_said(source, said)
     shape = tuple(given or (1, 3, *said[2:]) * bool(said))
     if not shape:
-        raise CommandError('give --input 1x3xHEIGHTxWIDTH: the source does not say it')
+        raise LoadingError('give --input 1x3xHEIGHTxWIDTH: the source does not say it')
     if len(shape) != 4 or shape[:2] != (1, 3):
-        raise CommandError(f'--input {_text(shape)} is no picture: archives are made for '
+        raise LoadingError(f'--input {_text(shape)} is no picture: archives are made for '
                            '1x3xHEIGHTxWIDTH, one picture of three colours (a model of grey '
                            'pictures can be made to average the colours first)')
     if 0 in shape:
-        raise CommandError('give --input 1x3xHEIGHTxWIDTH: the source leaves height and width '
+        raise LoadingError('give --input 1x3xHEIGHTxWIDTH: the source leaves height and width '
                            f'open ({_text(said)})')
     if math.prod(shape[2:]) > MOST_PIXELS:
-        raise CommandError(f'a picture of {shape[3]} x {shape[2]} has {math.prod(shape[2:])} '
+        raise LoadingError(f'a picture of {shape[3]} x {shape[2]} has {math.prod(shape[2:])} '
                            f'pixels; {MOST_PIXELS} at most')
     return shape
 
 
 def check_inputs(source: str, model: nn.Module) -> None:
-    """Raise CommandError if a module's `forward` needs more, or other, than one argument."""
+    """Raise LoadingError if a module's `forward` needs more, or other, than one argument."""
     try:
         parameters = inspect.signature(model.forward).parameters.values()
     except (TypeError, ValueError):  # of a scripted module: counted by who loads it
@@ -57,7 +57,7 @@ def check_inputs(source: str, model: nn.Module) -> None:
     needed = [p.name for p in parameters if p.default is p.empty and p.kind in (
         p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     if len(needed) != 1:
-        raise CommandError(f'{source} takes {len(needed)} inputs ({", ".join(needed)}); an '
+        raise LoadingError(f'{source} takes {len(needed)} inputs ({", ".join(needed)}); an '
                            'archive is made of models of one picture')
 
 
@@ -65,17 +65,17 @@ def _check_said(source: str, said: Sequence[int]) -> None:
     if not said:
         return
     if len(said) != 4:
-        raise CommandError(f'{source} takes a tensor of {len(said)} dimensions ({_text(said)}), '
+        raise LoadingError(f'{source} takes a tensor of {len(said)} dimensions ({_text(said)}), '
                            'not a picture of 1x3xHEIGHTxWIDTH')
     batch, colours, height, width = said
     if colours not in (0, 3) and width == 3:
-        raise CommandError(f'{source} takes pictures with the colours last ({_text(said)}): '
+        raise LoadingError(f'{source} takes pictures with the colours last ({_text(said)}): '
                            'transpose its input to 1x3xHEIGHTxWIDTH before exporting it')
     if colours not in (0, 3):
-        raise CommandError(f'{source} takes {colours} channels ({_text(said)}), pictures have '
+        raise LoadingError(f'{source} takes {colours} channels ({_text(said)}), pictures have '
                            'three colours: let the model make of them what it takes')
     if batch not in (0, 1):
-        raise CommandError(f'{source} takes batches of {batch} ({_text(said)}): export it for one '
+        raise LoadingError(f'{source} takes batches of {batch} ({_text(said)}): export it for one '
                            'picture')
 
 

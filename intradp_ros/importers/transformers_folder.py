@@ -23,11 +23,11 @@ import PIL.Image
 import torch
 from torch import nn
 
-from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.core.json_text import read_json
 from intradp_ros.core.limits import MAX_FILE
 from intradp_ros.core.torchvision_import import torchvision
 from intradp_ros.importers.found_model import Found
+from intradp_ros.importers.loading_error import LoadingError
 from intradp_ros.importers.measured_preprocessing import measured, PreprocessingError, scaling_of
 from intradp_ros.perception.card import HeadCard, InputCard, ModelCard
 
@@ -76,7 +76,7 @@ def from_folder(path: str) -> Found:
 
     Raises
     ------
-    CommandError
+    LoadingError
         If `transformers` is missing, or the folder is none of its, needs code of
         its own, or has no safetensors.
 
@@ -87,21 +87,21 @@ def from_folder(path: str) -> Found:
     library = _library()
     kind = getattr(library, name, None)
     if kind is None:
-        raise CommandError(f'transformers {library.__version__} has no {name}, which {path} asks '
+        raise LoadingError(f'transformers {library.__version__} has no {name}, which {path} asks '
                            'for; is the folder of a newer version?')
     if not [*folder.glob('*.safetensors')]:
-        raise CommandError(f'{path} has no *.safetensors: save it anew by '
+        raise LoadingError(f'{path} has no *.safetensors: save it anew by '
                            'model.save_pretrained(FOLDER); pickled weights are not read')
     model, loaded = kind.from_pretrained(folder, local_files_only=True, use_safetensors=True,
                                          output_loading_info=True)
     lacking = [str(key) for part in ('missing_keys', 'mismatched_keys')
                for key in sorted(loaded.get(part) or (), key=str)]
     if lacking:
-        raise CommandError(f'the weights in {path} lack {len(lacking)} tensors that {name} has '
+        raise LoadingError(f'the weights in {path} lack {len(lacking)} tensors that {name} has '
                            f'({", ".join(lacking[:3])}), they would be random')
     model.eval()
     if getattr(model, 'main_input_name', '') != 'pixel_values':
-        raise CommandError(f'{name} takes {getattr(model, "main_input_name", "no input")}, not '
+        raise LoadingError(f'{name} takes {getattr(model, "main_input_name", "no input")}, not '
                            'the pixels of an image')
     head, read = _head(name, config)
     seen = _preprocessing(folder, library)
@@ -190,19 +190,19 @@ def _read(path: Path) -> Mapping[str, Any]:
     try:
         data = read_json(path, MAX_FILE)
     except (OSError, ValueError) as error:
-        raise CommandError(f'{path}: {error}') from error
+        raise LoadingError(f'{path}: {error}') from error
     if not isinstance(data, dict):
-        raise CommandError(f'{path} holds no JSON object')
+        raise LoadingError(f'{path} holds no JSON object')
     return data
 
 
 def _class_name(config: Mapping[str, Any], path: str) -> str:
     names = config.get('architectures')
     if 'auto_map' in config:
-        raise CommandError(f'{path} brings code of its own (auto_map), which is not run; export '
+        raise LoadingError(f'{path} brings code of its own (auto_map), which is not run; export '
                            'the model with torch.export.save to a .pt2 file instead')
     if not isinstance(names, Sequence) or isinstance(names, str) or len(names) != 1:
-        raise CommandError(f'{path}/{CONFIG} must name one class in architectures, not {names}')
+        raise LoadingError(f'{path}/{CONFIG} must name one class in architectures, not {names}')
     return str(names[0])
 
 
@@ -214,7 +214,7 @@ def _library() -> Any:
         library.utils.logging.disable_progress_bar()
         return library
     except ModuleNotFoundError as error:
-        raise CommandError(f'folders of transformers need it ({error.name} is missing): '
+        raise LoadingError(f'folders of transformers need it ({error.name} is missing): '
                            'pip install transformers') from error
 
 
@@ -248,5 +248,5 @@ def _shape(config: Mapping[str, Any]) -> tuple[int, ...]:
 def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
     held = config.get('id2label') or {}
     if not isinstance(held, Mapping) or not all(str(number).isdecimal() for number in held):
-        raise CommandError(f'id2label in {CONFIG} is no object of numbers and names')
+        raise LoadingError(f'id2label in {CONFIG} is no object of numbers and names')
     return tuple(str(held[number]) for number in sorted(held, key=int))

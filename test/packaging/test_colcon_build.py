@@ -27,7 +27,7 @@ SOURCES = ('CMakeLists.txt', 'LICENSE', 'action', 'cmake', 'config', 'intradp_ro
            'msg', 'package.xml', 'plugin.xml', 'pyproject.toml', 'setup.py', 'srv', 'test',
            'tools')
 EXECUTABLES = ('bin/intradp', *(f'lib/intradp_ros/{path.stem}'
-                                for path in sorted(ROOT.glob('intradp_ros/nodes/*_node.py'))))
+                                for path in sorted(ROOT.glob('intradp_ros/nodes/*/*_node.py'))))
 
 # Run in the environment of the workspace: imports, one message through DDS's type support.
 PROBE = """

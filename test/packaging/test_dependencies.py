@@ -12,11 +12,10 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from requirements import declared, lowest, PYPROJECT, requirements
+from requirements import declared, lowest, requirements, ROOT
 
 from intradp_ros.cli.machine_checks import FLOORS
 
-ROOT = PYPROJECT.parent
 DECLARED = declared()
 #: Modules that their package on PyPI, or rosdep, calls otherwise.
 PIP = {'cv2': 'opencv-python-headless', 'PIL': 'pillow', 'yaml': 'pyyaml', 'markupsafe': 'jinja2',
@@ -27,17 +26,17 @@ ROS_ONLY = {'launch', 'launch_ros', 'sensor_msgs_py'}
 #: Where rqt is installed they are there; no robot needs them.
 OF_RQT = {'python_qt_binding', 'qtpy', 'rqt_gui_py'}
 #: Of a part that not all install: the extra that brings it.
-EXTRAS = {'accelerate': 'demo', 'fastapi': 'web', 'h5py': 'demo', 'pydantic': 'web',
-          'rosbags': 'demo', 'sklearn': 'demo', 'starlette': 'web', 'uvicorn': 'web'}
+EXTRAS = {'fastapi': 'web', 'pydantic': 'web', 'rosbags': 'training', 'starlette': 'web',
+          'uvicorn': 'web'}
 
 
 def name_of(requirement: str) -> str:
     return re.split(r'[<>=\[; ]', requirement, maxsplit=1)[0]
 
 
-def imported() -> Iterator[str]:
-    """Yield the modules of others that the package imports, also on the way."""
-    for path in ROOT.glob('intradp_ros/**/*.py'):
+def imported(package: str) -> Iterator[str]:
+    """Yield the modules of others that a package imports, also on the way."""
+    for path in ROOT.glob(f'{package}/**/*.py'):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
                 yield from (alias.name.split('.')[0] for alias in node.names)
@@ -45,11 +44,14 @@ def imported() -> Iterator[str]:
                 yield node.module.split('.')[0]
 
 
-MODULES = sorted({*imported()} - {*sys.stdlib_module_names} - {'intradp_ros'} - OF_RQT)
+OURS = {*sys.stdlib_module_names, 'intradp_ros', 'intradp_lab'}
+MODULES = sorted({*imported('intradp_ros')} - OURS - OF_RQT)
+OF_LAB = sorted({*imported('intradp_lab')} - OURS - {*MODULES} - {'setuptools', 'ultralytics'})
 
 
 def test_the_modules_are_found() -> None:
-    assert {'torch', 'rclpy', 'cv2', 'yaml', 'launch', 'h5py'} <= {*MODULES}
+    assert {'torch', 'rclpy', 'cv2', 'yaml', 'launch'} <= {*MODULES}
+    assert {'h5py', 'jinja2'} <= {*OF_LAB}
 
 
 @pytest.mark.parametrize('module', [*MODULES, 'vision_msgs'])
@@ -67,6 +69,17 @@ def test_what_is_imported_is_named(module: str) -> None:
     if module not in ROS_ONLY | {'vision_msgs'}:
         assert {pip, 'ros-kilted-' + module.replace('_', '-')} & wheels
     assert {module, f'python3-{ROSDEP.get(module, module)}'} & manifest or pip in by_pip
+
+
+@pytest.mark.parametrize('module', OF_LAB)
+def test_what_the_laboratory_imports_is_named(module: str) -> None:
+    named = {name_of(each) for each in requirements(DECLARED, 'lab')}
+    assert PIP.get(module, module) in named
+
+
+@pytest.mark.parametrize('module', ['matplotlib', 'jinja2', 'networkx', 'rich'])
+def test_no_robot_has_to_have_what_only_commands_import(module: str) -> None:
+    assert module not in (ROOT / 'package.xml').read_text()
 
 
 def test_all_places_state_the_same_lowest_versions() -> None:

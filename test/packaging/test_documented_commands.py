@@ -50,9 +50,10 @@ def documented(document: Path) -> Iterator[str]:
 
 def helped() -> Iterator[str]:
     """Yield the examples of the help of all commands."""
-    for path in sorted((ROOT / 'intradp_ros' / 'cli').glob('*.py')):
-        epilog = getattr(importlib.import_module(f'intradp_ros.cli.{path.stem}'), 'EPILOG', '')
-        yield from commands(epilog)
+    for package in ('intradp_ros', 'intradp_lab'):
+        for path in sorted((ROOT / package / 'cli').glob('*.py')):
+            module = importlib.import_module(f'{package}.cli.{path.stem}')
+            yield from commands(getattr(module, 'EPILOG', ''))
 
 
 def wrong(command: str) -> str:
@@ -76,12 +77,12 @@ def wrong(command: str) -> str:
 def wrong_start(verb: str, name: str, *rest: str) -> str:
     """Return what is wrong with a launch or a run of a node."""
     if verb == 'run':
-        there = [ROOT / 'intradp_ros' / where / f'{name}.py' for where in ('nodes', 'lab')]
-        return '' if any(path.exists() for path in there) else 'no such node'
+        return '' if [*ROOT.glob(f'intradp_ros/nodes/*/{name}.py')] else 'no such node'
     file = ROOT / 'launch' / name
     if not file.exists():
         return 'no such launch file'
-    known = file.read_text() + (ROOT / 'intradp_ros' / 'nodes' / 'launching.py').read_text()
+    [launching] = ROOT.glob('intradp_ros/nodes/*/launching.py')
+    known = file.read_text() + launching.read_text()
     return ''.join(f'no argument {w} ' for w in rest
                    if ':=' in w and f"'{w.partition(':=')[0]}'" not in known)
 

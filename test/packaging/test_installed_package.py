@@ -19,7 +19,7 @@ from intradp_ros.msg import TensorChunk
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(intradp_ros.__file__).parent
-NODES = sorted(path.stem for path in ROOT.glob('intradp_ros/nodes/*_node.py'))
+NODES = sorted(ROOT.glob('intradp_ros/nodes/*/*_node.py'))
 
 
 def python_files(package: Path) -> dict[Path, bytes]:
@@ -44,13 +44,14 @@ def test_messages_keep_their_contents_through_serialisation() -> None:
     assert deserialize_message(serialize_message(chunk), TensorChunk) == chunk
 
 
-@pytest.mark.parametrize('name', NODES)
-def test_nodes_are_executables_that_ros_finds(name: str) -> None:
-    executable = Path(sys.prefix, 'lib', 'intradp_ros', name)
+@pytest.mark.parametrize('node', NODES, ids=lambda path: path.stem)
+def test_nodes_are_executables_that_ros_finds(node: Path) -> None:
+    executable = Path(sys.prefix, 'lib', 'intradp_ros', node.stem)
     assert os.access(executable, os.X_OK)
     interpreter = executable.read_text().splitlines()[0].removeprefix('#!')
     assert Path(interpreter).samefile(sys.executable)
-    assert callable(importlib.import_module(f'intradp_ros.nodes.{name}').main)
+    module = importlib.import_module(f'intradp_ros.nodes.{node.parent.name}.{node.stem}')
+    assert callable(module.main)
 
 
 def test_the_ament_index_lists_the_package_and_its_messages() -> None:

@@ -49,7 +49,7 @@ def run(language: str, block: str, folder: Path) -> None:
 
 def unknown_parameters(content: dict[str, Any]) -> list[str]:
     """Return the nodes and parameters of a parameter file that no node has."""
-    nodes = {path.stem: path.read_text() for path in NODES.glob('*.py')}
+    nodes = {path.stem: path.read_text() for path in NODES.rglob('*.py')}
     known = '\n'.join(nodes.values())
     wrong = []
     for section, values in content.items():

@@ -126,7 +126,8 @@ def test_a_parameter_file_that_cannot_be_read_ends_the_process(tmp_path: Path) -
     file = tmp_path / 'robot.yaml'
     file.write_text('inference_node: {mode: local}\n')  # nothing below ros__parameters
     done = subprocess.run(
-        [sys.executable, '-m', 'intradp_ros.nodes.sharing.planner_node', '--ros-args', '--params-file',
-         str(file)], cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT)
+        [sys.executable, '-m', 'intradp_ros.nodes.sharing.planner_node', '--ros-args',
+         '--params-file', str(file)],
+        cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT)
     assert done.returncode == 1 and 'Traceback' not in done.stderr
     assert 'cannot start' in done.stderr and str(file) in done.stderr

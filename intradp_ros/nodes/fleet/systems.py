@@ -13,25 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, TYPE_CHECKING
 
 from intradp_ros.cluster.plan_id import PlanId
 from intradp_ros.dds.dds_peers import check_name
 from intradp_ros.nodes.common.lifecycle import ManagedNode
 from intradp_ros.nodes.common.parameters import Parameter
-from intradp_ros.nodes.fleet.stage_parameters import PLANNING_PARAMETERS, STAGE_PARAMETERS
-from intradp_ros.nodes.language.language_parameters import (
-    LANGUAGE_PARAMETERS,
-    LANGUAGE_PLANNING_PARAMETERS,
-)
-from intradp_ros.nodes.training.training_parameters import (
-    COORDINATOR_PARAMETERS,
-    DEVICE_PARAMETERS,
-)
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.runtime.member.planner import Planner
 from intradp_ros.runtime.member.role import Host, Role
-from intradp_ros.runtime.models.model import SharedModel
+
+if TYPE_CHECKING:
+    from intradp_ros.runtime.models.model import SharedModel
 
 
 class DevicePart(Protocol):
@@ -74,26 +67,32 @@ class System:
     """
     One system as nodes see it; `device` and `coordinator` are "module:class", '' for none.
 
+    `parameters` and `planning` name the parameters of these in the same way; their modules import
+    little, as nodes declare the parameters of all systems.
     `extra` is the extra of this package that brings what it needs, '' if nothing more is needed.
     """
 
     device: str
     coordinator: str
-    parameters: tuple[Parameter, ...] = ()
-    planning: tuple[Parameter, ...] = ()
+    parameters: str = ''
+    planning: str = ''
     extra: str = ''
 
 
 SYSTEMS: Mapping[str, System] = {
     'stages': System('intradp_ros.nodes.fleet.stage_device:StageDevice',
                      'intradp_ros.nodes.fleet.stage_coordination:StageCoordination',
-                     STAGE_PARAMETERS, PLANNING_PARAMETERS),
+                     'intradp_ros.nodes.fleet.stage_parameters:STAGE_PARAMETERS',
+                     'intradp_ros.nodes.fleet.stage_parameters:PLANNING_PARAMETERS'),
     'language': System('intradp_ros.nodes.language.language_device:LanguageDevice',
                        'intradp_ros.nodes.language.language_planning:LanguagePlanning',
-                       LANGUAGE_PARAMETERS, LANGUAGE_PLANNING_PARAMETERS, extra='language'),
+                       'intradp_ros.nodes.language.language_parameters:LANGUAGE_PARAMETERS',
+                       'intradp_ros.nodes.language.language_parameters:LANGUAGE_PLANNING_PARAMETERS',
+                       extra='language'),
     'training': System('intradp_ros.nodes.training.training_device:TrainingDevice',
                        'intradp_ros.nodes.training.training_coordination:TrainingCoordination',
-                       DEVICE_PARAMETERS, COORDINATOR_PARAMETERS),
+                       'intradp_ros.nodes.training.training_parameters:DEVICE_PARAMETERS',
+                       'intradp_ros.nodes.training.training_parameters:COORDINATOR_PARAMETERS'),
 }
 ROLES = Parameter(
     'roles', ['stages'], 'Systems that this machine takes part in: "name", or "name@fleet:MB" for '
@@ -114,12 +113,12 @@ class RolePlace:
 
 def device_parameters() -> tuple[Parameter, ...]:
     """Return the parameters of all systems' device parts, each name once."""
-    return _once(parameter for system in SYSTEMS.values() for parameter in system.parameters)
+    return _once(system.parameters for system in SYSTEMS.values())
 
 
 def coordinator_parameters() -> tuple[Parameter, ...]:
     """Return the parameters of all systems' planners, each name once."""
-    return _once(parameter for system in SYSTEMS.values() for parameter in system.planning)
+    return _once(system.planning for system in SYSTEMS.values())
 
 
 def read_roles(texts: Iterable[str], fleet: str, memory_bytes: float) -> tuple[RolePlace, ...]:
@@ -178,9 +177,8 @@ def coordinator_part(name: str, node: ManagedNode, given: Mapping[str, Any]) -> 
 
 
 def _load(name: str, entry: str) -> Callable[..., Any]:
-    module, _, attribute = entry.partition(':')
     try:
-        found: Callable[..., Any] = getattr(import_module(module), attribute)
+        found: Callable[..., Any] = _named(entry)
     except ModuleNotFoundError as error:
         extra = SYSTEMS[name].extra
         if not extra or (error.name or '').startswith('intradp_ros'):
@@ -190,5 +188,11 @@ def _load(name: str, entry: str) -> Callable[..., Any]:
     return found
 
 
-def _once(parameters: Iterable[Parameter]) -> tuple[Parameter, ...]:
-    return tuple({parameter.name: parameter for parameter in parameters}.values())
+def _named(entry: str) -> Any:
+    module, _, attribute = entry.partition(':')
+    return getattr(import_module(module), attribute)
+
+
+def _once(entries: Iterable[str]) -> tuple[Parameter, ...]:
+    return tuple({parameter.name: parameter for entry in entries if entry
+                  for parameter in _named(entry)}.values())

@@ -19,9 +19,9 @@ from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.systems.training.layers.checkpoint import Checkpoint
 from intradp_ros.systems.training.plan.prepared import Prepared
+from intradp_ros.systems.training.plan.training_plan import Planner
 from intradp_ros.systems.training.run.site_address import site_address
 from intradp_ros.systems.training.service.live_planner import TrainingPlanner
-from intradp_ros.systems.training.service.round_commit import Planner
 from intradp_ros.systems.training.service.session_fleet import SessionFleet
 from intradp_ros.systems.training.service.training_job import Fleet, FleetMaker, JobOptions
 

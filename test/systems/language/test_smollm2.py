@@ -11,8 +11,9 @@ import threading
 from language_models import costs, plan_of, QUICK, Scripted
 import pytest
 
-from intradp_lab.language.reference import smollm2, whole_answer, whole_model
+from intradp_lab.language.reference import whole_answer, whole_model
 from intradp_ros.blobs.store import BlobStore
+from intradp_ros.importers.smollm2 import smollm2
 from intradp_ros.runtime.requests.admission import Fate
 from intradp_ros.runtime.requests.text_requests import (
     ChatTurn,

@@ -5,9 +5,9 @@
 Inferences in model time on a link whose rate changes, with rows that the robot computes itself.
 
 Devices and link do as in `judge/simulator.py`, but every transfer has the rate
-of its moment; and a robot that waits works by itself as in `runtime/execution/straggler_mitigation.py`,
-by the same rules.  Planners play schedules so at steady rates, replays on
-recorded ones.
+of its moment; and a robot that waits works by itself as in
+`runtime/execution/straggler_mitigation.py`, by the same rules.  Planners play schedules so at
+steady rates, replays on recorded ones.
 """
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import threading
 import time
 from typing import Any
 
-from intradp_ros import __version__
+from intradp_ros.core.version import VERSION
 from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.transport.channel import Channel
 from intradp_ros.runtime.transport.sending import common_encodings
@@ -339,7 +339,7 @@ class Connection:
 
     def _greet(self, server: int) -> None:
         self.channel.send(Control(ControlKind.HELLO, self.session, self.epoch, self.newest, {
-            'protocol': PROTOCOL, 'version': __version__, 'digest': self.model.digest,
+            'protocol': PROTOCOL, 'version': VERSION, 'digest': self.model.digest,
             'axis': self.model.split.axis, 'encodings': sorted(available()),
             'stream': self._stream}, server))
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from intradp_ros import __version__
 from intradp_ros.core.limits import MAX_BOOK_TEXT
+from intradp_ros.core.version import VERSION
 from intradp_ros.runtime.requests.worker_thread import Worker
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.book_versions import BookVersion
@@ -93,5 +93,5 @@ class OfferedBooks:
         fingerprint = self._cache.fingerprint(book)
         if frame.body.get('fingerprint') != fingerprint:
             raise ValueError('robot and server make different schedules of it: install the '
-                             f'same release of intradp_ros on both (here {__version__})')
+                             f'same release of intradp_ros on both (here {VERSION})')
         return BookVersion(frame.epoch, book, fingerprint, text)

@@ -12,7 +12,7 @@ import time
 from types import MappingProxyType
 from typing import Any
 
-from intradp_ros import __version__
+from intradp_ros.core.version import VERSION
 from intradp_ros.runtime.execution.processor import Processor
 from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.transport.channel import Channel
@@ -178,7 +178,7 @@ class OffloadServer:
         session = self.sessions[frame.session]
         session.begin_anew(frame.inference, encodings)
         self._answer(frame, ControlKind.WELCOME, {
-            'protocol': PROTOCOL, 'version': __version__, 'digest': frame.body['digest'],
+            'protocol': PROTOCOL, 'version': VERSION, 'digest': frame.body['digest'],
             'encodings': sorted(encodings), 'books': session.books})
 
     def _refuse(self, frame: Control, cause: str, reason: str) -> None:

@@ -42,10 +42,10 @@ from intradp_ros.systems.training.plan.round_costs import RoundCosts
 from intradp_ros.systems.training.plan.training_plan import (
     DataGoneError,
     MOST_SECONDS,
+    Planner,
     TrainingPlan,
     TrainingStage,
 )
-from intradp_ros.systems.training.service.round_commit import Planner
 
 #: Rounds in which a plan after a loss has to make up for the seconds that its layers move.
 PAID_BACK = 20

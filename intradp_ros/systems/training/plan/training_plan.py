@@ -4,7 +4,7 @@
 """A plan of training: stages of layers on groups of devices, and the grains that each takes."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from typing import Any
@@ -182,6 +182,10 @@ def parse_plan(data: Any) -> TrainingPlan:
                             data.get('of_round') is True, held)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise PlanError(f'a plan of training cannot be read: {error!r:.200}') from None
+
+
+#: Makes the plan for the devices that are there, given the one in use; None if there is none.
+Planner = Callable[[tuple[str, ...], TrainingPlan | None], TrainingPlan | None]
 
 
 def read_number(value: Any, least: int = 0, most: int = 1 << 20) -> int:

@@ -17,11 +17,12 @@ from intradp_ros.systems.training.layers.checkpoint import Checkpoint
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
 from intradp_ros.systems.training.layers.layer_table import LayerTable
 from intradp_ros.systems.training.layers.task_facts import task_facts
+from intradp_ros.systems.training.plan.training_plan import Planner
 from intradp_ros.systems.training.run.round_groups import check_distributed
 from intradp_ros.systems.training.run.site_address import open_store
 from intradp_ros.systems.training.run.worker_process import ProcessLink
 from intradp_ros.systems.training.run.worker_settings import Emulation, Settings
-from intradp_ros.systems.training.service.round_commit import Planner, RoundCommit
+from intradp_ros.systems.training.service.round_commit import RoundCommit
 from intradp_ros.systems.training.service.trainer import trainer_of
 
 #: No device is elsewhere.

@@ -15,14 +15,14 @@ again and again before a new round is reached, such as over a link that the trai
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 import enum
 from math import inf
 from typing import Any
 
 from intradp_ros.cluster.plan_id import PlanError, PlanId
-from intradp_ros.systems.training.plan.training_plan import DataGoneError, TrainingPlan
+from intradp_ros.systems.training.plan.training_plan import DataGoneError, Planner, TrainingPlan
 from intradp_ros.systems.training.run.snapshots import INITIAL, Move, moves, rollback_tag
 
 #: Beyond so many strikes the time for which a device is left out doubles no more.
@@ -62,9 +62,6 @@ class Order:
 
     device: str
     body: Mapping[str, Any]
-
-
-Planner = Callable[[tuple[str, ...], TrainingPlan | None], TrainingPlan | None]
 
 
 @dataclass

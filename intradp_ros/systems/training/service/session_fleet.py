@@ -24,9 +24,10 @@ from intradp_ros.runtime.transport.serial_executor import SerialExecutor
 from intradp_ros.systems.training.layers.checkpoint import Checkpoint
 from intradp_ros.systems.training.layers.task_facts import task_facts
 from intradp_ros.systems.training.plan.prepared import Prepared
+from intradp_ros.systems.training.plan.training_plan import Planner
 from intradp_ros.systems.training.run.site_address import open_store
 from intradp_ros.systems.training.service.messages import read_report
-from intradp_ros.systems.training.service.round_commit import Phase, Planner, RoundCommit
+from intradp_ros.systems.training.service.round_commit import Phase, RoundCommit
 from intradp_ros.systems.training.service.session_plan import TrainingSession
 from intradp_ros.systems.training.service.trainer import trainer_of, TrainingError
 from intradp_ros.systems.training.service.training_job import JobOptions

@@ -16,6 +16,7 @@ import torch
 from intradp_ros.systems.training.base.task import TrainingTask
 from intradp_ros.systems.training.layers.checkpoint import Checkpoint
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
+from intradp_ros.systems.training.plan.training_plan import Planner
 from intradp_ros.systems.training.run.snapshots import pack, TRAINER, unpack
 from intradp_ros.systems.training.run.stage_runner import by_layer
 from intradp_ros.systems.training.run.store_bytes import (
@@ -24,7 +25,7 @@ from intradp_ros.systems.training.run.store_bytes import (
     put_bytes,
     take_bytes,
 )
-from intradp_ros.systems.training.service.round_commit import Order, Phase, Planner, RoundCommit
+from intradp_ros.systems.training.service.round_commit import Order, Phase, RoundCommit
 
 #: Seconds without a sign of life after which a device counts as lost.
 SILENCE = 2.5

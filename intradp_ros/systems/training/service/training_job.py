@@ -30,11 +30,11 @@ from intradp_ros.systems.training.layers.checkpoint import (
 )
 from intradp_ros.systems.training.plan.prepared import Prepared
 from intradp_ros.systems.training.plan.replanning import replanner
-from intradp_ros.systems.training.plan.training_plan import TrainingPlan
+from intradp_ros.systems.training.plan.training_plan import Planner, TrainingPlan
 from intradp_ros.systems.training.run.stage_runner import by_layer
 from intradp_ros.systems.training.run.worker_settings import Settings
 from intradp_ros.systems.training.service.process_fleet import ProcessFleet
-from intradp_ros.systems.training.service.round_commit import Phase, Planner, Recovery, RoundCommit
+from intradp_ros.systems.training.service.round_commit import Phase, Recovery, RoundCommit
 from intradp_ros.systems.training.service.trainer import Trainer, TrainingError
 
 #: Rounds whose median is the speed that is shown.
