@@ -7,7 +7,7 @@ from __future__ import annotations
 from functools import partial
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 from diagnostic_msgs.msg import DiagnosticArray
 
@@ -33,9 +33,9 @@ from intradp_ros.nodes.fleet.systems import (
 from intradp_ros.profiling.kept_memory import KeptMemory
 from intradp_ros.profiling.machine import prepare_process, settle_process
 from intradp_ros.runtime.member.fleet_member import Condition, FleetMember
-from intradp_ros.runtime.models.catalogue import ModelSpec
-from intradp_ros.runtime.models.model import SharedModel
-from intradp_ros.split.calls.accelerator import open_device
+
+if TYPE_CHECKING:
+    from intradp_ros.runtime.models.model import SharedModel
 
 _SUPPLY = Path('/sys/class/power_supply')
 
@@ -97,6 +97,9 @@ class DeviceNode(ManagedNode):
 
     def load(self, text: str) -> SharedModel:
         """Load a model of the catalogue."""
+        # Here: a device that holds no stages needs nothing that captures and splits models.
+        from intradp_ros.runtime.models.catalogue import ModelSpec
+        from intradp_ros.split.calls.accelerator import open_device
         spec = ModelSpec.parse(text)
         model = spec.load(device=open_device(self._settings[DEVICE.name]))
         self.info(f'model {spec.source}: {len(model.split.operators)} operators, '

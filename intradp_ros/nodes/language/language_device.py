@@ -17,13 +17,13 @@ from intradp_ros.nodes.language.language_planning import opened
 from intradp_ros.nodes.language.served_text import NO_PLAN, ServedText
 from intradp_ros.nodes.language.text_actions import TextActions
 from intradp_ros.runtime.member.role import Host
-from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.requests.admission import AdmissionLimits, ClientRates
 from intradp_ros.systems.language.head import HeadPolicy
 from intradp_ros.systems.language.role import LanguageOptions, LanguageRole
 from intradp_ros.web.access import ApiKeys, check_address, Guard
 
 if TYPE_CHECKING:
+    from intradp_ros.runtime.models.model import SharedModel
     from intradp_ros.web.web_server import WebServer
 
 

@@ -5,18 +5,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 from intradp_ros.cluster.plan_id import PlanId
 from intradp_ros.nodes.common.device_parameter import DEVICE
 from intradp_ros.nodes.fleet.device_node import DeviceNode
 from intradp_ros.nodes.training.training_parameters import TASKS, TRAINING_ADDRESS
 from intradp_ros.runtime.member.role import Host
-from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.systems.training.base.task import split_name
 from intradp_ros.systems.training.run.round_groups import check_distributed, GroupError
 from intradp_ros.systems.training.run.site_address import site_address
 from intradp_ros.systems.training.service.role import process_starter, TrainingRole
+
+if TYPE_CHECKING:
+    from intradp_ros.runtime.models.model import SharedModel
 
 
 class TrainingDevice:

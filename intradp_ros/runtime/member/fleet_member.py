@@ -17,6 +17,7 @@ import math
 import secrets
 import threading
 import time
+from typing import TYPE_CHECKING
 
 from intradp_ros.cluster import plan_holder
 from intradp_ros.cluster.fleet_messages import (
@@ -38,7 +39,6 @@ from intradp_ros.runtime.member.fleet_control import (
     to_control,
 )
 from intradp_ros.runtime.member.role import Lacking, Plan, Role, RoleMaker
-from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.requests.worker_thread import Worker
 from intradp_ros.runtime.transport.peer_channel import PeerChannel
 from intradp_ros.runtime.weights.exchange import WeightExchange, WeightPolicy
@@ -47,6 +47,9 @@ from intradp_ros.runtime.weights.frames import is_of_weights
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError
 from intradp_ros.wire.rejections import Rejections
 from intradp_ros.wire.sanitise import quoted
+
+if TYPE_CHECKING:
+    from intradp_ros.runtime.models.model import SharedModel
 
 Log = Callable[[str], None]
 #: Plans that may wait to be loaded; a coordinator waits for the last before it sends one more.

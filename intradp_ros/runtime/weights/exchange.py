@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
 from intradp_ros.blobs.fetch_state import FetchTimes
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.graph.manifest import is_digest
-from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.transport.peer_channel import PeerChannel
 from intradp_ros.runtime.weights.fetcher import Log, Wanted, WeightFetcher
 from intradp_ros.runtime.weights.frames import (
@@ -28,6 +28,9 @@ from intradp_ros.runtime.weights.state import State
 from intradp_ros.runtime.weights.state_finder import StateFinder
 from intradp_ros.wire.frames import Control, ControlKind, Frame
 from intradp_ros.wire.sanitise import quoted
+
+if TYPE_CHECKING:
+    from intradp_ros.runtime.models.model import SharedModel
 
 
 @dataclass(frozen=True)

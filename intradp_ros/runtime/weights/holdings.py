@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 import hashlib
 import threading
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -15,9 +16,11 @@ from intradp_ros.blobs.store import BlobStore
 from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.manifest import read_manifest
 from intradp_ros.graph.serialise import flat_bytes, manifest_text
-from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.weights.frames import StateFound
 from intradp_ros.runtime.weights.state import State
+
+if TYPE_CHECKING:
+    from intradp_ros.runtime.models.model import SharedModel
 
 #: Blobs that stay at hand once they were read and compared with their digest.
 AT_HAND = 32
