@@ -141,9 +141,9 @@ def _scan(text: str, file: str) -> None:
                                  'read: write the values out')
 
 
-def parse(text: str, file: str) -> Located:
+def parse(text: str, file: str, wanted: str = 'devices and networks') -> Located:
     """
-    Return the top of a file.
+    Return the top of a file; `wanted` says what an empty one lacks.
 
     Raises
     ------
@@ -152,7 +152,7 @@ def parse(text: str, file: str) -> Located:
 
     """
     if len(text.encode()) > MAX_BYTES:
-        raise FleetFileError(f'{file}: longer than {MAX_BYTES} bytes: this is no fleet')
+        raise FleetFileError(f'{file}: longer than {MAX_BYTES} bytes')
     try:
         _scan(text, file)
         node = yaml.compose(text, yaml.SafeLoader)
@@ -166,5 +166,5 @@ def parse(text: str, file: str) -> Located:
     except (yaml.YAMLError, RecursionError) as error:
         raise FleetFileError(f'{file}: no YAML: {type(error).__name__}') from None
     if node is None:
-        raise FleetFileError(f'{file}:1: is empty: name devices and networks')
+        raise FleetFileError(f'{file}:1: is empty: name {wanted}')
     return Located(node, file)

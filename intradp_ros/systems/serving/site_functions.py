@@ -1,0 +1,80 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""The functions that decide at a site, as machine code where numba is installed."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+from intradp_ros.core.numba_compile import machine_code
+from intradp_ros.systems.serving import site_arrays
+from intradp_ros.systems.serving.site_arrays import Asked, Floats, Seat, SiteArrays
+from intradp_ros.systems.serving.site_kernels import credit, dispatch, seats
+from intradp_ros.systems.serving.site_kernels.dispatch import Flags, SiteRows
+
+#: What a module that calls the kernels from machine code of its own names to `machine_code`.
+MODULES = (site_arrays, seats, dispatch, credit)
+
+
+class SiteFunctions(NamedTuple):
+    """Those of `site_kernels.seats` and `site_kernels.dispatch`."""
+
+    take_seat: Callable[[SiteArrays, Asked, float], Seat]
+    start_batch: Callable[[SiteArrays, int, float], int]
+    end_batch: Callable[[SiteArrays, int, float], int]
+    withdraw: Callable[[SiteArrays, int, float], bool]
+    expire: Callable[[SiteArrays, float], int]
+    lose: Callable[[SiteArrays, int, float], int]
+    first_deadline: Callable[[SiteArrays], float]
+    outlook: Callable[[SiteArrays, float, Floats, Floats, Floats], None]
+    choose_site: Callable[[SiteRows, int, float, Flags, int, float], int]
+
+
+@cache
+def site_functions(compiled: bool = True) -> SiteFunctions:
+    """Return the functions, compiled on their first call, or plain: both do the same."""
+    found = machine_code(MODULES, PLAIN, inline=False) if compiled else None
+    return SiteFunctions(*found) if found else PLAIN
+
+
+def _take_seat(site: SiteArrays, asked: Asked, now: float) -> Seat:
+    return seats.take_seat(site, asked, now)
+
+
+def _start_batch(site: SiteArrays, executor: int, now: float) -> int:
+    return seats.start_batch(site, executor, now)
+
+
+def _end_batch(site: SiteArrays, executor: int, now: float) -> int:
+    return seats.end_batch(site, executor, now)
+
+
+def _withdraw(site: SiteArrays, row: int, now: float) -> bool:
+    return seats.withdraw(site, row, now)
+
+
+def _expire(site: SiteArrays, now: float) -> int:
+    return seats.expire(site, now)
+
+
+def _lose(site: SiteArrays, executor: int, now: float) -> int:
+    return seats.lose(site, executor, now)
+
+
+def _first_deadline(site: SiteArrays) -> float:
+    return seats.first_deadline(site)
+
+
+def _outlook(site: SiteArrays, now: float, ends: Floats, shares: Floats, least: Floats) -> None:
+    seats.outlook(site, now, ends, shares, least)
+
+
+def _choose_site(rows: SiteRows, service: int, remaining: float, visited: Flags, number: int,
+                 now: float) -> int:
+    return dispatch.choose_site(rows, service, remaining, visited, number, now)
+
+
+PLAIN: Any = SiteFunctions(_take_seat, _start_batch, _end_batch, _withdraw, _expire, _lose,
+                           _first_deadline, _outlook, _choose_site)
