@@ -18,12 +18,13 @@ from torch._C._distributed_c10d import HashStore
 from training_fleet import difference, Faults, fixed, Slow, small_sgd, start
 from training_models import train_alone_drawing
 
-from intradp_ros.systems.training import store_bytes, training_job
 from intradp_ros.systems.training.layers.checkpoint import Checkpoint
 from intradp_ros.systems.training.plan.prepared import prepare, Prepared
 from intradp_ros.systems.training.plan.training_plan import Planner
+from intradp_ros.systems.training.run import store_bytes
 from intradp_ros.systems.training.run.snapshots import pack
 from intradp_ros.systems.training.run.worker_settings import Settings
+from intradp_ros.systems.training.service import training_job
 from intradp_ros.systems.training.service.round_commit import RoundCommit
 from intradp_ros.systems.training.service.trainer import Trainer, trainer_of, TrainingError
 from intradp_ros.systems.training.service.training_job import JobOptions, Progress, TrainingJob
