@@ -4,7 +4,7 @@
 """
 Plans for a fleet next to those of other planners, in the paper's four settings (modelled).
 
-Inference and training, as `intradp_lab/fleet/paper_fleets.py` imagines them.  Then what
+Devices and models as `intradp_lab/fleet/paper_fleets.py` imagines them.  Then what
 a plan for links of its own loses on shared air, by its rate (the paper's Fig. 2),
 and seconds of planning by nodes and devices.
 """
@@ -24,7 +24,6 @@ from intradp_lab.fleet.paper_fleets import (
     contention,
     measure,
     MODELS,
-    MODES,
     Row,
     SETTINGS,
 )
@@ -64,13 +63,13 @@ def growth() -> list[dict[str, Any]]:
 
 def _add(table: Table, row: Row) -> None:
     if not row.latencies:
-        table.add_row(row.setting, row.model, row.mode, 'fits nowhere')
+        table.add_row(row.setting, row.model, 'fits nowhere')
         return
 
     def text(value: float | None, form: str = '.2f') -> str:
         return '-' if value is None else format(value, form)
 
-    table.add_row(row.setting, row.model, row.mode, f'{row.planning_seconds:.2f}',
+    table.add_row(row.setting, row.model, f'{row.planning_seconds:.2f}',
                   f'{row.latency:.3f}', f'{row.gain:.2f}', row.best_other, text(row.paper_gain),
                   text(row.contention), text(row.contention_lost), text(row.energy_saved, '.0%'))
 
@@ -80,23 +79,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--json', type=Path, help='write the figures here')
     arguments = parser.parse_args()
-    for mode in MODES:
-        measure('traffic monitor', 'BERT 0.1B', mode)  # compiles
-    table = Table('setting', 'model', 'mode', 'planned, s', 'round, s', 'gain', 'over',
+    measure('traffic monitor', 'BERT 0.1B')  # compiles
+    table = Table('setting', 'model', 'planned, s', 'round, s', 'gain', 'over',
                   "paper's", 'contention', 'it loses', 'energy saved')
     rows = []
-    for mode in MODES:
-        for setting in SETTINGS:
-            for name in MODELS:
-                row, _ = measure(setting, name, mode)
-                rows.append(row)
-                _add(table, row)
-    lost = [found for mode in MODES for name in MODELS for rate in RATES
-            if (found := contention(name, mode, 1e6 * rate))]
-    air = Table('mode', 'model', 'Mbit/s', 'dedicated, s', 'shared, s', 'ours, s', 'it loses',
+    for setting in SETTINGS:
+        for name in MODELS:
+            row, _ = measure(setting, name)
+            rows.append(row)
+            _add(table, row)
+    lost = [found for name in MODELS for rate in RATES
+            if (found := contention(name, 1e6 * rate))]
+    air = Table('model', 'Mbit/s', 'dedicated, s', 'shared, s', 'ours, s', 'it loses',
                 'through ours')
     for r in lost:
-        air.add_row(r.mode, r.model, f'{r.rate / 1e6:g}', f'{r.dedicated:.3f}',
+        air.add_row(r.model, f'{r.rate / 1e6:g}', f'{r.dedicated:.3f}',
                     f'{r.shared:.3f}', f'{r.ours:.3f}', f'{r.shared / r.dedicated:.2f}',
                     f'{r.shared / r.ours:.2f}')
     grown = growth()

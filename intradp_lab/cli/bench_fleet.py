@@ -13,10 +13,8 @@ from typing import Any
 from intradp_lab.fleet.adapter_replay import ADAPTER, ORACLE, Played, Replay, STATIC
 from intradp_lab.fleet.adapter_scenes import AIR, FPS, scenarios, scene_costs, TARGET
 from intradp_lab.fleet.paper_fleets import (
-    INFERENCE,
     measure,
     MODELS,
-    MODES,
     paper_fleet,
     Row,
     SETTINGS,
@@ -38,7 +36,7 @@ EPILOG = """\
 examples:
   intradp bench fleet --smoke
   intradp bench fleet --out out/bench-fleet
-  intradp bench fleet --modes inference --models 'BERT 0.1B'"""
+  intradp bench fleet --models 'BERT 0.1B'"""
 
 FIGURES = {
     'gain': 'seconds of a round by the best other planner, through ours',
@@ -61,8 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     parser.add_argument('--smoke', action='store_true',
                         help='one model in one setting and one replay, whatever else is asked for')
-    for name, known, what in (('modes', MODES, 'modes'), ('settings', SETTINGS, 'settings'),
-                              ('models', MODELS, 'models')):
+    for name, known, what in (('settings', SETTINGS, 'settings'), ('models', MODELS, 'models')):
         parser.add_argument(f'--{name}', nargs='+', choices=list(known), default=list(known),
                             metavar=name[:-1].upper(),
                             help=f'{what}, of {", ".join(known)} (default: all)')
@@ -74,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the benchmark."""
     if args.smoke:
-        args.modes, args.settings, args.models = [INFERENCE], ['smart home 2'], ['BERT 0.1B']
+        args.settings, args.models = ['smart home 2'], ['BERT 0.1B']
     args.out.mkdir(parents=True, exist_ok=True)
     with output(args.json) as out:
         rows = _planned(args, out)
@@ -91,16 +88,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _planned(args: argparse.Namespace, out: Output) -> list[Row]:
     rows, drawn = [], False
-    for mode in args.modes:
-        for setting in args.settings:
-            for name in args.models:
-                with out.status(f'planning {name} for {setting}, {mode}'):
-                    row, plans = measure(setting, name, mode)
-                rows.append(row)
-                if plans is not None and not drawn:
-                    drawn, order = True, plans.best.order
-                    draw_schedule(order.tasks.graph, order.played, paper_fleet(setting),
-                                  args.out / 'gantt.png', f'{name}, {setting}, {mode} (modelled)')
+    for setting in args.settings:
+        for name in args.models:
+            with out.status(f'planning {name} for {setting}'):
+                row, plans = measure(setting, name)
+            rows.append(row)
+            if plans is not None and not drawn:
+                drawn, order = True, plans.best.order
+                draw_schedule(order.tasks.graph, order.played, paper_fleet(setting),
+                              args.out / 'gantt.png', f'{name}, {setting} (modelled)')
     return rows
 
 
@@ -136,24 +132,24 @@ def _total(replays: Mapping[str, Any]) -> dict[str, float]:
 
 def _cells(row: Row) -> list[str]:
     if not row.latencies:
-        return [row.setting, row.model, row.mode, 'fits nowhere']
+        return [row.setting, row.model, 'fits nowhere']
 
     def text(value: float | None, form: str = '.2f') -> str:
         return '-' if value is None else format(value, form)
 
-    return [row.setting, row.model, row.mode, f'{row.planning_seconds:.2f}',
+    return [row.setting, row.model, f'{row.planning_seconds:.2f}',
             f'{row.latency:.3f}', f'{row.gain:.2f}', row.best_other, text(row.paper_gain),
             text(row.contention), text(row.contention_lost), text(row.energy_saved, '.0%')]
 
 
-PLAN_COLUMNS = ('setting', 'model', 'mode', 'planned, s', 'round, s', 'gain', 'over',
+PLAN_COLUMNS = ('setting', 'model', 'planned, s', 'round, s', 'gain', 'over',
                 "gain, paper's", 'contention', 'through ours', 'energy saved')
 REPLAY_COLUMNS = ('what happens', 'missed by ours, s', 'static', 'oracle', 'switches',
                   'pause, frames', 'by the source', 'lost')
 
 
 def _plan_table(rows: Sequence[Row]) -> Any:
-    shown = table('Plans side by side (modelled)', *PLAN_COLUMNS, left=3)
+    shown = table('Plans side by side (modelled)', *PLAN_COLUMNS, left=2)
     for row in rows:
         shown.add_row(*_cells(row))
     return shown

@@ -7,9 +7,8 @@ Dora's four settings and its models, imagined: ratios of speed, memory and rates
 Devices' ratios of speed are those of the paper's Fig. 1b where it has them,
 else declared here; memory and rates are the paper's.  Models are transformers
 of the paper's sizes: layers with the work and weights of their shape, for
-sequences of 128 tokens, two bytes a number; a round has 8 micro-batches.
-Training takes micro-batches of 4 sequences, backward passes of twice the
-forward seconds, and Adam, all declared.  Only ratios mean something.
+sequences of 128 tokens, two bytes a number; a round has 8 micro-batches.  Only ratios
+mean something.
 """
 from __future__ import annotations
 
@@ -31,7 +30,6 @@ from intradp_ros.planning.estimate import estimate
 from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.planning_model import Flow, Node, PlanningModel, SOURCE
 from intradp_ros.planning.quality import Quality
-from intradp_ros.planning.training import Training, with_backward
 from intradp_ros.profiling.profile import PowerStates
 from intradp_ros.systems.fleet.partitioner import NothingFits, reference_scale
 from intradp_ros.systems.fleet.planner import (
@@ -60,9 +58,7 @@ ENCODERS = ((32, 1280, 5120), (32, 1280, 3420))
 DELAY = 1e-3
 #: The paper's Fig. 2: two laptops and two phones on one Wi-Fi.
 HOME = '4050 4050 S25 Mi15'
-TOKENS, BATCHES, TRAINING_SAMPLES = 128, 8, 4
-INFERENCE, TRAINING = 'inference', 'training'
-MODES = (INFERENCE, TRAINING)
+TOKENS, BATCHES = 128, 8
 #: The planners that the paper compares with, of those that are here.
 PAPERS = ('EdgeShard', 'Asteroid')
 
@@ -80,7 +76,6 @@ class Row:
 
     setting: str
     model: str
-    mode: str
     planning_seconds: float = 0.0
     latency: float = 0.0
     gain: float = 0.0
@@ -105,7 +100,7 @@ def transformer(name: str) -> PlanningModel:
         flows += [Flow(n, (n + 1,), 2.0 * TOKENS * wide) for n in range(first, len(nodes) - 1)]
         ends.append(len(nodes) - 1)
     embedding = len(nodes)
-    nodes.append(_node('embedding', 0.0, words * width, 2.0 * TOKENS * width))
+    nodes.append(_node('embedding', 0.0, words * width))
     nodes += _layers('', layers, width, inner)
     flows.append(Flow(SOURCE, (embedding,), 8.0 * TOKENS))
     flows += [Flow(end, (embedding,), 2.0 * TOKENS * width) for end in ends]
@@ -116,12 +111,12 @@ def transformer(name: str) -> PlanningModel:
 
 def _layers(name: str, layers: int, width: int, inner: int) -> list[Node]:
     return [node for k in range(layers) for node in (
-        _node(f'{name}attention {k}', 1.0, 4 * width * width, 2.0 * TOKENS * 6 * width),
-        _node(f'{name}forward {k}', 1.0, 3 * width * inner, 2.0 * TOKENS * (width + 3 * inner)))]
+        _node(f'{name}attention {k}', 1.0, 4 * width * width),
+        _node(f'{name}forward {k}', 1.0, 3 * width * inner))]
 
 
-def _node(name: str, share: float, weights: int, kept: float) -> Node:
-    return Node(name, share * 2 * weights * TOKENS, 2.0 * weights, 2e7, kept_bytes=kept)
+def _node(name: str, share: float, weights: int) -> Node:
+    return Node(name, share * 2 * weights * TOKENS, 2.0 * weights, 2e7)
 
 
 def paper_fleet(setting: str) -> Topology:
@@ -139,25 +134,22 @@ def _devices(kinds: str) -> list[Device]:
     return devices
 
 
-def paper_costs(topology: Topology, name: str, mode: str) -> FleetCosts:
+def paper_costs(topology: Topology, name: str) -> FleetCosts:
     """Return what is planned for: the fastest round, by 29 nodes or fewer for one chain."""
-    model = coarsen(in_chain_order(with_backward(transformer(name))))
-    training = mode == TRAINING
-    return FleetCosts(model, topology, topology.names[0], batches=BATCHES,
-                      samples=TRAINING_SAMPLES if training else 1,
-                      training=Training() if training else None)
+    return FleetCosts(coarsen(in_chain_order(transformer(name))), topology, topology.names[0],
+                      batches=BATCHES)
 
 
-def measure(setting: str, name: str, mode: str) -> tuple[Row, FleetPlans | None]:
+def measure(setting: str, name: str) -> tuple[Row, FleetPlans | None]:
     """Plan for speed, then for energy at the target that the paper takes."""
-    costs = paper_costs(paper_fleet(setting), name, mode)
+    costs = paper_costs(paper_fleet(setting), name)
     begun = time.process_time()
     try:
         plan_fleet(costs)
         seconds = time.process_time() - begun
         plans = plan_fleet(costs, compare=True)
     except NothingFits:
-        return Row(setting, name, mode), None
+        return Row(setting, name), None
     rivals = {k: p for k, p in plans.others.items() if p is not None and k != FAIR_SHARING}
     best = min(rivals, key=lambda k: rivals[k].latency)
     theirs = [rivals[k].latency for k in PAPERS if k in rivals]
@@ -166,7 +158,7 @@ def measure(setting: str, name: str, mode: str) -> tuple[Row, FleetPlans | None]
         believed = replace(costs, contended=False)
         private = float(ignorant.latency / estimate(believed, [ignorant.placement]).latency[0])
         lost = ignorant.latency / plans.best.latency
-    return Row(setting, name, mode, seconds, plans.best.latency,
+    return Row(setting, name, seconds, plans.best.latency,
                rivals[best].latency / plans.best.latency, best,
                min(theirs) / plans.best.latency if theirs else None, private, lost,
                _energy_saved(costs, rivals, rivals[best].latency / 0.8),
@@ -184,25 +176,24 @@ class ContentionRow:
     """
 
     model: str
-    mode: str
     rate: float
     dedicated: float
     shared: float
     ours: float
 
 
-def contention(name: str, mode: str, rate: float) -> ContentionRow | None:
+def contention(name: str, rate: float) -> ContentionRow | None:
     """Return what a plan for links of its own loses on shared air; None if there is none."""
     devices = _devices(HOME)
-    alone = paper_costs(dedicated_links(devices, rate / 8, DELAY), name, mode)
-    costs = paper_costs(behind_access_point(devices, rate / 8, DELAY), name, mode)
+    alone = paper_costs(dedicated_links(devices, rate / 8, DELAY), name)
+    costs = paper_costs(behind_access_point(devices, rate / 8, DELAY), name)
     placement = asteroid(alone)
     if placement is None:
         return None
     scale = reference_scale(costs)
     dedicated, shared = (judge(at, scale, 'Asteroid', placement.tolist()).latency
                          for at in (alone, costs))
-    return ContentionRow(name, mode, rate, dedicated, shared, plan_fleet(costs).best.latency)
+    return ContentionRow(name, rate, dedicated, shared, plan_fleet(costs).best.latency)
 
 
 def _energy_saved(costs: FleetCosts, rivals: Mapping[str, FleetPlan], latency: float,

@@ -29,8 +29,6 @@ from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.layer_profile import MOST_BYTES, read_layer_profile
 from intradp_ros.planning.planning_model import PlanningModel
 from intradp_ros.planning.quality import parse_quality, Quality
-from intradp_ros.planning.training import BACKWARD, Training, with_backward
-from intradp_ros.profiling.backward import backward_factor
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.report.fleet_plan_plot import draw_schedule
 from intradp_ros.report.fleet_plot import draw_fleet
@@ -59,9 +57,7 @@ examples:
       --dtype uint8 --fleet config/fleet.yaml --qoe latency=200ms,energy=min -o plan.json
   intradp fleet plan mymodel:make --input 1x3x480x640 --fleet fleet.yaml --source robot1 \\
       --qoe rate=5Hz --gantt gantt.png --loads loads.png
-  intradp fleet plan vgg16/graph.txt --layer-batch 128 --fleet fleet.yaml --json
-  intradp fleet plan vgg16/graph.txt --layer-batch 128 --fleet fleet.yaml --mode training \\
-      --samples 4 --batches 8"""
+  intradp fleet plan vgg16/graph.txt --layer-batch 128 --fleet fleet.yaml --json"""
 
 
 @dataclass(frozen=True)
@@ -96,14 +92,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='samples of a micro-batch, which replicas divide (default 1)')
     parser.add_argument('--batches', type=int, default=1, metavar='N',
                         help='micro-batches that go through the stages together (default 1)')
-    parser.add_argument('--mode', choices=('inference', 'training'), default='inference',
-                        help='training: rounds forward and backward (1F1B), gradients summed in '
-                             'replica groups; planned, not run')
-    parser.add_argument('--backward', type=float, metavar='FACTOR',
-                        help='backward seconds in forward ones, declared (default: those of the '
-                             'layer profile; of a network measured as a whole)')
-    parser.add_argument('--states', type=float, default=2.0, metavar='N',
-                        help='numbers that the optimizer keeps of each weight (default 2: Adam)')
     parser.add_argument('--small', type=float, default=SMALL, metavar='SHARE',
                         help='merge neighbours with less than this of weights and work '
                              f'(default {SMALL:g})')
@@ -141,7 +129,6 @@ def run(args: argparse.Namespace) -> int:
             out.show(_against(plans.best, shared))
         _write(args, costs, fleet, plans.best)
         out.result({'model': costs.model.name, 'nodes': len(costs.model.nodes),
-                    'mode': args.mode,
                     'planning_seconds': seconds, 'shared': shared and asdict(shared),
                     'best': plan_data(costs, plans.best),
                     'front': [plan_data(costs, plan) for plan in plans.front],
@@ -154,37 +141,12 @@ def _costs(args: argparse.Namespace, out: Output) -> tuple[FleetCosts, Fleet, _M
     fleet = read_fleet(args.fleet)
     check_counts(args.samples, args.batches, args.keep)
     found, measured = _model(args, fleet, out)
-    training = Training(args.states) if args.mode == 'training' else None
-    if training:
-        found = _trained(args, found, measured, out)
     model = in_chain_order(found)
     quality = replace(args.qoe, energy=dict(args.energy_limit))
     for name in quality.energy:
         fleet.topology.device(name)
     return FleetCosts(model, fleet.topology, args.source or fleet.topology.names[0], quality,
-                      args.samples, args.batches, training=training), fleet, measured
-
-
-def _trained(args: argparse.Namespace, model: PlanningModel, measured: _Measured | None,
-             out: Output) -> PlanningModel:
-    """Return the model with backward seconds, and say where they come from."""
-    if args.backward is not None:
-        out.show(f'backward passes: {args.backward:g} x forward ones (declared)')
-        return with_backward(model, args.backward)
-    if measured is None:
-        if any(node.backward_seconds for node in model.nodes):
-            out.show('backward passes: as in the layer profile')
-            return model
-        out.show(f'backward passes: {BACKWARD:g} x forward ones (declared)')
-        return with_backward(model)
-    with out.status('running backward'):
-        factor = backward_factor(measured.subject.graph, measured.subject.inputs)
-    if factor is None:
-        out.show(f'the network cannot run backward here; backward passes: {BACKWARD:g} x forward '
-                 'ones (declared)')
-        return with_backward(model)
-    out.show(f'backward passes: {factor:.2f} x forward ones (measured here, of the whole network)')
-    return with_backward(model, factor)
+                      args.samples, args.batches), fleet, measured
 
 
 def _model(args: argparse.Namespace, fleet: Fleet, out: Output,
@@ -203,7 +165,7 @@ def _model(args: argparse.Namespace, fleet: Fleet, out: Output,
 def _shared(args: argparse.Namespace, costs: FleetCosts, measured: _Measured | None,
             out: Output) -> SharedSeconds | None:
     """Return what sharing rows takes, where that can serve in place of the plan."""
-    if measured is None or costs.samples > 1 or costs.batches > 1 or costs.training:
+    if measured is None or costs.samples > 1 or costs.batches > 1:
         return None
     return shared_seconds(measured.subject, measured.profile, measured.own, costs.topology,
                           costs.source, out)

@@ -139,6 +139,10 @@ def _by_memory_and_speed(costs: FleetCosts) -> list[int]:
     return sorted(devices, key=lambda d: (-costs.memory_limits[d], speed[d]))
 
 
+#: Seconds of a round, of a micro-batch alone, of the slowest stage; end and group of each stage.
+_Row = tuple[float, float, float, tuple[tuple[int, int], ...]]
+
+
 class _GroupTable:
     """Asteroid's dynamic program: what stages of groups of neighbours cost, and the best row."""
 
@@ -149,8 +153,6 @@ class _GroupTable:
         self._crossing = _crossing_bytes(costs) * costs.samples * self._per_byte
         nodes = costs.model.nodes
         self._held = np.concatenate([[0.0], np.cumsum(costs.weight_bytes)])
-        self._weights = np.concatenate([[0.0], np.cumsum([n.weight_bytes for n in nodes])])
-        self._kept = np.concatenate([[0.0], np.cumsum(costs.kept_bytes)])
         self._working = np.array([n.working_bytes for n in nodes])
         sets = [frozenset(np.flatnonzero(shares).tolist()) for shares in costs.groups]
         self._groups = {(a, b): sets.index(members) for a in range(len(order))
@@ -162,43 +164,33 @@ class _GroupTable:
 
     def best(self, stages: int) -> list[tuple[float, tuple[tuple[int, int], ...]]]:
         """Return the best row of so many stages for each number of devices: seconds, ends."""
-        nodes, infinite = len(self._costs.model.nodes), (math.inf, 0.0, 0.0, 0.0, ())
-        reached: dict[tuple[int, int], tuple[float, float, float, float,
-                                             tuple[tuple[int, int], ...]]] = {
-            (0, 0): (0.0, 0.0, 0.0, 0.0, ())}
+        nodes, infinite = len(self._costs.model.nodes), (math.inf, 0.0, 0.0, ())
+        reached: dict[tuple[int, int], _Row] = {(0, 0): (0.0, 0.0, 0.0, ())}
         for stage in range(stages):
-            after: dict[tuple[int, int], tuple[float, float, float, float,
-                                               tuple[tuple[int, int], ...]]] = {}
+            after: dict[tuple[int, int], _Row] = {}
             for (start, first), state in reached.items():
                 ends = range(start + 1 if stage + 1 < stages else max(nodes, start + 1), nodes + 1)
                 for (a, last), group in self._groups.items():
                     for end in ends if a == first else ():
-                        option = self._with(state, start, end, group, stages - stage)
+                        option = self._with(state, start, end, group)
                         if option[0] < after.get((end, last), infinite)[0]:
                             after[end, last] = option
             reached = after
-        return [(state[0], state[4]) for state in reached.values()]
+        return [(state[0], state[3]) for state in reached.values()]
 
-    def _with(self, state: tuple[float, float, float, float, tuple[tuple[int, int], ...]],
-              start: int, end: int, group: int, left: int,
-              ) -> tuple[float, float, float, float, tuple[tuple[int, int], ...]]:
-        """Return a row with one more stage of nodes, with so many stages left, itself too."""
+    def _with(self, state: _Row, start: int, end: int, group: int) -> _Row:
+        """Return a row with one more stage of nodes."""
         costs = self._costs
-        _, total, slowest, sums, parts = state
+        _, total, slowest, parts = state
         shares = costs.groups[group]
-        inflight = min(costs.batches, 2 * left - 1)
-        held = (self._held[end] - self._held[start] + shares
-                * (inflight * (self._kept[end] - self._kept[start])
-                   + self._working[start:end].max()))
+        held = (self._held[end] - self._held[start]
+                + shares * self._working[start:end].max())
         if ((held > costs.memory_limits) & (shares > 0)).any():
-            return (math.inf, 0.0, 0.0, 0.0, ())
+            return (math.inf, 0.0, 0.0, ())
         seconds = float(self._seconds[group][end] - self._seconds[group][start])
         moved = float(self._crossing[start]) if start else 0.0
         total, slowest = total + seconds + moved, max(slowest, seconds, moved)
-        sums = max(sums, float(costs.reduced[group].max(initial=0.0) * self._per_byte
-                               * (self._weights[end] - self._weights[start])))
-        return (total + (costs.batches - 1) * slowest + sums, total, slowest, sums,
-                (*parts, (end, group)))
+        return (total + (costs.batches - 1) * slowest, total, slowest, (*parts, (end, group)))
 
 
 def data_parallel(costs: FleetCosts) -> Placement | None:

@@ -30,7 +30,7 @@ def captured_model(split: SplitGraph, profile: Profile,
     graph = split.graph
     seconds = whole_seconds(split, profile)
     nodes = tuple(Node(op.name, taken, _weight_bytes(graph, op), _working_bytes(graph, op),
-                       (index,), kept_bytes=_made_bytes(graph, op))
+                       (index,))
                   for index, (op, taken) in enumerate(zip(graph.operators, seconds)))
     return PlanningModel(graph.name, nodes, _flows(graph), digest(split.captured), {
         name: {1: whole_seconds(split, own)} for name, own in (measured or {}).items()})
@@ -52,12 +52,6 @@ def _weight_bytes(graph: OperatorGraph, operator: Operator) -> float:
 def _working_bytes(graph: OperatorGraph, operator: Operator) -> float:
     held = {v for v in (*operator.inputs, *operator.outputs) if v is not None}
     return float(sum(graph.values[value].nbytes for value in held))
-
-
-def _made_bytes(graph: OperatorGraph, operator: Operator) -> float:
-    """Return what an operator makes: at most what training keeps of it until it goes back."""
-    return float(sum(graph.values[value].nbytes for value in operator.outputs
-                     if value is not None))
 
 
 def _flows(graph: OperatorGraph) -> tuple[Flow, ...]:

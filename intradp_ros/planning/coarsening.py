@@ -80,8 +80,7 @@ def _one(model: PlanningModel, first: int, last: int) -> Node:
         return nodes[0]
     return Node(f'{nodes[0].name}..{nodes[-1].name}', sum(n.seconds for n in nodes),
                 sum(n.weight_bytes for n in nodes), working_bytes(model, first, last),
-                tuple(sorted(op for n in nodes for op in n.operators)),
-                sum(n.backward_seconds for n in nodes), sum(n.kept_bytes for n in nodes))
+                tuple(sorted(op for n in nodes for op in n.operators)))
 
 
 def _outer(flows: Sequence[Flow], owner: npt.NDArray[np.int64]) -> tuple[Flow, ...]:

@@ -8,7 +8,7 @@ A placement names a group (`FleetCosts.groups`) for every node, or for the
 first ones.  The latency is the longest way through computing and moving,
 devices doing one thing at a time, and at least the time that any medium needs
 for its bytes: media have no queue here, so that no plan is judged slower than
-it can be run.  In training a node's way back counts with its way forward.
+it can be run.
 
 `estimate_kernels.py` does this in machine code; where numba is not installed
 `estimate_plain.py` does the same with numpy.
@@ -115,11 +115,9 @@ def _tables(costs: FleetCosts) -> Tables:
         _ints([flow.maker for flow in flows]), np.array(costs.flow_bytes, dtype=float),
         *_ragged([sorted(flow.readers) for flow in flows]),
         _ints(between), _ints(c), _ints(d), _ints(costs.moving[a, b, c, d]),
-        costs.per_byte, costs.delay, costs.weight_bytes, working, costs.kept_bytes,
-        np.array([node.weight_bytes for node in nodes]), costs.reduced, costs.media_seconds,
+        costs.per_byte, costs.delay, costs.weight_bytes, working, costs.media_seconds,
         costs.pair_seconds, np.ascontiguousarray(costs.watts), costs.home, costs.batches,
-        costs.samples, float(costs.quality.rate), int(costs.contended),
-        int(costs.training is not None))
+        costs.samples, float(costs.quality.rate), int(costs.contended))
 
 
 def _ints(values: Any) -> Indices:

@@ -26,12 +26,11 @@ class Tables(NamedTuple):
     flows that it reads, and those that it makes for the source (`back`).  By
     flow its `maker`, its bytes, and its `readers` as they are placed (-1: the
     source).  By two groups (`pair_at`) between which devices how many samples
-    go.  By two devices `per_byte` and `delay`.  By node `weights`, `working`
-    and `kept` bytes.  `reduced` by group and two devices.  `media_seconds` by
-    two devices and medium, `pair_seconds` by two devices.  `watts` as in
-    `FleetCosts`.  Of the last six: the source's index, micro-batches,
-    samples, the rate that is wanted (0: none), whether media are shared, and
-    whether it is training.
+    go.  By two devices `per_byte` and `delay`.  By node `weights` and
+    `working` bytes.  `media_seconds` by two devices and medium, `pair_seconds`
+    by two devices.  `watts` as in `FleetCosts`.  The last five: the source's
+    index, micro-batches, samples, the rate that is wanted (0: none), and
+    whether media are shared.
     """
 
     seconds: Floats
@@ -52,9 +51,6 @@ class Tables(NamedTuple):
     delay: Floats
     weights: Floats
     working: Floats
-    kept: Floats
-    weight_alone: Floats
-    reduced: Floats
     media_seconds: Floats
     pair_seconds: Floats
     watts: Floats
@@ -63,7 +59,6 @@ class Tables(NamedTuple):
     samples: int
     rate: float
     contended: int
-    training: int
 
 
 class Figures(NamedTuple):
@@ -87,7 +82,6 @@ class Placed(NamedTuple):
     free: Floats
     busy: Floats
     moved: Floats
-    reduced: Floats
     weights: Floats
     working: Floats
     back: Floats
@@ -113,10 +107,10 @@ def nothing_placed(t: Tables, nodes: int) -> Placed:
     devices = t.shares.shape[1]
     finish = np.full((nodes + 1, devices), -np.inf)
     finish[0, t.home] = 0.0
-    by_device, pairs = (nodes + 1, devices), (nodes + 1, devices * devices)
-    return Placed(np.zeros(by_device), np.zeros(by_device), np.zeros(pairs), np.zeros(pairs),
-                  np.zeros(by_device), np.zeros(by_device), np.zeros(nodes + 1), finish,
-                  np.zeros(devices))
+    by_device = (nodes + 1, devices)
+    return Placed(np.zeros(by_device), np.zeros(by_device),
+                  np.zeros((nodes + 1, devices * devices)), np.zeros(by_device),
+                  np.zeros(by_device), np.zeros(nodes + 1), finish, np.zeros(devices))
 
 
 def _place(t: Tables, s: Placed, placement: Ints, number: int) -> None:
@@ -124,8 +118,6 @@ def _place(t: Tables, s: Placed, placement: Ints, number: int) -> None:
     after = number + 1
     for pair in range(devices * devices):
         s.moved[after, pair] = s.moved[number, pair]
-        s.reduced[after, pair] = (s.reduced[number, pair]
-                                  + t.reduced[group, pair] * t.weight_alone[number])
     for d in range(devices):
         s.arrived[d] = s.free[number, d]
     for k in range(t.read_at[number], t.read_at[number + 1]):
@@ -187,42 +179,38 @@ def _figures(t: Tables, s: Placed, placement: Ints, row: int, found: Figures) ->
     for d in range(devices):
         latency = max(latency, s.free[nodes, d])
         busiest = max(busiest, s.busy[nodes, d])
-    links, reducing = _links(t, s, nodes, row, found)
+    links = _links(t, s, nodes, row, found)
     if t.contended != 0:
         latency = max(latency, links)
     period = max(busiest, links)
-    if t.rate > 0 and t.training == 0:
+    if t.rate > 0:
         waiting = t.samples / t.rate
     else:
-        latency += (t.batches - 1) * period + reducing
+        latency += (t.batches - 1) * period
         waiting = latency / t.batches
     found.latency[row] = latency
-    found.period[row] = (waiting if t.training != 0 else period) / t.samples
+    found.period[row] = period / t.samples
     for d in range(devices):
         found.memory[row, d] = s.weights[nodes, d] + s.working[nodes, d]
         found.busy[row, d] = s.busy[nodes, d]
         found.joules[row, d] = _joules(t, s, nodes, d, waiting)
-    if t.training != 0:
-        _keep(t, placement, row, found)
 
 
-def _links(t: Tables, s: Placed, nodes: int, row: int, found: Figures) -> tuple[float, float]:
-    """Return the seconds of the busiest medium, or pair, for a micro-batch; and for gradients."""
-    links, reducing = 0.0, 0.0
+def _links(t: Tables, s: Placed, nodes: int, row: int, found: Figures) -> float:
+    """Return the seconds of the busiest medium, or pair, for a micro-batch."""
+    links = 0.0
     pairs = s.moved.shape[1]
     for m in range(t.media_seconds.shape[1]):
-        taken, last = 0.0, 0.0
+        taken = 0.0
         for pair in range(pairs):
             taken += s.moved[nodes, pair] * t.media_seconds[pair, m]
-            last += s.reduced[nodes, pair] * t.media_seconds[pair, m]
         found.media[row, m] = taken
         if t.contended != 0:
-            links, reducing = max(links, taken), max(reducing, last)
+            links = max(links, taken)
     if t.contended == 0:
         for pair in range(pairs):
             links = max(links, s.moved[nodes, pair] * t.pair_seconds[pair])
-            reducing = max(reducing, s.reduced[nodes, pair] * t.pair_seconds[pair])
-    return links, reducing
+    return links
 
 
 def _joules(t: Tables, s: Placed, nodes: int, device: int, waiting: float) -> float:
@@ -230,23 +218,10 @@ def _joules(t: Tables, s: Placed, nodes: int, device: int, waiting: float) -> fl
     sends, receives = 0.0, 0.0
     for other in range(devices):
         out, back = device * devices + other, other * devices + device
-        sends += ((s.moved[nodes, out] + s.reduced[nodes, out] / t.batches)
-                  * t.pair_seconds[out])
-        receives += ((s.moved[nodes, back] + s.reduced[nodes, back] / t.batches)
-                     * t.pair_seconds[back])
+        sends += s.moved[nodes, out] * t.pair_seconds[out]
+        receives += s.moved[nodes, back] * t.pair_seconds[back]
     joules = (t.watts[1, device] * s.busy[nodes, device] + t.watts[2, device] * sends
               + t.watts[3, device] * receives)
     if s.busy[nodes, device] > 0 or device == t.home:
         joules += t.watts[0, device] * waiting
     return joules / t.samples  # type: ignore[no-any-return]
-
-
-def _keep(t: Tables, placement: Ints, row: int, found: Figures) -> None:
-    """Add what each stage keeps of the micro-batches that are forward of its backward pass."""
-    behind = 0
-    for k in range(len(placement) - 1, -1, -1):
-        if k + 1 < len(placement) and placement[k] != placement[k + 1]:
-            behind += 1
-        inflight = min(t.batches, 2 * behind + 1)
-        for d in range(t.shares.shape[1]):
-            found.memory[row, d] += inflight * t.kept[k] * t.shares[placement[k], d]

@@ -22,16 +22,14 @@ class _Partial:
     Placements of the first nodes; the first axis of every array is the placement.
 
     `free` and `busy` are seconds by device, `finish` those of the nodes that
-    are still read; `moved` has bytes between each two devices, `reduced`
-    those of weight gradients, `known` the samples that a flow has brought from
-    where to where.
+    are still read; `moved` has bytes between each two devices,
+    `known` the samples that a flow has brought from where to where.
     """
 
     placed: Indices
     free: Numbers
     busy: Numbers
     moved: Numbers
-    reduced: Numbers
     weights: Numbers
     working: Numbers
     back: Numbers
@@ -48,9 +46,8 @@ def _nothing_placed(costs: FleetCosts, count: int = 1) -> _Partial:
     by_device = (count, devices)
     ready = np.full(by_device, -np.inf)
     ready[:, costs.home] = 0.0
-    pairs = (count, devices ** 2)
     return _Partial(np.zeros((count, 0), dtype=np.int64), np.zeros(by_device),
-                    np.zeros(by_device), np.zeros(pairs), np.zeros(pairs), np.zeros(by_device),
+                    np.zeros(by_device), np.zeros((count, devices ** 2)), np.zeros(by_device),
                     np.zeros(by_device), np.zeros(count), {SOURCE: ready}, {})
 
 
@@ -68,7 +65,6 @@ def _place(costs: FleetCosts, partial: _Partial, groups: Indices) -> None:
     partial.free = np.where(member, end, partial.free)
     partial.busy = partial.busy + taken
     partial.weights = partial.weights + costs.weight_bytes[number] * member
-    partial.reduced = partial.reduced + costs.reduced[groups] * node.weight_bytes
     partial.working = np.maximum(partial.working, node.working_bytes * shares)
     partial.finish[number] = np.where(member, end, -np.inf)
     partial.placed = np.column_stack([partial.placed, groups])
@@ -106,48 +102,25 @@ def plain_figures(costs: FleetCosts, placed: Indices) -> tuple[Numbers, ...]:
         _place(costs, partial, placed[:, node])
     media = partial.moved @ costs.media_seconds
     latency = np.maximum(partial.back, partial.free.max(axis=1))
-    links, reducing = _links(costs, partial, media)
+    links = (media if costs.contended else partial.moved * costs.pair_seconds).max(
+        axis=1, initial=0.0)
     if costs.contended:
         latency = np.maximum(latency, links)
     period = np.maximum(partial.busy.max(axis=1), links)
-    if costs.quality.rate and not costs.training:
+    if costs.quality.rate:
         waiting = np.full(len(partial), costs.samples / costs.quality.rate)
     else:
-        latency = latency + (costs.batches - 1) * period + reducing
+        latency = latency + (costs.batches - 1) * period
         waiting = latency / costs.batches
-    memory = partial.weights + partial.working + _kept(costs, placed)
-    return (latency, (waiting if costs.training else period) / costs.samples,
-            _joules(costs, partial, waiting), memory, partial.busy, media)
-
-
-def _links(costs: FleetCosts, partial: _Partial, media: Numbers) -> tuple[Numbers, Numbers]:
-    """Return the seconds of the busiest medium, or pair, for a micro-batch; and for gradients."""
-    if costs.contended:
-        return (media.max(axis=1, initial=0.0),
-                (partial.reduced @ costs.media_seconds).max(axis=1, initial=0.0))
-    return ((partial.moved * costs.pair_seconds).max(axis=1),
-            (partial.reduced * costs.pair_seconds).max(axis=1))
+    return (latency, period / costs.samples, _joules(costs, partial, waiting),
+            partial.weights + partial.working, partial.busy, media)
 
 
 def _joules(costs: FleetCosts, partial: _Partial, waiting: Numbers) -> Numbers:
     idle, compute, send, receive = costs.watts
     takes_part = partial.busy > 0
     takes_part[:, costs.home] = True
-    moved = partial.moved + partial.reduced / costs.batches
     joules: Numbers = (idle * takes_part * waiting[:, None] + compute * partial.busy
-                       + send * (moved @ costs.sending) + receive * (moved @ costs.receiving))
+                       + send * (partial.moved @ costs.sending)
+                       + receive * (partial.moved @ costs.receiving))
     return joules / costs.samples
-
-
-def _kept(costs: FleetCosts, placed: Indices) -> Numbers:
-    """Return what devices keep of micro-batches that are forward of a stage's backward pass."""
-    kept = np.zeros((len(placed), len(costs.topology.devices)))
-    if costs.training is None or not placed.shape[1]:
-        return kept
-    changes = np.zeros_like(placed)
-    changes[:, 1:] = placed[:, 1:] != placed[:, :-1]
-    stages = changes.cumsum(axis=1)
-    inflight = np.minimum(costs.batches, 2 * (stages[:, -1:] - stages) + 1)
-    for k in range(placed.shape[1]):
-        kept += (inflight[:, k] * costs.kept_bytes[k])[:, None] * costs.groups[placed[:, k]]
-    return kept

@@ -14,12 +14,10 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import Path, Topology
 from intradp_ros.planning.planning_model import Flow, PlanningModel, SOURCE
 from intradp_ros.planning.quality import Quality
 from intradp_ros.planning.shares import replica_groups
-from intradp_ros.planning.training import Training
 from intradp_ros.profiling.profile import PowerStates
 
 Numbers = npt.NDArray[np.float64]
@@ -38,8 +36,7 @@ class FleetCosts:
     round, which follow each other without end, or at the rate of the target
     where there is one.  `contended` says whether media
     are shared, as they are; without it every pair of devices has its peak
-    rate for itself, as in Dora's phase 1 and in other planners.  With
-    `training` a round goes forward and backward, and sums weight gradients.
+    rate for itself, as in Dora's phase 1 and in other planners.
 
     Raises
     ------
@@ -55,7 +52,6 @@ class FleetCosts:
     samples: int = 1
     batches: int = 1
     contended: bool = True
-    training: Training | None = None
 
     def __post_init__(self) -> None:
         """Check the source and the samples."""
@@ -77,65 +73,25 @@ class FleetCosts:
         return replica_groups(speeds, self.samples)
 
     @cached_property
-    def forward(self) -> Numbers:
-        """Seconds of each node for each group on each device, shape (nodes, groups, devices)."""
-        return self._by_group(self.model.seconds)
-
-    @cached_property
-    def backward(self) -> Numbers:
-        """Seconds of the backward pass of each node, as `forward`; 0 without training."""
-        return self._by_group(self.model.backward) if self.training \
-            else np.zeros_like(self.forward)
-
-    @cached_property
     def seconds(self) -> Numbers:
-        """Seconds that a micro-batch takes, forward and backward, as `forward`."""
-        return self.forward + self.backward
-
-    def _by_group(self, of_device: Callable[[Device, int], Numbers]) -> Numbers:
+        """Seconds of each node for each group on each device, shape (nodes, groups, devices)."""
         table = np.zeros((len(self.model.nodes), *self.groups.shape))
         for d, device in enumerate(self.topology.devices):
             for share in np.unique(self.groups[:, d]):
                 if share:
                     of = self.groups[:, d] == share
-                    table[:, of, d] = of_device(device, int(share))[:, None]
+                    table[:, of, d] = self.model.seconds(device, int(share))[:, None]
         return table
 
     @cached_property
     def flow_bytes(self) -> tuple[float, ...]:
-        """
-        Bytes of each flow of a sample; in training of its gradient too.
-
-        No gradient goes to the source, and no result: only the loss.
-        """
-        if self.training is None:
-            return tuple(flow.nbytes for flow in self.model.flows)
-        return tuple(flow.nbytes if flow.maker == SOURCE
-                     else 2 * flow.nbytes if set(flow.readers) != {SOURCE} else 0.0
-                     for flow in self.model.flows)
+        """Bytes of each flow of a sample."""
+        return tuple(flow.nbytes for flow in self.model.flows)
 
     @cached_property
     def weight_bytes(self) -> Numbers:
-        """Bytes that the weights of each node hold, with gradients and optimizer in training."""
-        copies = 1.0 if self.training is None else 2.0 + self.training.states
-        return np.array([copies * node.weight_bytes for node in self.model.nodes])
-
-    @cached_property
-    def kept_bytes(self) -> Numbers:
-        """Bytes of a sample that each node keeps for its backward pass."""
-        return np.array([node.kept_bytes if self.training else 0.0 for node in self.model.nodes])
-
-    @cached_property
-    def reduced(self) -> Numbers:
-        """Bytes that the replicas of a group exchange for a byte of weights, (groups, pairs)."""
-        groups, devices = self.groups.shape
-        table = np.zeros((groups, devices, devices))
-        for group, shares in enumerate(self.groups if self.training else ()):
-            members = np.flatnonzero(shares)
-            for one, other in zip(members, np.roll(members, -1)):
-                if one != other:
-                    table[group, one, other] = 2 * (len(members) - 1) / len(members)
-        return table.reshape(groups, -1)
+        """Bytes that the weights of each node hold."""
+        return np.array([node.weight_bytes for node in self.model.nodes])
 
     @cached_property
     def moving(self) -> Numbers:

@@ -33,7 +33,6 @@ _EDGE = re.compile(r'[ \t]+(\S{1,64}) -- (\S{1,64})')
 class _Layer:
     name: str
     seconds: float
-    backward: float
     outputs: tuple[float, ...]
     weight_bytes: float
 
@@ -74,8 +73,7 @@ def read_layer_profile(text: str, name: str, batch: int = 1, by_edge: bool = Fal
             if target in working:
                 working[target] += layers[key].output_bytes
     nodes = tuple(Node(layers[key].name, layers[key].seconds / batch, layers[key].weight_bytes,
-                       working[key] / batch, (), layers[key].backward / batch,
-                       layers[key].output_bytes / batch) for key in order)
+                       working[key] / batch) for key in order)
     flows = tuple(flow for key in layers if read[key] or key not in inputs
                   for flow in _sent(place[key], read[key], layers[key], batch, by_edge))
     return PlanningModel(name, nodes, flows)
@@ -109,13 +107,12 @@ def _parse(text: str) -> tuple[dict[str, _Layer], Mapping[str, list[str]]]:
 def _layer(node: re.Match[str], number: int) -> _Layer:
     try:
         sizes = tuple(float(size) for size in node[5].strip('[]').split(';'))
-        seconds, back, weights = float(node[3]) / 1e3, float(node[4]) / 1e3, float(node[6])
+        seconds, weights = float(node[3]) / 1e3, float(node[6])
     except ValueError:
         raise ValueError(f'line {number}: times and sizes must be numbers') from None
-    if not all(math.isfinite(figure) and figure >= 0 for figure in (seconds, back, weights,
-                                                                    *sizes)):
+    if not all(math.isfinite(figure) and figure >= 0 for figure in (seconds, weights, *sizes)):
         raise ValueError(f'line {number}: times and sizes must be 0 or more')
-    return _Layer(node[2], seconds, back, sizes, weights)
+    return _Layer(node[2], seconds, sizes, weights)
 
 
 def _order(layers: Mapping[str, _Layer], readers: Mapping[str, list[str]]) -> tuple[str, ...]:

@@ -66,9 +66,7 @@ def filled(costs: FleetCosts, order: Sequence[int], share: float) -> Placement |
     """
     limits = share * costs.memory_limits
     placement, place, held, works = [], 0, 0.0, 0.0
-    for node, weights, kept in zip(costs.model.nodes, costs.weight_bytes.tolist(),
-                                   costs.kept_bytes.tolist()):
-        own = weights + costs.samples * kept
+    for node, own in zip(costs.model.nodes, costs.weight_bytes.tolist()):
         working = costs.samples * node.working_bytes
         while held + own + max(works, working) > limits[order[place]]:
             place, held, works = place + 1, 0.0, 0.0

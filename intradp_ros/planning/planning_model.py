@@ -33,9 +33,7 @@ class Node:
     `seconds` are those of one sample on a device of speed 1.  `weight_bytes`
     stay in memory; `working_bytes` are held while a sample is computed.
     `operators` are indices in the running order of the graph, ascending;
-    there are none where only a profile is known.  Training needs
-    `backward_seconds`, and holds `kept_bytes` of a sample from its forward to
-    its backward pass.
+    there are none where only a profile is known.
     """
 
     name: str
@@ -43,8 +41,6 @@ class Node:
     weight_bytes: float = 0.0
     working_bytes: float = 0.0
     operators: tuple[int, ...] = ()
-    backward_seconds: float = 0.0
-    kept_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +87,7 @@ class PlanningModel:
         if not self.nodes:
             raise ValueError(f'{self.name or "the model"} has no operators to plan for')
         for node in self.nodes:
-            _check_figures(node.name, (node.seconds, node.weight_bytes, node.working_bytes,
-                                       node.backward_seconds, node.kept_bytes))
+            _check_figures(node.name, (node.seconds, node.weight_bytes, node.working_bytes))
         for flow in self.flows:
             _check_figures('a value', (flow.nbytes,))
             ends = (*flow.readers, flow.maker)
@@ -134,21 +129,6 @@ class PlanningModel:
         part = (samples - low) / (high - low)
         between: npt.NDArray[np.float64] = (1 - part) * rows[above - 1] + part * rows[above]
         return between
-
-    def backward(self, device: Device, samples: int) -> npt.NDArray[np.float64]:
-        """
-        Return what the backward pass of each node takes on a device, shape (nodes,).
-
-        Of a device with times of its own it is as much longer than its
-        forward pass as on a device of speed 1.
-        """
-        forward = np.array([node.seconds for node in self.nodes])
-        back = np.array([node.backward_seconds for node in self.nodes])
-        own = self.seconds(device, samples)
-        alone = back * samples / device.speed
-        ratio = np.divide(back, forward, out=np.zeros_like(back), where=forward > 0)
-        found: npt.NDArray[np.float64] = np.where(forward > 0, own * ratio, alone)
-        return found
 
 
 def working_bytes(model: PlanningModel, first: int, last: int) -> float:

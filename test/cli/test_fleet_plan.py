@@ -105,30 +105,6 @@ def test_a_target_that_is_none_is_refused(files, capsys):
     assert 'latency=200ms' in capsys.readouterr().err
 
 
-def test_training_takes_more_memory_and_time_and_says_where_backward_seconds_come_from(
-        files, capsys):
-    found = {}
-    for mode in ('inference', 'training'):
-        (files / 'graph.txt').write_text(layers(megabytes=1))
-        assert plan(files, '--mode', mode, '--batches', '4', '--samples', '2', '--json') == 0
-        out = capsys.readouterr()
-        found[mode] = json.loads(out.out)
-        assert found[mode]['mode'] == mode
-    best, plain = found['training']['best'], found['inference']['best']
-    assert best['latency'] > 2 * plain['latency']  # all of it, and twice of it back
-    # Four times the weights; what is in flight of inferences counts once in both.
-    assert sum(best['memory'].values()) > 2.5 * sum(plain['memory'].values())
-    assert plan(files, '--mode', 'training', '--batches', '4') == 0
-    assert '2 x forward ones (declared)' in ' '.join(capsys.readouterr().out.split())
-
-
-def test_a_plan_of_training_has_the_prediction_only(files, capsys):
-    (files / 'graph.txt').write_text(layers(megabytes=1))
-    assert plan(files, '--mode', 'training', '--backward', '1.5', '-o',
-                str(files / 'plan.json')) == 0
-    assert list(json.loads((files / 'plan.json').read_text())) == ['predicted']
-
-
 def test_counts_are_checked_before_the_network_is_read(files, capsys):
     assert main(['fleet', 'plan', 'no_such_module:make', '--input', '1x3x8x8', '--fleet',
                  str(files / 'fleet.yaml'), '--batches', '1000000']) == 2

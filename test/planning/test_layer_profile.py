@@ -67,9 +67,3 @@ def test_a_size_for_each_edge_goes_along_that_edge():
     assert flows[0, (1,)] == 150 and flows[0, (2,)] == 100
     whole = read_layer_profile(DAPPLE, 'dapple', 2)
     assert {flow.nbytes for flow in whole.flows if flow.maker == 0} == {250}
-
-
-def test_backward_seconds_and_what_is_kept_are_read():
-    model = read_layer_profile(DAPPLE, 'dapple', 2)
-    assert model.nodes[0].backward_seconds == 2.5e-3
-    assert model.nodes[0].kept_bytes == 250

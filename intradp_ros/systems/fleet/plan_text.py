@@ -37,11 +37,10 @@ def plan_file(costs: FleetCosts, plan: FleetPlan) -> dict[str, Any]:
     """
     Return what `StagePlan.from_json` reads, and with it what is predicted.
 
-    A model without operators (a layer profile) and a plan of training have the
-    prediction only.
+    A model without operators (a layer profile) has the prediction only.
     """
     predicted = {'predicted': plan_data(costs, plan)}
-    if costs.training or not all(node.operators for node in costs.model.nodes):
+    if not all(node.operators for node in costs.model.nodes):
         return predicted
     return stage_plan(costs, plan.placement, plan.order).to_json() | predicted
 

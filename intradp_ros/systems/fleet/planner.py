@@ -25,7 +25,6 @@ from intradp_ros.planning.held_memory import HeldMemory
 from intradp_ros.planning.packing import packings
 from intradp_ros.planning.placement_tasks import flow_name, placement_tasks
 from intradp_ros.planning.quality import Scale, score
-from intradp_ros.planning.training_tasks import training_tasks
 from intradp_ros.planning.transfer_order import (
     fair_sharing,
     order_transfers,
@@ -253,8 +252,6 @@ def _with_part(costs: FleetCosts, part: float) -> FleetCosts:
 def _judged_if_held(costs: FleetCosts, scale: Scale, placement: tuple[int, ...],
                     ) -> FleetPlan | None:
     """Return a placement as judged; nothing where some device would hold more than it may."""
-    if costs.training:
-        return judge(costs, scale, OURS, placement)
     memory = HeldMemory(costs, placement)
     return None if memory.beyond(costs.memory_limits.tolist()) else judge(
         costs, scale, OURS, placement, memory=memory)
@@ -329,15 +326,13 @@ def judge(costs: FleetCosts, scale: Scale, name: str, placement: Sequence[int],
     order = (order_transfers(tasks, costs.topology, tries) if tries
              else fair_sharing(tasks, costs.topology))
     found = estimate(costs, [placement])
-    period = order.latency / batches / costs.samples if costs.training else float(found.period[0])
+    period = float(found.period[0])
     joules = _joules(costs, order, batches, interval)
     latency, periods = np.array([order.latency]), np.array([period])
     value = score(quality, scale, np.array([sum(joules.values())]), latency, periods)
     names = costs.topology.names
     if memory is None:
-        memory = ({name: max(held, order.played.peak_memory[name])
-                   for name, held in zip(names, found.memory[0].tolist())} if costs.training
-                  else HeldMemory(costs, placement))
+        memory = HeldMemory(costs, placement)
     beyond = _beyond(costs, joules, memory)
     return FleetPlan(
         name, tuple(int(group) for group in placement), order, order.latency,
@@ -352,8 +347,7 @@ def _tasks(costs: FleetCosts, placement: Sequence[int]) -> tuple[StageTasks, int
     """Return the tasks by which a placement is judged, and their number of micro-batches."""
     interval = _interval(costs)
     batches = max(costs.batches, STREAM) if interval else costs.batches
-    return (training_tasks(costs, placement) if costs.training
-            else placement_tasks(costs, placement, batches, interval)), batches
+    return placement_tasks(costs, placement, batches, interval), batches
 
 
 def _quickly(costs: FleetCosts, placement: Sequence[int]) -> tuple[float, float]:
@@ -364,8 +358,7 @@ def _quickly(costs: FleetCosts, placement: Sequence[int]) -> tuple[float, float]
 
 
 def _interval(costs: FleetCosts) -> float:
-    stream = costs.quality.rate and not costs.training
-    return costs.samples / costs.quality.rate if stream else 0.0
+    return costs.samples / costs.quality.rate if costs.quality.rate else 0.0
 
 
 def _joules(costs: FleetCosts, order: TransferOrder, batches: int, interval: float,
@@ -407,11 +400,9 @@ def stage_plan(costs: FleetCosts, placement: Sequence[int],
     Raises
     ------
     PlanError
-        If the model is a profile without operators, or it is for training.
+        If the model is a profile without operators.
 
     """
-    if costs.training:
-        raise PlanError('plans of training are not run by the fleet')
     if not all(node.operators for node in costs.model.nodes):
         raise PlanError(f'{costs.model.name} is a profile without a network: there is nothing '
                         'to run')

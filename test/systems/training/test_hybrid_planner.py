@@ -12,13 +12,11 @@ from training_cases import best_of_all_shares, random_costs, random_shape, round
 
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, dedicated_links
-from intradp_ros.planning.layer_profile import read_layer_profile
 from intradp_ros.schedule.event_simulator import simulate
 from intradp_ros.schedule.stage_plan import PlanError
 from intradp_ros.systems.training.layers.layer_table import (
     LayerTable,
     LayerTimes,
-    table_of_model,
     TableError,
 )
 from intradp_ros.systems.training.plan.allocation import allocate
@@ -226,25 +224,6 @@ def test_many_layers_and_devices_are_planned_soon():
     assert plan.seconds < alone.seconds
     print(f'213 layers, 8 devices: {seconds:.2f} s of the processor; {plan.shape}')
     assert seconds < 60  # no gate on speed: machines differ; 2 s is measured in the bench
-
-
-PIPEDREAM = '\n'.join(
-    [f'node{k} -- Conv2d{k} -- forward_compute_time={3 + k % 4}.000, '
-     f'backward_compute_time={7 + k % 3}.000, activation_size={4000000 >> k % 5}.0, '
-     f'parameter_size={1 << 12 + k}.000' for k in range(1, 10)]
-    + [f'\tnode{k} -- node{k + 1}' for k in range(1, 9)] + ['\tnode3 -- node6'])
-
-
-@pytest.mark.parametrize('by_edge', [False, True])
-def test_published_profiles_are_planned_for(by_edge):
-    model = read_layer_profile(PIPEDREAM, 'profile', 64, by_edge)
-    devices = [Device('a'), Device('b', speed=2.0), Device('c', speed=0.5)]
-    table = table_of_model(model, devices, (1, 8))
-    assert table.border_bytes[4] == sum(
-        f.nbytes for f in model.flows if f.maker < 4 and max(f.readers) >= 4)
-    costs = RoundCosts(table, behind_access_point(devices, 1.25e8), 8, 8)
-    alone = judged(costs, stages_of(costs, ((0, ('b',)),)))
-    assert plan_round(costs).seconds <= alone.seconds
 
 
 def test_tables_come_back_from_text_and_bad_ones_are_refused():

@@ -18,10 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from intradp_ros.cluster.device import Device
 from intradp_ros.core.limits import MAX_MODEL_TEXT
-from intradp_ros.planning.planning_model import PlanningModel, SOURCE
-from intradp_ros.planning.training import Training
 
 FORMAT = 'intradp-layer-table-1'
 MOST_LAYERS, MOST_BATCHES = 1 << 14, 64
@@ -157,30 +154,6 @@ class LayerTable:
             raise
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise TableError(f'this is no layer table: {error!r}') from error
-
-
-def table_of_model(model: PlanningModel, devices: Sequence[Device], batches: Sequence[int],
-                   training: Training = Training()) -> LayerTable:  # noqa: B008
-    """Return the table of a model whose nodes are a chain in their order, such as a profile's."""
-    count = len(model.nodes)
-    borders = np.zeros(count + 1)
-    gradients = np.zeros(count + 1)
-    for flow in model.flows:
-        last = max((reader if reader != SOURCE else count for reader in flow.readers),
-                   default=flow.maker)
-        borders[flow.maker + 1:last + 1] += flow.nbytes
-        if flow.maker != SOURCE:  # inputs have no gradient
-            gradients[flow.maker + 1:last + 1] += flow.nbytes
-    weights = [node.weight_bytes for node in model.nodes]
-    times = {device.name: LayerTimes(
-        tuple(batches),
-        tuple(tuple(model.seconds(device, batch).tolist()) for batch in batches),
-        tuple(tuple(model.backward(device, batch).tolist()) for batch in batches))
-        for device in devices}
-    return LayerTable(tuple(node.name for node in model.nodes),
-                      tuple(node.kept_bytes for node in model.nodes), tuple(weights),
-                      tuple(training.states * nbytes for nbytes in weights),
-                      tuple(borders.tolist()), tuple(gradients.tolist()), times)
 
 
 def _between(batches: Sequence[int], rows: Sequence[Row], samples: int,

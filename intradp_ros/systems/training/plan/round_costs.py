@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from intradp_ros.cluster.topology import Topology
-from intradp_ros.planning.training import warm_up
 from intradp_ros.systems.training.layers.layer_table import LayerTable, TableError
 from intradp_ros.systems.training.plan.hybrid_plan import HybridStage
-from intradp_ros.systems.training.plan.training_plan import passes_of
+from intradp_ros.systems.training.plan.training_plan import passes_of, warm_up
 
 Shares = tuple[tuple[str, int], ...]
 Moves = dict[tuple[str, str], float]

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from intradp_ros.planning.training import warm_up
-from intradp_ros.systems.training.plan.training_plan import TrainingPlan
+from intradp_ros.systems.training.plan.training_plan import TrainingPlan, warm_up
 
 
 @dataclass(frozen=True, slots=True)

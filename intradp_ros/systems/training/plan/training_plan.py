@@ -184,6 +184,11 @@ def parse_plan(data: Any) -> TrainingPlan:
         raise PlanError(f'a plan of training cannot be read: {error!r:.200}') from None
 
 
+def warm_up(stage: int, stages: int, batches: int) -> int:
+    """Return the micro-batches that a stage may have forward of the backward pass: 2(P-p)-1."""
+    return min(batches, 2 * (stages - stage) - 1)
+
+
 #: Makes the plan for the devices that are there, given the one in use; None if there is none.
 Planner = Callable[[tuple[str, ...], TrainingPlan | None], TrainingPlan | None]
 
