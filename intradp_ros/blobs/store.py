@@ -10,8 +10,9 @@ this module did not write are never touched, nor counted.
 """
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 import hashlib
 import json
@@ -21,6 +22,7 @@ import os
 from pathlib import Path
 import re
 import tempfile
+import threading
 import time
 
 from safetensors import safe_open, SafetensorError
@@ -52,12 +54,17 @@ class Blob:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class Entry:
     """A file of ours, with the bytes of its data, and when it was used last."""
 
     path: Path
     nbytes: int
     used: float
+
+    @property
+    def digest(self) -> str:
+        """Return the digest that names it."""
+        return self.path.stem
 
 
 class BlobStore:
@@ -72,7 +79,31 @@ class BlobStore:
         self.folder, self.limit = folder, limit
         self._right: dict[str, tuple[int, int]] = {}
         self._used: dict[str, float] = {}
+        self._kept: Counter[str] = Counter()
+        self._lock = threading.Lock()
         self._refused = False
+
+    @contextmanager
+    def keeping(self, digests: Collection[str]) -> Iterator[None]:
+        """Let no blob of these make room for another while this lasts."""
+        with self._lock:
+            self._kept.update(digests)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._kept -= Counter(digests)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Return the bytes of stored blobs that make no room now."""
+        with self._lock:
+            kept = tuple(self._kept)
+        return sum(self.nbytes(digest) or 0 for digest in kept)
+
+    def small(self, most: int) -> list[Entry]:
+        """Return what is stored of blobs of at most so many bytes."""
+        return [entry for entry in self._entries() if entry.nbytes <= most]
 
     def slot(self, nbytes: int) -> Slot:
         """Return memory into which blobs of at most so many bytes can be read."""
@@ -199,17 +230,21 @@ class BlobStore:
     def _make_room(self, nbytes: int, keep: Collection[str]) -> None:
         found = sorted(self._entries(), key=lambda entry: entry.used)
         free = self.limit - sum(entry.nbytes for entry in found)
+        with self._lock:
+            kept = {*keep, *self._kept}
+        if free + sum(e.nbytes for e in found if e.digest not in kept) < nbytes:
+            found = []  # nothing is removed in vain
         for entry in found:
             if free >= nbytes:
                 return
-            if entry.path.stem not in keep:
+            if entry.digest not in kept:
                 entry.path.unlink(missing_ok=True)
                 free += entry.nbytes
         if free < nbytes:
             raise StoreFullError(f'{nbytes} bytes more do not fit into {self.folder}, which may '
                                  f'have {self.limit} and holds what is needed now')
 
-    def _entries(self) -> Iterator[_Entry]:
+    def _entries(self) -> Iterator[Entry]:
         """Yield what is stored; remove parts that were left behind long ago."""
         with suppress(FileNotFoundError):
             for item in list(os.scandir(self.folder)):
@@ -278,7 +313,7 @@ def _header(nbytes: int) -> bytes:
     return (HEADER_BYTES - 8).to_bytes(8, 'little') + text.ljust(HEADER_BYTES - 8).encode()
 
 
-def _entry(path: Path) -> _Entry | None:
+def _entry(path: Path) -> Entry | None:
     """Return what is known of a file, None if it is not one that was written here."""
     try:
         if path.is_symlink() or not path.is_file():
@@ -289,7 +324,7 @@ def _entry(path: Path) -> _Entry | None:
             ours = nbytes > 0 and file.read(HEADER_BYTES) == _header(nbytes)
     except OSError:
         return None
-    return _Entry(path, nbytes, status.st_mtime) if ours else None
+    return Entry(path, nbytes, status.st_mtime) if ours else None
 
 
 def _remove_forsaken(path: Path) -> None:

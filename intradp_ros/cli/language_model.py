@@ -18,9 +18,9 @@ from intradp_ros.cluster.topology import behind_access_point, Medium, Topology
 from intradp_ros.importers.smollm2 import smollm2
 from intradp_ros.profiling.cache import cache_folder
 from intradp_ros.profiling.disk import disk_rate
+from intradp_ros.systems.language.checkpoint import ImportModelError
 from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.families import FamilyError, MissingPackageError
-from intradp_ros.systems.language.import_model import ImportModelError
 from intradp_ros.systems.language.manifest import DTYPES, Manifest
 from intradp_ros.systems.language.measure import BlockSeconds, measure_blocks
 from intradp_ros.systems.language.opened import imported

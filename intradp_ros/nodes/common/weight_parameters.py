@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,11 @@ def weight_policy(given: Mapping[str, Any], keyed: bool) -> WeightPolicy:
 
 
 def store_of(given: Mapping[str, Any]) -> BlobStore:
-    """Return the store that the parameters name."""
+    """Return the store that the parameters name: one for all that use the same in a process."""
     folder = Path(given[STORE.name]) if given[STORE.name] else cache_folder() / 'weights'
-    return BlobStore(folder, int(given[STORE_MB.name] * 1e6))
+    return _store(folder, int(given[STORE_MB.name] * 1e6))
+
+
+@cache
+def _store(folder: Path, limit: int) -> BlobStore:
+    return BlobStore(folder, limit)

@@ -42,8 +42,11 @@ class LanguageDevice:
         self._node, self._given = node, given
         self.models: Mapping[str, SharedModel] = {}
         self._store: BlobStore = store_of(given)
+        self._names: dict[str, str] = {}
         if given[LANGUAGE_MODEL.name]:
             manifest = opened(given[LANGUAGE_MODEL.name], self._store)
+            node.until_deactivated.enter_context(self._store.keeping(manifest.digests))
+            self._names[manifest.digest] = manifest.name
             node.info(f'model {manifest.name}: {len(manifest.blocks)} blocks, '
                       f'digest {manifest.digest[:12]}')
         self._keys = ApiKeys.load(Path(given['api_keys'])) if given['api_keys'] else None
@@ -59,7 +62,8 @@ class LanguageDevice:
         limits = AdmissionLimits(given['served_at_once'], given['waiting'], given['per_client'])
         self._role = LanguageRole(
             host, self._store, LanguageOptions(
-                int(1e6 * given['memory_mb']), HeadPolicy(given['prompt_chunk'], limits)),
+                int(1e6 * given['memory_mb']), HeadPolicy(given['prompt_chunk'], limits),
+                self._names),
             self._served.set)
         if given['answers']:
             actions = TextActions(node, self._served, given['max_tokens'])

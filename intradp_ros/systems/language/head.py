@@ -150,11 +150,9 @@ class Head:
         self._longest = 0.0
         self._begun: dict[int, float] = {}
         self._prompt_seconds, self._token_seconds = _GUESS_PROMPT, _GUESS_TOKEN
-        ends = manifest.config.get('eos_token_id')
-        self._ends = frozenset(ends if isinstance(ends, list) else
-                               [] if ends is None else [ends])
-        if tokenizer is not None and tokenizer.eos_token_id is not None:
-            self._ends |= {tokenizer.eos_token_id}
+        self._ends = frozenset(manifest.generation.get('eos_token_id', ()))
+        if not self._ends and tokenizer is not None and tokenizer.eos_token_id is not None:
+            self._ends = frozenset((tokenizer.eos_token_id,))
         self._changed = threading.Condition(threading.RLock())
         self._closed = False
         self._clock = threading.Thread(target=self._look, name='head-deadlines', daemon=True)

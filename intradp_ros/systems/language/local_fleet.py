@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 import queue
 import time
 from types import TracebackType
@@ -72,7 +73,9 @@ class LocalLanguage:
                  log: Callable[[str], None] = lambda text: None) -> None:
         self.costs, self.head_name = costs, head
         self.network = MemoryNetwork(costs.topology)
-        self._stores, self._options, self._times, self._log = stores, options, times, log
+        self._options = replace(options, names={
+            costs.manifest.digest: costs.manifest.name, **options.names})
+        self._stores, self._times, self._log = stores, times, log
         self.roles: dict[str, LanguageRole] = {}
         self.memory: dict[str, float] = {}  # bytes for plans that a device has now; 0: no limit
         self.coordinator = FleetCoordinator(self.network.join(COORDINATOR), planner, log,

@@ -12,7 +12,7 @@ not the embedding's) and tokenizer belong to the head device.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 import json
 import math
 from typing import Any
@@ -27,6 +27,14 @@ ALIGNMENT = 64
 MAX_LAYERS, MAX_TENSORS, MAX_CONTEXT, MAX_WIDTH = 1024, 64, 1 << 24, 1 << 24
 DTYPES: Mapping[str, torch.dtype] = {
     'float32': torch.float32, 'bfloat16': torch.bfloat16, 'float16': torch.float16}
+
+
+#: Ends of an answer, and tokens that are never drawn; numbers of a generation configuration.
+_MAX_ENDS, _MAX_SUPPRESSED = 256, 1 << 16
+_RANGES: Mapping[str, tuple[float, float]] = {
+    'temperature': (0.0, 100.0), 'top_k': (0, 1 << 30), 'top_p': (0.0, 1.0), 'min_p': (0.0, 1.0),
+    'repetition_penalty': (1e-3, 1e3), 'max_new_tokens': (1, MAX_CONTEXT),
+    'min_new_tokens': (0, MAX_CONTEXT)}
 
 
 class ManifestError(ValueError):
@@ -67,7 +75,8 @@ class Manifest:
     """
     A model; `digest` is the SHA-256 of its text, and names it everywhere.
 
-    `config` is that of `transformers`, as plain data.
+    `config` is that of `transformers`, as plain data, and `generation` what of a generation
+    configuration differs from doing nothing.  `name` is for people: it is not part of the text.
     """
 
     name: str
@@ -78,6 +87,7 @@ class Manifest:
     embedding: BlockFile
     head: BlockFile
     tokenizer: BlockFile | None
+    generation: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def layers(self) -> int:
@@ -96,8 +106,21 @@ class Manifest:
 
     @property
     def context(self) -> int:
-        """Return the most tokens of a request, prompt and answer together."""
-        return int(self.config['max_position_embeddings'])
+        """
+        Return the most tokens of a request, prompt and answer together.
+
+        Of positions whose frequencies change with the length it is the length before they change:
+        keys and values of all lengths are computed alike.
+        """
+        most = int(self.config['max_position_embeddings'])
+        given = self.config.get('rope_parameters') or self.config.get('rope_scaling')
+        rope: Mapping[str, Any] = given if isinstance(given, dict) else {}
+        if rope.get('rope_type', rope.get('type')) in ('longrope', 'su') \
+                and rope.get('short_factor') != rope.get('long_factor'):
+            first = rope.get('original_max_position_embeddings',
+                             self.config.get('original_max_position_embeddings'))
+            most = min(most, first) if type(first) is int and first > 0 else most
+        return most
 
     @property
     def kv_heads(self) -> int:
@@ -121,24 +144,33 @@ class Manifest:
         return self.embedding.nbytes + self.head.nbytes
 
     @property
+    def digests(self) -> tuple[str, ...]:
+        """Return the digests of all blobs: weights, tokenizer, and the text itself."""
+        files = (*self.blocks, self.embedding, self.head, *filter(None, (self.tokenizer,)))
+        return (self.digest, *(file.digest for file in files))
+
+    @property
     def nbytes(self) -> int:
         """Return the bytes of all weights."""
         return self.head_bytes + sum(block.nbytes for block in self.blocks)
 
 
-def manifest_text(name: str, config: Mapping[str, Any], dtype: torch.dtype,
-                  blocks: Sequence[BlockFile], embedding: BlockFile, head: BlockFile,
-                  tokenizer: BlockFile | None) -> str:
-    """Return the text that describes a model, for `read_manifest`."""
+def manifest_text(config: Mapping[str, Any], dtype: torch.dtype, blocks: Sequence[BlockFile],
+                  embedding: BlockFile, head: BlockFile, tokenizer: BlockFile | None,
+                  generation: Mapping[str, Any]) -> str:
+    """Return the text that describes a model, for `read_manifest`: equal models, equal texts."""
     return json.dumps({
-        'format': FORMAT, 'name': name, 'config': dict(config), 'dtype': _name(dtype),
+        'format': FORMAT, 'config': dict(config), 'dtype': _name(dtype),
         'blocks': [_to_json(block) for block in blocks], 'embedding': _to_json(embedding),
-        'head': _to_json(head), 'tokenizer': tokenizer and _to_json(tokenizer)}, sort_keys=True)
+        'head': _to_json(head), 'tokenizer': tokenizer and _to_json(tokenizer),
+        'generation': dict(generation)}, sort_keys=True)
 
 
-def read_manifest(text: str, digest: str) -> Manifest:
+def read_manifest(text: str, digest: str, name: str = '') -> Manifest:
     """
     Return the model that a text describes; nothing in it is trusted.
+
+    Without a `name` it is called by its digest.
 
     Raises
     ------
@@ -154,8 +186,9 @@ def read_manifest(text: str, digest: str) -> Manifest:
         tokenizer = data['tokenizer']
         config = data['config']
         manifest = Manifest(
-            str(data['name'])[:200], digest, config, DTYPES[data['dtype']], blocks,
-            _block(data['embedding']), _block(data['head']), tokenizer and _block(tokenizer))
+            (name or f'model-{digest[:12]}')[:200], digest, config, DTYPES[data['dtype']], blocks,
+            _block(data['embedding']), _block(data['head']), tokenizer and _block(tokenizer),
+            _generation(data.get('generation', {})))
         _count(config['hidden_size'], MAX_WIDTH)
         _count(config['max_position_embeddings'], MAX_CONTEXT)
         _count(config['vocab_size'], MAX_CONTEXT)
@@ -169,6 +202,17 @@ def read_manifest(text: str, digest: str) -> Manifest:
     if len(blocks) != 2 * layers:
         raise ManifestError(f'{len(blocks)} blocks for {layers} layers')
     return manifest
+
+
+def _generation(data: Any) -> Mapping[str, Any]:
+    """Return a generation configuration; ManifestError if a number in it is impossible."""
+    ends = _some(data.get('eos_token_id', []), _MAX_ENDS)
+    for token in (*ends, *_some(data.get('suppress_tokens', []), _MAX_SUPPRESSED)):
+        _count(token, MAX_CONTEXT, 0)
+    for key, (low, high) in _RANGES.items():
+        if key in data and not (type(data[key]) in (int, float) and low <= data[key] <= high):
+            raise ManifestError(f'{key} is {str(data[key])[:40]}, not within {low:g}..{high:g}')
+    return dict(data)
 
 
 def layout(tensors: Sequence[tuple[str, torch.dtype, tuple[int, ...]]],

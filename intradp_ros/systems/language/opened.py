@@ -4,14 +4,26 @@
 """A model that is turned into blobs the first time, and found again the next."""
 from __future__ import annotations
 
+from contextlib import ExitStack, suppress
 import hashlib
 import json
 from pathlib import Path
 
-from intradp_ros.blobs.store import BlobStore
+import torch
+
+from intradp_ros.blobs.store import BlobStore, StoreFullError
 from intradp_ros.core.atomic_write import write_atomically
-from intradp_ros.systems.language.import_model import import_model
+from intradp_ros.systems.language.checkpoint import ImportModelError
+from intradp_ros.systems.language.import_model import (
+    import_model,
+    MAX_NAME,
+    model_name,
+    NAME_FORMAT,
+)
 from intradp_ros.systems.language.manifest import DTYPES, Manifest, ManifestError, read_manifest
+
+#: Raised when the same files become other blobs.
+_VERSION = 2
 
 
 def imported(source: Path, store: BlobStore, dtype: str = '') -> Manifest:
@@ -29,21 +41,50 @@ def imported(source: Path, store: BlobStore, dtype: str = '') -> Manifest:
     """
     known = store.folder / f'model-{_fingerprint(source, dtype)}.json'
     try:
-        return stored_manifest(store, json.loads(known.read_text())['model'])
+        return stored_manifest(store, json.loads(known.read_text())['model'], model_name(source))
     except (OSError, ValueError, KeyError, ManifestError):
-        manifest = import_model(source, store.put, DTYPES[dtype] if dtype else None)
+        manifest = _imported(source, store, DTYPES[dtype] if dtype else None)
     write_atomically(known, json.dumps({'model': manifest.digest, 'of': str(source)}))
     return manifest
 
 
-def stored_manifest(store: BlobStore, digest: str) -> Manifest:
+def known_name(store: BlobStore, digest: str) -> str:
+    """Return what a model was called lately that was turned into blobs of a store; or ''."""
+    for found in sorted(store.small(MAX_NAME), key=lambda blob: blob.used, reverse=True):
+        data = store.load(found.digest)
+        with suppress(ValueError, KeyError, TypeError, AttributeError):
+            said = json.loads(bytes(data.numpy().data)) if data is not None else {}
+            if said['format'] == NAME_FORMAT and said['model'] == digest:
+                return str(said['name'])
+    return ''
+
+
+def _imported(source: Path, store: BlobStore, dtype: torch.dtype | None) -> Manifest:
+    """Turn a model into blobs, of which none makes room for another."""
+    with ExitStack() as kept:
+        def put(data: torch.Tensor) -> str:
+            kept.enter_context(store.keeping((digest := store.put(data),)))
+            return digest
+
+        def room(nbytes: int) -> None:
+            if nbytes + store.kept_bytes > store.limit:
+                raise StoreFullError(f'its weights take {nbytes / 1e6:.0f} MB')
+        try:
+            return import_model(source, put, dtype, room=room)
+        except StoreFullError as error:
+            raise ImportModelError(
+                f'{source} does not fit: {error}; {store.folder} may have '
+                f'{store.limit / 1e6:.0f} MB, {store.kept_bytes / 1e6:.0f} of them in use: raise '
+                'store_mb') from None
+
+
+def stored_manifest(store: BlobStore, digest: str, name: str = '') -> Manifest:
     """Return a manifest of which all parts are stored; ManifestError if one is not."""
     text = store.load(digest)
     if text is None:
         raise ManifestError('the model is not stored any more')
-    manifest = read_manifest(bytes(text.numpy().data).decode(), digest)
-    files = (*manifest.blocks, manifest.embedding, manifest.head)
-    if any(store.nbytes(file.digest) is None for file in files):
+    manifest = read_manifest(bytes(text.numpy().data).decode(), digest, name)
+    if any(store.nbytes(digest) is None for digest in manifest.digests):
         raise ManifestError('a part of the model is not stored any more')
     return manifest
 
@@ -51,7 +92,7 @@ def stored_manifest(store: BlobStore, digest: str) -> Manifest:
 def _fingerprint(source: Path, dtype: str) -> str:
     """Return a name for what a source holds now: other files, other name."""
     files = sorted(source.glob('*')) if source.is_dir() else [source]
-    text = json.dumps([str(source.resolve()), dtype, [
+    text = json.dumps([_VERSION, str(source.resolve()), dtype, [
         (path.name, path.stat().st_size, path.stat().st_mtime_ns)
         for path in files if path.exists()]])
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -4,8 +4,9 @@
 """A device's part in language models, for the member of its fleet; and the head on one of them."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 import threading
 from typing import Any
 
@@ -21,6 +22,7 @@ from intradp_ros.systems.language.head import Head, HeadPolicy
 from intradp_ros.systems.language.import_model import load_tokenizer
 from intradp_ros.systems.language.manifest import BlockFile, Manifest, ManifestError, read_manifest
 from intradp_ros.systems.language.memory import memory_need
+from intradp_ros.systems.language.opened import known_name
 from intradp_ros.systems.language.segment_plan import FORMAT, parse_plan, SegmentPlan
 from intradp_ros.systems.language.slots import BlockSlot, Loader
 from intradp_ros.systems.language.thin_blocks import make_blocks
@@ -33,11 +35,12 @@ class LanguageOptions:
     What a device gives to language models.
 
     `memory` are bytes that plans may use, 0 for any; `policy` is that of its requests, where
-    it is a head.
+    it is a head; `names` are what people call models, by digest.
     """
 
     memory: int = 0
     policy: HeadPolicy = HeadPolicy()
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -65,6 +68,7 @@ class LanguageRole(Role):
         self.state = State()
         self._host, self._store, self._options, self._headed = host, store, options, headed
         self._plans: dict[PlanId, SegmentPlan] = {}
+        self._kept: dict[PlanId, ExitStack] = {}  # blobs of plans make no room for others
         self._models: dict[str, _Model] = {}
         self._lock = threading.Lock()
 
@@ -88,14 +92,9 @@ class LanguageRole(Role):
         manifest = self._manifest(plan)
         if manifest is None:
             return Lacking({plan.model: None}, frozenset((plan.model,)), plan.model)
-        files = [manifest.blocks[block] for block in plan.blocks_of(self._host.name)]
-        if plan.head == self._host.name:
-            files += [manifest.embedding, manifest.head]
-            files += [manifest.tokenizer] if manifest.tokenizer else []
-        missing = {file.digest: file.nbytes for file in files
+        missing = {file.digest: file.nbytes for file in self._files(manifest, plan)
                    if self._store.nbytes(file.digest) is None}
-        return Lacking(dict(missing), frozenset((plan.model, *(f.digest for f in files))),
-                       plan.model)
+        return Lacking(dict(missing), self._digests(manifest, plan), plan.model)
 
     def load(self, id: PlanId, plan: Plan) -> None:  # noqa: A002
         """Look whether a plan fits in here, and make ready what computes its model."""
@@ -123,8 +122,13 @@ class LanguageRole(Role):
         if model.head:
             model.head.devices(len(plan.slots))
         model.engine.hold(id, plan)
+        kept = ExitStack()
+        kept.enter_context(self._store.keeping(self._digests(manifest, plan)))
         with self._lock:
             self._plans[id] = plan
+            if before := self._kept.pop(id, None):
+                before.close()
+            self._kept[id] = kept
 
     def use(self, id: PlanId, boundary: int) -> None:  # noqa: A002
         """Compute with a plan from the next round on."""
@@ -135,6 +139,8 @@ class LanguageRole(Role):
         """Let go of all other plans."""
         with self._lock:
             self._plans = {id_: plan for id_, plan in self._plans.items() if id_ in ids}
+            for id_ in self._kept.keys() - self._plans.keys():
+                self._kept.pop(id_).close()
         for model in tuple(self._models.values()):
             model.engine.keep(ids)
 
@@ -167,6 +173,22 @@ class LanguageRole(Role):
         """Stop all engines, and end requests with a reason."""
         for digest in list(self._models):
             self._drop(digest)
+        with self._lock:
+            for kept in self._kept.values():
+                kept.close()
+            self._kept.clear()
+
+    def _files(self, manifest: Manifest, plan: SegmentPlan) -> list[BlockFile]:
+        """Return the blobs that this device needs for a plan."""
+        files = [manifest.blocks[block] for block in plan.blocks_of(self._host.name)]
+        if plan.head == self._host.name:
+            files += [manifest.embedding, manifest.head]
+            files += [manifest.tokenizer] if manifest.tokenizer else []
+        return files
+
+    def _digests(self, manifest: Manifest, plan: SegmentPlan) -> frozenset[str]:
+        files = self._files(manifest, plan)
+        return frozenset((plan.model, *(file.digest for file in files)))
 
     def _manifest(self, plan: SegmentPlan) -> Manifest | None:
         text = self._host.blobs.find(plan.model)
@@ -182,7 +204,10 @@ class LanguageRole(Role):
         head: Head | None = None
         kept: tuple[BlockSlot, ...] = ()
         if plan.head == self._host.name:
-            head, kept = make_head(manifest, blocks, self._store, self._options.policy)
+            name = self._options.names.get(manifest.digest) or known_name(
+                self._store, manifest.digest)
+            head, kept = make_head(replace(manifest, name=name or manifest.name), blocks,
+                                   self._store, self._options.policy)
         engine = StageEngine(self._host.channel, manifest, blocks, loader,
                              lambda why: self._host.reject('engine', why), head)
         return _Model(manifest, loader, engine, head, kept)

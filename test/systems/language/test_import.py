@@ -14,8 +14,9 @@ import torch
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.core.limits import MAX_BLOB
 from intradp_ros.systems.language.block_math import KvPages, LaneRun, LibraryBlocks
+from intradp_ros.systems.language.checkpoint import ImportModelError
 from intradp_ros.systems.language.families import FamilyError
-from intradp_ros.systems.language.import_model import import_model, ImportModelError
+from intradp_ros.systems.language.import_model import import_model
 from intradp_ros.systems.language.lanes import Lane, Part
 from intradp_ros.systems.language.manifest import ManifestError, read_manifest
 from intradp_ros.systems.language.thin_blocks import FAMILIES, ThinBlocks
@@ -47,7 +48,7 @@ def test_a_folder_that_is_no_model_is_refused_with_a_reason(tmp_path):
     weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()
                if 'layers.2.mlp.up' not in name and 'lm_head' not in name}
     save_file(weights, tmp_path / 'saved' / 'model.safetensors')
-    with pytest.raises(ImportModelError, match='layer 2 is not like the first one'):
+    with pytest.raises(ImportModelError, match='layers.2.mlp.up_proj.weight is missing'):
         import_model(tmp_path / 'saved', store.put)
     config = json.loads((tmp_path / 'saved' / 'config.json').read_text())
     (tmp_path / 'saved' / 'config.json').write_text(json.dumps(

@@ -1,0 +1,165 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A model as its files hold it: configuration, tensors by the names of `transformers`, tokenizer.
+
+What the files hold is compared with what the model needs, both ways, before anything is
+taken: a tensor that is not there is never made up, and one that nobody reads means that the
+model computes something else than its configuration says.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+import json
+from typing import Any
+
+import torch
+
+from intradp_ros.systems.language.families import library
+
+#: Returns a tensor of a checkpoint by its name; KeyError if there is none.
+Find = Callable[[str], torch.Tensor]
+EMBEDDING, MATRIX = 'model.embed_tokens.weight', 'lm_head.weight'
+#: Keys of configurations that say nothing of what is computed.
+_VOLATILE = frozenset((
+    '_name_or_path', '_commit_hash', 'transformers_version', 'architectures', 'auto_map', 'dtype',
+    'torch_dtype', 'attn_implementation', '_attn_implementation', 'id2label', 'label2id',
+    '_attn_implementation_autoset', 'use_cache', 'initializer_range', 'return_dict'))
+#: Ends of names of tensors that are computed from the configuration, as older files hold them.
+_COMPUTED = ('rotary_emb.inv_freq', 'rotary_emb.cos_cached', 'rotary_emb.sin_cached')
+#: What a manifest must say, whatever the library's defaults are.
+_STATED = ('model_type', 'num_hidden_layers', 'hidden_size', 'num_attention_heads',
+           'num_key_value_heads', 'vocab_size', 'max_position_embeddings', 'tie_word_embeddings',
+           'head_dim')
+
+
+class ImportModelError(ValueError):
+    """A folder or file that is no model which can be taken; the text names cause and fix."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """
+    Files of a model.
+
+    `config` is plain data for `transformers.AutoConfig`; `shapes` are those of all tensors that
+    belong to the text model, by the library's names; `dtype` is the precision that the library
+    loads them in; `generation` is what `generate` would do; `tokenizer` are files by name.
+    """
+
+    config: Mapping[str, Any]
+    shapes: Mapping[str, tuple[int, ...]]
+    find: Find
+    dtype: torch.dtype
+    generation: Mapping[str, Any]
+    tokenizer: Mapping[str, str] | None = field(default=None, repr=False)
+
+
+def plain_config(raw: Mapping[str, Any], config: Any) -> dict[str, Any]:
+    """
+    Return a configuration as plain data that says the same to any release of the library.
+
+    `raw` is what the files say, `config` what the library makes of it.  Keys that say nothing of
+    what is computed are left out: equal models have equal data.
+    """
+    plain = {key: value for key, value in raw.items() if key not in _VOLATILE}
+    for key in _STATED:
+        if (value := getattr(config, key, None)) is not None:
+            plain[key] = value
+    meant, again = config.to_dict(), library().AutoConfig.for_model(
+        **json.loads(json.dumps(plain))).to_dict()
+    plain.update((key, value) for key, value in meant.items()
+                 if key not in _VOLATILE and again.get(key) != value)
+    return plain
+
+
+def needed_tensors(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of all tensors of a model, by the library's names."""
+    transformers = library()
+    with torch.device('meta'):
+        model = transformers.AutoModelForCausalLM.from_config(
+            transformers.AutoConfig.for_model(**config))
+    ignored = model._keys_to_ignore_on_load_missing or ()
+    return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()
+            if name not in ignored}
+
+
+def check_tensors(what: object, config: Mapping[str, Any],
+                  shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """
+    Compare what files hold with what a model needs, both ways.
+
+    Raises
+    ------
+    ImportModelError
+        If a tensor is missing, of another shape, or is not part of such a model.
+
+    """
+    needed = needed_tensors(config)
+    if config.get('tie_word_embeddings') and (MATRIX in shapes or EMBEDDING in shapes):
+        for name in {EMBEDDING, MATRIX} - {*shapes}:
+            needed.pop(name, None)
+    kind = config['model_type']
+    if missing := sorted(needed.keys() - shapes.keys()):
+        raise ImportModelError(
+            f'{what}: {_some(missing)} of a {kind} model with {config["num_hidden_layers"]} '
+            'layers: a file is missing, or it was not downloaded to its end')
+    if other := sorted(name for name in needed if tuple(shapes[name]) != needed[name]):
+        name = other[0]
+        raise ImportModelError(
+            f'{what}: {name} is of shape {tuple(shapes[name])}, but the configuration says '
+            f'{needed[name]}: configuration and weights are of two models')
+    if unknown := sorted(name for name in shapes.keys() - needed.keys()
+                         if not name.endswith(_COMPUTED) and name not in (EMBEDDING, MATRIX)):
+        raise ImportModelError(
+            f'{what} holds {_some(unknown, "")} that a {kind} model of this configuration does '
+            'not read: quantised or adapted weights, or the configuration of another model')
+
+
+def generation_of(given: Any, what: object = 'generation_config.json') -> dict[str, Any]:
+    """
+    Return what a `GenerationConfig` changes, as plain data.
+
+    Raises
+    ------
+    ImportModelError
+        If it asks for something that answers here would not have.
+
+    """
+    plain = {key: value for key, value in given.to_dict().items() if value is not None}
+    ends = plain.get('eos_token_id')
+    found: dict[str, Any] = {'eos_token_id': [] if ends is None else
+                             list(ends) if isinstance(ends, Sequence) else [ends]}
+    for key, neutral in GENERATION.items():
+        if key in plain and plain[key] != neutral:
+            found[key] = plain[key]
+    unknown = sorted(key for key, neutral in _NOT_DONE.items()
+                     if key in plain and plain[key] not in neutral)
+    if unknown:
+        raise ImportModelError(f'{what} asks for {", ".join(unknown)}, which answers here would '
+                               'not have: remove it there')
+    return found
+
+
+#: What of a generation configuration is done, and the value that changes nothing.
+GENERATION: Mapping[str, Any] = {
+    'temperature': 1.0, 'top_k': 0, 'top_p': 1.0, 'min_p': 0.0, 'repetition_penalty': 1.0,
+    'max_new_tokens': None, 'min_new_tokens': 0, 'suppress_tokens': [], 'do_sample': None}
+#: What is not done, and the values that change nothing.
+_NOT_DONE: Mapping[str, Collection[Any]] = {
+    'num_beams': (1,), 'typical_p': (1.0,), 'epsilon_cutoff': (0.0,), 'eta_cutoff': (0.0,),
+    'top_h': (), 'encoder_repetition_penalty': (1.0,), 'no_repeat_ngram_size': (0,),
+    'bad_words_ids': ([],), 'forced_bos_token_id': (), 'forced_eos_token_id': (),
+    'exponential_decay_length_penalty': (), 'begin_suppress_tokens': ([],), 'sequence_bias': ({},),
+    'guidance_scale': (1, 1.0), 'watermarking_config': (), 'stop_strings': ([],),
+    'penalty_alpha': (0.0,), 'dola_layers': (), 'min_length': (0,), 'num_beam_groups': (1,),
+    'diversity_penalty': (0.0,), 'constraints': (), 'force_words_ids': ()}
+
+
+def _some(names: Sequence[str], verb: str = ' missing') -> str:
+    """Return what is to be said of tensors: the first few by name."""
+    more = f' and {len(names) - 2} more' if len(names) > 2 else ''
+    are = f' {"are" if len(names) > 1 else "is"}{verb}' if verb else ''
+    return f'{", ".join(names[:2])}{more}{are}'

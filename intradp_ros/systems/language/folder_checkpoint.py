@@ -1,0 +1,229 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""A folder that `transformers` saved, read as the library reads it; no code in it is run."""
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from intradp_ros.core.json_text import read_json, read_text
+from intradp_ros.core.limits import MAX_FILE
+from intradp_ros.systems.language.checkpoint import (
+    Checkpoint,
+    EMBEDDING,
+    Find,
+    generation_of,
+    ImportModelError,
+    MATRIX,
+    plain_config,
+)
+from intradp_ros.systems.language.families import check_family, FamilyError, library
+
+CONFIG, WEIGHTS, INDEX = 'config.json', 'model.safetensors', 'model.safetensors.index.json'
+#: Files that make a tokenizer: of text, and of bytes; those of which one must be there.
+TOKENIZER_TEXTS = ('tokenizer.json', 'tokenizer_config.json', 'special_tokens_map.json',
+                   'added_tokens.json', 'chat_template.jinja', 'vocab.json', 'merges.txt')
+TOKENIZER_BYTES = ('tokenizer.model', 'spiece.model', 'sentencepiece.bpe.model')
+_VOCABULARIES = ('tokenizer.json', 'vocab.json', *TOKENIZER_BYTES)
+#: What stands before the text of a file of bytes.
+BASE64 = 'base64:'
+_POINTER = b'version https://git-lfs'
+_DTYPES = {'F64': torch.float64, 'F32': torch.float32, 'F16': torch.float16,
+           'BF16': torch.bfloat16}
+
+
+def check_pointer(path: Path) -> None:
+    """Raise ImportModelError for a file of Git LFS that stands for another one."""
+    with path.open('rb') as file:
+        if file.read(len(_POINTER)) == _POINTER:
+            raise ImportModelError(f'{path} is a pointer of Git LFS, not the file itself: run '
+                                   '"git lfs pull" in its folder')
+
+
+def folder_checkpoint(folder: Path) -> Checkpoint:
+    """
+    Return what a folder holds.
+
+    Raises
+    ------
+    ImportModelError, FamilyError
+        If it is no model that can be taken.
+
+    """
+    raw = _config(folder)
+    transformers = library()
+    try:
+        whole = transformers.AutoConfig.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False)
+        config = whole.get_text_config()
+        text = next((raw[key] for key in ('text_config', 'llm_config', 'language_config')
+                     if config is not whole and isinstance(raw.get(key), dict)), raw)
+        check_family({'model_type': config.model_type})
+        plain = plain_config(text, config)
+        generation = generation_of(_generation(folder, raw))
+    except Exception as error:  # noqa: B902 - whatever the library says of its own files
+        raise _refused(folder / CONFIG, error) from None
+    plain['tie_word_embeddings'] = bool(getattr(whole, 'tie_word_embeddings', False))
+    files = _weight_files(folder)
+    first = next((_DTYPES[kind] for file in files.values() for kind, _ in file.values()
+                  if kind in _DTYPES), torch.float32)
+    stated = getattr(whole, 'dtype', None) or getattr(config, 'dtype', None)
+    where = {name: path for path, file in files.items() for name in file}
+    names = _text_names(where, config is not whole)
+    find = _finder({name: (where[full], full) for name, full in names.items()})
+    return Checkpoint(
+        plain, {name: files[where[full]][full][1] for name, full in names.items()}, find,
+        stated if isinstance(stated, torch.dtype) else first, generation,
+        _tokenizer_files(folder, raw))
+
+
+def _config(folder: Path) -> Mapping[str, Any]:
+    """Return what stands in ``config.json``; ImportModelError if it is not to be taken."""
+    if (folder / 'adapter_config.json').exists():
+        raise ImportModelError(f'{folder} holds an adapter (LoRA), not a model: merge it into its '
+                               "model with peft's merge_and_unload() and save that")
+    path = folder / CONFIG
+    if not path.exists():
+        ggufs = sorted(file.name for file in folder.iterdir()
+                       if file.suffix.lower() == '.gguf')
+        hint = f'give one of its GGUF files: {folder / ggufs[0]}' if ggufs else \
+            'give a folder that transformers saved'
+        raise ImportModelError(f'{folder} has no {CONFIG}: {hint}')
+    check_pointer(path)
+    try:
+        raw = read_json(path, MAX_FILE)
+    except (OSError, ValueError) as error:
+        raise ImportModelError(f'{path}: {error}') from None
+    if not isinstance(raw, dict):
+        raise ImportModelError(f'{path} holds no JSON object')
+    inner = raw.get('text_config')
+    said = raw.get('quantization_config') or isinstance(inner, dict) \
+        and inner.get('quantization_config')
+    if said:
+        method = said.get('quant_method', '?') if isinstance(said, dict) else said
+        raise ImportModelError(f'{folder}: its weights are quantised ({str(method)[:40]}), which '
+                               'are taken as GGUF only: take the folder of the original weights')
+    if 'auto_map' in raw and str(raw.get('model_type')) not in library().CONFIG_MAPPING:
+        raise ImportModelError(f'{path} brings code of its own (auto_map), which is not run: take '
+                               'a model that transformers itself knows')
+    return raw
+
+
+def _generation(folder: Path, raw: Mapping[str, Any]) -> Any:
+    """Return the generation configuration that `generate` uses."""
+    kind = library().GenerationConfig
+    if (folder / 'generation_config.json').exists():
+        check_pointer(folder / 'generation_config.json')
+        return kind.from_pretrained(folder, local_files_only=True)
+    return kind.from_model_config(json.loads(json.dumps(dict(raw))))
+
+
+def _weight_files(folder: Path) -> dict[Path, dict[str, tuple[str, tuple[int, ...]]]]:
+    """Return the files that the library would read, with dtype and shape of their tensors."""
+    from safetensors import safe_open
+    if (folder / WEIGHTS).exists():
+        paths = [folder / WEIGHTS]
+    elif (folder / INDEX).exists():
+        check_pointer(folder / INDEX)
+        try:
+            named = {str(name) for name in read_json(folder / INDEX, MAX_FILE)[
+                'weight_map'].values()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ImportModelError(f'{folder / INDEX}: no index of weights ({error})') from None
+        paths = [folder / Path(name).name for name in sorted(named)]
+        lost = [path.name for path in paths if not path.exists()]
+        if lost:
+            raise ImportModelError(f'{folder}: {lost[0]} is missing, one of {len(lost)} of '
+                                   f'{len(paths)} files that {INDEX} names: download it')
+    else:
+        paths = [path for path in sorted(folder.glob('*.safetensors'))
+                 if not path.name.startswith(('consolidated', 'adapter'))]
+    if not paths:
+        raise ImportModelError(f'{folder}: no *.safetensors; files of pickle are not taken')
+    found = {}
+    for path in paths:
+        check_pointer(path)
+        try:
+            with safe_open(path, framework='pt') as file:
+                slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+                found[path] = {name: (str(part.get_dtype()), tuple(part.get_shape()))
+                               for name, part in slices.items()}
+        except Exception as error:  # noqa: B902 - of safetensors, or of the disk
+            raise _refused(path, error) from None
+    return found
+
+
+def _text_names(files: Mapping[str, Path], of_more: bool) -> dict[str, str]:
+    """
+    Return the names of the text model's tensors, as the library's text model has them.
+
+    Of a model `of_more` than text (pictures, say) the other tensors are left out.
+    """
+    ends = [name for name in files if name.endswith('embed_tokens.weight')]
+    heads = [name for name in files if name == MATRIX or name.endswith('.' + MATRIX)]
+    prefix = min((name.removesuffix('embed_tokens.weight') for name in ends), key=len,
+                 default=None)
+    if prefix is None:
+        layers = [name.split('layers.0.')[0] for name in files if 'layers.0.' in name]
+        prefix = min(layers, key=len, default='model.')
+    own = EMBEDDING.removesuffix('embed_tokens.weight')
+    names = {own + name.removeprefix(prefix): name for name in files
+             if name.startswith(prefix) and name not in heads}
+    if heads:
+        names[MATRIX] = heads[0]
+    if not of_more:
+        taken = {*names.values()}
+        names |= {name: name for name in files if name not in taken and name not in names}
+    return names
+
+
+def _finder(where: Mapping[str, tuple[Path, str]]) -> Find:
+    from safetensors import safe_open
+
+    def find(name: str) -> torch.Tensor:
+        path, full = where[name]
+        with safe_open(path, framework='pt') as file:
+            tensor: torch.Tensor = file.get_tensor(full)
+            return tensor
+    return find
+
+
+def _tokenizer_files(folder: Path, raw: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return the files of a tokenizer; None where there is none: of weights alone."""
+    if not any((folder / name).exists() for name in _VOCABULARIES):
+        if (folder / 'tokenizer_config.json').exists() or (folder / 'tekken.json').exists():
+            raise ImportModelError(f'{folder} has no tokenizer.json, only other files of its '
+                                   'tokenizer: download it, too')
+        return None
+    found = {}
+    for name in (*TOKENIZER_TEXTS, *TOKENIZER_BYTES):
+        path = folder / name
+        if path.exists():
+            check_pointer(path)
+            if path.stat().st_size > MAX_FILE:
+                raise ImportModelError(f'{path} is larger than {MAX_FILE} bytes')
+            found[name] = read_text(path, MAX_FILE) if name in TOKENIZER_TEXTS else \
+                BASE64 + base64.b64encode(path.read_bytes()).decode()
+    # by which the library chooses a class
+    found[CONFIG] = json.dumps({key: raw[key] for key in ('model_type', 'tokenizer_class')
+                                if isinstance(raw.get(key), str)})
+    said = read_json(folder / 'tokenizer_config.json', MAX_FILE) \
+        if 'tokenizer_config.json' in found else {}
+    if isinstance(said, dict) and 'auto_map' in said and 'tokenizer.json' not in found:
+        raise ImportModelError(f'{folder}: its tokenizer brings code of its own (auto_map), which '
+                               'is not run: save it as tokenizer.json')
+    return found
+
+
+def _refused(path: Path, error: Exception) -> Exception:
+    """Return the error that says why files are refused, in one line."""
+    if isinstance(error, (ImportModelError, FamilyError)):
+        return error
+    text = ' '.join(str(error).split())[:300]
+    return ImportModelError(f'{path}: {text or type(error).__name__}')

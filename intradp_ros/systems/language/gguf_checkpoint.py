@@ -1,0 +1,202 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A GGUF file, read by `transformers`; what the library passes over is read here, or refused.
+
+The library leaves out how positions are scaled, sizes of heads and windows, and makes up
+tensors that a file lacks.
+"""
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+import importlib
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from intradp_ros.systems.language.checkpoint import (
+    Checkpoint,
+    EMBEDDING,
+    generation_of,
+    ImportModelError,
+    MATRIX,
+    needed_tensors,
+    plain_config,
+)
+from intradp_ros.systems.language.families import check_family, library, MissingPackageError
+from intradp_ros.systems.language.folder_checkpoint import BASE64, check_pointer
+
+TOKENIZER = 'tokenizer.gguf'
+_MAGIC = b'GGUF'
+#: Tensors that scale positions: for each half of a head's elements a divisor of its frequency.
+_FREQUENCIES = 'rope_freqs.weight'
+#: Keys of files behind the architecture's name, and what the library calls them.
+_KEYS = {'attention.key_length': 'head_dim', 'attention.sliding_window': 'sliding_window',
+         'attn_logit_softcapping': 'attn_logit_softcapping',
+         'final_logit_softcapping': 'final_logit_softcapping'}
+_WITH_WINDOW = ('gemma2', 'gemma3', 'phi3')
+#: Layers of the sizes of Gemma whose queries are scaled by the width of a head's share.
+_SCALED_BY_WIDTH = {'gemma2': 46, 'gemma3': 62}
+#: Ids of tokens that end an answer, as other readers of such files take them.
+_ENDS = ('eos_token_id', 'eot_token_id', 'eom_token_id')
+
+
+def is_gguf(path: Path) -> bool:
+    """Return whether a file is one of GGUF, by its name or by how it begins."""
+    if not path.is_file():
+        return False
+    with path.open('rb') as file:
+        return path.suffix.lower() == '.gguf' or file.read(len(_MAGIC)) == _MAGIC
+
+
+def gguf_checkpoint(path: Path, dtype: torch.dtype) -> Checkpoint:
+    """
+    Return what a file holds, its weights in a precision.
+
+    Raises
+    ------
+    ImportModelError, FamilyError
+        If it is no model that can be taken.
+    MissingPackageError
+        If gguf is not installed.
+
+    """
+    check_pointer(path)
+    file = _GgufFile(path)
+    where: dict[str, Any] = {'pretrained_model_name_or_path': str(path.parent),
+                             'gguf_file': path.name, 'local_files_only': True}
+    transformers = library()
+    try:
+        config = transformers.AutoConfig.from_pretrained(**where)
+        check_family({'model_type': config.model_type})
+        plain = plain_config(config.to_diff_dict(), config) | file.overrides(config)
+        needed = needed_tensors(plain)
+        known = file.names(plain, needed)
+    except (ImportModelError, ValueError, KeyError, TypeError, OSError) as error:
+        if isinstance(error, ImportModelError):
+            raise
+        raise ImportModelError(f'{path}: {" ".join(str(error).split())[:300]}') from None
+    shapes = {ours: needed[ours] for theirs, ours in known.items() if theirs in file.tensors}
+    shapes |= {name: () for name in file.tensors if name not in known and name != _FREQUENCIES}
+    loaded: dict[str, torch.Tensor] = {}
+
+    def find(name: str) -> torch.Tensor:
+        if not loaded:
+            loaded.update(_loaded(where, path, dtype, plain))
+        return loaded[name]
+    ends = [int(file.said[key]) for end in _ENDS
+            if (key := f'tokenizer.ggml.{end}') in file.said]
+    generation = generation_of(transformers.GenerationConfig(
+        eos_token_id=list(dict.fromkeys(ends)) or None))
+    tokenizer = {TOKENIZER: BASE64 + base64.b64encode(file.tokenizer()).decode()} \
+        if 'tokenizer.ggml.tokens' in file.said else None
+    return Checkpoint(plain, shapes, find, dtype, generation, tokenizer)
+
+
+class _GgufFile:
+    """What stands before a file's weights: `said`, and the shapes of its `tensors`."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._library = importlib.import_module('gguf')
+        except ModuleNotFoundError as error:
+            raise MissingPackageError(f'GGUF files need the package {error.name}: '
+                                      "pip install 'intradp-ros[language]'") from None
+        self.path = path
+        try:
+            reader = self._library.GGUFReader(path)
+            self._fields = reader.fields
+            self.said: Mapping[str, Any] = {
+                key: field.contents() for key, field in reader.fields.items()
+                if not key.startswith('tokenizer.ggml.') or len(field.data) == 1}
+            self.said = {**self.said, **{key: True for key in reader.fields
+                                         if key not in self.said}}
+            self.tensors = {tensor.name: tuple(int(size) for size in reversed(tensor.shape))
+                            for tensor in reader.tensors}
+            self._frequencies = next((torch.tensor(tensor.data.copy()) for tensor in reader.tensors
+                                      if tensor.name == _FREQUENCIES), None)
+            self.architecture = str(self.said['general.architecture'])
+        except Exception as error:  # noqa: B902 - of numpy and others, where a file is cut off
+            raise ImportModelError(f'{path} is not a whole GGUF file ({type(error).__name__}: '
+                                   f'{" ".join(str(error).split())[:200]}): download it again'
+                                   ) from None
+        if int(self.said.get('split.count', 1)) > 1:
+            raise ImportModelError(
+                f'{path} is one of {self.said["split.count"]} files of a model: join them by '
+                '"llama-gguf-split --merge FIRST JOINED" and give the joined one')
+
+    def overrides(self, config: Any) -> dict[str, Any]:
+        """Return what the file says of a model and the library does not read."""
+        name, found = self.architecture, {}
+        for key, ours in _KEYS.items():
+            value = self.said.get(f'{name}.{key}')
+            if value is not None and (ours != 'sliding_window' or name in _WITH_WINDOW):
+                found[ours] = value
+        if _SCALED_BY_WIDTH.get(name) == config.num_hidden_layers:
+            found['query_pre_attn_scalar'] = config.hidden_size // config.num_attention_heads
+        kind = self.said.get(f'{name}.rope.scaling.type', 'none')
+        if kind == 'linear':
+            found['rope_parameters'] = self._linear(config)
+        elif kind != 'none' or any(tensor.startswith('rope_factors') for tensor in self.tensors):
+            raise ImportModelError(f'{self.path} scales positions by {kind!r}, which is not read '
+                                   'from GGUF files: take the folder of the original weights')
+        if self._frequencies is not None:
+            found['rope_parameters'] = self._divided(config)
+        return found
+
+    def _linear(self, config: Any) -> dict[str, Any]:
+        factor = {'rope_type': 'linear',
+                  'factor': float(self.said[f'{self.architecture}.rope.scaling.factor'])}
+        given = dict(config.rope_parameters)
+        if 'full_attention' in given:
+            return given | {'full_attention': given['full_attention'] | factor}
+        return given | factor
+
+    def _divided(self, config: Any) -> dict[str, Any]:
+        """Return parameters of positions whose frequencies are divided, as of Llama 3."""
+        assert self._frequencies is not None
+        factors = [float(factor) for factor in self._frequencies]
+        return {'rope_type': 'longrope', 'rope_theta': config.rope_parameters['rope_theta'],
+                'short_factor': factors, 'long_factor': factors, 'attention_factor': 1.0,
+                'factor': 1.0, 'original_max_position_embeddings': config.max_position_embeddings}
+
+    def names(self, plain: Mapping[str, Any], needed: Mapping[str, object]) -> dict[str, str]:
+        """Return the library's names of all tensors that a model may have, by the file's."""
+        kinds = {text: kind for kind, text in self._library.MODEL_ARCH_NAMES.items()}
+        table = self._library.get_tensor_name_map(kinds[self.architecture],
+                                                  int(plain['num_hidden_layers']))
+        found = {}
+        for full in {*needed, EMBEDDING, MATRIX}:
+            stem, _, leaf = full.rpartition('.')
+            if theirs := table.get_name(stem):
+                found[f'{theirs}.{leaf}'] = full
+        return found
+
+    def tokenizer(self) -> bytes:
+        """Return a GGUF file of nothing but the tokenizer."""
+        fields = [field for key, field in self._fields.items()
+                  if key == 'general.architecture' or key.startswith('tokenizer.')]
+        head = _MAGIC + (3).to_bytes(4, 'little') + bytes(8) + len(fields).to_bytes(8, 'little')
+        return head + b''.join(part.tobytes() for field in fields for part in field.parts)
+
+
+def _loaded(where: Mapping[str, Any], path: Path, dtype: torch.dtype, plain: Mapping[str, Any],
+            ) -> dict[str, torch.Tensor]:
+    """Return the weights of a file; ImportModelError if the library made some up."""
+    transformers = library()
+    try:
+        model, report = transformers.AutoModelForCausalLM.from_pretrained(
+            **where, dtype=dtype, output_loading_info=True,
+            config=transformers.AutoConfig.for_model(**plain))
+    except Exception as error:  # noqa: B902 - whatever the library says of the file
+        raise ImportModelError(f'{path} cannot be read by transformers: '
+                               f'{" ".join(str(error).split())[:300]}') from None
+    lost = sorted({str(key) for part in ('missing_keys', 'mismatched_keys')
+                   for key in report.get(part) or ()})
+    if lost:
+        raise ImportModelError(f'{path}: transformers does not read {", ".join(lost[:2])}')
+    found: dict[str, torch.Tensor] = model.state_dict()
+    return found

@@ -1,0 +1,61 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""GGUF files of small models, as the converters of llama.cpp write them."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gguf
+import torch
+
+ARCHITECTURES = {'gemma3_text': 'gemma3'}
+
+
+def write_gguf(path: Path, model: Any, *, left_out: Callable[[str], bool] = lambda name: False,
+               more: dict[str, torch.Tensor] | None = None,
+               say: Callable[[Any], None] = lambda writer: None) -> Path:
+    """Write a model of `transformers`; `left_out` tensors by name, `more` of them, `say` more."""
+    config = model.config
+    name = ARCHITECTURES.get(config.model_type, config.model_type)
+    writer = gguf.GGUFWriter(path, name)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_key_length(config.head_dim)
+    writer.add_rope_dimension_count(config.head_dim)
+    rope = config.rope_parameters
+    writer.add_rope_freq_base(rope.get('full_attention', rope)['rope_theta'])
+    if name == 'gemma3':
+        writer.add_sliding_window(config.sliding_window)
+    say(writer)
+    kinds = {text: kind for kind, text in gguf.MODEL_ARCH_NAMES.items()}
+    table = gguf.get_tensor_name_map(kinds[name], config.num_hidden_layers)
+    tied = config.tie_word_embeddings
+    for full, tensor in model.state_dict().items():
+        stem, _, leaf = full.rpartition('.')
+        if left_out(full) or tied and stem == 'lm_head':
+            continue
+        values = tensor.float()
+        if name == 'llama' and stem.endswith(('q_proj', 'k_proj')):
+            heads = config.num_attention_heads if stem.endswith('q_proj') \
+                else config.num_key_value_heads
+            values = values.view(heads, 2, -1, values.shape[-1]).transpose(1, 2).reshape(
+                values.shape)
+        if name == 'gemma3' and 'norm' in stem:
+            values = values + 1
+        writer.add_tensor(f'{table.get_name(stem)}.{leaf}', values.contiguous().numpy())
+    for theirs, tensor in (more or {}).items():
+        writer.add_tensor(theirs, tensor.numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
