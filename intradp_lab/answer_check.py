@@ -46,5 +46,5 @@ def _top(output: torch.Tensor) -> torch.Tensor:
 
 
 def exact(difference: float) -> bool:
-    """Return whether a difference is rounding; what is no number is not."""
+    """Return whether a difference is rounding; what is not a number is not."""
     return difference <= TOLERANCE

@@ -59,7 +59,7 @@ class Evil:
 
 
 def text(path: Path) -> None:
-    path.write_text('this is no model\n')
+    path.write_text('this is not a model\n')
 
 
 def zip_bomb(path: Path) -> None:
@@ -254,9 +254,9 @@ ODD: tuple[tuple[str, Make, tuple[str, ...], str], ...] = (
      GIVEN, 'git lfs pull'),
     ('page.pt', lambda p: p.write_text('<!DOCTYPE html><p>Not found'), GIVEN, 'is a web page'),
     # places
-    ('pipe.pt', os.mkfifo, GIVEN, 'is no file but a pipe'),
-    ('pipe.onnx', os.mkfifo, GIVEN, 'is no file but a pipe'),
-    ('null.pt', lambda p: p.symlink_to('/dev/null'), GIVEN, 'is no file but'),
+    ('pipe.pt', os.mkfifo, GIVEN, 'is not a file but a pipe'),
+    ('pipe.onnx', os.mkfifo, GIVEN, 'is not a file but a pipe'),
+    ('null.pt', lambda p: p.symlink_to('/dev/null'), GIVEN, 'is not a file but'),
     ('link.pt', lambda p: p.symlink_to('nowhere.pt'), GIVEN, "link to 'nowhere.pt'"),
     ('circle.onnx', lambda p: p.symlink_to(p), GIVEN, 'is a link to'),
     ('nowhere.pt', lambda p: None, GIVEN, 'there is no such file'),
@@ -306,8 +306,8 @@ ODD: tuple[tuple[str, Make, tuple[str, ...], str], ...] = (
     ('flat.onnx', onnx_of(RELU, dims=[1, 192]), GIVEN, '2 dimensions'),
     ('open.onnx', onnx_of(RELU, dims=['n', 3, 'h', 'w']), (), 'leaves height and width open'),
     ('huge.onnx', onnx_of(RELU, dims=[1, 3, 10**6, 10**6]), (), 'pixels; 67108864 at most'),
-    ('asked.onnx', onnx_of(RELU), ('--input', '1x1x8x8'), '--input 1x1x8x8 is no picture'),
-    ('asked.onnx', onnx_of(RELU), ('--input', '1x8x8x3'), 'is no picture'),
+    ('asked.onnx', onnx_of(RELU), ('--input', '1x1x8x8'), '--input 1x1x8x8 is not a picture'),
+    ('asked.onnx', onnx_of(RELU), ('--input', '1x8x8x3'), 'is not a picture'),
     ('asked.onnx', onnx_of(RELU), ('--input', 'x'), 'no input shape'),
     ('strings.onnx', onnx_of(RELU, kind=TensorProto.STRING), GIVEN, 'takes string'),
     ('int64.onnx', onnx_of(RELU, kind=TensorProto.INT64), GIVEN, 'takes int64'),

@@ -5,7 +5,7 @@
 What mkdocs does in addition to Markdown.
 
 Mathematics becomes MathML, which browsers show without a script; a link to a file of the
-repository that is no page becomes the file's name.
+repository that is not a page becomes the file's name.
 """
 from __future__ import annotations
 

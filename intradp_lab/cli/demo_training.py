@@ -230,7 +230,7 @@ class _Demo:
             try:
                 plan = runnable(costs, stages, self._task)
             except ValueError:
-                continue  # shares that are no whole grains: such a plan cannot be run exactly
+                continue  # shares that are not whole grains: such a plan cannot be run exactly
             same = next((one for one in systems if systems[one]['plan'] == str(plan)), None)
             if same is None:
                 timed = self._train(f'timing the plan of {name}',

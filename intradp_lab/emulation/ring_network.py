@@ -70,7 +70,7 @@ class RingNetwork:
     def _end(self, source: str, target: str) -> str:
         count, ahead = len(self.devices), self._ahead(source, target)
         if ahead not in (1, count - 1):
-            raise ValueError(f'{target!r} is no neighbour of {source!r}')
+            raise ValueError(f'{target!r} is not a neighbour of {source!r}')
         return NEXT if ahead == 1 else PREVIOUS
 
     def _ahead(self, source: str, target: str) -> int:

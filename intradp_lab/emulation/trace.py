@@ -82,7 +82,7 @@ def read_trace(path: Path) -> LinkTrace:
     Raises
     ------
     ValueError
-        If the file is no such table, or its numbers are no trace.
+        If the file is no such table, or its numbers are not a trace.
     OSError
         If it cannot be read.
 
@@ -93,6 +93,6 @@ def read_trace(path: Path) -> LinkTrace:
         times, rates = (tuple(float(row[column]) for row in rows) for column in COLUMNS)
         return LinkTrace(tuple(t - times[0] for t in times), rates)
     except (KeyError, TypeError, ValueError, IndexError, csv.Error) as error:
-        raise ValueError(f'{path} is no link trace: it must be a CSV file with the columns '
+        raise ValueError(f'{path} is not a link trace: it must be a CSV file with the columns '
                          f'{" and ".join(COLUMNS)}, and commas between them ({error})'
                          ) from error

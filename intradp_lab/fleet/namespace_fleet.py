@@ -25,7 +25,7 @@ from intradp_ros.schedule.stage_plan import StagePlan
 
 TIMEOUT = 300.0
 TRANSPORT = 'air'
-#: Seconds: a full link is no fault, and who asks for figures does not fix anything.
+#: Seconds: a full link is not a fault, and who asks for figures does not fix anything.
 SILENCE = 10.0
 #: Bytes that a node takes in addition to what plans count: the interpreter, torch and DDS.
 NODE_BYTES = 800_000_000

@@ -17,7 +17,7 @@ class FrameRow:
 
     `answer_s` is NaN if it was lost; `difference` is the greatest one to the
     unsplit model, relative to the spread of its output, and NaN if anything
-    in the result is no number.  `shared` means that the server took part in the
+    in the result is not a number.  `shared` means that the server took part in the
     result, `by_rows` that both computed rows of the same operators, `recovered`
     that the robot finished what the server owed.
     """

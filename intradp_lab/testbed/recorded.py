@@ -59,7 +59,7 @@ def read_recording(path: Path) -> Recording:
     Raises
     ------
     ValueError
-        If the file is no recording.
+        If the file is not a recording.
 
     """
     try:
@@ -67,7 +67,7 @@ def read_recording(path: Path) -> Recording:
         return Recording(str(data['model']), {d: str(data[d]) for d in DEVICES},
                          tuple(_operator(row) for row in data['ops']))
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise ValueError(f'{path} is no recording of operator times: {error!r}') from error
+        raise ValueError(f'{path} is not a recording of operator times: {error!r}') from error
 
 
 def _operator(row: Mapping[str, Any]) -> RecordedOperator:

@@ -224,7 +224,7 @@ class BlobStore:
 
     def _path(self, digest: str) -> Path:
         if not _SHA.fullmatch(digest):
-            raise ValueError(f'{digest[:80]!r} is no SHA-256')
+            raise ValueError(f'{digest[:80]!r} is not a SHA-256')
         return self.folder / f'{digest}.safetensors'
 
     def _make_room(self, nbytes: int, keep: Collection[str]) -> None:

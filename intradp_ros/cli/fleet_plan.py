@@ -254,4 +254,4 @@ def _limit(text: str) -> tuple[str, float]:
     try:
         return name, float(joules)
     except ValueError:
-        raise argparse.ArgumentTypeError(f'{text!r} is no limit; say robot1=2.5') from None
+        raise argparse.ArgumentTypeError(f'{text!r} is not a limit; say robot1=2.5') from None

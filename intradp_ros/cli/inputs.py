@@ -24,7 +24,7 @@ def spatial_size(text: str) -> Size:
     try:
         height, width = parse_shape(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f'{text!r} is no height x width such as 224x320'
+        raise argparse.ArgumentTypeError(f'{text!r} is not a height x width such as 224x320'
                                          ) from error
     return height, width
 
@@ -80,7 +80,7 @@ def read_image(path: Path, dtype: torch.dtype = torch.uint8, size: Size | None =
     """
     picture = cv2.imread(str(path), cv2.IMREAD_COLOR)
     if picture is None:
-        raise CommandError(f'{path} is no image that OpenCV can read')
+        raise CommandError(f'{path} is not an image that OpenCV can read')
     if size:
         picture = cv2.resize(picture, size[::-1], interpolation=cv2.INTER_AREA)
     rgb = np.ascontiguousarray(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB).transpose(2, 0, 1))

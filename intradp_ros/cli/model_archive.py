@@ -128,7 +128,7 @@ def _three(text: str) -> tuple[float, ...]:
         red, green, blue = (float(part) for part in text.split(','))
     except ValueError as error:
         raise argparse.ArgumentTypeError(
-            f'{text!r} is no three numbers such as 0.485,0.456,0.406') from error
+            f'{text!r} is not three numbers such as 0.485,0.456,0.406') from error
     return red, green, blue
 
 
@@ -240,7 +240,7 @@ def _example(args: argparse.Namespace, shape: tuple[int, ...], card: ModelCard) 
     if args.picture:
         pixels = cv2.imread(args.picture, cv2.IMREAD_COLOR)
         if pixels is None:
-            raise CommandError(f'{args.picture!r} is no image file that OpenCV reads')
+            raise CommandError(f'{args.picture!r} is not an image file that OpenCV reads')
         shown, _ = as_carded(
             cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB), (shape[2], shape[3]), card.input)
         image = torch.from_numpy(shown.transpose(2, 0, 1).copy())[None]
@@ -269,7 +269,7 @@ def _difference(wanted: Sequence[torch.Tensor], model: nn.Module, example: torch
 
 def _show(path: Path, out: Output) -> int:
     if not path.is_file():
-        raise CommandError(f'{str(path)!r} is no archive')
+        raise CommandError(f'{str(path)!r} is not an archive')
     _describe(path, out, None, None)
     return 0
 

@@ -21,7 +21,7 @@ from rich.table import Table
 from intradp_ros.cli.command_errors import printable
 from intradp_ros.report.result_tables import json_text
 
-WIDE = 160  # columns where the output is no terminal and nothing has to fit
+WIDE = 160  # columns where the output is not a terminal and nothing has to fit
 LINE_EVERY = 10.0  # seconds between two lines of progress there
 
 Advance = Callable[[int, int], None]

@@ -42,7 +42,7 @@ def result_picture(text: str) -> Path:
     """Read the name of a picture to draw."""
     if Path(text).suffix.lower() not in PICTURES:
         raise argparse.ArgumentTypeError(
-            f'{text!r} is no picture to draw: it must end in {", ".join(PICTURES)}')
+            f'{text!r} is not a picture to draw: it must end in {", ".join(PICTURES)}')
     return result_file(text)
 
 

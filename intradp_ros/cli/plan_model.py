@@ -154,7 +154,7 @@ def grid(text: str) -> Grid:
         read = Grid(float(low), float(high), int(points))
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f'{text!r} is no grid: write LOW:HIGH:POINTS such as 1:400:20') from None
+            f'{text!r} is not a grid: write LOW:HIGH:POINTS such as 1:400:20') from None
     if not (0 < read.low <= read.high < float('inf') and read.points >= 1):
         raise argparse.ArgumentTypeError(
             f'{text!r}: LOW must be above 0 and not above HIGH, POINTS 1 or more')

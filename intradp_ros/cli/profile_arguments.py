@@ -47,7 +47,7 @@ def read_profile(path: Path, subject: Subject) -> Profile:
     try:
         profile = Profile.from_json(read_text(path))
     except ValueError as error:
-        raise CommandError(f'{path} is no file that `intradp profile -o` wrote: {error}'
+        raise CommandError(f'{path} is not a file that `intradp profile -o` wrote: {error}'
                            ) from error
     wanted = (subject.shared.digest, subject.shared.split.axis)
     if (profile.digest, profile.axis) != wanted:

@@ -57,7 +57,7 @@ class Located:
         Raises
         ------
         FleetFileError
-            If it is none, or a key is no text or stands twice.
+            If it is none, or a key is not a text or stands twice.
 
         """
         if not isinstance(self.node, yaml.MappingNode):
@@ -148,7 +148,7 @@ def parse(text: str, file: str, wanted: str = 'devices and networks') -> Located
     Raises
     ------
     FleetFileError
-        If it is no YAML, too long or too deep, empty, or uses anchors.
+        If it is not YAML, too long or too deep, empty, or uses anchors.
 
     """
     if len(text.encode()) > MAX_BYTES:

@@ -42,7 +42,7 @@ class SharedKey:
         Raises
         ------
         ValueError
-            If the file is no key, or others than its owner may read it.
+            If the file is not a key, or others than its owner may read it.
         OSError
             If it cannot be read.
 
@@ -56,7 +56,7 @@ class SharedKey:
         except ValueError:
             secret = b''
         if len(secret) != KEY_BYTES:
-            raise ValueError(f'{path} is no key file: make one by `intradp key {path}`')
+            raise ValueError(f'{path} is not a key file: make one by `intradp key {path}`')
         return cls(secret)
 
     def save(self, path: Path) -> None:

@@ -60,7 +60,7 @@ class Announcement:
 
 
 def read_announcement(data: bytes, address: str = '') -> Announcement | None:
-    """Return what a datagram announces; None if it is no announcement that is understood."""
+    """Return what a datagram announces; None if it is not an announcement that is understood."""
     try:
         return _read(data, address)
     except (struct.error, IndexError, ValueError):

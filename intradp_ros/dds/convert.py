@@ -113,7 +113,8 @@ def control_to_message(control: Control, sequence: int) -> SessionControl:
     try:
         body = json.dumps(dict(control.body), separators=(',', ':'), allow_nan=False)
     except TypeError as error:
-        raise ValueError(f'the body of {control.kind.name} is no JSON object: {error}') from error
+        raise ValueError(
+            f'the body of {control.kind.name} is not a JSON object: {error}') from error
     most = _longest_body(control.kind)
     if len(body) > most:
         raise ValueError(f'the body of {control.kind.name} has {len(body)} characters, '
@@ -153,9 +154,9 @@ def _parse_body(text: str, most: int) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise MalformedFrameError(f'a body that is not JSON: {error}', 'body') from error
     if not isinstance(body, dict):
-        raise MalformedFrameError('a body that is no JSON object', 'body')
+        raise MalformedFrameError('a body that is not a JSON object', 'body')
     return body
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f'{name} is no JSON number')
+    raise ValueError(f'{name} is not a JSON number')

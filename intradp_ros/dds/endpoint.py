@@ -69,7 +69,7 @@ class Endpoint:
     Publishers and subscriptions of a node that no executor spins.
 
     Subscribe before `start`; handlers are called on the receive thread.
-    `undecodable` is called there with the error when bytes are no message,
+    `undecodable` is called there with the error when bytes are not a message,
     `failed` with what a handler raises.
     """
 

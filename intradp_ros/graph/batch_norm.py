@@ -70,7 +70,7 @@ class _Changes:
             return False
         shape, dtype = type_of(self.graph, source)
         if len(shape) != weight.dim():
-            return False  # without a batch, or with more rows: dimension 1 is no channel
+            return False  # without a batch, or with more rows: dimension 1 is not a channel
         shift = affine.shift if bias is None else bias * affine.scale + affine.shift
         transposed = before.target in _TRANSPOSED or bool(arguments.get('transposed'))
         weight = _scaled(weight, affine.scale, arguments['groups'] if transposed else None)

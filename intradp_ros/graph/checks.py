@@ -72,7 +72,7 @@ def check_target(operator: Operator) -> None:
             return  # planning needs no torchvision
         raise GraphFormatError(f'{where}: {error}') from error
     if not isinstance(function, OpOverload) or not _is_functional(function):
-        raise GraphFormatError(f'{where} calls {target!r}, which is no functional operator')
+        raise GraphFormatError(f'{where} calls {target!r}, which is not a functional operator')
     _check_call(operator, function, where)
 
 

@@ -20,7 +20,7 @@ def difference(expected: Any, actual: Any) -> float:
     Return the largest difference of two results, relative to the largest expected magnitude.
 
     It is infinite if shapes, dtypes or types differ, or where just one is
-    not finite; results that are no floats must be equal.
+    not finite; results that are not floats must be equal.
     """
     if not isinstance(expected, torch.Tensor) or not isinstance(actual, torch.Tensor):
         same = type(expected) is type(actual) and (

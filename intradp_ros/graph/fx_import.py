@@ -53,7 +53,7 @@ def import_program(program: ExportedProgram, given: Sequence[Given]) -> Imported
     Raises
     ------
     CaptureError
-        If a node is no functional operator call or has no static shape; names it.
+        If a node is not a functional operator call or has no static shape; names it.
 
     """
     imported = Imported()
@@ -90,7 +90,7 @@ def _import_placeholders(
             imported.parameters[name.removeprefix(PREFIX)] = tensors[name].detach()
             meaning[node] = ParameterRef(name.removeprefix(PREFIX))
         else:
-            raise CaptureError(f'the model reads {spec.target!r}, which is no tensor')
+            raise CaptureError(f'the model reads {spec.target!r}, which is not a tensor')
     return meaning
 
 

@@ -63,7 +63,7 @@ from intradp_ros.graph.tensor_bits import Numbers, numbers_of
 MOST_OBJECTS = 200_000
 """The walk ends after so many; what lies further from the module is not seen."""
 OURS = '_of_intradp'
-"""An attribute of classes that a model is given, and that are no part of it."""
+"""An attribute of classes that a model is given, and that are not part of it."""
 @dataclass(frozen=True)
 class HeldTensor:
     """A tensor that is held; `registered` as parameter or buffer.  It is kept alive."""

@@ -32,7 +32,7 @@ class OpaqueModel:
         Raises
         ------
         RuntimeError
-            If a result that is no tensor differs from that of the captured
+            If a result that is not a tensor differs from that of the captured
             example: the graph holds it as a constant.
 
         """

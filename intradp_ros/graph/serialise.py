@@ -117,7 +117,7 @@ def load_graph(path: str | os.PathLike[str] | BinaryIO) -> OperatorGraph:
         return _with_parameters(graph, load_tensors(data))
     except (zipfile.BadZipFile, SafetensorError, UnicodeDecodeError, RuntimeError) as error:
         # RuntimeError: a member that is encrypted, or compressed in an unknown way
-        raise GraphFormatError(f'{path} is no archive of a graph: {error}') from error
+        raise GraphFormatError(f'{path} is not an archive of a graph: {error}') from error
 
 
 def load_notes(path: str | os.PathLike[str]) -> str:
@@ -139,7 +139,7 @@ def load_notes(path: str | os.PathLike[str]) -> str:
                 return ''
             return _read(archive, NOTES, LARGEST_NOTES).decode()
     except (zipfile.BadZipFile, UnicodeDecodeError, RuntimeError) as error:
-        raise GraphFormatError(f'{path} is no archive of a graph: {error}') from error
+        raise GraphFormatError(f'{path} is not an archive of a graph: {error}') from error
 
 
 def digest(graph: OperatorGraph) -> str:
@@ -203,7 +203,7 @@ def parse_document(text: str) -> Any:
     except RecursionError as error:
         raise GraphFormatError('graph is nested too deep') from error
     except ValueError as error:
-        raise GraphFormatError(f'graph is no JSON: {error}') from error
+        raise GraphFormatError(f'graph is not JSON: {error}') from error
 
 
 def _refuse(constant: str) -> Any:
@@ -241,7 +241,7 @@ def _check_data(graph: OperatorGraph) -> None:
 def _check_members(archive: zipfile.ZipFile, path: object) -> None:
     if sorted(set(archive.namelist()) | {NOTES}) != sorted((GRAPH, PARAMETERS, NOTES)) or \
             len(archive.namelist()) > 3:
-        raise GraphFormatError(f'{path} is no archive of a graph: it holds other files')
+        raise GraphFormatError(f'{path} is not an archive of a graph: it holds other files')
 
 
 def _own_memory(tensor: torch.Tensor) -> torch.Tensor:

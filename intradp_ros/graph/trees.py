@@ -111,7 +111,7 @@ def check_tree(text: str) -> int:
     try:
         protocol, node = json.loads(text)
     except (ValueError, TypeError, RecursionError) as error:
-        raise GraphFormatError(f'structure is no pair of protocol and node: {error}') from error
+        raise GraphFormatError(f'structure is not a pair of protocol and node: {error}') from error
     if protocol != 1:
         raise GraphFormatError(f'structure has unknown protocol {protocol!r}')
     return _check_node(node)
@@ -136,7 +136,7 @@ def _check_node(node: Any) -> int:
         raise GraphFormatError('structure holds a node with other keys than a node has')
     kind, context, children = node['type'], node['context'], node['children_spec']
     if not isinstance(children, list):
-        raise GraphFormatError('structure holds a node whose children are no list')
+        raise GraphFormatError('structure holds a node whose children are not a list')
     if kind is None:
         if context is not None or children:
             raise GraphFormatError('structure holds a leaf that has parts')
@@ -146,7 +146,7 @@ def _check_node(node: Any) -> int:
     if any(word in json.dumps(context) for word in _IMPORTING):
         raise GraphFormatError(f'structure holds a {kind} that names modules to import')
     if kind in _KEYED and not _keys_fit(context, len(children)):
-        raise GraphFormatError(f'structure holds a {kind} whose keys are no plain names')
+        raise GraphFormatError(f'structure holds a {kind} whose keys are not plain names')
     return sum(_check_node(child) for child in children)
 
 

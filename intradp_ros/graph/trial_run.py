@@ -248,7 +248,7 @@ class _Trial:
         for k, (a, b) in enumerate(zip(first.results, other.results)):
             if not isinstance(a, torch.Tensor) and explained_by_rounding([a], [b]) is False:
                 raise CaptureError(
-                    f'result {k} of the model, {a!r}, is no tensor and depends on the input '
+                    f'result {k} of the model, {a!r}, is not a tensor and depends on the input '
                     f'(for another it is {b!r}): return it as a tensor')
 
     def note_changes(self) -> None:
@@ -258,7 +258,7 @@ class _Trial:
         Raises
         ------
         CaptureError
-            If a parameter or buffer does, or anything that is no tensor.
+            If a parameter or buffer does, or anything that is not a tensor.
 
         """
         changed = self.state.changed_tensors(self.before)

@@ -42,7 +42,7 @@ def checkpoint_module(path: Path) -> Any:
     """
     kind = kind_of(path)
     if kind is not Kind.CHECKPOINT:
-        raise LoadingError(f'{path} is no checkpoint: it {kind.value}')
+        raise LoadingError(f'{path} is not a checkpoint: it {kind.value}')
     held = _read(path)
     if isinstance(held, Mapping):
         modules = [held[key] for key in ('ema', 'model') if isinstance(held.get(key), Inert)]
@@ -50,7 +50,7 @@ def checkpoint_module(path: Path) -> Any:
     if isinstance(held, Inert) and isinstance(vars(held).get('yaml'), Mapping):
         return held
     if isinstance(held, Inert):
-        raise LoadingError(f'{path} holds a {type(held).__name__}, which is no model of '
+        raise LoadingError(f'{path} holds a {type(held).__name__}, which is not a model of '
                            'ultralytics (YOLOv8 or later)')
     raise LoadingError(f'{path} holds weights without a network: a checkpoint of ultralytics has '
                        'both; give what its training or export wrote')

@@ -11,7 +11,7 @@ def apart(wanted: torch.Tensor, got: torch.Tensor) -> float:
     """
     Return the greatest difference by the spread of the finite elements; infinity for other shapes.
 
-    The same infinity, or no number in both, is no difference; in one of them it is an infinite
+    The same infinity, or no number in both, is not a difference; in one of them it is an infinite
     one.  Where nothing is spread (a constant), by 1.
     """
     if wanted.shape != got.shape:

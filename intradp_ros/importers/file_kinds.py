@@ -68,7 +68,7 @@ def kind_of(path: Path) -> Kind:
         return Kind.FOLDER
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise LoadingError(f'cannot load {path}: it is no file but a pipe, a device or a '
+            raise LoadingError(f'cannot load {path}: it is not a file but a pipe, a device or a '
                                'socket; copy what it yields into a file')
         with path.open('rb') as file:
             begin = file.read(512)

@@ -131,8 +131,8 @@ def _from_path(source: str, shape: Sequence[int]) -> Found:
         if ending in _ENDINGS or ending in _OF_FILES or '/' in source:
             raise LoadingError(f'cannot load {source}: there is no such file')
         raise LoadingError(
-            f'{source!r} names no model: it ends in none of {", ".join(_ENDINGS)}, is no folder '
-            f'with a {CONFIG}, and no package.module:factory')
+            f'{source!r} names no model: it ends in none of {", ".join(_ENDINGS)}, is not a '
+            f'folder with a {CONFIG}, and no package.module:factory')
     kind = kind_of(path)
     if kind is Kind.SCRIPT:
         return _from_script(source)
@@ -165,7 +165,7 @@ def _of_checkpoint(path: Path) -> str:
 
 
 def _from_script(path: str) -> Found:
-    with open(path, 'rb') as file:  # names that are no UTF-8 PyTorch does not take
+    with open(path, 'rb') as file:  # names that are not UTF-8 PyTorch does not take
         model: Any = torch.jit.load(file, map_location='cpu')  # type: ignore[no-untyped-call]
     count = len([*model.graph.inputs()]) - 1  # the first is the module itself
     if count != 1:
@@ -261,7 +261,7 @@ def _from_torchvision(name: str) -> Found:
     if task in ('detection', 'video', 'optical_flow'):
         raise LoadingError(f'torchvision:{name} is a network for {task.replace("_", " ")}; what '
                            'it does without tensors (lists of images, non-maximum suppression) or '
-                           'with several pictures is no graph of one image. There are '
+                           'with several pictures is not a graph of one image. There are '
                            'classification and segmentation; for boxes take a YOLO or DETR')
     model = models.get_model(name, weights=None, **_without_backbone(name)).eval()
     known = models.get_model_weights(name).DEFAULT

@@ -89,7 +89,7 @@ def _corrected() -> tuple[type, ...]:
         """
         Resize as we define it, so that both round coordinates alike.
 
-        The package's own takes a length after a resize that is no whole number.
+        The package's own takes a length after a resize that is not a whole number.
         """
 
         op_domain = ''

@@ -82,7 +82,7 @@ def open_onnx(path: str) -> OnnxFile:
     Raises
     ------
     LoadingError
-        If it is no ONNX file, or asks for what cannot be converted.
+        If it is not an ONNX file, or asks for what cannot be converted.
 
     """
     model = _load(path)
@@ -90,8 +90,8 @@ def open_onnx(path: str) -> OnnxFile:
         model = import_module('onnx.inliner').inline_local_functions(model)
     graph = model.graph
     if not graph.output or not graph.input:
-        raise LoadingError(f'{path} is no model in ONNX: it holds no graph with an input and an '
-                           'output')
+        raise LoadingError(f'{path} is not a model in ONNX: it holds no graph with an input and '
+                           'an output')
     _check_operators(path, model)
     _check_weights(path, graph)
     _check_order(path, graph)
@@ -117,7 +117,7 @@ def _load(path: str) -> Any:
     except OSError:
         raise
     except Exception as error:  # of protobuf
-        raise LoadingError(f'{path} is no ONNX file, or not all of one: {error}') from error
+        raise LoadingError(f'{path} is not an ONNX file, or not all of one: {error}') from error
     base = str(Path(path).resolve().parent)
     for tensor in model.graph.initializer:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
@@ -225,7 +225,7 @@ def _type_name(kind: int) -> str:
     try:
         return str(import_module('onnx').TensorProto.DataType.Name(kind)).lower()
     except ValueError:
-        return 'what is no tensor'
+        return 'what is not a tensor'
 
 
 def converted(file: OnnxFile, shape: Sequence[int]) -> nn.Module:

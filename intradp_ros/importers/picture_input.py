@@ -34,7 +34,7 @@ def picture_shape(source: str, said: Sequence[int], given: Sequence[int]) -> tup
     if not shape:
         raise LoadingError('give --input 1x3xHEIGHTxWIDTH: the source does not say it')
     if len(shape) != 4 or shape[:2] != (1, 3):
-        raise LoadingError(f'--input {_text(shape)} is no picture: archives are made for '
+        raise LoadingError(f'--input {_text(shape)} is not a picture: archives are made for '
                            '1x3xHEIGHTxWIDTH, one picture of three colours (a model of grey '
                            'pictures can be made to average the colours first)')
     if 0 in shape:

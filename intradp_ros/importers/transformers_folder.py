@@ -248,5 +248,5 @@ def _shape(config: Mapping[str, Any]) -> tuple[int, ...]:
 def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
     held = config.get('id2label') or {}
     if not isinstance(held, Mapping) or not all(str(number).isdecimal() for number in held):
-        raise LoadingError(f'id2label in {CONFIG} is no object of numbers and names')
+        raise LoadingError(f'id2label in {CONFIG} is not an object of numbers and names')
     return tuple(str(held[number]) for number in sorted(held, key=int))

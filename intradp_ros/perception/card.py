@@ -188,9 +188,9 @@ def card_from_json(text: str) -> ModelCard:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise CardError(f'the card is no JSON: {error}') from error
+        raise CardError(f'the card is not JSON: {error}') from error
     if not isinstance(document, dict) or document.pop('format', 1) != 1:
-        raise CardError('the card is no JSON object of format 1')
+        raise CardError('the card is not a JSON object of format 1')
     parts = {name: _part(kind, document.pop(name, {}), name)
              for name, kind in (('input', InputCard), ('head', HeadCard))}
     card: ModelCard = _part(ModelCard, {**document, **parts}, 'card')
@@ -200,7 +200,7 @@ def card_from_json(text: str) -> ModelCard:
 def _part(kind: type, given: Any, where: str) -> Any:
     """Return a part of a card from its JSON object, each value of its default's type."""
     if not isinstance(given, Mapping):
-        raise CardError(f'{where} is no JSON object')
+        raise CardError(f'{where} is not a JSON object')
     known = {f.name: getattr(kind(), f.name) for f in fields(kind)}
     if old := [name for name in given
                if _RENAMED.get(name) in known and _RENAMED[name] not in given]:

@@ -36,7 +36,7 @@ def find_card(spec: ModelSpec, path: str = '') -> ModelCard | None:
     Raises
     ------
     CardError
-        If the file cannot be read, or what is found is no card.
+        If the file cannot be read, or what is found is not a card.
 
     """
     if path:

@@ -40,7 +40,7 @@ def parse_labels(text: str) -> tuple[str, ...]:
     Raises
     ------
     CardError
-        If there is no such file, or it is no list of names.
+        If there is no such file, or it is not a list of names.
 
     """
     text = text.removeprefix('\ufeff')
@@ -90,7 +90,8 @@ def _structured(text: str, where: str) -> list[str]:
     try:
         held = _json(text) or yaml.load(text, _LOADER)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise CardError(f'{where} is no list of names: {" ".join(str(error).split())}') from error
+        raise CardError(
+            f'{where} is not a list of names: {" ".join(str(error).split())}') from error
     for key in _KEYS:
         if isinstance(held, dict) and key in held:
             held = held[key]
@@ -118,7 +119,7 @@ def _by_number(held: dict[Any, Any], where: str) -> list[str]:
         pairs = {value: key for key, value in held.items()}.items()
     numbered = {int(key): _name(name, where) for key, name in pairs if _is_number(key)}
     if len(numbered) != len(held) or (numbered and not 0 <= max(numbered) < LARGEST_CARD):
-        raise CardError(f'{where} is no object of numbers and names')
+        raise CardError(f'{where} is not an object of numbers and names')
     return [numbered.get(n, '') for n in range(max(numbered, default=-1) + 1)]
 
 

@@ -41,7 +41,7 @@ class FleetCosts:
     Raises
     ------
     ValueError
-        If the source is no device of the topology, or a count is below 1.
+        If the source is not a device of the topology, or a count is below 1.
 
     """
 

@@ -21,7 +21,7 @@ import re
 
 from intradp_ros.planning.planning_model import Flow, Node, PlanningModel, SOURCE
 
-#: Longer texts are no layer profile of a network that this planner is for.
+#: Longer texts are not a layer profile of a network that this planner is for.
 MOST_BYTES, MOST_LAYERS = 8 << 20, 20_000
 
 _NODE = re.compile(r'(\S{1,64}) -- (.*) -- forward_compute_time=(\S+), +'
@@ -93,7 +93,7 @@ def _parse(text: str) -> tuple[dict[str, _Layer], Mapping[str, list[str]]]:
         if edge := _EDGE.fullmatch(line.rstrip()):
             for end in edge.groups():
                 if end not in layers:
-                    raise ValueError(f'line {number}: an edge names {end!r}, which is no layer')
+                    raise ValueError(f'line {number}: an edge names {end!r}, which is not a layer')
             readers[edge[1]].append(edge[2])
         elif node := _NODE.fullmatch(line.rstrip()):
             layers[node[1]] = _layer(node, number)

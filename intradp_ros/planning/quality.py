@@ -126,15 +126,15 @@ def parse_quality(text: str) -> Quality:
         elif name == 'weight':
             quality = replace(quality, weight=_number(value))
         else:
-            raise ValueError(f'{item!r} is no target; say latency=200ms, latency=min, rate=5Hz, '
-                             'energy=min or weight=10')
+            raise ValueError(f'{item!r} is not a target; say latency=200ms, latency=min, '
+                             'rate=5Hz, energy=min or weight=10')
     return quality
 
 
 def _seconds(text: str) -> float:
     found = re.fullmatch(r'([\d.]+)\s*(us|ms|s)', text)
     if not found:
-        raise ValueError(f'{text!r} is no time; say 200ms or 0.2s')
+        raise ValueError(f'{text!r} is not a time; say 200ms or 0.2s')
     return _number(found[1]) * _TIMES[found[2]]
 
 
@@ -142,4 +142,4 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f'{text!r} is no number') from None
+        raise ValueError(f'{text!r} is not a number') from None

@@ -217,7 +217,7 @@ class Profile:
         Raises
         ------
         ValueError
-            If the text is no profile, or one of another format.
+            If the text is not a profile, or one of another format.
 
         """
         try:

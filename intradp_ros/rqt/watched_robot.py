@@ -42,7 +42,7 @@ class WatchedRobot:
     """
     A robot's inferences, link and session as rows of text, samples, events and a timeline.
 
-    Takes messages as they come, of any values: what is no number is left out,
+    Takes messages as they come, of any values: what is not a number is left out,
     texts are cut, and no more is kept than is shown.  Times are seconds.
     """
 

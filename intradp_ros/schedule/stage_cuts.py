@@ -39,7 +39,7 @@ def parse_stages(text: str) -> tuple[StageCut, ...]:
 def _parse_stage(word: str) -> StageCut:
     found = _STAGE.fullmatch(word.strip())
     if found is None:
-        raise PlanError(f'{word.strip()!r} is no stage: write DEVICE, DEVICE*2+DEVICE or '
+        raise PlanError(f'{word.strip()!r} is not a stage: write DEVICE, DEVICE*2+DEVICE or '
                         'DEVICE@OPERATOR, with commas between stages')
     members = []
     for part in found[1].split('+'):

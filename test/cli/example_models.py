@@ -48,7 +48,7 @@ class Amplifier(nn.Module):
 
 
 class NamedOutputs(nn.Module):
-    """Returns a dict, as detectors do; one entry is no tensor."""
+    """Returns a dict, as detectors do; one entry is not a tensor."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class Masked(nn.Module):
 
 
 class Raising(nn.Module):
-    """Raises what is no error of PyTorch."""
+    """Raises what is not an error of PyTorch."""
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
         raise LookupError('a model may\nraise anything')

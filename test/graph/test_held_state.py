@@ -247,7 +247,7 @@ def test_a_number_that_depends_on_the_input_is_no_constant() -> None:
     def step(net: Any, y: torch.Tensor) -> Any:
         return y, int((y[0] > 0).sum())
 
-    with pytest.raises(CaptureError, match='is no tensor and depends on the input'):
+    with pytest.raises(CaptureError, match='is not a tensor and depends on the input'):
         capture(Net(step), torch.tensor([[9.0, 9.0, 9.0], [-9.0, -9.0, -9.0]]))
 
 

@@ -188,10 +188,10 @@ def leaf_tree(**changes: Any) -> str:
     (top(inputs=[1000]), 'input 1000 is out of range'),
     (top(arguments=[]), 'inputs and arguments'),
     (top(outputs=[]), 'another count of leaves'),
-    (top(output_tree='['), 'structure is no pair'),
+    (top(output_tree='['), 'structure is not a pair'),
     (top(output_tree='[2, {}]'), 'unknown protocol'),
     (top(output_tree='[1, {}]'), 'other keys'),
-    (top(output_tree=leaf_tree(children_spec=3)), 'children are no list'),
+    (top(output_tree=leaf_tree(children_spec=3)), 'children are not a list'),
     (top(output_tree=leaf_tree(children_spec=[1])), 'a leaf that has parts'),
     (top(output_tree=leaf_tree(type='collections.defaultdict')), 'forbidden type'),
     (top(output_tree=leaf_tree(type='a', context='{"__enum__": true, "fqn": "os:x"}')),
@@ -297,7 +297,7 @@ def test_fuzzed_archives_are_read_or_refused(
 def test_archives_with_other_contents_are_refused(tmp_path: Path) -> None:
     path = tmp_path / 'graph.zip'
     path.write_bytes(b'no zip')
-    with pytest.raises(GraphFormatError, match='is no archive of a graph'):
+    with pytest.raises(GraphFormatError, match='is not an archive of a graph'):
         load_graph(path)
     with zipfile.ZipFile(path, 'w') as archive:
         archive.writestr('graph.json', graph_to_json(heads()))
@@ -305,7 +305,7 @@ def test_archives_with_other_contents_are_refused(tmp_path: Path) -> None:
         load_graph(path)
     with zipfile.ZipFile(path, 'a') as archive:
         archive.writestr('parameters.safetensors', b'nothing')
-    with pytest.raises(GraphFormatError, match='is no archive of a graph'):
+    with pytest.raises(GraphFormatError, match='is not an archive of a graph'):
         load_graph(path)
 
 

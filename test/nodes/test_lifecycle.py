@@ -57,7 +57,7 @@ BAD = [
      r'x, y and z, got \[0.0, 1.0\]'),
     (InferenceNode, {'model': SCENE, 'sensor': 'points', 'example': '/no/scan.npy'}, 'scan.npy'),
     (InferenceNode, {'model': DENSE, 'axis': 0}, 'axis 0 .* one row only'),
-    (InferenceNode, {'model': DENSE, 'axis': 4}, 'axis 4 is no dimension'),
+    (InferenceNode, {'model': DENSE, 'axis': 4}, 'axis 4 is not a dimension'),
     (InferenceNode, {'model': DENSE, 'predictor': 'oracle'}, 'one of last, ewma, cautious'),
     (InferenceNode, {'model': DENSE, 'mode': 'magic'}, 'one of shared, local, offload, cut'),
     (InferenceNode, {'model': DENSE, 'server': 'not a name'}, 'not a name'),

@@ -23,7 +23,7 @@ WINDOWS = st.builds(
 @settings(max_examples=500)
 @given(WINDOWS)
 def test_rows_are_those_that_a_window_touches(window: Window) -> None:
-    """From the first to the last one that is no padding; none where all are."""
+    """From the first to the last one that is not a padding; none where all are."""
     for row in range(window.output_rows):
         start = row * window.stride - window.before
         taps = [tap for k in range(window.size)

@@ -104,7 +104,7 @@ class Stranger:
         self.sent[f'{TOPICS[topic][2]} rate' if acknowledgement else TOPICS[topic][2]] += 1
 
     def bystander(self) -> None:
-        """Send the robot a chunk of another's session, which is no error."""
+        """Send the robot a chunk of another's session, which is not an error."""
         self.publishers['offload/chunks_down'].publish(
             changed(self.heard['offload/chunks_down'], session=99))
 

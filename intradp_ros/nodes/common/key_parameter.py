@@ -28,7 +28,7 @@ def open_key(path: str, warn: Callable[[str], None]) -> SharedKey | None:
     Raises
     ------
     ValueError
-        If the file cannot be read or is no key.
+        If the file cannot be read or is not a key.
 
     """
     if not path:

@@ -46,8 +46,8 @@ def weight_policy(given: Mapping[str, Any], keyed: bool) -> WeightPolicy:
     only = frozenset(filter(None, given[FETCH_ONLY.name]))
     for text in only:
         if not is_digest(text):
-            raise ValueError(f'parameter fetch_only: {text!r} is no digest of 64 hex digits, as '
-                             '`intradp inspect` prints it')
+            raise ValueError(f'parameter fetch_only: {text!r} is not a digest of 64 hex digits, '
+                             'as `intradp inspect` prints it')
     fetches = given[FETCH.name] == ALWAYS or given[FETCH.name] == KEYED and (keyed or bool(only))
     store = store_of(given) if fetches else None
     serves = given[SERVE.name] == ALWAYS or given[SERVE.name] == KEYED and keyed

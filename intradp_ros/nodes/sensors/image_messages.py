@@ -97,7 +97,7 @@ def _coloured(pixels: Array, encoding: str, to_rgb: int | None) -> Array:
     except cv2.error as error:
         height, width = pixels.shape[:2]
         raise ImageError(f'{width} x {height} pixels of {encoding} '
-                         f'are no picture: {error.err}') from error
+                         f'are not a picture: {error.err}') from error
 
 
 def _bytes_of(message: Image, encoding: _Encoding) -> Array:
@@ -240,7 +240,7 @@ def read_rgb(path: str) -> Array:
     """
     pixels = cv2.imread(path, cv2.IMREAD_COLOR)
     if pixels is None:
-        raise ImageError(f'{path!r} is no image file that OpenCV reads')
+        raise ImageError(f'{path!r} is not an image file that OpenCV reads')
     return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)
 
 

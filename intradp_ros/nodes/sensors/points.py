@@ -174,10 +174,10 @@ def read_points(path: str) -> Array:
     try:
         points = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise PointsError(f'{path!r} is no array that NumPy reads: {error}') from error
+        raise PointsError(f'{path!r} is not an array that NumPy reads: {error}') from error
     if not isinstance(points, np.ndarray) or points.ndim != 2 or points.shape[1] < 3 \
             or points.dtype.kind not in 'fiu':
-        raise PointsError(f'{path!r} is no array of points (n x 3)')
+        raise PointsError(f'{path!r} is not an array of points (n x 3)')
     return points[:, :3].astype(np.float64)
 
 

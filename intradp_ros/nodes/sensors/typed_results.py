@@ -49,7 +49,7 @@ class TypedResults:
         if self._vision is None and isinstance(like, (Classes, Detections)):
             node.get_logger().warning(MISSING)
         if self._vision and card.labels and 'labels' in self._topics:
-            first = int(isinstance(like, Detections))  # 0 is no object; of a map, a class
+            first = int(isinstance(like, Detections))  # 0 is not an object; of a map, a class
             self._open(self._vision.LabelInfo, f'{self._above}label_info', LATCHED).publish(
                 label_info_message(self._vision, Header(), card, first))
         if isinstance(like, Depth):

@@ -41,7 +41,7 @@ INFERENCE_PARAMETERS = (
     LOSSY_PARAMETER,
     Parameter('example', '', 'A file like what the sensor gives (an image; an array of points '
               'of NumPy, .npy), by which encodings are chosen; empty for a made-up picture '
-              '(noise where the input is no picture).'),
+              '(noise where the input is not a picture).'),
     *PERCEPTION,
     Parameter('queue_size', 1, 'Messages of the sensor that may wait.', 1, 1000),
     Parameter('max_inflight', 1, 'Inferences in flight at a time: 1 for the least latency, '

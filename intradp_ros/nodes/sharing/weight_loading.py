@@ -176,6 +176,6 @@ def _class(name: str, labels: Sequence[str]) -> int:
 
 def _says(output: torch.Tensor) -> int:
     if output.dim() != 2 or len(output) != 1:
-        raise ValueError(f'the model gives {tuple(output.shape)}, which is no choice among '
+        raise ValueError(f'the model gives {tuple(output.shape)}, which is not a choice among '
                          'classes: put the pictures into no folders')
     return int(output.argmax(1))

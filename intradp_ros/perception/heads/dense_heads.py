@@ -48,7 +48,7 @@ def depth(outputs: Outputs, card: HeadCard, view: View) -> Depth:
     Raises
     ------
     HeadError
-        If that is no map.
+        If that is not a map.
 
     """
     name = only(outputs, 'depth')

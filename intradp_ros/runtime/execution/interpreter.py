@@ -160,7 +160,7 @@ class Execution:
 
     def _emit(self, instruction: Emit) -> None:
         device, rows = self.program.device, self.slots[instruction.slot]
-        if device.runs_ahead:  # copying is no time of its operators
+        if device.runs_ahead:  # copying is not a time of its operators
             device.finish()
             start = time.monotonic()
             rows = device.give(rows)

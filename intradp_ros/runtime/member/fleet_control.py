@@ -102,11 +102,11 @@ def plan_ids(data: Any) -> frozenset[PlanId]:
     Raises
     ------
     MalformedFrameError
-        If they are no short list of pairs of whole numbers.
+        If they are not a short list of pairs of whole numbers.
 
     """
     if not isinstance(data, list) or len(data) > MAX_PLANS:
-        raise MalformedFrameError('plans that are no short list', 'plans')
+        raise MalformedFrameError('plans that are not a short list', 'plans')
     return frozenset(plan_id(item) for item in data)
 
 
@@ -150,7 +150,7 @@ def _heartbeat(peer: str, frame: Control) -> Heartbeat:
     body = frame.body
     battery, links = body.get('battery'), body.get('links', {})
     if not isinstance(links, dict) or len(links) > MAX_LINKS:
-        raise MalformedFrameError('links that are no short table', 'links')
+        raise MalformedFrameError('links that are not a short table', 'links')
     return Heartbeat(
         peer, frame.session, frame.inference, _number(body.get('load', 0.0)),
         _number(body.get('free', 0.0)), None if battery is None else _number(battery, 0.0, 1.0),
@@ -162,14 +162,14 @@ def _heartbeat(peer: str, frame: Control) -> Heartbeat:
 
 def _answers(data: Any) -> tuple[float, ...]:
     if not isinstance(data, list) or len(data) > MAX_ANSWERS:
-        raise MalformedFrameError('answers that are no short list', 'answers')
+        raise MalformedFrameError('answers that are not a short list', 'answers')
     return tuple(math.inf if item is None else _number(item) for item in data)
 
 
 def _tags(data: Any) -> Mapping[str, int]:
     if not isinstance(data, dict) or len(data) > MAX_TAGS or not all(
             type(tag) is int and 0 <= tag < MAX_TERM for tag in data.values()):
-        raise MalformedFrameError('tags that are no short table of whole numbers', 'tags')
+        raise MalformedFrameError('tags that are not a short table of whole numbers', 'tags')
     return data
 
 

@@ -176,7 +176,7 @@ def parse_shape(text: str) -> tuple[int, ...]:
     except ValueError:
         shape = ()
     if not shape or min(shape) < 1:
-        raise ModelSpecError(f'{text!r} is no input shape: write it like 1x3x224x224')
+        raise ModelSpecError(f'{text!r} is not an input shape: write it like 1x3x224x224')
     return shape
 
 
@@ -184,5 +184,5 @@ def parse_dtype(text: str) -> torch.dtype:
     """Read ``uint8`` or ``float32``; ModelSpecError if torch has no such dtype."""
     dtype = getattr(torch, text, None)
     if not isinstance(dtype, torch.dtype):
-        raise ModelSpecError(f'{text!r} is no dtype: write uint8, float32, ...')
+        raise ModelSpecError(f'{text!r} is not a dtype: write uint8, float32, ...')
     return dtype

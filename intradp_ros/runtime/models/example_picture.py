@@ -19,7 +19,7 @@ import numpy.typing as npt
 _LEAVES, _LEAST, _MOST = 800, 0.01, 0.35
 #: Levels (of 255) by which shades, channels, and pixels by the sensor's noise, differ.
 _SHADE, _TINT, _NOISE = 40.0, 30.0, 2.0
-#: Fewer pixels a side are no picture.
+#: Fewer pixels a side are not a picture.
 _LEAST_SIDE = 8
 _CHANNELS = (1, 3, 4)
 

@@ -30,7 +30,7 @@ class Origin:
     It is that of input `given`, of the model's own `tensor`, or of result
     `other`; None of all three: its own.  `whole` says that it is that very
     object.  `stride` and `offset` (from where the owner begins) are in
-    elements; `owners` are the owner's strides, without which it is no view.
+    elements; `owners` are the owner's strides, without which it is not a view.
     """
 
     given: int | None = None

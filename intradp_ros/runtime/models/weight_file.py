@@ -58,7 +58,7 @@ def read_weights(path: Path, nbytes: float, sha256: str = '') -> Weights:
     """
     try:
         if path.exists() and not path.is_file():  # a pipe would never be opened
-            raise WeightsError(f'{path} is no file')
+            raise WeightsError(f'{path} is not a file')
         with path.open('rb') as stream:
             most = int(MOST_TIMES * nbytes) + MOST_HEADER
             data = stream.read(most + 1)
@@ -76,7 +76,7 @@ def read_weights(path: Path, nbytes: float, sha256: str = '') -> Weights:
     try:
         found: dict[str, torch.Tensor] = safetensors.torch.load(data)
     except Exception as error:  # of a kind of its own
-        raise WeightsError(f'{path} is no safetensors file: {error}') from error
+        raise WeightsError(f'{path} is not a safetensors file: {error}') from error
     return module_state(found) if facts.get('format') == CHECKPOINT else found
 
 
@@ -162,7 +162,8 @@ def _check(weights: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tenso
                                f'{tuple(tensor.shape)} {tensor.dtype}, the model has '
                                f'{tuple(like.shape)} {like.dtype}')
         if not bool(torch.isfinite(tensor.to(like.dtype)).all()):
-            raise WeightsError(f'{name} holds values that are no numbers: training has gone wrong')
+            raise WeightsError(
+                f'{name} holds values that are not numbers: training has gone wrong')
 
 
 def _archive(data: bytes, path: Path) -> OperatorGraph:
@@ -182,10 +183,10 @@ def file_facts(data: bytes, path: Path) -> Mapping[str, Any]:
     """Return what a safetensors file says of itself; WeightsError if it is none."""
     length = int.from_bytes(data[:8], 'little')
     if len(data) < 8 or length > min(MOST_HEADER, len(data) - 8):
-        raise WeightsError(f'{path} is no safetensors file')
+        raise WeightsError(f'{path} is not a safetensors file')
     try:
         header = json.loads(data[8:8 + length])
         facts = header.get('__metadata__', {})
         return facts if isinstance(facts, dict) else {}
     except (ValueError, AttributeError, RecursionError) as error:
-        raise WeightsError(f'{path} is no safetensors file: {error}') from error
+        raise WeightsError(f'{path} is not a safetensors file: {error}') from error

@@ -102,7 +102,7 @@ class TextRequest:
                 text.encode()
             except UnicodeEncodeError as error:
                 raise ValueError(f'half of a surrogate pair at character {error.start} of a '
-                                 'text: it is no Unicode') from None
+                                 'text: it is not Unicode') from None
         if not self.remaining >= 0:
             raise ValueError(f'the deadline is in {self.remaining} s: it must not be negative')
         within('priority', self.priority, -(1 << 31), (1 << 31) - 1)

@@ -34,7 +34,7 @@ def overwritable(split: SplitGraph) -> frozenset[int]:
 
     The input has memory of its own that nothing else shows: it comes from an
     operator that made it anew, and nobody who reads it returns a view of it.
-    Whether a piece of it is read for the last time, and is no transfer, is
+    Whether a piece of it is read for the last time, and is not a transfer, is
     known to the program alone.
     """
     return frozenset(op.operator.id for op in split.operators if _is_overwritable(split, op))

@@ -55,7 +55,7 @@ def calibrate(model: nn.Module, example: Sequence[torch.Tensor], seed: int = 0) 
 @torch.no_grad()
 def reactions(model: nn.Module, example: Sequence[torch.Tensor]) -> list[float | None]:
     """
-    Return how far each output tensor moves with another input; None if it is no float.
+    Return how far each output tensor moves with another input; None if it is not a float.
 
     The input is mirrored along its last dimension, or, where all of it counts
     but not the order (points of a cloud), turned into its negative.  The

@@ -125,7 +125,7 @@ def checked_axis(graph: OperatorGraph, axis: int) -> int:
     Raises
     ------
     ValueError
-        If it is no dimension of the leading input, or has just one row.
+        If it is not a dimension of the leading input, or has just one row.
 
     """
     lead = leading_input(graph)
@@ -135,7 +135,7 @@ def checked_axis(graph: OperatorGraph, axis: int) -> int:
     rank = len(value.shape)
     if not -rank <= axis < rank:
         raise ValueError(
-            f'split axis {axis} is no dimension of input {value.name!r} {list(value.shape)}; '
+            f'split axis {axis} is not a dimension of input {value.name!r} {list(value.shape)}; '
             f'choose one of 0..{rank - 1}')
     axis = normal_dim(axis, rank)
     if value.shape[axis] < 2:

@@ -99,7 +99,7 @@ class RowMap:
 
     @classmethod
     def copies(cls, source: Ints, input_rows: int) -> RowMap:
-        """Row `a` is a copy of row ``source[a]``, or of none where that is no row of the input."""
+        """Row `a` is a copy of row ``source[a]``, or of none where the input has no such row."""
         real = (source >= 0) & (source < input_rows)
         return cls(np.where(real, source, input_rows), np.where(real, source + 1, 0))
 

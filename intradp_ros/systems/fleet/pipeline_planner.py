@@ -141,4 +141,5 @@ def _read_profile(path: Path) -> Profile:
     try:
         return Profile.from_json(read_text(path))
     except ValueError as error:
-        raise ValueError(f'{path} is no file that `intradp profile -o` wrote: {error}') from error
+        raise ValueError(
+            f'{path} is not a file that `intradp profile -o` wrote: {error}') from error

@@ -61,7 +61,7 @@ def _sections(data: memoryview, count: int, itemsize: int,
               ) -> tuple[int, memoryview, memoryview, memoryview]:
     """Return how many elements are not zero, and the three parts."""
     if data.nbytes < _HEAD.size:
-        raise malformed(f'{data.nbytes} bytes are no floats')
+        raise malformed(f'{data.nbytes} bytes are not floats')
     kept, first, second = _HEAD.unpack_from(data)
     mask, body = data[_HEAD.size:_HEAD.size + first], data[_HEAD.size + first:]
     exponents, rest = body[:second], body[second:]

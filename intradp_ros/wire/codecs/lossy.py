@@ -63,7 +63,7 @@ def _encode_int8(raw: Bytes, dtype: torch.dtype) -> bytes:
 
 def _decode_int8(data: memoryview, nbytes: int, dtype: torch.dtype) -> Bytes:
     if data.nbytes < _HEAD.size:
-        raise malformed(f'{data.nbytes} bytes are no levels')
+        raise malformed(f'{data.nbytes} bytes are not levels')
     low, step = _HEAD.unpack_from(data)
     if not (np.isfinite(low) and np.isfinite(step)):
         raise malformed(f'levels from {low} by {step}')

@@ -53,7 +53,7 @@ def unsqueeze(data: memoryview, nbytes: int) -> Bytes:
     Raises
     ------
     MalformedFrameError
-        If it is no frame, or one of another size.
+        If it is not a frame, or one of another size.
 
     """
     import zstandard

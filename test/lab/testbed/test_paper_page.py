@@ -75,7 +75,7 @@ def test_ours_for_energy_is_no_rival_of_ours() -> None:
 
 
 def test_what_the_search_gains_is_distinguished() -> None:
-    """Ours with the paper's solver is no rival; a quarter more on two of three cases."""
+    """Ours with the paper's solver is not a rival; a quarter more on two of three cases."""
     evolved = [replace(one, systems={**one.systems, 'shared-de': figures(ms)})
                for one, ms in zip(CASES, (80.0, 133.33, 80.5))]
     assert headline(evolved) == headline(CASES)

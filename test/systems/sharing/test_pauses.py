@@ -185,7 +185,7 @@ def test_who_works_at_once_leaves_nobody_alone_for_it(
         model: SharedModel, wanted: torch.Tensor, at_once: bool,
         monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    That it has the result first is no failure of a server that is there, however often it happens.
+    The result first is not a failure of a server that is there, however often it happens.
 
     Who did not mean to pauses after some, for ever in this test.
     """

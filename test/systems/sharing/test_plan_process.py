@@ -94,7 +94,7 @@ def test_planning_gives_way(again: bool, nice: int, policy: int) -> None:
         assert os.getpriority(os.PRIO_PROCESS, child.pid) >= nice
         assert os.sched_getscheduler(child.pid) == policy
         child.communicate()
-    give_way(child.pid, again)  # it has ended, which is no error
+    give_way(child.pid, again)  # it has ended, which is not an error
 
 
 def test_a_limited_process_rests() -> None:

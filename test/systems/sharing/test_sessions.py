@@ -121,7 +121,7 @@ def test_encodings_are_those_of_both_sides(
     ({'digest': 'x' * 10**6}, 'xxx'),
     ({'digest': '\ud800'}, r'\ud800'),
     ({'axis': 'rows'}, 'axis is rows, wanted a number'),
-    ({'axis': 17}, 'split axis 17 is no dimension'),
+    ({'axis': 17}, 'split axis 17 is not a dimension'),
     ({'axis': -10**30}, 'no dimension'),
     ({'axis': 0}, 'one row only'),
 ])

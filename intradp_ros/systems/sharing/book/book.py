@@ -228,7 +228,7 @@ class ScheduleBook:
         Raises
         ------
         ValueError
-            If the text is no schedule table, or one of another format.
+            If the text is not a schedule table, or one of another format.
 
         """
         try:

@@ -33,7 +33,7 @@ def named_by(chunk: Chunk, book: ScheduleBook, cache: ProgramCache) -> Compiled:
     Raises
     ------
     MalformedFrameError
-        If the book has no such schedule, or the chunk is no piece of its transfers.
+        If the book has no such schedule, or the chunk is not a piece of its transfers.
 
     """
     entries = book.entries

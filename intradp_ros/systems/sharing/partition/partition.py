@@ -117,8 +117,8 @@ class Partition:
             raise ValueError(f'encodings must be for ascending values below {last}, got {ids}')
         for _, name in self.encodings:
             if name not in ENCODINGS or name == NONE:
-                raise ValueError(f'{name!r} is no encoding; values that cross plain are left out, '
-                                 f'others cross as {", ".join(ENCODINGS[1:])}')
+                raise ValueError(f'{name!r} is not an encoding; values that cross plain are left '
+                                 f'out, others cross as {", ".join(ENCODINGS[1:])}')
 
     def _check_stages(self, operators: int) -> None:
         stops = [stage.stop for stage in self.stages]

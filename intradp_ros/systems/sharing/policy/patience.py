@@ -107,7 +107,7 @@ class PatiencePolicy:
 
         The server is quiet for half of what counts as silence, or the
         inference and the wait at hand (`waited`) are late by a margin; what
-        was late before, and came, is no reason.  Or it was chosen to work
+        was late before, and came, is not a reason.  Or it was chosen to work
         `at_once` when it waits, and the end is not near.  Otherwise as
         `reason_to_stop`.
         """
