@@ -135,7 +135,7 @@ def test_a_mapped_weight_outlives_its_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize('name', ['../' + 'a' * 61, 'A' * 64, '', 'a' * 65])
 def test_only_digests_name_files(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match='no SHA-256'):
+    with pytest.raises(ValueError, match='not a SHA-256'):
         BlobStore(tmp_path, 1000).load(name)
 
 

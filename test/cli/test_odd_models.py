@@ -200,7 +200,7 @@ def test_models_that_cannot_be(intradp, tmp_path: Path, name: str, says: str) ->
 @pytest.mark.parametrize(('held', 'says'), [
     ({'model': None, 'ema': None}, 'weights without a network'),
     ({'a': torch.ones(2)}, 'weights without a network'), ([1], 'weights without a network'),
-    ({'model': nn.Linear(2, 2)}, 'no model of ultralytics')])
+    ({'model': nn.Linear(2, 2)}, 'not a model of ultralytics')])
 def test_checkpoints_that_are_not_of_ultralytics(intradp, tmp_path: Path, held: Any,
                                                  says: str) -> None:
     pytest.importorskip('ultralytics')

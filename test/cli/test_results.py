@@ -28,7 +28,7 @@ def test_what_cannot_is_refused(tmp_path: Path) -> None:
             (result_file, str(tmp_path), 'is a folder'),
             (result_file, f'{tmp_path}/file/below', 'is a file'),
             (result_folder, f'{tmp_path}/file/below', 'is a file'),
-            (result_picture, f'{tmp_path}/file.txt', 'no picture'),
+            (result_picture, f'{tmp_path}/file.txt', 'not a picture'),
             (result_picture, f'{tmp_path}/file/a.png', 'is a file')):
         with pytest.raises(argparse.ArgumentTypeError, match=why):
             read(name)

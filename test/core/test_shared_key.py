@@ -35,7 +35,7 @@ def test_what_is_no_key(tmp_path: Path, text: str) -> None:
     path = tmp_path / 'fleet.key'
     path.write_text(text)
     path.chmod(0o600)
-    with pytest.raises(ValueError, match='no key file'):
+    with pytest.raises(ValueError, match='not a key file'):
         SharedKey.load(path)
 
 

@@ -153,10 +153,10 @@ def leaf_tree(**changes: Any) -> str:
     (operator(0, target='aten.from_file.default'), 'which is not allowed'),
     (operator(0, target='module'), 'which is not allowed'),
     (operator(0, target='aten.no_such_operator.default'), 'torch knows no operator'),
-    (operator(0, target='aten.relu_.default'), 'no functional operator'),
-    (operator(0, target='aten.relu.out'), 'no functional operator'),
-    (operator(0, target='aten.save.default'), 'no functional operator'),
-    (operator(0, target='aten.conv2d.op'), 'torch knows no operator|no functional operator'),
+    (operator(0, target='aten.relu_.default'), 'not a functional operator'),
+    (operator(0, target='aten.relu.out'), 'not a functional operator'),
+    (operator(0, target='aten.save.default'), 'not a functional operator'),
+    (operator(0, target='aten.conv2d.op'), 'torch knows no operator|not a functional operator'),
     (operator(0, args=[]), "lacks the argument 'input'"),
     (operator(0, args=[None] * 20), 'arguments it does not take'),
     (operator(0, kwargs={'colour': 1}), 'arguments it does not take'),
@@ -196,7 +196,7 @@ def leaf_tree(**changes: Any) -> str:
     (top(output_tree=leaf_tree(type='collections.defaultdict')), 'forbidden type'),
     (top(output_tree=leaf_tree(type='a', context='{"__enum__": true, "fqn": "os:x"}')),
      'names modules to import'),
-    (top(output_tree=leaf_tree(type='builtins.dict', context='[[1]]')), 'no plain names'),
+    (top(output_tree=leaf_tree(type='builtins.dict', context='[[1]]')), 'not plain names'),
 ])
 def test_malformed_documents_are_refused(
         change: Callable[[Document], Any], message: str) -> None:

@@ -65,5 +65,5 @@ def test_a_file_may_carry_the_mark_of_a_spreadsheet(tmp_path: Path) -> None:
 def test_what_is_no_trace_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / 'trace.csv'
     path.write_text(text, encoding='latin-1')
-    with pytest.raises(ValueError, match='no link trace'):
+    with pytest.raises(ValueError, match='not a link trace'):
         read_trace(path)

@@ -45,7 +45,7 @@ def test_there_and_back() -> None:
 
 
 @pytest.mark.parametrize(('text', 'says'), [
-    ('[1]', 'no JSON object'), ('{', 'no JSON'), ('{"format": 2}', 'format 1'),
+    ('[1]', 'not a JSON object'), ('{', 'not JSON'), ('{"format": 2}', 'format 1'),
     ('{"head": {"kind": "boxes"}}', 'kind is one of tensors'), ('{"colour": "rgb"}', 'colour'),
     ('{"input": {"resize": 3}}', 'resize cannot be 3'),
     ('{"input": {"mean": [1]}}', 'three finite'),
@@ -53,9 +53,9 @@ def test_there_and_back() -> None:
     ('{"input": {"std": [1, 0, 1]}}', 'above 0'), ('{"head": {"score_threshold": 2}}', '0 to 1'),
     ('{"input": {"pad": true}}', 'pad cannot'),
     ('{"head": {"max_detections": 0}}', 'max_detections lies'),
-    ('{"outputs": ["a", "a"]}', 'two outputs'), ('{"head": 1}', 'no JSON object'),
+    ('{"outputs": ["a", "a"]}', 'two outputs'), ('{"head": 1}', 'not a JSON object'),
     (json.dumps({'labels': ['x' * 300]}), '256 characters'),
-    (json.dumps({'labels': ['x'] * 70_000}), '65535 at most'), ('[' * 100_000, 'no JSON'),
+    (json.dumps({'labels': ['x'] * 70_000}), '65535 at most'), ('[' * 100_000, 'not JSON'),
     (' ' * (2**20 + 1), '1048576 at most')])
 def test_what_cannot_be_is_refused(text: str, says: str) -> None:
     with pytest.raises(CardError, match=says):
@@ -97,7 +97,7 @@ def test_a_card_travels_in_the_archive(tmp_path: Path) -> None:
     assert (load_notes(plain), find_card(ModelSpec(str(plain)))) == ('', None)
     assert find_card(ModelSpec(str(noted))) == CARD
     (tmp_path / 'text').write_text('no archive')
-    with pytest.raises(GraphFormatError, match='no archive'):
+    with pytest.raises(GraphFormatError, match='not an archive'):
         load_notes(tmp_path / 'text')
 
 
@@ -164,11 +164,11 @@ def test_an_empty_line_between_is_a_class_without_a_name(tmp_path: Path) -> None
     ('a.txt', b'\xff\xd8\xff\xe0JFIF', 'save it as UTF-8'), ('b.txt', b'a\0b', 'no text'),
     ('c.txt', b'x' * 300, 'too long'), ('d.txt', b'a\x1b[31m', 'no text'),
     ('e.json', b'3', 'no list of names'), ('f.json', b'[[1]]', 'lists among'),
-    ('g.yaml', b'a: [', 'no list of names'), ('h.yaml', b'[no, yes]', 'quotes'),
+    ('g.yaml', b'a: [', 'not a list of names'), ('h.yaml', b'[no, yes]', 'quotes'),
     ('i.json', b'{"a": 1, "7": "b"}', 'numbers and names'),
     ('j.yaml', b'{0: a, 999999999: b}', 'numbers and names'),
     ('k.txt', b'a\n' * 2**20, 'bytes'),
-    ('l.yaml', b'!!python/object/apply:os.abort []', 'no list')])
+    ('l.yaml', b'!!python/object/apply:os.abort []', 'not a list')])
 def test_files_that_are_no_names_are_refused(tmp_path: Path, name: str, data: bytes,
                                              says: str) -> None:
     (tmp_path / name).write_bytes(data)

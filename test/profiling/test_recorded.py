@@ -65,5 +65,5 @@ def test_what_is_no_recording_is_refused(tmp_path: Path, shape: object, ms: obje
     path = tmp_path / 'recording.json'
     path.write_text(json.dumps({'model': 'Small', 'robot': '', 'server': '', 'ops': [
         {'name': 'relu', 'output_shapes': [shape], 'robot_ms': ms, 'server_ms': 0.0}]}))
-    with pytest.raises(ValueError, match='no recording'):
+    with pytest.raises(ValueError, match='not a recording'):
         read_recording(path)

@@ -69,9 +69,9 @@ def test_weights_by_name_are_taken_where_nothing_is_folded(tmp_path: Path) -> No
             weights=normed(1).state_dict())
     for change, reason in (({'body.0.bias': torch.zeros(5)}, 'body.0.bias is'),
                            ({'body.0.bias': torch.zeros(4, dtype=torch.int64)}, 'body.0.bias is'),
-                           ({'body.0.bias': torch.full((4,), math.inf)}, 'no numbers'),
+                           ({'body.0.bias': torch.full((4,), math.inf)}, 'not numbers'),
                            ({'body.0.bias': torch.full((4,), 1e300, dtype=torch.float64)},
-                            'no numbers'),
+                            'not numbers'),
                            ({'more': torch.zeros(4)}, 'the model lacks more')):
         with pytest.raises(WeightsError, match=reason):
             ModelSpec(str(old)).load(weights={**plain(1).state_dict(), **change})

@@ -60,7 +60,7 @@ def test_axis_may_be_counted_from_the_end() -> None:
 
 @pytest.mark.parametrize('axis', [4, -5])
 def test_axis_out_of_range_is_refused(axis: int) -> None:
-    with pytest.raises(ValueError, match=r"no dimension of input 'in0' .* choose one of 0..3"):
+    with pytest.raises(ValueError, match=r"not a dimension of input 'in0' .* choose one of 0..3"):
         split_graph(graph_of((1, 3, 8, 6)), axis)
 
 

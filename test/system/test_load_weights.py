@@ -98,7 +98,7 @@ def test_new_weights_are_tried_and_then_shared_without_a_restart(tmp_path: Path)
                 ({**new, 'sha256': ''}, '64 hex digits'),
                 ({**new, 'path': '../outside.safetensors'}, 'not below weights_folder'),
                 (named(folder / 'other.safetensors'), 'of another model'),
-                (named(folder / 'nan.safetensors'), 'no numbers'),
+                (named(folder / 'nan.safetensors'), 'not numbers'),
                 (named(folder / 'huge.safetensors'), 'too many'),
                 ({**named(folder / 'worse.safetensors'), 'pictures': 'pictures',
                   'least_accuracy': 0.9}, 'are right with these weights')):

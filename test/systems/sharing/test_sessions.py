@@ -122,7 +122,7 @@ def test_encodings_are_those_of_both_sides(
     ({'digest': '\ud800'}, r'\ud800'),
     ({'axis': 'rows'}, 'axis is rows, wanted a number'),
     ({'axis': 17}, 'split axis 17 is not a dimension'),
-    ({'axis': -10**30}, 'no dimension'),
+    ({'axis': -10**30}, 'not a dimension'),
     ({'axis': 0}, 'one row only'),
 ])
 def test_greetings_are_refused_with_a_reason(
