@@ -1,13 +1,19 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""The launch files start the right nodes; needs `launch_ros`, of which there is no wheel."""
+"""
+The launch files start the right nodes, which become active with their defaults.
+
+Needs `launch` and `launch_ros`, of which there are no wheels; `.ci/run` finds them.
+"""
 from __future__ import annotations
 
 from pathlib import Path
+import re
 import sys
 from typing import Any
 
+from node_processes import domain_of_process
 import pytest
 import yaml
 
@@ -17,13 +23,20 @@ launch = pytest.importorskip('launch', reason='launch comes with ROS, not from P
 launch_ros = pytest.importorskip('launch_ros.actions', reason='launch_ros comes with ROS')
 
 from launch import LaunchContext  # noqa: E402
-from launch.actions import EmitEvent, IncludeLaunchDescription, RegisterEventHandler  # noqa: E402
-from launch.event_handlers import OnProcessStart  # noqa: E402
+from launch.actions import (  # noqa: E402
+    EmitEvent,
+    IncludeLaunchDescription,
+    RegisterEventHandler,
+    TimerAction,
+)
+from launch.event_handlers import OnProcessIO, OnProcessStart  # noqa: E402
 from launch.events import Shutdown  # noqa: E402
-from launch.events.process import ProcessStarted  # noqa: E402
+from launch.events.process import ProcessIO, ProcessStarted  # noqa: E402
 from launch.launch_description_sources import PythonLaunchDescriptionSource  # noqa: E402
 
 SHARE = Path(sys.prefix, 'share', 'intradp_ros')
+#: Longest seconds until the nodes of a file are active: models are measured meanwhile.
+PATIENCE = 300.0
 NODES = {
     'robot': {'inference_node'},
     'server': {'offload_node', 'planner_node'},
@@ -58,6 +71,32 @@ def start(name: str, **arguments: str) -> dict[str, ProcessStarted]:
     return started
 
 
+def active(name: str) -> tuple[set[str], str]:
+    """
+    Run a launch file as it is until its nodes are active, at most `PATIENCE` seconds.
+
+    Returns those that became so, and what all wrote.
+    """
+    found: set[str] = set()
+    written: list[str] = []
+
+    def read(event: ProcessIO) -> EmitEvent | None:
+        text = event.text.decode(errors='replace')
+        written.append(text)
+        if re.search(r'\]: active$', text, re.MULTILINE):
+            found.add(event.action.node_name.strip('/'))
+        return EmitEvent(event=Shutdown(reason='all are active')) if found == NODES[name] else None
+
+    source = PythonLaunchDescriptionSource(str(SHARE / 'launch' / f'{name}.launch.py'))
+    service = launch.LaunchService()
+    service.include_launch_description(launch.LaunchDescription([
+        RegisterEventHandler(OnProcessIO(on_stdout=read, on_stderr=read)),
+        TimerAction(period=PATIENCE, actions=[EmitEvent(event=Shutdown(reason='too long'))]),
+        IncludeLaunchDescription(source)]))
+    service.run()
+    return found, ''.join(written)
+
+
 def option(event: ProcessStarted, name: str) -> list[str]:
     """Return the values of a command line option, in order."""
     return [value for word, value in zip(event.cmd, event.cmd[1:]) if word == name]
@@ -74,6 +113,23 @@ def given(event: ProcessStarted) -> dict[str, Any]:
     [section] = yaml.safe_load(Path(option(event, '--params-file')[1]).read_text()).values()
     return {name: value for name, value in section['ros__parameters'].items()
             if name not in ('autostart', 'use_sim_time')}
+
+
+@pytest.fixture(scope='module')
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return where nodes keep profiles: what one has measured the next one takes."""
+    return tmp_path_factory.mktemp('cache')
+
+
+@pytest.mark.parametrize('name', NODES)
+def test_with_its_defaults_a_launch_file_comes_to_active_nodes(
+        name: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv('INTRADP_CACHE', str(cache))
+    monkeypatch.setenv('ROS_DOMAIN_ID', domain_of_process())
+    monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
+    monkeypatch.setenv('OMP_NUM_THREADS', '1')
+    found, written = active(name)
+    assert found == NODES[name] and 'Traceback' not in written, written
 
 
 @pytest.mark.parametrize('name', NODES)
