@@ -42,7 +42,9 @@ from intradp_lab.cli.demo import MODELS, PLANNER, PLAYER, ROBOT, SERVER
 from intradp_lab.emulation.emulated_pair import emulated_pair, EmulatedPair, Side
 from intradp_ros.core.processes import Child, Command, module_arguments
 from intradp_ros.report.result_tables import write_json
-from intradp_ros.systems.sharing.baselines import SHARED
+from intradp_ros.systems.sharing.strategies import (
+    SHARED,
+)
 
 SETTLING, UNSETTLED, TOLERATED, RUN = 10, 3, 1.03, 5
 TIMEOUT = 600.0

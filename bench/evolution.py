@@ -28,9 +28,11 @@ import torch
 from intradp_lab.testbed.evaluation_results import FLOAT32, SENSOR
 from intradp_ros.core.workers import worker_pool
 from intradp_ros.schedule.cost import LinkModel
-from intradp_ros.systems.sharing.baselines import SHARED
 from intradp_ros.systems.sharing.judge.judge import make_ready
 from intradp_ros.systems.sharing.search.pool import Aim, candidates
+from intradp_ros.systems.sharing.strategies import (
+    SHARED,
+)
 
 NETS = ('agrnav', 'densenet121', 'mobilenet_v3_small', 'vgg19_bn')
 

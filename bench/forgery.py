@@ -35,10 +35,12 @@ from intradp_ros.msg import ChunkAck, OperatorProfile, ScheduleBook, SessionCont
 from intradp_ros.nodes.sharing.profile_publisher import check_profile, profile_message
 from intradp_ros.profiling.measure import measure_profile
 from intradp_ros.runtime.models.model import share_module
-from intradp_ros.systems.sharing.baselines import LOCAL
 from intradp_ros.systems.sharing.book.book import Entry
 from intradp_ros.systems.sharing.book.book import ScheduleBook as Book
 from intradp_ros.systems.sharing.partition.partition import local
+from intradp_ros.systems.sharing.strategies import (
+    LOCAL,
+)
 from intradp_ros.wire.frames import MalformedFrameError
 from intradp_ros.wire.texts import packed, unpacked
 

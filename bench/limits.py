@@ -30,7 +30,7 @@ from intradp_ros.runtime.models.catalogue import ModelSpec
 from intradp_ros.runtime.models.model import share_module
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.baselines import best_offload
+from intradp_ros.systems.sharing.baselines.simple import best_offload
 from intradp_ros.systems.sharing.judge.judge import make_ready
 from intradp_ros.systems.sharing.partition.encoding_choice import assuming, best_encodings
 from intradp_ros.systems.sharing.search.annealing import search, usual_budget

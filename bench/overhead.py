@@ -27,10 +27,13 @@ from intradp_ros.profiling.machine import device_name, prepare_process
 from intradp_ros.profiling.tune import choose_tuning
 from intradp_ros.runtime.models.catalogue import ModelSpec
 from intradp_ros.runtime.models.model import share_module, SharedModel
-from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.partition.partition import local, offload
 from intradp_ros.systems.sharing.session.pair import in_process_pair
+from intradp_ros.systems.sharing.strategies import (
+    LOCAL,
+    OFFLOAD,
+)
 
 SHARE, SECONDS = 0.05, 1e-3  # the overhead that is allowed
 MBPS = 1e4  # of the book's only bandwidth; the link is not shaped

@@ -35,7 +35,7 @@ from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.split.split_graph import split_graph
-from intradp_ros.systems.sharing.baselines import best_cut, best_local, best_offload
+from intradp_ros.systems.sharing.baselines.simple import best_cut, best_local, best_offload
 from intradp_ros.systems.sharing.search.bounds import Relaxation
 from intradp_ros.systems.sharing.search.solvers import SOLVERS
 

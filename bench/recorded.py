@@ -35,7 +35,6 @@ from intradp_lab.testbed.evaluation_results import FLOAT32, SENSOR
 from intradp_ros.profiling.profile import XAVIER_NX
 from intradp_ros.report.palette import DARK_GREY, RED
 from intradp_ros.schedule.cost import LinkModel
-from intradp_ros.systems.sharing.baselines import BASELINES, DSCCS, LOCAL, OFFLOAD, SHARED, SPSO_GA
 from intradp_ros.systems.sharing.baselines.tensor_parallel import tensor_parallel
 from intradp_ros.systems.sharing.book.make_book import bandwidth_grid
 from intradp_ros.systems.sharing.judge.energy import EnergyUnderDeadline
@@ -44,6 +43,14 @@ from intradp_ros.systems.sharing.partition.encoding_choice import assuming, best
 from intradp_ros.systems.sharing.search.bounds import Relaxation
 from intradp_ros.systems.sharing.search.pool import Aim, baselines, Candidate, candidates
 from intradp_ros.systems.sharing.search.solvers import SOLVERS
+from intradp_ros.systems.sharing.strategies import (
+    BASELINES,
+    DSCCS,
+    LOCAL,
+    OFFLOAD,
+    SHARED,
+    SPSO_GA,
+)
 
 T = TypeVar('T')
 DELAY, OVERHEAD = 2e-3, 0.5e-3

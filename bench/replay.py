@@ -36,11 +36,14 @@ from intradp_lab.testbed.trace_replay import (
     replay,
 )
 from intradp_ros.link.predictor import make_predictor, PREDICTORS
-from intradp_ros.systems.sharing.baselines import SHARED, STRATEGIES
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import bandwidth_grid, book_of, PlanningProblem
 from intradp_ros.systems.sharing.book.uneven_speeds import RATIOS
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
+from intradp_ros.systems.sharing.strategies import (
+    SHARED,
+    STRATEGIES,
+)
 
 DELAY, OVERHEAD = 2e-3, 0.5e-3
 ORACLE, ANY = 'oracle', '-'

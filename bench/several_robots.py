@@ -41,11 +41,13 @@ from intradp_ros.report.result_tables import write_json
 from intradp_ros.runtime.models.catalogue import example_inputs
 from intradp_ros.runtime.transport.memory_channel import memory_pair
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.baselines import SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.server import OffloadServer
+from intradp_ros.systems.sharing.strategies import (
+    SHARED,
+)
 
 RATES = (5.0, 20.0, 50.0, 100.0)
 DELAY = 0.001

@@ -33,12 +33,16 @@ from intradp_ros.runtime.requests.outcome import Outcome
 from intradp_ros.runtime.transport.channel import Channel
 from intradp_ros.runtime.transport.memory_channel import memory_pair
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.baselines import CUT, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.server import OffloadServer
 from intradp_ros.systems.sharing.session.stream import InferenceStream
+from intradp_ros.systems.sharing.strategies import (
+    CUT,
+    OFFLOAD,
+    SHARED,
+)
 
 DELAY = 0.001
 STRATEGIES = (SHARED, OFFLOAD, CUT)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from intradp_ros.runtime.models.model import SharedModel
-from intradp_ros.split.calls.kernel_device import KernelDevice
+from intradp_ros.split.kernel_device import KernelDevice
 
 Inputs = Sequence[torch.Tensor]
 

@@ -15,7 +15,6 @@ from torch.utils import _pytree as pytree
 from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.requests.outcome import Outcome
 from intradp_ros.split.local_operator import SplitGraph
-from intradp_ros.systems.sharing.baselines import CUT, LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.partition.partition import (
     cut,
@@ -27,6 +26,12 @@ from intradp_ros.systems.sharing.partition.partition import (
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.pair import in_process_pair, Pair
 from intradp_ros.systems.sharing.session.robot import RobotClient
+from intradp_ros.systems.sharing.strategies import (
+    CUT,
+    LOCAL,
+    OFFLOAD,
+    SHARED,
+)
 
 TIMEOUT = 60.0
 SOURCE = torch.randn(1, 3, 32, 48, generator=torch.Generator().manual_seed(1))

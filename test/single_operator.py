@@ -22,9 +22,9 @@ from intradp_ros.graph.operator_graph import (
 )
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.split.calls.accelerator import Accelerator
-from intradp_ros.split.calls.on_device import split_for
 from intradp_ros.split.checks.verify import run_part, verify
 from intradp_ros.split.local_operator import Kind, LocalOperator, SplitGraph
+from intradp_ros.split.on_device import split_for
 from intradp_ros.split.regions.region import Region
 from intradp_ros.split.split_graph import split_graph
 

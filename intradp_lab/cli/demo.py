@@ -38,8 +38,10 @@ from intradp_ros.report.result_tables import mode_table, write_json
 from intradp_ros.report.timeline_plot import draw_timeline
 from intradp_ros.runtime.models.catalogue import ModelSpec
 from intradp_ros.split.calls.accelerator import open_device
-from intradp_ros.split.calls.kernel_device import HOST
-from intradp_ros.systems.sharing.baselines import SHARED
+from intradp_ros.split.kernel_device import HOST
+from intradp_ros.systems.sharing.strategies import (
+    SHARED,
+)
 
 MODELS = {'hed': 'intradp_lab.zoo.hed:hed 1x3x144x336 uint8',
           'mobilenet_v2': 'intradp_lab.zoo.mobilenet_v2:mobilenet_v2 1x3x224x224 uint8'}

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import torch
 
 from intradp_ros.runtime.models.model import SharedModel
-from intradp_ros.split.calls.kernel_device import KernelDevice
+from intradp_ros.split.kernel_device import KernelDevice
 from intradp_ros.split.local_operator import Kernel, LocalOperator, Parameters, SplitGraph
 from intradp_ros.split.regions.region import Region
 

@@ -14,12 +14,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 import math
 
-from intradp_ros.systems.sharing.baselines import LOCAL, SHARED
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import PlanningProblem
 from intradp_ros.systems.sharing.partition.encoding_choice import assuming, best_encodings, encoded
 from intradp_ros.systems.sharing.partition.partition import local, offload, Partition
 from intradp_ros.systems.sharing.search.differential_evolution import de
+from intradp_ros.systems.sharing.strategies import (
+    LOCAL,
+    SHARED,
+)
 
 BUDGET = 3000
 

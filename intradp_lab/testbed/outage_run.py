@@ -18,8 +18,10 @@ from intradp_lab.testbed.traces import spread, write_trace
 from intradp_lab.testbed.trial import Phase
 from intradp_ros.report.result_tables import write_json
 from intradp_ros.schedule.schedule import ROBOT
-from intradp_ros.systems.sharing.baselines import SHARED
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
+from intradp_ros.systems.sharing.strategies import (
+    SHARED,
+)
 
 #: Seconds of link before, between and after outages; more for a robot that takes long.
 BETWEEN, FRAMES_BETWEEN = 3.0, 10

@@ -16,8 +16,11 @@ from typing import Any
 
 from intradp_lab.report.statements import best_other, FRUGAL, OURS, SAME
 from intradp_lab.testbed.evaluation_results import Case, FLOAT32, SENSOR
-from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD
-from intradp_ros.systems.sharing.baselines.spso_ga import DEADLINE
+from intradp_ros.systems.sharing.strategies import (
+    DEADLINE,
+    LOCAL,
+    OFFLOAD,
+)
 
 #: By how much of their latency the baselines with float32 inputs should be undercut.
 PUBLISHED = 0.40

@@ -44,7 +44,10 @@ from intradp_ros.profiling.cache import code_digest
 from intradp_ros.profiling.machine import device_name
 from intradp_ros.report.result_tables import write_json
 from intradp_ros.schedule.schedule import ROBOT, SIDES
-from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD
+from intradp_ros.systems.sharing.strategies import (
+    LOCAL,
+    OFFLOAD,
+)
 
 PLANS, PAPER, CASE = 'plans', 'paper.json', 'case.json'
 #: Packages that decide what a case measures; the testbed's own also page and tables.

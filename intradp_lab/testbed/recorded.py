@@ -22,7 +22,7 @@ from intradp_ros.core.json_text import read_json
 from intradp_ros.core.limits import MAX_FILE
 from intradp_ros.profiling.profile import OperatorTiming, Profile
 from intradp_ros.split.local_operator import LocalOperator, SplitGraph
-from intradp_ros.split.regions.order import as_captured
+from intradp_ros.split.order import as_captured
 
 DEVICES = ('robot', 'server')
 #: Seconds of an operator that do not shrink with its rows: launching a kernel.  The logs have

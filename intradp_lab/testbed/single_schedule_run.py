@@ -37,10 +37,13 @@ from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.requests.outcome import Outcome
 from intradp_ros.runtime.transport.timeline import Event, total
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.robot import RobotClient
+from intradp_ros.systems.sharing.strategies import (
+    LOCAL,
+    OFFLOAD,
+)
 
 #: Lanes of a timeline with the kinds of events that are added up.
 LANES = ((ROBOT, 'compute'), (SERVER, 'compute'), ('uplink', 'transfer'),

@@ -11,7 +11,13 @@ from pathlib import Path
 from intradp_lab.report.statements import EVOLVED, FRUGAL, OURS
 from intradp_lab.testbed.evaluation_results import INPUTS, INTRA_DP, SENSOR
 from intradp_lab.testbed.trial import Phase
-from intradp_ros.systems.sharing.baselines import DSCCS, LOCAL, OFFLOAD, SHARED, SPSO_GA
+from intradp_ros.systems.sharing.strategies import (
+    DSCCS,
+    LOCAL,
+    OFFLOAD,
+    SHARED,
+    SPSO_GA,
+)
 
 BOOK, ENERGY_BOOK = 'book.json', 'energy.json'
 INTRA_DP_BOOK, EVOLVED_BOOK = 'intra-dp.json', 'shared-de.json'

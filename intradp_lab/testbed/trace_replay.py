@@ -29,19 +29,20 @@ from intradp_lab.testbed.catch_up_replay import CatchUpPlayers
 from intradp_ros.link.outlook import LinkPast
 from intradp_ros.link.predictor import RatePredictor
 from intradp_ros.link.rate import SHOWS_RATE_BYTES
-from intradp_ros.systems.sharing.baselines import LOCAL, SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.choice import Forecast, ScheduleChoice
 from intradp_ros.systems.sharing.book.make_book import PlanningProblem
 from intradp_ros.systems.sharing.judge.judge import Judge
+from intradp_ros.systems.sharing.judge.lateness import AT_ONCE, LateThreshold, NEVER_LATE
 from intradp_ros.systems.sharing.policy.patience import (
-    AT_ONCE,
     clamped_prediction,
-    LateThreshold,
-    NEVER_LATE,
     PatiencePolicy,
 )
 from intradp_ros.systems.sharing.session.probe import PROBE_AFTER
+from intradp_ros.systems.sharing.strategies import (
+    LOCAL,
+    SHARED,
+)
 
 Floats = npt.NDArray[np.float64]
 #: Rates (Mbit/s) at which schedules are judged; in between, latencies are interpolated.

@@ -19,8 +19,6 @@ from intradp_ros.profiling.profile import JoinCost, PowerStates, Profile
 from intradp_ros.schedule.cost import CostModel, LinkModel, WireCost
 from intradp_ros.schedule.joins import joins_of
 from intradp_ros.schedule.schedule import Compute, ROBOT, Schedule, SERVER, Transfer
-from intradp_ros.systems.sharing.baselines import CUT, DSCCS, LOCAL, OFFLOAD, SHARED, SPSO_GA
-from intradp_ros.systems.sharing.baselines.spso_ga import DEADLINE
 from intradp_ros.systems.sharing.baselines.tensor_parallel import tensor_parallel
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.plan_from_profiles import (
@@ -32,6 +30,15 @@ from intradp_ros.systems.sharing.judge.simulator import simulate, Simulation
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.search.pool import Aim, Candidate, Evaluator, front
 from intradp_ros.systems.sharing.session.rehearsal import lossy_difference
+from intradp_ros.systems.sharing.strategies import (
+    CUT,
+    DEADLINE,
+    DSCCS,
+    LOCAL,
+    OFFLOAD,
+    SHARED,
+    SPSO_GA,
+)
 
 MODES = (LOCAL, OFFLOAD, CUT, SHARED)
 """Strategies that are run."""

@@ -15,9 +15,9 @@ from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.graph.operator_graph import ValueRef
 from intradp_ros.graph.trees import rebuild_outputs
 from intradp_ros.perception.heads.named_outputs import named
+from intradp_ros.split.axes import AxisCandidate
 from intradp_ros.split.checks.flops import operator_flops
 from intradp_ros.split.local_operator import Kind, LocalOperator, SplitGraph
-from intradp_ros.split.regions.axes import AxisCandidate
 from intradp_ros.split.regions.region import Region
 from intradp_ros.split.split_graph import axis_candidates
 

@@ -40,9 +40,11 @@ from intradp_ros.report.book_plot import draw_book
 from intradp_ros.report.front_plot import draw_front
 from intradp_ros.report.timeline_plot import draw_timeline
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.baselines import SHARED
-from intradp_ros.systems.sharing.baselines.spso_ga import DEADLINE
 from intradp_ros.systems.sharing.book.plan_from_profiles import LATENCY, OBJECTIVES
+from intradp_ros.systems.sharing.strategies import (
+    DEADLINE,
+    SHARED,
+)
 from intradp_ros.wire.codecs.names import LOSSY
 
 LONGEST_MS = 1e5  # of delay and overhead

@@ -30,7 +30,7 @@ from intradp_ros.runtime.models.catalogue import (
 )
 from intradp_ros.runtime.models.model import share_graph, share_module, SharedModel
 from intradp_ros.split.calls.accelerator import DeviceError, open_device
-from intradp_ros.split.calls.kernel_device import HOST
+from intradp_ros.split.kernel_device import HOST
 
 MODEL_HELP = """\
 MODEL is one of

@@ -24,10 +24,10 @@ from intradp_ros.cli.subject import (
 )
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.to_float64 import double_inputs, in_double
-from intradp_ros.split.calls.on_device import split_for
 from intradp_ros.split.checks.calibrate import calibrate, depends_on_input
 from intradp_ros.split.checks.verify import computed_in, output_error, OutputError, verify
 from intradp_ros.split.local_operator import SplitGraph
+from intradp_ros.split.on_device import split_for
 
 DESCRIPTION = f"""\
 Compute a model in random parts and compare the result with that of the unsplit model.

@@ -20,7 +20,7 @@ import torch
 from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.profiling.machine import device_name
 from intradp_ros.profiling.profile import Profile
-from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
+from intradp_ros.split.kernel_device import HOST, KernelDevice
 from intradp_ros.wire.tensors import tensor_bytes
 
 #: Packages that decide what a profile says.

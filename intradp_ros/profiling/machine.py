@@ -14,7 +14,7 @@ import sys
 import torch
 
 from intradp_ros.graph.paging import page_all_out
-from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
+from intradp_ros.split.kernel_device import HOST, KernelDevice
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 

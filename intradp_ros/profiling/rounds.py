@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from intradp_ros.split.calls.in_place import in_place, overwritable
-from intradp_ros.split.calls.kernel_device import KernelDevice
+from intradp_ros.split.in_place import in_place, overwritable
+from intradp_ros.split.kernel_device import KernelDevice
 from intradp_ros.split.local_operator import Kernel, LocalOperator, SplitGraph
 from intradp_ros.split.regions.region import Region
 

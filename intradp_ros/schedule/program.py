@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 
 from intradp_ros.schedule.schedule import Compute, Receive, Schedule, Send, Step, Transfer
 from intradp_ros.schedule.tiling import tiling
-from intradp_ros.split.calls.in_place import in_place, overwritable
-from intradp_ros.split.calls.kernel_device import KernelDevice
 from intradp_ros.split.calls.tuning import wants_channels_last
+from intradp_ros.split.in_place import in_place, overwritable
+from intradp_ros.split.kernel_device import KernelDevice
 from intradp_ros.split.local_operator import Kernel, LocalOperator, Parameters, SplitGraph
 from intradp_ros.split.regions.region import Region
 

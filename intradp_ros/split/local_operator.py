@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from intradp_ros.graph.operator_graph import Operator, OperatorGraph
-from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
+from intradp_ros.split.kernel_device import HOST, KernelDevice
 from intradp_ros.split.regions.region import Region, RowMap
 
 Parameters = Mapping[str, torch.Tensor]

@@ -8,11 +8,7 @@ from dataclasses import dataclass, field, replace
 import math
 
 from intradp_ros.graph.operator_graph import Operator, OperatorGraph
-from intradp_ros.split.calls.site import Site, Split
-from intradp_ros.split.local_operator import LocalOperator, SplitGraph
-from intradp_ros.split.reductions import RULES as PARTS_OF_REDUCTIONS
-from intradp_ros.split.reductions.rewriting import fold_reductions
-from intradp_ros.split.regions.axes import (
+from intradp_ros.split.axes import (
     axes_to_try,
     AxisCandidate,
     best_first,
@@ -21,7 +17,11 @@ from intradp_ros.split.regions.axes import (
     leading_input,
     matching_dim,
 )
-from intradp_ros.split.regions.order import in_running_order
+from intradp_ros.split.calls.site import Site, Split
+from intradp_ros.split.local_operator import LocalOperator, SplitGraph
+from intradp_ros.split.order import in_running_order
+from intradp_ros.split.reductions import RULES as PARTS_OF_REDUCTIONS
+from intradp_ros.split.reductions.rewriting import fold_reductions
 from intradp_ros.split.rules import rule_for
 from intradp_ros.split.rules.whole import split_whole
 

@@ -15,7 +15,7 @@ from torch import nn
 from intradp_ros.profiling.measure import measure_profile
 from intradp_ros.profiling.profile import JoinCost, Profile
 from intradp_ros.runtime.models.model import share_module
-from intradp_ros.split.calls.kernel_device import KernelDevice
+from intradp_ros.split.kernel_device import KernelDevice
 
 pytestmark = pytest.mark.usefixtures('one_thread')
 

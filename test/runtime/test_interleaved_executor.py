@@ -12,7 +12,7 @@ import torch
 from intradp_ros.runtime.pipeline import interleaved_executor as pipeline
 from intradp_ros.runtime.transport.mailbox import Mailbox
 from intradp_ros.schedule.program import Await, Emit, Instruction, KernelCall, Program
-from intradp_ros.split.calls.kernel_device import HOST
+from intradp_ros.split.kernel_device import HOST
 
 
 class Log:

@@ -12,9 +12,9 @@ from torch import nn
 
 from intradp_ros.graph.capture import capture
 from intradp_ros.split.calls.accelerator import Accelerator, DeviceError, open_device
-from intradp_ros.split.calls.kernel_device import HOST
-from intradp_ros.split.calls.on_device import split_for
 from intradp_ros.split.checks.verify import verify
+from intradp_ros.split.kernel_device import HOST
+from intradp_ros.split.on_device import split_for
 
 
 @needed

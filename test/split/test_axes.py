@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from intradp_ros.graph.capture import capture
-from intradp_ros.split.regions.axes import axes_to_try, AxisCandidate, best_first, matching_dim
+from intradp_ros.split.axes import axes_to_try, AxisCandidate, best_first, matching_dim
 from intradp_ros.split.split_graph import axis_candidates, split_graph
 
 Tensor = torch.Tensor

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from intradp_ros.graph.capture import capture
-from intradp_ros.split.calls.in_place import in_place, overwritable
+from intradp_ros.split.in_place import in_place, overwritable
 from intradp_ros.split.regions.region import Region
 from intradp_ros.split.split_graph import split_graph
 

@@ -13,7 +13,7 @@ from torch import nn
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.split.checks.verify import verify
-from intradp_ros.split.regions.order import as_captured, in_running_order
+from intradp_ros.split.order import as_captured, in_running_order
 from intradp_ros.split.split_graph import split_graph
 
 

@@ -27,8 +27,11 @@ import torch
 from intradp_ros.msg import ScheduleBook
 from intradp_ros.runtime.models.model import share_module
 from intradp_ros.schedule.schedule import SIDES
-from intradp_ros.systems.sharing.baselines import OFFLOAD, SHARED
 from intradp_ros.systems.sharing.partition.lowering import lower
+from intradp_ros.systems.sharing.strategies import (
+    OFFLOAD,
+    SHARED,
+)
 from intradp_ros.wire.texts import packed
 
 FRAMES = 8

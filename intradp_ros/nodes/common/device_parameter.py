@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from intradp_ros.nodes.common.parameters import Parameter
-from intradp_ros.split.calls.kernel_device import HOST
+from intradp_ros.split.kernel_device import HOST
 
 DEVICE = Parameter('device', HOST.name, 'What operators run on: cpu, a device of PyTorch with '
                    'memory of its own, such as cuda, or auto: cuda where there is one, else cpu.')

@@ -72,14 +72,16 @@ from intradp_ros.runtime.transport.channel import Channel
 from intradp_ros.runtime.transport.session_channels import SessionChannels
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.srv import LoadWeights
-from intradp_ros.systems.sharing.baselines import LOCAL
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
+from intradp_ros.systems.sharing.book.watch import DelayWatch, DriftWatch
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.acceptance import check_book
 from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.stream import InferenceStream
-from intradp_ros.systems.sharing.session.watch import DelayWatch, DriftWatch
+from intradp_ros.systems.sharing.strategies import (
+    LOCAL,
+)
 from intradp_ros.wire.frames import Stamp
 from intradp_ros.wire.rejections import Rejections
 

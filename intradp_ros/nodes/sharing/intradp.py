@@ -48,11 +48,11 @@ from intradp_ros.runtime.models.results import Results
 from intradp_ros.runtime.models.stand_in import StandIn
 from intradp_ros.runtime.requests.outcome import Outcome
 from intradp_ros.split.calls.accelerator import open_device
-from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
+from intradp_ros.split.kernel_device import HOST, KernelDevice
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
+from intradp_ros.systems.sharing.book.watch import DelayWatch, DriftWatch
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.robot import RobotClient
-from intradp_ros.systems.sharing.session.watch import DelayWatch, DriftWatch
 from intradp_ros.wire.codecs.names import LOSSY
 
 #: Seconds of one core that kernels are chosen and profiled for (more where a network takes more

@@ -45,11 +45,11 @@ from intradp_ros.runtime.models.catalogue import example_inputs, ModelSpec
 from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.models.weight_file import Weights
 from intradp_ros.split.calls.accelerator import open_device
-from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
+from intradp_ros.split.kernel_device import HOST, KernelDevice
 from intradp_ros.srv import LoadWeights
+from intradp_ros.systems.sharing.book.watch import DriftWatch
 from intradp_ros.systems.sharing.session.leases import USUAL_SESSIONS
 from intradp_ros.systems.sharing.session.server import OffloadServer
-from intradp_ros.systems.sharing.session.watch import DriftWatch
 
 #: Weights that were loaded meanwhile and are served; older ones are let go.
 MOST_LOADED = 2

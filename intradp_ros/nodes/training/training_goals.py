@@ -25,7 +25,7 @@ from intradp_ros.nodes.common.lifecycle import ManagedNode
 from intradp_ros.profiling.cache import cache_folder
 from intradp_ros.runtime.requests.admission import Fate
 from intradp_ros.split.calls.accelerator import open_device
-from intradp_ros.split.calls.kernel_device import HOST
+from intradp_ros.split.kernel_device import HOST
 from intradp_ros.systems.training.base.task import described, split_name, TaskError
 from intradp_ros.systems.training.layers.checkpoint import (
     Checkpoint,

@@ -19,7 +19,7 @@ import torch
 
 from intradp_ros.runtime.execution.interpreter import gather, store
 from intradp_ros.schedule.program import Gather, Instruction, KernelCall, Program, reads, writes
-from intradp_ros.split.calls.kernel_device import KernelDevice
+from intradp_ros.split.kernel_device import KernelDevice
 from intradp_ros.split.local_operator import Kernel
 
 Inputs = Sequence[torch.Tensor]

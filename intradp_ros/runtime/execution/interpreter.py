@@ -14,8 +14,8 @@ from intradp_ros.runtime.execution.processor import Turns
 from intradp_ros.runtime.transport.mailbox import InferenceAbandonedError, Mailbox
 from intradp_ros.runtime.transport.timeline import Recorder
 from intradp_ros.schedule.program import Await, Cut, Emit, Gather, KernelCall, Program
-from intradp_ros.split.calls.kernel_device import KernelDevice
 from intradp_ros.split.calls.variants import in_layout
+from intradp_ros.split.kernel_device import KernelDevice
 
 #: Names the time in which the processor computed for others, among what was waited for.
 OTHERS = 'others'

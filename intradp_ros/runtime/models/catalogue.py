@@ -20,7 +20,7 @@ from intradp_ros.profiling.machine import release_memory
 from intradp_ros.runtime.models.example_picture import example_picture, is_picture
 from intradp_ros.runtime.models.model import AS_GRAPH, share_graph, SharedModel
 from intradp_ros.runtime.models.weight_file import load_weights, Weights, with_weights
-from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
+from intradp_ros.split.kernel_device import HOST, KernelDevice
 
 
 class ModelSpecError(ValueError):

@@ -14,10 +14,10 @@ from intradp_ros.graph.capture import capture
 from intradp_ros.graph.operator_graph import OperatorGraph, ParameterRef, ValueRef
 from intradp_ros.graph.serialise import digest
 from intradp_ros.graph.trees import rebuild_outputs
-from intradp_ros.split.calls.kernel_device import KernelDevice
-from intradp_ros.split.calls.on_device import split_for
 from intradp_ros.split.calls.tuning import tuned, Tuning, UNTUNED
+from intradp_ros.split.kernel_device import KernelDevice
 from intradp_ros.split.local_operator import Parameters, SplitGraph
+from intradp_ros.split.on_device import split_for
 from intradp_ros.split.split_graph import split_graph
 
 AS_GRAPH = ('export', 'trace')

@@ -11,8 +11,8 @@ from intradp_ros.runtime.member.role import Blobs, Lacking
 from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.pipeline.stage_programs import weights_read
 from intradp_ros.schedule.stage_plan import StagePlan
-from intradp_ros.split.calls.kernel_device import KernelDevice
-from intradp_ros.split.calls.on_device import split_for
+from intradp_ros.split.kernel_device import KernelDevice
+from intradp_ros.split.on_device import split_for
 from intradp_ros.split.received_graph import split_received
 
 _REMEMBERED = 2

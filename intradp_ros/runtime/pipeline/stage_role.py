@@ -19,7 +19,7 @@ from intradp_ros.runtime.pipeline.pipeline_client import PipelineClient
 from intradp_ros.runtime.pipeline.stage_worker import StageWorker
 from intradp_ros.runtime.weights.state import State
 from intradp_ros.schedule.stage_plan import FORMAT, PlanError, StagePlan
-from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
+from intradp_ros.split.kernel_device import HOST, KernelDevice
 from intradp_ros.wire.frames import Control, ControlKind, Frame
 from intradp_ros.wire.sanitise import quoted
 

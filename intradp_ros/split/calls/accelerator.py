@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from intradp_ros.split.calls.cuda_graphs import graphs_on
-from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
+from intradp_ros.split.kernel_device import HOST, KernelDevice
 
 #: Leaves the choice to `open_device`.
 AUTO = 'auto'

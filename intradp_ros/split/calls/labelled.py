@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from intradp_ros.split.calls.aligned import aligned_split, operands_of
 from intradp_ros.split.calls.site import Site, Split
 from intradp_ros.split.local_operator import Kind
-from intradp_ros.split.regions.aligned import aligned_split, operands_of
 
 Label = int | str
 Term = Sequence[Label]

@@ -26,8 +26,8 @@ import torch
 from intradp_ros.graph.operator_graph import Operator, OperatorGraph, ParameterRef, ValueRef
 from intradp_ros.graph.paging import page_out
 from intradp_ros.split.calls.call import Call, Implementation
-from intradp_ros.split.calls.kernel_device import HOST
 from intradp_ros.split.calls.site import per_dim
+from intradp_ros.split.kernel_device import HOST
 from intradp_ros.split.local_operator import Kernel, Parameters
 
 PLAIN, CHANNELS_LAST, PACKED, SEPARABLE = 'plain', 'channels_last', 'packed', 'separable'

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from intradp_ros.split.calls.aligned import operands_of
 from intradp_ros.split.calls.labelled import labelled_split, trailing
 from intradp_ros.split.calls.site import Rule, Site, Split
-from intradp_ros.split.regions.aligned import operands_of
 
 _BY_PRODUCT, _BY_DIFFERENCE = 1, 2
 _FEW_VECTORS = 25

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from intradp_ros.split.calls.aligned import operands_of
 from intradp_ros.split.calls.labelled import Label, labelled_split, trailing
 from intradp_ros.split.calls.site import Rule, Site, Split
-from intradp_ros.split.regions.aligned import operands_of
 from intradp_ros.split.rules.downstream_softmax import softmax_dim
 
 _ELLIPSIS = '...'

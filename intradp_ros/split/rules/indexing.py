@@ -10,11 +10,11 @@ import torch
 
 from intradp_ros.graph.arguments import type_of
 from intradp_ros.graph.operator_graph import ParameterRef
+from intradp_ros.split.calls.aligned import operands_of
 from intradp_ros.split.calls.copies import chosen_rows
 from intradp_ros.split.calls.labelled import Label, labelled_split, trailing
 from intradp_ros.split.calls.site import follow, normal_dim, Operand, Rule, rules, Site, Split
 from intradp_ros.split.local_operator import Kind
-from intradp_ros.split.regions.aligned import operands_of
 from intradp_ros.split.rules.any_rows import split_any_rows
 
 _MASKS = (torch.bool, torch.uint8)

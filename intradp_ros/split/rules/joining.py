@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from intradp_ros.graph.operator_graph import ParameterRef, ValueRef
+from intradp_ros.split.calls.aligned import aligned_split
 from intradp_ros.split.calls.call import cut_rows
 from intradp_ros.split.calls.site import normal_dim, Operand, Rule, rules, Site, Split
 from intradp_ros.split.local_operator import Kernel, Kind, Parameters
-from intradp_ros.split.regions.aligned import aligned_split
 from intradp_ros.split.regions.region import Region, RowMap
 
 

@@ -4,9 +4,9 @@
 """Matrix products: rows of the left operand, columns of the right one, or batches."""
 from __future__ import annotations
 
+from intradp_ros.split.calls.aligned import operands_of
 from intradp_ros.split.calls.labelled import Label, labelled_split, Term, trailing
 from intradp_ros.split.calls.site import Rule, rules, Site, Split
-from intradp_ros.split.regions.aligned import operands_of
 from intradp_ros.split.rules.downstream_softmax import softmax_dim
 
 

@@ -8,9 +8,9 @@ from math import prod
 
 import torch
 
+from intradp_ros.split.calls.aligned import aligned_split, operands_of
 from intradp_ros.split.calls.site import follow, Rule, rules, Site, Split
 from intradp_ros.split.local_operator import Kind
-from intradp_ros.split.regions.aligned import aligned_split, operands_of
 
 #: Point-wise operators that torch 2.6 does not declare so.
 _UNDECLARED = frozenset(['aten.ldexp.Tensor', 'aten.leaky_relu.default'])

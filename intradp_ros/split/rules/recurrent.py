@@ -4,9 +4,9 @@
 """Recurrent layers: global along the sequence, local along the batch."""
 from __future__ import annotations
 
+from intradp_ros.split.calls.aligned import operands_of
 from intradp_ros.split.calls.labelled import Label, labelled_split
 from intradp_ros.split.calls.site import Rule, rules, Site, Split
-from intradp_ros.split.regions.aligned import operands_of
 
 _STATE: tuple[Label, ...] = ('layer', 'batch', 'feature')
 

@@ -12,10 +12,10 @@ from math import prod
 import torch
 
 from intradp_ros.graph.operator_graph import ValueRef
+from intradp_ros.split.calls.aligned import aligned_split
 from intradp_ros.split.calls.kernels import cropped
 from intradp_ros.split.calls.site import Rule, Site, Split
 from intradp_ros.split.local_operator import Kernel, Kind, Parameters
-from intradp_ros.split.regions.aligned import aligned_split
 from intradp_ros.split.regions.flat_index import recounted, Rows
 from intradp_ros.split.regions.region import Region
 from intradp_ros.split.regions.transposed_window import Spread

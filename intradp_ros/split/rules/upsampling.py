@@ -16,7 +16,7 @@ from intradp_ros.split.calls.kernels import cropped
 from intradp_ros.split.calls.site import follow, Rule, Site, Split
 from intradp_ros.split.local_operator import Kernel, Kind, Parameters
 from intradp_ros.split.regions.region import Region, RowMap
-from intradp_ros.split.regions.resize import Resize
+from intradp_ros.split.rules.resize import Resize
 
 _ROUNDING = 4  # weights of so many units in the last place of 1 are none
 

@@ -27,8 +27,12 @@ from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.serialise import save_graph
 from intradp_ros.runtime.models.model import share_module, SharedModel
-from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.partition.partition import local
+from intradp_ros.systems.sharing.strategies import (
+    LOCAL,
+    OFFLOAD,
+    SHARED,
+)
 
 PICTURE = torch.randn(1, 3, 48, 64, generator=torch.Generator().manual_seed(2))
 

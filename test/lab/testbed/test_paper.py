@@ -29,9 +29,12 @@ from intradp_ros.cli.main import main
 from intradp_ros.runtime.models.model import share_module
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import SIDES
-from intradp_ros.systems.sharing.baselines import LOCAL, SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import PlanningProblem
+from intradp_ros.systems.sharing.strategies import (
+    LOCAL,
+    SHARED,
+)
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason='network namespaces need root')
 

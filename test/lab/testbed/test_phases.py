@@ -15,7 +15,9 @@ import torch
 from intradp_lab.testbed.phases import play_phase, prepare_phase
 from intradp_lab.testbed.trial import Phase
 from intradp_ros.runtime.models.model import share_module
-from intradp_ros.systems.sharing.baselines import SHARED
+from intradp_ros.systems.sharing.strategies import (
+    SHARED,
+)
 from intradp_ros.wire.frames import Control, ControlKind, Frame
 
 

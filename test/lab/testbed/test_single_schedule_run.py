@@ -28,10 +28,14 @@ from intradp_ros.runtime.models.model import share_module, SharedModel
 from intradp_ros.runtime.transport.timeline import Event
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import make_book
 from intradp_ros.systems.sharing.partition.partition import local, offload, Partition, RowStage
+from intradp_ros.systems.sharing.strategies import (
+    LOCAL,
+    OFFLOAD,
+    SHARED,
+)
 
 HEIGHT, WIDTH, FRAMES, TIMEOUT = 48, 64, 3, 120.0
 

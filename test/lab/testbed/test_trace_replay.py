@@ -15,7 +15,6 @@ from intradp_lab.testbed.trace_replay import Air, Curves, Oracle, Predicting, re
 from intradp_ros.link.predictor import LastValue, make_predictor, PREDICTORS
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import PlanningProblem
 from intradp_ros.systems.sharing.judge.simulator import simulate
@@ -23,6 +22,11 @@ from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import local, offload
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.probe import PROBE_AFTER
+from intradp_ros.systems.sharing.strategies import (
+    LOCAL,
+    OFFLOAD,
+    SHARED,
+)
 
 OPERATORS, ROWS = 4, 2000
 ON_ROBOT, ON_SERVER = 2, 3

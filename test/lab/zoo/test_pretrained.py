@@ -22,7 +22,9 @@ from intradp_lab.zoo.wheel_files import MissingWheelError
 from intradp_ros.graph.trees import rebuild_outputs
 from intradp_ros.runtime.models.model import share_module, SharedModel
 from intradp_ros.split.checks.verify import run_in_parts
-from intradp_ros.systems.sharing.baselines import SHARED
+from intradp_ros.systems.sharing.strategies import (
+    SHARED,
+)
 
 Answer = dict[str, torch.Tensor]
 """What a user would read from the outputs; integers must be the same, floats close."""

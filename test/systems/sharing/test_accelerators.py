@@ -16,10 +16,12 @@ from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.transport.memory_channel import MemoryChannel
 from intradp_ros.schedule.schedule import SERVER
 from intradp_ros.split.calls.accelerator import open_device
-from intradp_ros.split.calls.kernel_device import HOST
 from intradp_ros.split.calls.variants import CHANNELS_LAST, variants_of
-from intradp_ros.systems.sharing.baselines import LOCAL
+from intradp_ros.split.kernel_device import HOST
 from intradp_ros.systems.sharing.book.program_cache import ProgramCache
+from intradp_ros.systems.sharing.strategies import (
+    LOCAL,
+)
 
 
 @pytest.mark.parametrize('device', ACCELERATORS)

@@ -17,10 +17,10 @@ from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.program import compile_program
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.split.local_operator import SplitGraph
-from intradp_ros.systems.sharing.baselines import best_local, best_offload
 from intradp_ros.systems.sharing.baselines.blocks import Blocks
 from intradp_ros.systems.sharing.baselines.dsccs import min_cut
 from intradp_ros.systems.sharing.baselines.operator_placement import placed
+from intradp_ros.systems.sharing.baselines.simple import best_local, best_offload
 from intradp_ros.systems.sharing.baselines.spso_ga import spso_ga
 from intradp_ros.systems.sharing.baselines.tensor_parallel import tensor_parallel
 from intradp_ros.systems.sharing.judge.energy import energy

@@ -18,7 +18,6 @@ from synthetic import flat_cost, random_split_graph
 from intradp_ros.profiling.profile import XAVIER_NX
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.baselines import BASELINES, LOCAL, OFFLOAD, SHARED, STRATEGIES
 from intradp_ros.systems.sharing.book.book import Entry, HYSTERESIS, ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import (
     bandwidth_grid,
@@ -34,6 +33,13 @@ from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import local, offload, Partition
 from intradp_ros.systems.sharing.search.bounds import Relaxation
 from intradp_ros.systems.sharing.search.pool import Aim, best, candidates, front
+from intradp_ros.systems.sharing.strategies import (
+    BASELINES,
+    LOCAL,
+    OFFLOAD,
+    SHARED,
+    STRATEGIES,
+)
 
 GRID = (0.05, 0.5, 5.0)
 

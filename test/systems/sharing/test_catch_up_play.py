@@ -31,10 +31,10 @@ from intradp_ros.systems.sharing.book.catch_up_curve import (
 )
 from intradp_ros.systems.sharing.book.make_book import PlanningProblem
 from intradp_ros.systems.sharing.judge.catch_up_play import CatchUpPlayer, Steady
+from intradp_ros.systems.sharing.judge.lateness import AT_ONCE, LateThreshold, NEVER_LATE
 from intradp_ros.systems.sharing.judge.simulator import simulate
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import local, offload, Partition, RowStage
-from intradp_ros.systems.sharing.policy.patience import AT_ONCE, LateThreshold, NEVER_LATE
 
 OPERATORS, ROWS, ALONE = 4, 2000, 50e-3
 BY_ROWS = Partition((RowStage(2, 0.6, 2, 3), RowStage(OPERATORS, 0.4, 1, 16)))

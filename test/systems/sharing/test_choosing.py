@@ -13,10 +13,13 @@ from small_models import seeded, UNet
 import torch
 
 from intradp_ros.runtime.models.model import share_module
-from intradp_ros.systems.sharing.baselines import OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import HYSTERESIS
 from intradp_ros.systems.sharing.book.choice import pays
 from intradp_ros.systems.sharing.session.pair import in_process_pair
+from intradp_ros.systems.sharing.strategies import (
+    OFFLOAD,
+    SHARED,
+)
 
 
 def test_the_schedule_follows_the_rate_with_hysteresis() -> None:

@@ -12,13 +12,17 @@ import numpy as np
 import pytest
 
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.choice import ScheduleChoice
 from intradp_ros.systems.sharing.book.critical_paths import LatencyModel, Path
 from intradp_ros.systems.sharing.book.device_speeds import DeviceSpeeds, MOST
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 from intradp_ros.systems.sharing.partition.partition import local, offload, Partition, RowStage
+from intradp_ros.systems.sharing.strategies import (
+    LOCAL,
+    OFFLOAD,
+    SHARED,
+)
 
 
 def test_a_device_that_changes_is_followed_within_three() -> None:

@@ -13,7 +13,9 @@ import torch
 
 from intradp_ros.power.meter import EnergyMeter
 from intradp_ros.runtime.models.model import SharedModel
-from intradp_ros.systems.sharing.baselines import LOCAL
+from intradp_ros.systems.sharing.strategies import (
+    LOCAL,
+)
 
 
 class Steady:

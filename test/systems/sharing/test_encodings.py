@@ -15,9 +15,12 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from intradp_ros.runtime.models.model import share_module, SharedModel
-from intradp_ros.systems.sharing.baselines import OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.session.pair import Pair
+from intradp_ros.systems.sharing.strategies import (
+    OFFLOAD,
+    SHARED,
+)
 from intradp_ros.wire.codecs.names import LOSSLESS, NONE
 from intradp_ros.wire.cutting import CODEC_NONE
 from intradp_ros.wire.frames import Chunk, Frame

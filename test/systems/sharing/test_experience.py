@@ -14,11 +14,16 @@ from small_models import seeded, UNet
 import torch
 
 from intradp_ros.runtime.models.model import share_module
-from intradp_ros.systems.sharing.baselines import CUT, LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.choice import Forecast, ScheduleChoice
 from intradp_ros.systems.sharing.book.critical_paths import LatencyModel, Path
 from intradp_ros.systems.sharing.book.hindsight import LatencySample
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
+from intradp_ros.systems.sharing.strategies import (
+    CUT,
+    LOCAL,
+    OFFLOAD,
+    SHARED,
+)
 
 
 def test_two_inferences_say_as_much_as_the_prediction() -> None:

@@ -16,7 +16,6 @@ import pytest
 
 from intradp_ros.link.outlook import Outlook
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.baselines import LOCAL, SHARED
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.catch_up_curve import curve_rates, CURVE_RATIOS
 from intradp_ros.systems.sharing.book.choice import ChosenSchedule, Forecast, ScheduleChoice
@@ -25,6 +24,10 @@ from intradp_ros.systems.sharing.book.expected_latency import LatencyCurves
 from intradp_ros.systems.sharing.book.hindsight import LatencySample
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 from intradp_ros.systems.sharing.partition.partition import local, Partition, RowStage
+from intradp_ros.systems.sharing.strategies import (
+    LOCAL,
+    SHARED,
+)
 
 GRID = (1.0, 100.0)
 RATES = np.array(curve_rates(GRID))

@@ -29,10 +29,10 @@ from intradp_ros.runtime.transport.timeline import Recorder
 from intradp_ros.schedule.program import compile_program
 from intradp_ros.schedule.schedule import ROBOT, Schedule, SERVER
 from intradp_ros.split.calls.accelerator import Accelerator
-from intradp_ros.split.calls.kernel_device import HOST
-from intradp_ros.split.calls.on_device import split_for
 from intradp_ros.split.checks.calibrate import calibrate
+from intradp_ros.split.kernel_device import HOST
 from intradp_ros.split.local_operator import SplitGraph
+from intradp_ros.split.on_device import split_for
 from intradp_ros.split.split_graph import split_graph
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import Partition, RowStage

@@ -30,12 +30,17 @@ from intradp_ros.runtime.models.model import share_module, SharedModel
 from intradp_ros.runtime.requests.outcome import Outcome
 from intradp_ros.runtime.transport.channel import LinkReport
 from intradp_ros.runtime.transport.memory_channel import memory_pair, MemoryChannel
-from intradp_ros.systems.sharing.baselines import CUT, LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.partition.partition import Partition, RowStage
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.pair import Pair
 from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.server import OffloadServer
+from intradp_ros.systems.sharing.strategies import (
+    CUT,
+    LOCAL,
+    OFFLOAD,
+    SHARED,
+)
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame
 
 pytestmark = pytest.mark.usefixtures('one_thread')

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import pytest
 
+from intradp_ros.systems.sharing.judge.lateness import AT_ONCE, LateThreshold
 from intradp_ros.systems.sharing.policy.patience import (
-    AT_ONCE,
-    LateThreshold,
     LEAST_SLACK,
     MOST_SLACK,
     PatiencePolicy,

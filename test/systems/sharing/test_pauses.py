@@ -28,7 +28,6 @@ import torch
 
 from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.transport.memory_channel import memory_pair, MemoryChannel
-from intradp_ros.systems.sharing.baselines import OFFLOAD
 from intradp_ros.systems.sharing.policy import schedule_decision, sharing_pause
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.policy.sharing_pause import (
@@ -41,6 +40,9 @@ from intradp_ros.systems.sharing.session import connection, robot
 from intradp_ros.systems.sharing.session.awake_clock import AwakeClock
 from intradp_ros.systems.sharing.session.connection import State
 from intradp_ros.systems.sharing.session.pair import Pair
+from intradp_ros.systems.sharing.strategies import (
+    OFFLOAD,
+)
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame
 
 

@@ -12,10 +12,13 @@ from small_models import seeded, UNet
 import torch
 
 from intradp_ros.runtime.models.model import share_module, SharedModel
-from intradp_ros.systems.sharing.baselines import OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.partition.partition import local
 from intradp_ros.systems.sharing.session.rehearsal import lossy_difference, rehearse
+from intradp_ros.systems.sharing.strategies import (
+    OFFLOAD,
+    SHARED,
+)
 from intradp_ros.wire.frames import MalformedFrameError
 
 PICTURE = torch.randn(1, 3, 48, 64, generator=torch.Generator().manual_seed(2))

@@ -19,9 +19,11 @@ from intradp_ros.schedule.program import KernelCall
 from intradp_ros.schedule.schedule import SERVER
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.split.calls.cuda_graphs import GraphedKernel, graphs_on
-from intradp_ros.systems.sharing.baselines import LOCAL
 from intradp_ros.systems.sharing.book.program_cache import ProgramCache
 from intradp_ros.systems.sharing.partition.partition import local
+from intradp_ros.systems.sharing.strategies import (
+    LOCAL,
+)
 
 Inputs = Sequence[torch.Tensor]
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason='needs CUDA')

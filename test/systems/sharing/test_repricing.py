@@ -11,7 +11,6 @@ import pytest
 from synthetic import flat_cost, random_split_graph
 
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.baselines import LOCAL
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import book_of, PlanningProblem
 from intradp_ros.systems.sharing.book.repricing import (
@@ -21,6 +20,9 @@ from intradp_ros.systems.sharing.book.repricing import (
     value_lost,
 )
 from intradp_ros.systems.sharing.search.bounds import Relaxation
+from intradp_ros.systems.sharing.strategies import (
+    LOCAL,
+)
 
 SETTING = PlanningProblem(flat_cost(random_split_graph(3, 8, rows=40), server=5e-4),
                           delay=1e-3, overhead=1e-4)

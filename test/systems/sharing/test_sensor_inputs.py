@@ -16,9 +16,12 @@ from torch.nn import functional as F
 from intradp_ros.runtime.models.model import share_module, SharedModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.split.checks.verify import run_in_parts, verify
-from intradp_ros.systems.sharing.baselines import OFFLOAD, SHARED
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import offload
+from intradp_ros.systems.sharing.strategies import (
+    OFFLOAD,
+    SHARED,
+)
 
 
 class Segmenter(nn.Module):

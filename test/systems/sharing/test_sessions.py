@@ -28,7 +28,6 @@ import torch
 from intradp_ros.runtime.models.model import share_module, SharedModel
 from intradp_ros.runtime.transport.memory_channel import memory_pair
 from intradp_ros.schedule.schedule import ROBOT
-from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.program_cache import ProgramCache
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
@@ -37,6 +36,11 @@ from intradp_ros.systems.sharing.session.leases import EVICT_AFTER, LEASE, USUAL
 from intradp_ros.systems.sharing.session.pair import Pair
 from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.server import MAX_ECHO, OffloadServer
+from intradp_ros.systems.sharing.strategies import (
+    LOCAL,
+    OFFLOAD,
+    SHARED,
+)
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, PROTOCOL
 from intradp_ros.wire.texts import packed
 

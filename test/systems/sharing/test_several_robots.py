@@ -28,7 +28,6 @@ from intradp_lab.emulation.emulated_device import DeviceClock, emulated
 from intradp_lab.testbed.joined_channel import JoinedChannel
 from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.transport.memory_channel import memory_pair
-from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.choice import ScheduleChoice
 from intradp_ros.systems.sharing.book.critical_paths import LatencyModel, Path
@@ -36,6 +35,11 @@ from intradp_ros.systems.sharing.session.connection import State
 from intradp_ros.systems.sharing.session.pong_validation import validated_load
 from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.server import OffloadServer
+from intradp_ros.systems.sharing.strategies import (
+    LOCAL,
+    OFFLOAD,
+    SHARED,
+)
 from intradp_ros.wire.frames import MalformedFrameError
 
 RATES = (5.0, 20.0, 50.0, 100.0)

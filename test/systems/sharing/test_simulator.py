@@ -17,13 +17,7 @@ from intradp_ros.profiling.profile import TransportCost
 from intradp_ros.schedule.cost import LinkModel, WireCost
 from intradp_ros.schedule.schedule import Receive, ROBOT, Schedule, SERVER, SIDES
 from intradp_ros.split.regions.region import Region
-from intradp_ros.systems.sharing.baselines import (
-    best_cut,
-    best_local,
-    best_offload,
-    SHARED,
-    STRATEGIES,
-)
+from intradp_ros.systems.sharing.baselines.simple import best_cut, best_local, best_offload
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import make_book
 from intradp_ros.systems.sharing.judge.judge import Judge
@@ -36,6 +30,10 @@ from intradp_ros.systems.sharing.partition.partition import (
     offload,
     Partition,
     RowStage,
+)
+from intradp_ros.systems.sharing.strategies import (
+    SHARED,
+    STRATEGIES,
 )
 from intradp_ros.wire.codecs.names import DELTA, ENCODINGS, NONE
 from intradp_ros.wire.cutting import chunk_count, cut_into_chunks

@@ -18,7 +18,7 @@ from intradp_ros.profiling.profile import XAVIER_NX
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.split.split_graph import split_graph
-from intradp_ros.systems.sharing.baselines import best_cut, best_local, best_offload
+from intradp_ros.systems.sharing.baselines.simple import best_cut, best_local, best_offload
 from intradp_ros.systems.sharing.judge.energy import EnergyUnderDeadline
 from intradp_ros.systems.sharing.judge.judge import Judge
 from intradp_ros.systems.sharing.partition.partition import Partition, RowStage

@@ -14,7 +14,6 @@ from sharing import assert_equal, hand_made_book, sharing_pair, SOURCE, TIMEOUT,
 import torch
 
 from intradp_ros.runtime.models.model import SharedModel
-from intradp_ros.systems.sharing.baselines import LOCAL
 from intradp_ros.systems.sharing.book.book import MAX_ENTRIES, ScheduleBook
 from intradp_ros.systems.sharing.book.choice import ScheduleChoice
 from intradp_ros.systems.sharing.book.critical_paths import MAX_PATHS
@@ -25,6 +24,9 @@ from intradp_ros.systems.sharing.policy.patience import (
 )
 from intradp_ros.systems.sharing.session.acceptance import check_book
 from intradp_ros.systems.sharing.session.pair import Pair
+from intradp_ros.systems.sharing.strategies import (
+    LOCAL,
+)
 from intradp_ros.wire.frames import Chunk, Control, ControlKind
 
 

@@ -30,7 +30,6 @@ from intradp_ros.runtime.requests.outcome import Outcome
 from intradp_ros.runtime.transport.channel import Channel
 from intradp_ros.runtime.transport.memory_channel import memory_pair, MemoryChannel
 from intradp_ros.runtime.transport.session_channels import SessionChannels
-from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.choice import ScheduleChoice
 from intradp_ros.systems.sharing.book.critical_paths import LatencyModel, Path
@@ -39,6 +38,11 @@ from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.server import OffloadServer
 from intradp_ros.systems.sharing.session.stream import InferenceStream, MAX_INFLIGHT
+from intradp_ros.systems.sharing.strategies import (
+    LOCAL,
+    OFFLOAD,
+    SHARED,
+)
 from intradp_ros.wire.frames import Control, ControlKind
 
 

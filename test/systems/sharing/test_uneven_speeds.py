@@ -15,7 +15,6 @@ from synthetic import flat_cost, random_split_graph
 
 from intradp_ros.link.outlook import Outlook
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.baselines import SHARED, STRATEGIES, UNEVEN
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.choice import ChosenSchedule, Forecast, ScheduleChoice
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
@@ -31,8 +30,13 @@ from intradp_ros.systems.sharing.book.uneven_speeds import (
     worth_keeping,
 )
 from intradp_ros.systems.sharing.judge.catch_up_play import CatchUpPlayer, Steady
+from intradp_ros.systems.sharing.judge.lateness import AT_ONCE, NEVER_LATE
 from intradp_ros.systems.sharing.partition.partition import Partition
-from intradp_ros.systems.sharing.policy.patience import AT_ONCE, NEVER_LATE
+from intradp_ros.systems.sharing.strategies import (
+    SHARED,
+    STRATEGIES,
+    UNEVEN,
+)
 
 GRID = (2.0, 5.0, 20.0, 50.0)
 SOUGHT: dict[tuple[int, SpeedCondition], Partition] = {}

@@ -28,15 +28,18 @@ from intradp_ros.runtime.models.model import share_module, SharedModel
 from intradp_ros.runtime.transport.memory_channel import memory_pair
 from intradp_ros.schedule.joins import joins_of
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD
 from intradp_ros.systems.sharing.book.critical_paths import LatencyModel, Path
+from intradp_ros.systems.sharing.book.watch import DelayWatch, DriftWatch
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import offload, Partition, RowStage
 from intradp_ros.systems.sharing.session.connection import HEARTBEAT
 from intradp_ros.systems.sharing.session.pair import in_process_pair
 from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.server import OffloadServer
-from intradp_ros.systems.sharing.session.watch import DelayWatch, DriftWatch
+from intradp_ros.systems.sharing.strategies import (
+    LOCAL,
+    OFFLOAD,
+)
 
 HEIGHT, WIDTH, WINDOW, ROW_SECONDS = 48, 64, 4, 2e-5
 

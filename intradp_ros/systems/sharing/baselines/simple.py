@@ -17,7 +17,7 @@ from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.systems.sharing.judge.judge import best_of, judge, Judged
 from intradp_ros.systems.sharing.partition import partition as make
-from intradp_ros.systems.sharing.search.differential_evolution import crossing_bytes
+from intradp_ros.systems.sharing.partition.crossing import crossing_bytes
 
 
 def best_local(cost: CostModel, link: LinkModel) -> Judged:

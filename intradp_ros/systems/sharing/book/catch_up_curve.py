@@ -17,8 +17,8 @@ import numpy as np
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.judge.catch_up_play import CatchUpPlayer, Steady
+from intradp_ros.systems.sharing.judge.lateness import AT_ONCE
 from intradp_ros.systems.sharing.partition.partition import Partition
-from intradp_ros.systems.sharing.policy.patience import AT_ONCE
 
 #: At how many rates curves are known, and how many times below and above a book's these go.
 POINTS, BELOW, ABOVE = 18, 4.0, 2.0

@@ -17,7 +17,6 @@ import math
 import numpy as np
 
 from intradp_ros.schedule.cost import CostModel, LinkModel
-from intradp_ros.systems.sharing.baselines import SHARED, STRATEGIES, UNEVEN
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.critical_paths import anywhere
 from intradp_ros.systems.sharing.book.uneven_speeds import (
@@ -35,6 +34,11 @@ from intradp_ros.systems.sharing.search.pool import (
     candidates,
     Evaluator,
     improved,
+)
+from intradp_ros.systems.sharing.strategies import (
+    SHARED,
+    STRATEGIES,
+    UNEVEN,
 )
 
 Progress = Callable[[int, int], None]

@@ -21,7 +21,6 @@ from intradp_ros.profiling.profile import PowerStates, Profile
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.split.received_graph import split_received
-from intradp_ros.systems.sharing.baselines.spso_ga import DEADLINE
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import (
     bandwidth_grid,
@@ -44,6 +43,9 @@ from intradp_ros.systems.sharing.judge.judge import make_ready
 from intradp_ros.systems.sharing.partition.partition import Partition
 from intradp_ros.systems.sharing.search.bounds import Relaxation
 from intradp_ros.systems.sharing.search.pool import Aim
+from intradp_ros.systems.sharing.strategies import (
+    DEADLINE,
+)
 
 LATENCY, ENERGY, WEIGHTED = 'latency', 'energy', 'weighted'
 OBJECTIVES = (LATENCY, ENERGY, WEIGHTED)

@@ -24,9 +24,9 @@ from intradp_ros.schedule.schedule import ROBOT, Schedule
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.fingerprint import fingerprint
+from intradp_ros.systems.sharing.book.watch import DriftWatch
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import Partition, RowStage
-from intradp_ros.systems.sharing.session.watch import DriftWatch
 
 Stages = tuple[RowStage, ...]
 COMPILE_BACKOFF = 3.0  # times as long as it compiles, `prepare` lets others go on

@@ -9,7 +9,6 @@ import math
 
 import numpy as np
 
-from intradp_ros.systems.sharing.baselines import SHARED, UNEVEN
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.critical_paths import anywhere
 from intradp_ros.systems.sharing.book.make_book import PlanningProblem
@@ -17,6 +16,10 @@ from intradp_ros.systems.sharing.judge.simulator import simulate
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.search.bounds import Relaxation
 from intradp_ros.systems.sharing.search.pool import Evaluator
+from intradp_ros.systems.sharing.strategies import (
+    SHARED,
+    UNEVEN,
+)
 
 #: Bandwidths at which a book is looked at.
 SAMPLES = 5

@@ -32,10 +32,10 @@ from intradp_ros.schedule.schedule import (
     Transfer,
 )
 from intradp_ros.split.regions.region import Region
+from intradp_ros.systems.sharing.judge.lateness import LateThreshold, NEVER_LATE
 from intradp_ros.systems.sharing.judge.simulator import step_costs
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import Partition
-from intradp_ros.systems.sharing.policy.patience import LateThreshold, NEVER_LATE
 
 #: Seconds that preparing a step of own work takes (`compile_steps`).
 PREPARING = 30e-6

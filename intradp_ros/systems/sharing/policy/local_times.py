@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections import deque
 from statistics import median
 
-from intradp_ros.systems.sharing.baselines import LOCAL
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.partition.partition import local
+from intradp_ros.systems.sharing.strategies import (
+    LOCAL,
+)
 
 _REMEMBERED = 7  # inferences alone whose median is what the robot takes by itself
 

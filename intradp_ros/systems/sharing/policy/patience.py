@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-import math
+
+from intradp_ros.systems.sharing.judge.lateness import AT_ONCE, LateThreshold
 
 #: Seconds between which the slack is that is not given: other threads of a busy machine may take
 #: their turn meanwhile, and nobody should wait longer for nothing.
@@ -19,25 +20,9 @@ _LATE, _LONG = 0.05, 0.2
 #: alone where sharing need not be faster (it saves energy, say).
 LONGEST_WAIT, TIMES_ALONE = 60.0, 10.0
 
-#: Seconds of a wait after which a robot that works at once does: less is what machines and
-#: transports delay anything by.
-_AT_ONCE = 5e-3
-#: Nor does it begin so many seconds before an inference should end, or after: preparing own work
-#: takes some milliseconds, for which the rows would have to wait.
+#: The robot does not begin to work on so many seconds before an inference should end, or after:
+#: preparing own work takes some milliseconds, for which the rows would have to wait.
 _NEAR = 5e-3
-
-
-@dataclass(frozen=True, slots=True)
-class LateThreshold:
-    """Rows are late for a robot that `ran` so many seconds, and `waited` these for them."""
-
-    ran: float
-    waited: float
-
-
-NEVER_LATE = LateThreshold(math.inf, math.inf)
-#: The robot works on whenever it has to wait, whatever was predicted.
-AT_ONCE = LateThreshold(0.0, _AT_ONCE)
 
 
 def clamped_prediction(predicted: float, alone: float, *, faster: bool) -> float:

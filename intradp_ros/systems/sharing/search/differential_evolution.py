@@ -21,9 +21,9 @@ from scipy.optimize import differential_evolution
 
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.schedule import ROBOT
-from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.systems.sharing.judge.energy import latency, Objective
 from intradp_ros.systems.sharing.judge.judge import Judge, Judged
+from intradp_ros.systems.sharing.partition.crossing import crossing_bytes
 from intradp_ros.systems.sharing.partition.partition import Partition, RowStage
 from intradp_ros.systems.sharing.search.refine import refine
 from intradp_ros.systems.sharing.search.solving import Progress, Stop, Trial
@@ -50,25 +50,6 @@ def candidate_stops(cost: CostModel, count: int = 6) -> list[int]:
     stops = {int(a + np.argmin(crossing[a:b])) + 1 for a, b in zip(edges, edges[1:]) if b > a}
     barrier = next((op.operator.id for op in split.operators if op.rows == 1), 0)
     return sorted((stops | {barrier, len(split.operators)}) - {0})
-
-
-def crossing_bytes(split: SplitGraph, outputs: bool = False) -> npt.NDArray[np.int64]:
-    """
-    Return the bytes that later operators read, after each operator, shape (operators,).
-
-    A value counts from its producer to its last reader; with `outputs`, the
-    graph's outputs count on to the end.
-    """
-    graph = split.graph
-    alive = np.zeros(len(graph.operators) + 1, dtype=np.int64)
-    for value in graph.values:
-        first = graph.producer.get(value.id, 0)
-        last = max(graph.consumers[value.id], default=first)
-        if outputs and value.id in graph.output_values:
-            last = len(graph.operators)
-        alive[first] += value.nbytes
-        alive[last] -= value.nbytes
-    return np.cumsum(alive)[:-1]
 
 
 def de_search(trial: Trial, *, stops: Sequence[int] | None = None, seed: int = 0,

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import SIDES
 from intradp_ros.split.local_operator import SplitGraph
+from intradp_ros.systems.sharing.partition.crossing import crossing_bytes
 from intradp_ros.systems.sharing.partition.partition import (
     MAX_BANDS,
     MAX_GROWTH,
@@ -22,7 +23,6 @@ from intradp_ros.systems.sharing.partition.partition import (
     Partition,
     RowStage,
 )
-from intradp_ros.systems.sharing.search.differential_evolution import crossing_bytes
 
 MOST_STAGES = 24
 SMALL = 20

@@ -12,17 +12,9 @@ import numpy as np
 
 from intradp_ros.profiling.profile import PowerStates, XAVIER_NX
 from intradp_ros.schedule.cost import CostModel, LinkModel
-from intradp_ros.systems.sharing.baselines import (
-    best_cut,
-    CUT,
-    DSCCS,
-    LOCAL,
-    OFFLOAD,
-    SHARED,
-    SPSO_GA,
-)
 from intradp_ros.systems.sharing.baselines.dsccs import min_cut
-from intradp_ros.systems.sharing.baselines.spso_ga import DEADLINE, spso_ga
+from intradp_ros.systems.sharing.baselines.simple import best_cut
+from intradp_ros.systems.sharing.baselines.spso_ga import spso_ga
 from intradp_ros.systems.sharing.judge.energy import (
     energy,
     EnergyUnderDeadline,
@@ -35,6 +27,15 @@ from intradp_ros.systems.sharing.judge.simulator import Simulation
 from intradp_ros.systems.sharing.partition.encoding_choice import assuming, best_encodings, encoded
 from intradp_ros.systems.sharing.partition.partition import local, offload, Partition
 from intradp_ros.systems.sharing.search.annealing import search, usual_budget
+from intradp_ros.systems.sharing.strategies import (
+    CUT,
+    DEADLINE,
+    DSCCS,
+    LOCAL,
+    OFFLOAD,
+    SHARED,
+    SPSO_GA,
+)
 
 # Partitions that are judged for each point of a front.
 _FRONT_BUDGET = 1000

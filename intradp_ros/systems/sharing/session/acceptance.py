@@ -4,8 +4,10 @@
 """Whether a robot takes a book that came from outside."""
 from __future__ import annotations
 
-from intradp_ros.systems.sharing.baselines import LOCAL
 from intradp_ros.systems.sharing.book.book import ScheduleBook
+from intradp_ros.systems.sharing.strategies import (
+    LOCAL,
+)
 
 #: How many times more or less than the robot measured a book may say that it takes alone.
 CONTRADICTION = 10.0

@@ -26,11 +26,11 @@ from intradp_ros.runtime.transport.serial_executor import SerialExecutor
 from intradp_ros.runtime.transport.timeline import Event, Recorder, total, with_send_times
 from intradp_ros.runtime.transport.traffic import Traffic
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.baselines import LOCAL, OFFLOAD, SHARED, STRATEGIES
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.choice import Forecast, ScheduleChoice
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 from intradp_ros.systems.sharing.book.program_cache import ProgramCache
+from intradp_ros.systems.sharing.book.watch import DelayWatch, DriftWatch
 from intradp_ros.systems.sharing.inference.current_inference import CurrentInference
 from intradp_ros.systems.sharing.inference.inference_record import InferenceRecord, note_speed
 from intradp_ros.systems.sharing.inference.shared_run import Paths, SharedRun, Values
@@ -44,7 +44,12 @@ from intradp_ros.systems.sharing.policy.schedule_decision import (
 )
 from intradp_ros.systems.sharing.policy.wait_policy import ServerStatus, WaitPolicy
 from intradp_ros.systems.sharing.session.connection import Connection
-from intradp_ros.systems.sharing.session.watch import DelayWatch, DriftWatch
+from intradp_ros.systems.sharing.strategies import (
+    LOCAL,
+    OFFLOAD,
+    SHARED,
+    STRATEGIES,
+)
 from intradp_ros.wire.chunking import TAMPERED
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError, Stamp
 from intradp_ros.wire.rejections import Rejections

@@ -21,12 +21,12 @@ from intradp_ros.runtime.transport.serial_executor import SerialExecutor
 from intradp_ros.runtime.transport.traffic import Traffic
 from intradp_ros.schedule.schedule import SERVER
 from intradp_ros.systems.sharing.book.program_cache import ProgramCache
+from intradp_ros.systems.sharing.book.watch import DriftWatch
 from intradp_ros.systems.sharing.session import leases
 from intradp_ros.systems.sharing.session.greeting import refusal
 from intradp_ros.systems.sharing.session.leases import USUAL_SESSIONS
 from intradp_ros.systems.sharing.session.server_session import ServerSession
 from intradp_ros.systems.sharing.session.split_models import SplitModels
-from intradp_ros.systems.sharing.session.watch import DriftWatch
 from intradp_ros.wire.frames import (
     Chunk,
     Control,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.requests.worker_thread import Worker
-from intradp_ros.split.regions.axes import checked_axis
+from intradp_ros.split.axes import checked_axis
 
 #: Requests that may wait; robots ask again.
 MAX_WAITING = 16

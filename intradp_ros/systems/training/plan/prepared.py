@@ -13,7 +13,7 @@ from intradp_ros.cluster.topology import Topology
 from intradp_ros.profiling.machine import device_name
 from intradp_ros.schedule.event_simulator import simulate, Simulation
 from intradp_ros.split.calls.accelerator import open_device
-from intradp_ros.split.calls.kernel_device import HOST
+from intradp_ros.split.kernel_device import HOST
 from intradp_ros.systems.training.base.task import load_task, TaskError, TrainingTask
 from intradp_ros.systems.training.layers.layer_capture import capture
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph

@@ -23,7 +23,7 @@ import torch
 
 from intradp_ros.cluster.plan_id import PlanError
 from intradp_ros.cluster.topology import Topology
-from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
+from intradp_ros.split.kernel_device import HOST, KernelDevice
 from intradp_ros.systems.training.base.task import examples, TrainingTask
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
 from intradp_ros.systems.training.layers.layer_profiler import LayerCall, Tensors

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from intradp_ros.cluster.plan_id import PlanId
-from intradp_ros.split.calls.kernel_device import KernelDevice
+from intradp_ros.split.kernel_device import KernelDevice
 from intradp_ros.systems.training.base.structure import taken_apart, Tensors
 from intradp_ros.systems.training.base.task import samples_of, TaskError, TrainingTask
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph, MOST_VALUES, Value

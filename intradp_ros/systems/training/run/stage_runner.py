@@ -14,7 +14,7 @@ from itertools import product
 
 import torch
 
-from intradp_ros.split.calls.kernel_device import HOST, KernelDevice
+from intradp_ros.split.kernel_device import HOST, KernelDevice
 from intradp_ros.systems.training.base.structure import split_rows, Tensors
 from intradp_ros.systems.training.base.task import TaskError, TrainingTask
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph

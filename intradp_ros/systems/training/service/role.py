@@ -29,7 +29,7 @@ from intradp_ros.cluster.plan_id import NO_PLAN, PlanError, PlanId
 from intradp_ros.runtime.member.line_way import LineWay, stream_of
 from intradp_ros.runtime.member.role import Host, Lacking, Plan, Role
 from intradp_ros.runtime.weights.state import State
-from intradp_ros.split.calls.kernel_device import HOST
+from intradp_ros.split.kernel_device import HOST
 from intradp_ros.systems.training.layers.task_facts import apart
 from intradp_ros.systems.training.run.round_groups import check_distributed, GroupError
 from intradp_ros.systems.training.run.site_address import site_address

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from intradp_ros.graph.operator_graph import callee, Operator, OperatorGraph
 from intradp_ros.split.calls.accelerator import Accelerator
-from intradp_ros.split.calls.kernel_device import KernelDevice
+from intradp_ros.split.kernel_device import KernelDevice
 from intradp_ros.split.local_operator import Kernel, LocalOperator, Parameters, SplitGraph
 from intradp_ros.split.regions.region import Region
 from intradp_ros.split.split_graph import split_graph
