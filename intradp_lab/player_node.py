@@ -7,7 +7,9 @@ Plays a real video through an inference node and compares every result with the 
 The next frame is published when the result of the one before is there, so
 that latencies are those of single inferences.  Every frame is played in all
 modes in turn, in an order that changes from frame to frame, so that a machine
-that changes is not taken for a mode that differs.  What was seen is written
+that changes is not taken for a mode that differs.  It begins once a frame that does
+not count was answered: what is sent before the nodes have found each other is lost.
+Seconds of waiting are those of a machine that has time (`Patience`).  What was seen is written
 as JSON; lines that begin with ``phase`` and ``frame`` on standard output inform a
 program that watches where the run is.
 """
@@ -33,6 +35,7 @@ from torch.utils import _pytree as pytree
 from intradp_lab.answer_check import check
 from intradp_lab.zoo.video import frames
 from intradp_ros.core.limits import MAX_BOOK_TEXT
+from intradp_ros.core.patience import Patience
 from intradp_ros.msg import InferenceResult, InferenceStats, InferenceTimeline, LinkState
 from intradp_ros.msg import ScheduleBook as ScheduleBookMessage
 from intradp_ros.nodes.common.lifecycle import LATCHED
@@ -46,6 +49,7 @@ from intradp_ros.wire.texts import unpacked
 
 FRAME_TIMEOUT = 20.0   # seconds after which a frame counts as lost
 READY_TIMEOUT = 420.0  # seconds that profiles and book may take
+MEET_TIMEOUT = 120.0   # seconds until a first frame is answered, or a mode is set
 #: Seconds in which a robot notices that its server is gone (`PatiencePolicy.away` is 2).
 MISSED_WITHIN = 10.0
 WARM_UP = 2
@@ -111,6 +115,7 @@ class Player(Node):
         self.books: list[ScheduleBook] = []
         self.link = LinkState()
         self.missed = False
+        self.back_s = 0.0
         self.count = 0
         self._open_topics(settings['node'])
 
@@ -155,9 +160,9 @@ class Player(Node):
 
     def spin_until(self, condition: Any, timeout: float) -> bool:
         """Take messages until the condition holds; return whether it does."""
-        end = time.monotonic() + timeout
+        patience = Patience(timeout)
         while not condition():
-            if time.monotonic() > end:
+            if patience.over:
                 return False
             rclpy.spin_once(self, timeout_sec=0.05)
         return True
@@ -170,25 +175,40 @@ class Player(Node):
             raise RuntimeError('the inference node does not share with the server: '
                                'look at the logs of planner, server and robot')
 
+    def meet(self) -> None:
+        """Play a frame that does not count until it was answered, and its figures came."""
+        patience = Patience(MEET_TIMEOUT)
+        while not patience.over:
+            self.count += 1
+            key = self._publish(0)
+            if self.spin_until(lambda k=key: k in self.results and k in self.stats, 1.0):
+                return
+        raise RuntimeError('the inference node answers no image: look at its log')
+
     def set_mode(self, mode: str) -> None:
         """Set the inference node's mode."""
-        self.modes.wait_for_service(timeout_sec=30.0)
         value = RclParameter('mode', value=mode).to_parameter_msg()
+        if not self.spin_until(self.modes.service_is_ready, MEET_TIMEOUT):
+            raise RuntimeError('the inference node has no service for its parameters')
         future = self.modes.call_async(SetParameters.Request(parameters=[value]))
-        rclpy.spin_until_future_complete(self, future, timeout_sec=10.0)
+        self.spin_until(future.done, MEET_TIMEOUT)
         answer = future.result()
         if answer is None or not answer.results[0].successful:
             raise RuntimeError(f'the inference node does not take mode {mode!r}: {answer}')
 
+    def _publish(self, index: int) -> int:
+        """Publish a frame; return what its answers are known by."""
+        message = rgb_to_image(self.pictures[index])
+        message.header.stamp.sec, message.header.stamp.nanosec = int(time.time()), self.count
+        message.header.frame_id = 'camera'
+        self.images.publish(message)
+        return self.count
+
     def play(self, index: int, phase: Phase, during: str = '') -> None:
         """Publish one frame, wait for its result, and note what was seen."""
         self.count += 1
-        key = self.count
-        message = rgb_to_image(self.pictures[index])
-        message.header.stamp.sec, message.header.stamp.nanosec = int(time.time()), key
-        message.header.frame_id = 'camera'
         start = time.monotonic()
-        self.images.publish(message)
+        key = self._publish(index)
         if during:
             self.say(during)
         phase.frames += 1
@@ -241,9 +261,11 @@ class Player(Node):
             during = {kill_after: 'kill', restart: 'restart'}.get(index, '')
             self.play(index, phase, during)
         self.say('waiting for the server')
+        start = time.monotonic()
         # Frames of milliseconds are through before the robot gives the old server up.
         self.spin_until(lambda: self.missed, MISSED_WITHIN)
         self.wait_ready()
+        self.back_s = time.monotonic() - start
         for index in range(min(5, len(self.pictures))):
             self.play(index, again)
         return phase, again
@@ -251,12 +273,16 @@ class Player(Node):
     def record_timeline(self) -> None:
         """Play a few frames more, and keep the timelines of those that were shared by rows."""
         self.listen_to_timelines()
-        phase = Phase()
+        phase, patience = Phase(), Patience(MEET_TIMEOUT)
+        while not self.timelines and not patience.over:
+            self.play(0, phase)
+            self.spin_until(lambda: bool(self.timelines), 1.0)
+        self.timelines.clear()
         by_rows: dict[int, bool] = {}
         for index in range(min(5, len(self.pictures))):
             self.play(index, phase)
             by_rows[self.count] = phase.by_rows[-1:] == [True]
-        self.spin_until(lambda: self.count in self.timelines, 2.0)
+        self.spin_until(lambda: self.count in self.timelines, FRAME_TIMEOUT)
         events = [[list(row) for row in zip(t.lane, t.kind, t.name, t.start, t.stop)]
                   for key, t in self.timelines.items() if by_rows.get(key)]
         (self.folder / 'timelines.json').write_text(json.dumps(events))
@@ -279,13 +305,15 @@ def run(player: Player) -> None:
     player.say('waiting for robot and server')
     player.wait_ready()
     player.say('profiles and schedules are there')
+    player.meet()
     phases = player.run_modes(player.settings['modes'])
     report: dict[str, Any] = {'modes': {mode: asdict(p) for mode, p in phases.items()}}
     player.set_mode('shared')
     player.record_timeline()
     if player.settings['kill_after']:
         killed, again = player.run_killed(player.settings['kill_after'])
-        report |= {KILLED: asdict(killed), 'after_restart': asdict(again)}
+        report |= {KILLED: asdict(killed), 'after_restart': asdict(again),
+                   'back_s': player.back_s}
     player.save(report | {'books': len(player.books)})
     player.say('done')
 

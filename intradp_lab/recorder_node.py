@@ -4,7 +4,9 @@
 """
 A plain listener that writes what it hears to a bag (ROS 2, SQLite), by `rosbags`.
 
-It uses no setting of this package's transport, as any other node would.
+It uses no setting of this package's transport, as any other node would.  What has
+the frame id `ignored` is counted and not written: by it those who publish know that
+they are heard.
 ``ros2 bag play`` and Foxglove read the bag, and so does `read_bag`.
 """
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 import importlib
 from pathlib import Path
+import struct
 from typing import Any
 
 import rclpy
@@ -22,6 +25,8 @@ from rclpy.qos import QoSProfile
 from intradp_ros.nodes.common.bags import BagWriter
 
 _DEPTH = 200
+#: Where a serialised header has its frame id: behind four bytes that say how, and the stamp.
+_FRAME_ID = 12
 
 
 class Recorder(Node):
@@ -32,7 +37,9 @@ class Recorder(Node):
         topics: list[str] = self.declare_parameter(
             'topics', ['image sensor_msgs/msg/Image']).value
         self.bag = BagWriter(Path(self.declare_parameter('output', 'bag').value))
+        self.ignored: str = self.declare_parameter('ignored', '').value
         self.heard: Counter[str] = Counter()
+        self.left_out: Counter[str] = Counter()
         for name, kind in (text.split() for text in topics):
             self._listen(self.resolve_topic_name(name), kind)
         self.create_timer(0.5, self._report)
@@ -41,6 +48,9 @@ class Recorder(Node):
         write = self.bag.topic(topic, kind)
 
         def take(data: bytes) -> None:
+            if self.ignored and frame_id(data) == self.ignored:
+                self.left_out[topic] += 1
+                return
             write(self.get_clock().now().nanoseconds, data)
             self.heard[topic] += 1
 
@@ -48,8 +58,17 @@ class Recorder(Node):
                                  raw=True)
 
     def _report(self) -> None:
-        counts: Any = ' '.join(f'{topic}={count}' for topic, count in sorted(self.heard.items()))
-        print(f'heard {counts}', flush=True)
+        for name, counts in (('ignored', self.left_out), ('heard', self.heard)):
+            print(name, *(f'{topic}={count}' for topic, count in sorted(counts.items())),
+                  flush=True)
+
+
+def frame_id(data: bytes) -> str:
+    """Return the frame id of a serialised message that begins with a header."""
+    order = '<' if data[1] & 1 else '>'
+    (length,) = struct.unpack_from(f'{order}I', data, _FRAME_ID)
+    start = _FRAME_ID + 4
+    return bytes(data[start:start + max(0, length - 1)]).decode(errors='replace')
 
 
 def _class_of(kind: str) -> Any:

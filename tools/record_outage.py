@@ -52,7 +52,7 @@ def main(path: Path) -> None:
              **{'grid.points': 3, 'grid.low_mbps': MBPS / 2, 'grid.high_mbps': MBPS * 2})
         robot = node('robot', 'nodes.inference_node', slow, model=MODEL)
         robot.wait_for_line(': sharing$', SETUP_TIMEOUT)
-        node('robot', 'lab.camera_node', common, frames=600, rate_hz=RATE_HZ, readers=0)
+        node('robot', 'lab.camera_node', common, frames=600, rate_hz=RATE_HZ)
         time.sleep(SETTLE)
         listener = start(Command('listener', [sys.executable, __file__, '--listen', str(path)],
                                  link.exec_prefix('robot'), (), common))

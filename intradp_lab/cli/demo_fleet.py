@@ -7,7 +7,7 @@
 Plans of several planners are made side by side and each is run; then the air
 is halved.  Real inferences are compared with the unsplit model's, times are
 those of emulated devices.  At last the plan runs as real processes over DDS,
-of which one is killed and comes back.
+of which one is killed and comes back.  A plan that cannot be run is a row that says why.
 """
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from intradp_lab.cli.fleet_report import (
+    FailedRun,
     fleet_report,
     Measured,
     PlanRun,
@@ -29,12 +30,12 @@ from intradp_lab.cli.fleet_report import (
 )
 from intradp_lab.emulation.network import NetworkError
 from intradp_lab.fleet.fleet_scene import AIR, fleet_scene, FleetScene, SIZE, video_inputs
-from intradp_lab.fleet.killed_device import kill_and_return
+from intradp_lab.fleet.killed_device import kill_and_return, KilledDevice
 from intradp_lab.fleet.streamed_plan import FleetNotReady, Frame, play, unsplit_results
 from intradp_lab.zoo.mobilenet_v2 import mobilenet_v2
 from intradp_lab.zoo.wheel_files import MissingWheelError
 from intradp_ros.cli.command_errors import CommandError
-from intradp_ros.cli.output import milliseconds, Output, output, plain
+from intradp_ros.cli.output import milliseconds, Output, output
 from intradp_ros.cli.output_paths import claim_folder, result_folder
 from intradp_ros.cli.profile_arguments import own_profile
 from intradp_ros.cli.subject import captured
@@ -84,11 +85,8 @@ def run(args: argparse.Namespace) -> int:
             claim_folder(args.out, 'demo-fleet', RESULTS)
             prepare_process(1)
             measured = _measure(args, out)
-        except (ValueError, MissingWheelError, FleetNotReady) as error:
+        except (ValueError, MissingWheelError) as error:
             raise CommandError(str(error)) from error
-        except (ChildError, NetworkError) as error:
-            out.show(f'[red]the demo failed:[/red] {plain(error)}')
-            return 1
         report = fleet_report(measured)
         write_json(args.out / 'report.json', report)
         write_page(args.out, report)
@@ -106,12 +104,15 @@ class PlanRunner:
     wanted: Sequence[Sequence[torch.Tensor]]
     out: Output
 
-    def run(self, plan: FleetPlan, name: str) -> PlanRun:
-        """Run a plan."""
-        with self.out.status(f'running the plan: {name}'):
-            stages = stage_plan(self.scene.costs, plan.placement, plan.order)
-            return PlanRun(plan, stages, play(self.scene, stages, self.inputs, self.wanted),
-                           self.scene.bound(plan.placement))
+    def run(self, plan: FleetPlan, name: str) -> PlanRun | FailedRun:
+        """Run a plan; if it cannot be, say why."""
+        stages = stage_plan(self.scene.costs, plan.placement, plan.order)
+        try:
+            with self.out.status(f'running the plan: {name}'):
+                played = play(self.scene, stages, self.inputs, self.wanted)
+        except FleetNotReady as error:
+            return FailedRun(plan, stages, str(error))
+        return PlanRun(plan, stages, played, self.scene.bound(plan.placement))
 
 
 def _measure(args: argparse.Namespace, out: Output) -> Measured:
@@ -123,7 +124,11 @@ def _measure(args: argparse.Namespace, out: Output) -> Measured:
     player = PlanRunner(scene, inputs, unsplit_results(model, inputs), out)
     systems, burst = _systems(player, plans), _burst(player, plans)
     with out.status('killing a device of real nodes'):
-        killed = kill_and_return(scene, systems[OURS].stages, args.out / 'nodes')
+        try:
+            killed: KilledDevice | str | None = kill_and_return(
+                scene, systems[OURS].stages, args.out / 'nodes')
+        except (ChildError, NetworkError) as error:
+            killed = str(error)
     return Measured(scene, systems, burst, killed)
 
 
@@ -132,18 +137,18 @@ def _scene(model: nn.Module, example: Frame, mbit: float, out: Output) -> FleetS
     return fleet_scene(subject.shared, own_profile(subject, out), mbit)
 
 
-def _systems(player: PlanRunner, plans: FleetPlans) -> Mapping[str, PlanRun]:
+def _systems(player: PlanRunner, plans: FleetPlans) -> Mapping[str, PlanRun | FailedRun]:
     """Run our plan and those of others that fit; plans that are alike are run once."""
     found: dict[str, FleetPlan] = {OURS: plans.best}
     found |= {name: plan for name in RIVALS if (plan := plans.others[name]) is not None}
-    runs: dict[tuple[int, ...], PlanRun] = {}
+    runs: dict[tuple[int, ...], PlanRun | FailedRun] = {}
     for name, plan in found.items():
         if plan.placement not in runs:
             runs[plan.placement] = player.run(plan, name)
     return {name: replace(runs[plan.placement], plan=plan) for name, plan in found.items()}
 
 
-def _burst(player: PlanRunner, plans: FleetPlans) -> Mapping[str, PlanRun]:
+def _burst(player: PlanRunner, plans: FleetPlans) -> Mapping[str, PlanRun | FailedRun]:
     """Run our plan while another one takes half the air, and what the adapter then takes."""
     act, adapted = _adapted(player.scene, plans)
     crowded = replace(player, scene=player.scene.with_air(LEFT))

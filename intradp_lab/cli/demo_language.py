@@ -16,14 +16,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from intradp_lab.emulation.device_limits import LimitError
-from intradp_lab.emulation.network import NetworkError
+from intradp_lab.emulation import device_limits, network
 from intradp_lab.language.demo_scene import MB, OURS, run_scene, Scene
 from intradp_lab.report.page import number_text, render
 from intradp_ros.cli.command_errors import CommandError
-from intradp_ros.cli.output import Output, output, table
+from intradp_ros.cli.output import Output, output, plain, table
 from intradp_ros.cli.output_paths import claim_folder, result_folder
-from intradp_ros.core.processes import ChildError
+from intradp_ros.core.child_end import OUT_OF_MEMORY
+from intradp_ros.core.control_groups import DISK, MEMORY
+from intradp_ros.importers.smollm2 import smollm2
 from intradp_ros.profiling.cache import cache_folder
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.report.language_plot import BlockSpan, draw_blocks
@@ -31,7 +32,7 @@ from intradp_ros.report.result_tables import write_json
 from intradp_ros.systems.language.families import MissingPackageError
 
 RESULTS = ('gantt.png', 'nodes', 'page.html', 'report.json')
-MEMORY = {'rover': 200 * MB, 'drone': 150 * MB, 'dock': 150 * MB}
+BOARDS = {'rover': 200 * MB, 'drone': 150 * MB, 'dock': 150 * MB}
 #: Largest difference of a logit from one process.
 LOSSLESS = 1e-4
 #: Tokens in the picture.
@@ -62,20 +63,21 @@ def run(args: argparse.Namespace) -> int:
     with output(False) as out:
         try:
             claim_folder(args.out, 'demo-language', RESULTS)
+            if reason := network.available() or device_limits.available(MEMORY, DISK):
+                raise CommandError(reason)
+            smollm2()
             prepare_process(1)
             cache = cache_folder() / 'demo-language'
             cache.mkdir(parents=True, exist_ok=True)
-            scene = Scene(MEMORY, args.disk * MB, args.air, args.tokens)
+            scene = Scene(BOARDS, args.disk * MB, args.air, args.tokens)
             report = run_scene(args.out / 'nodes', cache, scene,
                                lambda text: out.show(f'{text} ...'))
-        except (MissingPackageError, ModuleNotFoundError) as error:
+        except (MissingPackageError, ModuleNotFoundError, network.NetworkError,
+                device_limits.LimitError) as error:
             raise CommandError(str(error)) from error
-        except (ChildError, NetworkError, LimitError) as error:
-            out.show(f'[red]the demo failed:[/red] {error}')
-            return 1
         traces, began = report.pop('trace'), report.pop('began')
-        draw_blocks(spans(traces, began), tuple(traces), args.out / 'gantt.png',
-                    f'{_DRAWN} tokens')
+        if drawn := spans(traces, began):
+            draw_blocks(drawn, tuple(traces), args.out / 'gantt.png', f'{_DRAWN} tokens')
         write_json(args.out / 'report.json', report)
         _write_page(args.out, report)
         _show(report, out)
@@ -84,17 +86,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 def well(report: Mapping[str, Any]) -> bool:
-    """Return whether every answer is that of one process."""
+    """Return whether ours answered, with and without a kill, and all answers are one process's."""
     killed = report['killed']
-    return bool(report['identical'] and report['max_logit_diff'] < LOSSLESS
+    return bool(not report['systems'][OURS]['failed'] and report['identical']
+                and report['max_logit_diff'] < LOSSLESS and not killed['failed']
                 and not killed['lost'] and killed['identical'])
 
 
 def spans(traces: Mapping[str, Sequence[tuple[str, float, float]]], began: float,
           ) -> list[BlockSpan]:
     """Return what to draw: some tokens in the middle of the answer."""
-    head = next(iter(traces))
-    drawn = [stop for text, _, stop in traces[head] if text.startswith('D') and stop > began]
+    head = next(iter(traces), '')
+    drawn = [stop for text, _, stop in traces.get(head, ()) if text.startswith('D')
+             and stop > began]
+    if not drawn:
+        return []
     middle = len(drawn) // 2
     first, last = drawn[middle], drawn[min(middle + _DRAWN, len(drawn) - 1)]
     return [BlockSpan(name, text[0] == 'L', max(start, first), min(stop, last))
@@ -103,18 +109,23 @@ def spans(traces: Mapping[str, Sequence[tuple[str, float, float]]], began: float
 
 
 def _rows(report: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    return {name: {
-        **row, 'binds': row.get('binds', ''),
-        'blocks_text': ', '.join(f'{device} {count} ({row["streamed"][device]})'
-                                 for device, count in row['blocks'].items())
-        if 'blocks' in row else 'all of them',
-        'memory_text': ', '.join(f'{device} {peak:.0f} ({row["limit_mb"][device]:.0f})'
-                                 for device, peak in row['peak_mb'].items())}
-        for name, row in report['systems'].items()}
+    """Return the rows of the page; one of a system that failed has its reason in place of all."""
+    rows = {}
+    for name, row in report['systems'].items():
+        blocks = ', '.join(f'{device} {count} ({row["streamed"][device]})'
+                           for device, count in row['blocks'].items()) if 'blocks' in row else ''
+        memory = ', '.join(f'{device} ' + (f'{row["peak_mb"][device]:.0f} ' if row['peak_mb'] else
+                                           '') + f'({limit:.0f})'
+                           for device, limit in row['limit_mb'].items())
+        rows[name] = {**row, 'binds': row.get('binds', ''), 'memory_text': memory,
+                      'blocks_text': blocks or ('' if row['failed'] else 'all of them')}
+    return rows
 
 
 def _killed_text(report: Mapping[str, Any]) -> str:
     killed = report['killed']
+    if killed['failed']:
+        return f'A device was killed in the middle of two answers, which failed: {killed["log"]}'
     return (f'A device killed in the middle of {killed["requests"]} answers: '
             f'{killed["requests"] - killed["lost"]} went on'
             + (' with the same tokens' if killed['identical'] else ', not all with the same '
@@ -125,7 +136,8 @@ def _write_page(out: Path, report: Mapping[str, Any]) -> None:
     ours = report['systems'][OURS]
     (out / 'page.html').write_text(render(
         'language.html', title='A language model on three small boards', systems=_rows(report),
-        ours=OURS, per_token=ours['per_token'], question=report['question'],
+        ours=OURS, per_token=ours.get('per_token', {}), drawn=(out / 'gantt.png').exists(),
+        question=report['question'],
         answer=report['answer'],
         headline='Every token is that of one process.' if well(report) else
         'Not all is as it must be.',
@@ -144,17 +156,23 @@ def _write_page(out: Path, report: Mapping[str, Any]) -> None:
 
 def _show(report: Mapping[str, Any], out: Output) -> None:
     shown = table('One question to SmolLM2-135M', 'system', 'ms a token', 'predicted', 'limit',
-                  'x limit', 'binds')
+                  'x limit', 'what binds, or failed', left=1)
     for name, row in report['systems'].items():
         shown.add_row(name, *(number_text(row[key]) for key in (
-            'ms_per_token', 'predicted_ms', 'limit_ms', 'x')), row.get('binds', ''))
+            'ms_per_token', 'predicted_ms', 'limit_ms', 'x')),
+            row['failed'] or row.get('binds', ''))
+    out.show(shown)
     ours = report['systems'][OURS]
-    each = table('Each token of ours', 'device', 'computing, ms', 'disk, ms', 'others, ms',
-                 'sent, kB', 'received, kB')
-    for name, row in ours['per_token'].items():
-        each.add_row(name, *(number_text(row[key]) for key in (
-            'computing_ms', 'disk_ms', 'peers_ms', 'sent_kb', 'received_kb')))
-    out.show(shown, each)
+    if not ours['failed']:
+        each = table('Each token of ours', 'device', 'computing, ms', 'disk, ms', 'others, ms',
+                     'sent, kB', 'received, kB')
+        for name, row in ours['per_token'].items():
+            each.add_row(name, *(number_text(row[key]) for key in (
+                'computing_ms', 'disk_ms', 'peers_ms', 'sent_kb', 'received_kb')))
+        out.show(each)
+    for name, row in report['systems'].items():
+        if row['failed'] and not row['failed'].startswith(OUT_OF_MEMORY):
+            out.show(plain(f'{name}: {row["log"]}'))
     out.show(f'Tokens {"are" if report["identical"] else "are NOT"} those of one process; the '
              f'largest difference of a logit is {report["max_logit_diff"]:.1e}.')
-    out.show(_killed_text(report))
+    out.show(plain(_killed_text(report)))

@@ -15,6 +15,7 @@ import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 import os
 from pathlib import Path
 import re
@@ -31,6 +32,7 @@ from intradp_lab.emulation import slow_device
 from intradp_lab.report import captioned_image
 from intradp_lab.report.page import render
 from intradp_lab.zoo.coco import CARD
+from intradp_lab.zoo.video import WARM_UP
 from intradp_lab.zoo.wheel_files import MissingWheelError
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output_paths import claim_folder, result_folder
@@ -48,6 +50,7 @@ from intradp_ros.graph.serialise import digest, save_graph
 from intradp_ros.nodes.common.bags import read_bag
 from intradp_ros.perception.card import card_to_json
 from intradp_ros.perception.overlay import overlay
+from intradp_ros.perception.predictions import Detections, Prediction
 from intradp_ros.report.result_tables import write_json
 from intradp_ros.runtime.models.catalogue import load_factory
 from intradp_ros.runtime.models.model import AS_GRAPH
@@ -60,7 +63,8 @@ NETWORKS = (
     Network('segmenter', f'{ZOO}:segmenter', SIZE, CARD, True, '/segmenter/labels',
             'sensor_msgs/msg/Image'))
 RESULTS = ('bag', 'logs', 'models', 'overlay.png', 'page.html', 'report.json')
-SETUP_TIMEOUT, DRAIN_TIMEOUT = 300.0, 60.0
+#: Seconds until all processes share, and without any further answer until none is awaited.
+SETUP_TIMEOUT, DRAIN_TIMEOUT = 600.0, 60.0
 AGPL = ('The weights (and the architecture of the wheel ultralytics) are AGPL-3.0: installed for '
         'tests and this demonstration only, never shipped.')
 
@@ -194,8 +198,9 @@ def _play(stage: NetworkSetup, args: argparse.Namespace, archives: Mapping[str, 
     recorder = _recorder(stage, args.out / 'bag')
     recorder.wait_for_line('^listening$', SETUP_TIMEOUT)
     camera = stage.node(stage.plain, 'intradp_lab.camera_node', 'camera_node', parameters={
-        'frames': args.frames, 'rate_hz': args.fps, 'readers': 2,
+        'frames': args.frames, 'rate_hz': args.fps, 'warm_up': True,
         'compressed_lag_s': 0.5 / args.fps})
+    _wait_for_all_to_meet(recorder, camera, [server, planner, *robots])
     away = _outage(stage, camera, server, args.frames, console)
     camera.wait_for_line('^all frames are out$', SETUP_TIMEOUT)
     _wait_for_answers(recorder, args.frames, [server, planner, *robots])
@@ -226,7 +231,26 @@ def _recorder(stage: NetworkSetup, bag: Path) -> Child:
         topics += [f'{network.topic} {network.kind}',
                    f'{network.name}/stats intradp_ros/msg/InferenceStats']
     return stage.node(stage.plain, 'intradp_lab.recorder_node', 'recorder_node',
-                      parameters={'topics': topics, 'output': str(bag)})
+                      parameters={'topics': topics, 'output': str(bag), 'ignored': WARM_UP})
+
+
+def _counts(recorder: Child, kind: str) -> dict[str, int]:
+    """Return what the recorder said last of its topics: "heard" or "ignored" (the warm-up)."""
+    last = re.findall(f'(?m)^{kind} (.*)\n', recorder.output())[-1:]
+    return {topic: int(count) for topic, count in re.findall(r'(\S+)=(\d+)', ''.join(last))}
+
+
+def _answers() -> tuple[str, ...]:
+    return tuple(topic for network in NETWORKS for topic in (network.topic,
+                                                             f'/{network.name}/stats'))
+
+
+def _wait_for_all_to_meet(recorder: Child, camera: Child, others: Sequence[Child]) -> None:
+    """Wait until the recorder has images and answers of the warm-up; then let the camera begin."""
+    wanted = {'/image', '/image/compressed', *_answers()}
+    wait_until(lambda: wanted <= _counts(recorder, 'ignored').keys(), SETUP_TIMEOUT,
+               'an answer of each network to the first images', [recorder, camera, *others])
+    camera.signal(signal.SIGUSR1)
 
 
 def _outage(stage: NetworkSetup, camera: Child, server: Child, frames: int, console: Console,
@@ -244,17 +268,22 @@ def _outage(stage: NetworkSetup, camera: Child, server: Child, frames: int, cons
 
 
 def _wait_for_answers(recorder: Child, frames: int, others: Sequence[Child]) -> None:
-    """Wait until the recorder has heard every answer, or none came any more."""
-    def whole() -> bool:
-        heard = dict(re.findall(r'(\S+)=(\d+)', recorder.output().rpartition('heard ')[2]))
-        return all(int(heard.get(topic, 0)) >= frames for network in NETWORKS
-                   for topic in (network.topic, f'/{network.name}/stats'))
+    """Wait until the recorder has heard every answer, or none has come for a while."""
+    while True:
+        heard = _counts(recorder, 'heard')
+        if all(heard.get(topic, 0) >= frames for topic in _answers()):
+            return
+        try:
+            wait_until(partial(_more, recorder, heard), DRAIN_TIMEOUT, 'the last answers',
+                       [recorder, *others])
+        except ChildError:
+            if any(child.returncode is not None for child in (recorder, *others)):
+                raise
+            return  # the report says what is lost
 
-    try:
-        wait_until(whole, DRAIN_TIMEOUT, 'the last answers', [recorder, *others])
-    except ChildError:
-        if any(child.returncode is not None for child in (recorder, *others)):
-            raise  # else the report says what is lost
+
+def _more(recorder: Child, heard: Mapping[str, int]) -> bool:
+    return _counts(recorder, 'heard') != heard
 
 
 def _evaluate(out: Path, away: tuple[int, int], console: Console) -> dict[str, Any]:
@@ -274,11 +303,13 @@ def _evaluate(out: Path, away: tuple[int, int], console: Console) -> dict[str, A
 
 
 def _draw(path: Path, bag: Mapping[str, Mapping[int, Any]]) -> None:
-    """Draw what the messages say over the last image that all networks have answered."""
+    """Draw what the messages say over the image whose objects the detector is surest of."""
     common = set(bag['/image']).intersection(*(bag.get(n.topic, {}) for n in NETWORKS))
     if not common:
         return
-    stamp = max(common)
+    first = NETWORKS[0]
+    stamp = max(sorted(common), key=lambda each: sureness(said(bag[first.topic][each],
+                                                                first.card)))
     rgb = picture_of(bag['/image'][stamp], compressed=False)
     shown = [('camera', rgb)] + [
         (f'{network.name}: {network.kind}', overlay(
@@ -286,6 +317,11 @@ def _draw(path: Path, bag: Mapping[str, Mapping[int, Any]]) -> None:
         for network in NETWORKS]
     captioned_image.save(path, captioned_image.side_by_side(
         shown, ['Typed messages of shared inferences, drawn over the image of the camera']))
+
+
+def sureness(found: Prediction) -> float:
+    """Return how much likelier than not a detector takes its objects to be, in all."""
+    return float((found.scores - 0.5).sum()) if isinstance(found, Detections) else 0.0
 
 
 def _all_well(report: Mapping[str, Any], console: Console) -> bool:

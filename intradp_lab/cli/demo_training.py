@@ -5,8 +5,9 @@
 `intradp demo-training`: a network learns written digits on three devices; one is killed.
 
 Real computation in three processes, each of which takes the seconds of an emulated device and
-sends at its rate.  The same training runs in one process, and the plans of several planners are
-timed on the same devices.
+sends at its rate.  The same training runs in one process, and the plans of several planners, and
+torch's DistributedDataParallel, are timed on the same devices.  A rival that fails is a row that
+says by what.
 """
 from __future__ import annotations
 
@@ -21,15 +22,17 @@ from typing import Any
 
 import torch
 
-from intradp_lab.report.page import number_text, render
+from intradp_lab.report.page import difference_text, number_text, render
+from intradp_lab.training.ddp import train_by_ddp
 from intradp_lab.training.digits import digits_float64
 from intradp_lab.training.one_process import OneProcess, train_alone
 from intradp_ros.cli.command_errors import CommandError
-from intradp_ros.cli.output import Output, output, table
+from intradp_ros.cli.output import Output, output, plain, table
 from intradp_ros.cli.output_paths import claim_folder, result_folder
 from intradp_ros.cli.train_task import parts_of
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Topology
+from intradp_ros.core.processes import ChildError
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.report.result_tables import write_json
 from intradp_ros.report.training_plot import draw_training
@@ -67,7 +70,8 @@ from intradp_ros.systems.training.service.trainer import TrainingError
 
 TASK = 'intradp_lab.training.digits:digits_float64'
 OURS = 'training'
-RESULTS = ('checkpoint.safetensors', 'page.html', 'report.json', 'training.png')
+DDP = 'torch DDP'
+RESULTS = ('checkpoint.safetensors', 'ddp', 'page.html', 'report.json', 'training.png')
 #: How fast the emulated devices are; one of speed 1 takes `SAMPLE` seconds for a sample.
 SPEEDS, SAMPLE = {'dock': 1.0, 'rover': 0.6, 'drone': 0.4}, 2e-3
 #: Largest difference from one process, in float64.
@@ -75,6 +79,8 @@ EXACT = 1e-10
 #: Rounds that the plan of each planner is timed for; the first two are left out.
 TIMED = 14
 SETTINGS = Settings(timeout=3.0, every=5)
+#: Seconds that a training may take, and its processes until they are there: a bound on what hangs.
+PATIENCE = 1800.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,9 +112,6 @@ def run(args: argparse.Namespace) -> int:
                 report = _Demo(args, task, out, step).run()
         except (ValueError, GroupError) as error:
             raise CommandError(str(error)) from error
-        except TrainingError as error:
-            out.show(f'[red]the demo failed:[/red] {error}')
-            return 1
         _show(report, out)
         out.show(f'Wrote {args.out}/report.json, training.png, page.html and '
                  'checkpoint.safetensors')
@@ -117,7 +120,8 @@ def run(args: argparse.Namespace) -> int:
 
 def well(report: Mapping[str, Any]) -> bool:
     """Whether nothing was lost and the result is that of one process."""
-    return bool(report['max_rel_diff'] <= EXACT and not report['killed']['samples_lost']
+    return bool(not report['failed'] and report['max_rel_diff'] <= EXACT
+                and not report['killed']['samples_lost']
                 and all(abs(a - b) <= 1e-9 * abs(b) for a, b in
                         zip(report['loss'], report['loss_one_process'], strict=True)))
 
@@ -132,18 +136,20 @@ class _Run:
     killed: tuple[str, int, float] | None
 
     @property
-    def loss(self) -> Recovery:
-        """Return what the kill cost, whatever else happened."""
+    def loss(self) -> Recovery | None:
+        """Return what the kill cost, whatever else happened; None if it was lost before."""
         assert self.killed
         name, _, when = self.killed
-        return next(one for one in self.commit.recoveries
-                    if name in one.lost and one.noticed >= when)
+        return next((one for one in self.commit.recoveries
+                     if name in one.lost and one.noticed >= when), None)
 
     @property
     def round_seconds(self) -> float:
         """Return what rounds take after the loss (median)."""
-        figures, first = self.commit.figures, self.loss.reached + 1
-        return median(figures[k]['seconds'] for k in range(first, self.commit.committed))
+        figures = self.commit.figures
+        first = self.loss.reached + 1 if self.loss else 0
+        return median([figures[k]['seconds'] for k in range(first, self.commit.committed)
+                       if k in figures] or [one['seconds'] for one in figures.values()])
 
 
 @dataclass
@@ -193,30 +199,44 @@ class _Demo:
         """Run everything; write the results and return the report."""
         self._step('training in one process')
         alone = train_alone(self._task)
-        systems = self._systems()
-        ours = self._train('training over three devices, one is killed',
-                           replanner(self._task, self._table, self._topology), self._args.kill)
-        heavy = self._train('the same with plans from scratch',
-                            replanner(self._task, self._table, self._topology, heavy=True),
-                            self._args.kill, self._args.kill + 8)
-        report = self._report(ours, heavy, alone, systems)
-        self._write(ours, heavy, report, systems)
+        systems = self._systems(alone)
+        ours = self._attempt('training over three devices, one is killed', replanner(
+            self._task, self._table, self._topology), self._args.kill)
+        heavy = self._attempt('the same with plans from scratch', replanner(
+            self._task, self._table, self._topology, heavy=True), self._args.kill,
+            self._args.kill + 8)
+        if isinstance(ours, str):
+            report = self._failed(ours, alone, systems)
+            write_json(self._args.out / 'report.json', report)
+            self._write_page(report, systems, [f'The training failed: {ours}'])
+            return report
+        report = self._report(ours, None if isinstance(heavy, str) else heavy, alone, systems)
+        self._write(ours, None if isinstance(heavy, str) else heavy, report, systems)
         return report
+
+    def _attempt(self, text: str, planner: Any, kill: int | None, rounds: float = float('inf'),
+                 ) -> _Run | str:
+        """Return what a training left behind, or by what it failed."""
+        try:
+            return self._train(text, planner, kill, rounds)
+        except (TrainingError, GroupError) as error:
+            self._out.show(plain(f'{text}: {error}'))
+            return str(error)
 
     def _train(self, text: str, planner: Any, kill: int | None,
                rounds: float = float('inf')) -> _Run:
         self._step(text)
         watch = _Watch(kill)
         with ProcessFleet(TASK, self._task, self._graph, self._topology, planner, self._table,
-                          SETTINGS, emulate=True, progress=watch) as fleet:
+                          SETTINGS, emulate=True, progress=watch, wait=PATIENCE) as fleet:
             watch.fleet = fleet
-            fleet.trainer.run(240.0, rounds)
+            fleet.trainer.run(PATIENCE, rounds)
             done = rounds > self._task.rounds
             return _Run(fleet.trainer.commit, fleet.trainer.collect() if done else {},
                         watch.plans, watch.killed)
 
-    def _systems(self) -> dict[str, dict[str, Any]]:
-        """Time rounds by the plan of each planner."""
+    def _systems(self, alone: OneProcess) -> dict[str, dict[str, Any]]:
+        """Time rounds by the plan of each planner, and by DDP."""
         costs, batches = self._costs, self._task.micro_batches
         best = plan_round(costs)
         plans: dict[str, tuple[Sequence[HybridStage], float]] = {OURS: (best.stages, best.seconds)}
@@ -229,41 +249,65 @@ class _Demo:
         for name, (stages, seconds) in plans.items():
             try:
                 plan = runnable(costs, stages, self._task)
-            except ValueError:
-                continue  # shares that are not whole grains: such a plan cannot be run exactly
+            except ValueError as error:
+                systems[name] = _row(predicted=seconds, failed=str(error))
+                continue
             same = next((one for one in systems if systems[one]['plan'] == str(plan)), None)
-            if same is None:
-                timed = self._train(f'timing the plan of {name}',
-                                    partial(_always, plan), None, TIMED)
-                round_ms = 1e3 * median(timed.commit.figures[k]['seconds']
-                                        for k in range(2, TIMED))
-            else:
-                round_ms = systems[same]['round_ms']
-            systems[name] = {'round_ms': round_ms, 'predicted_ms': 1e3 * seconds,
-                             'plan': str(plan)} | ({'same_plan_as': same} if same else {})
+            if same is not None:
+                systems[name] = {**systems[same], 'predicted_ms': 1e3 * seconds,
+                                 'same_plan_as': same}
+                continue
+            timed = self._attempt(f'timing the plan of {name}', partial(_always, plan), None,
+                                  TIMED)
+            if isinstance(timed, str):
+                systems[name] = _row(str(plan), seconds, failed=timed)
+                continue
+            rounds = [timed.commit.figures[k] for k in range(TIMED)]
+            systems[name] = _row(str(plan), seconds, [one['seconds'] for one in rounds],
+                                 [one['loss'] for one in rounds], alone)
+        systems[DDP] = self._ddp(alone)
         return systems
 
-    def _report(self, ours: _Run, heavy: _Run, alone: OneProcess,
+    def _ddp(self, alone: OneProcess) -> dict[str, Any]:
+        """Time torch's DistributedDataParallel on the same devices, samples by speed."""
+        self._step(f'timing {DDP}')
+        times = self._table.times
+        seconds = {name: ((sum(times[name].forward[-1]) + sum(times[name].backward[-1]))
+                          / times[name].batches[-1], sum(times[name].step)) for name in SPEEDS}
+        try:
+            found = train_by_ddp(TASK, self._task.batch, TIMED, seconds, self._args.rate * 125e3,
+                                 self._args.out / 'ddp')
+        except (ChildError, OSError, ValueError) as error:
+            return _row(failed=error.what if isinstance(error, ChildError) else str(error))
+        return _row('all layers: ' + ', '.join(f'{name} {count} samples' for name, count in
+                                               found.shares.items()),
+                    None, found.seconds, found.loss, alone)
+
+    def _failed(self, why: str, alone: OneProcess, systems: Mapping[str, Mapping[str, Any]],
+                ) -> dict[str, Any]:
+        return {'failed': why, 'rounds': 0, 'samples': 0, 'max_rel_diff': None, 'loss': [],
+                'loss_one_process': alone.loss, 'accuracy': None, 'killed': None,
+                'systems': _without_plans(systems)}
+
+    def _report(self, ours: _Run, heavy: _Run | None, alone: OneProcess,
                 systems: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         figures, task = ours.commit.figures, self._task
-        recovery, other = ours.loss, heavy.loss
         judged = judge(task, ours.state)
-        assert ours.killed and heavy.killed and judged
+        assert judged
         return {
-            'rounds': len(figures), 'samples': sum(int(f['samples']) for f in figures.values()),
+            'failed': '', 'rounds': len(figures),
+            'samples': sum(int(f['samples']) for f in figures.values()),
             'max_rel_diff': _difference(ours.state, alone),
             'loss': [figures[k]['loss'] for k in sorted(figures)],
             'loss_one_process': alone.loss, 'accuracy': judged.accuracy,
-            'systems': {name: {key: row[key] for key in row if key != 'plan'}
-                        for name, row in systems.items()},
+            'systems': _without_plans(systems),
             'killed': {
-                'rounds_replayed': recovery.reached - recovery.tag,
+                'rounds_replayed': ours.loss.reached - ours.loss.tag if ours.loss else 0,
                 'samples_lost': task.rounds * task.batch - sum(
                     int(f['samples']) for f in figures.values()),
-                'recovery_ms': _split(recovery, ours.killed[2]),
-                'heavy_ms': sum(_split(other, heavy.killed[2]).values())}}
+                'recovery_ms': _split(ours), 'heavy_ms': heavy and _sum(_split(heavy))}}
 
-    def _write(self, ours: _Run, heavy: _Run, report: Mapping[str, Any],
+    def _write(self, ours: _Run, heavy: _Run | None, report: Mapping[str, Any],
                systems: Mapping[str, Mapping[str, Any]]) -> None:
         out, task = self._args.out, self._task
         write_json(out / 'report.json', report)
@@ -273,31 +317,45 @@ class _Demo:
         draw_training(report['loss'], report['loss_one_process'],
                       parts_of(ours.plans, task.rounds), list(SPEEDS), [ours.killed[:2]],
                       out / 'training.png', how='is killed')
-        best, least = report['systems'][OURS], self._least()
-        limits = (
-            f'A round took {number_text(best["round_ms"])} ms; all three computing all the '
-            f'time would take {number_text(1e3 * least)} ms: '
-            f'{best["round_ms"] / 1e3 / least:.2f} x the limit.', self._after(ours, heavy))
-        self._out.show(*limits)
+        self._write_page(report, systems, [
+            f'{report["rounds"]} rounds of {task.batch} samples: the largest difference of a '
+            f'weight from one process is {report["max_rel_diff"]:.1e}; '
+            f'{report["killed"]["samples_lost"]} samples were lost. Accuracy on pictures that '
+            f'it never saw: {report["accuracy"]:.1%}.', *self._limits(systems),
+            *self._after(ours, heavy)])
+
+    def _write_page(self, report: Mapping[str, Any], systems: Mapping[str, Mapping[str, Any]],
+                    remarks: Sequence[str]) -> None:
+        out = self._args.out
+        self._out.show(*map(plain, remarks[1:]))
         (out / 'page.html').write_text(render(
             'training.html', title='A network learns digits on three devices',
             systems=systems, ours=OURS, killed=report['killed'],
+            drawn=(out / 'training.png').exists(),
             headline='The result of one process, with a device killed on the way.'
             if well(report) else 'Not all is as it must be.',
-            remarks=[
-                f'{report["rounds"]} rounds of {task.batch} samples: the largest difference of a '
-                f'weight from one process is {report["max_rel_diff"]:.1e}; '
-                f'{report["killed"]["samples_lost"]} samples were lost. Accuracy on pictures that '
-                f'it never saw: {report["accuracy"]:.1%}.', *limits],
+            remarks=remarks,
             measured=[
                 ('ms a round', f'median of {TIMED - 2} rounds; a plan that several planners '
                                'found was run once'),
+                ('from one process', 'largest difference of a loss from that of one process in '
+                                     f'the first {TIMED} rounds; {DDP} normalises the samples of '
+                                     'one device at a time, as batch norm does there'),
                 ('devices', 'processes of this machine that compute really, and take the seconds '
                             'of devices of speed 1, 0.6 and 0.4; each sends '
                             f'{self._args.rate:g} Mbit/s at most (emulated)'),
                 ('recovery', 'from the kill until all have left the plan; until layers are '
                              'moved; until the round that was reached is reached again'),
-                ('again', '`make demo-training` makes these figures again; one run')]))
+                ('again', 'make demo-training makes these figures again; one run')]))
+
+    def _limits(self, systems: Mapping[str, Mapping[str, Any]]) -> list[str]:
+        """Say how far from all devices computing all the time a round is."""
+        best, least = systems[OURS], self._least()
+        if best['failed']:
+            return []
+        return [f'A round took {number_text(best["round_ms"])} ms; all three computing all the '
+                f'time would take {number_text(1e3 * least)} ms: '
+                f'{best["round_ms"] / 1e3 / least:.2f} x the limit.']
 
     def _least(self) -> float:
         """Return the seconds of a round if all devices computed all the time."""
@@ -305,21 +363,26 @@ class _Demo:
         return costs.micro_batches / sum(1 / sum(costs.seconds(
             name, 0, costs.layers, costs.micro_batch)) for name in self._topology.names)
 
-    def _after(self, ours: _Run, heavy: _Run) -> str:
+    def _after(self, ours: _Run, heavy: _Run | None) -> list[str]:
         """Say what recovery took, what it must take at least, and how fast it went on."""
         assert ours.killed
+        name, number, when = ours.killed
         recovery = ours.loss
+        if recovery is None:
+            return [f'{name} was killed at round {number}, when it had left the plan already.']
         moved = port_seconds(recovery.moved, ours.commit.sizes, self._args.rate * 125e3)
         work = (recovery.reached - recovery.tag) * ours.round_seconds
-        took, detect = recovery.caught_up - ours.killed[2], recovery.planned - ours.killed[2]
-        plan = next(plan for _, plan in ours.plans if ours.killed[0] not in plan.participants)
-        return (f'{ours.killed[0]} was killed at round {ours.killed[1]}; the {len(SPEEDS) - 1} '
-                f'others went on from round {recovery.tag} and were where they had been after '
-                f'{1e3 * took:.0f} ms. At least {1e3 * (detect + moved + work):.0f} ms are '
-                f'needed: {1e3 * detect:.0f} until all have left the plan, {1e3 * moved:.0f} for '
-                f'the bytes of layers, {1e3 * work:.0f} for the rounds since then. Their plan: '
-                f'{plan}; {heavy.round_seconds / ours.round_seconds:.2f} times as many rounds a '
-                'second as by a plan from scratch.')
+        took, detect = recovery.caught_up - when, recovery.planned - when
+        plan = next((plan for _, plan in ours.plans if name not in plan.participants), None)
+        scratch = '' if heavy is None else (
+            f'; {heavy.round_seconds / ours.round_seconds:.2f} times as many rounds a second as '
+            'by a plan from scratch')
+        return [f'{name} was killed at round {number}; the {len(SPEEDS) - 1} others went on from '
+                f'round {recovery.tag} and were where they had been after {1e3 * took:.0f} ms. '
+                f'At least {1e3 * (detect + moved + work):.0f} ms are needed: '
+                f'{1e3 * detect:.0f} until all have left the plan, {1e3 * moved:.0f} for the '
+                f'bytes of layers, {1e3 * work:.0f} for the rounds since then. Their plan: '
+                f'{plan}{scratch}.']
 
 
 def _always(plan: TrainingPlan, devices: tuple[str, ...], before: TrainingPlan | None,
@@ -327,10 +390,31 @@ def _always(plan: TrainingPlan, devices: tuple[str, ...], before: TrainingPlan |
     return plan
 
 
-def _split(recovery: Recovery, killed: float) -> dict[str, float]:
-    """Return the milliseconds of a recovery, in three."""
+def _row(plan: str = '', predicted: float | None = None, seconds: Sequence[float] = (),
+         loss: Sequence[float] = (), alone: OneProcess | None = None, failed: str = '',
+         ) -> dict[str, Any]:
+    """Return the row of a system: what its rounds took, or by what it failed."""
+    return {'plan': plan, 'predicted_ms': None if predicted is None else 1e3 * predicted,
+            'round_ms': 1e3 * median(seconds[2:]) if seconds else None, 'failed': failed,
+            'loss_diff': max(abs(a - b) / abs(b) for a, b in zip(loss, alone.loss))
+            if alone and loss else None}
+
+
+def _without_plans(systems: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {name: {key: row[key] for key in row if key != 'plan'}
+            for name, row in systems.items()}
+
+
+def _split(run: _Run) -> dict[str, float] | None:
+    """Return the milliseconds of a recovery, in three; None if there was none."""
+    if run.loss is None or run.killed is None:
+        return None
     return {name: 1e3 * seconds for name, seconds in zip(
-        ('detect', 'move', 'replay'), recovery.parts(killed))}
+        ('detect', 'move', 'replay'), run.loss.parts(run.killed[2]))}
+
+
+def _sum(split: Mapping[str, float] | None) -> float | None:
+    return None if split is None else sum(split.values())
 
 
 def _difference(state: Mapping[str, torch.Tensor], alone: OneProcess) -> float:
@@ -347,13 +431,19 @@ def _named(name: str, row: Mapping[str, Any]) -> str:
 
 
 def _show(report: Mapping[str, Any], out: Output) -> None:
-    shown = table('Rounds of three devices', 'planner', 'ms a round', 'predicted')
+    shown = table('Rounds of three devices', 'planner', 'ms a round', 'predicted',
+                  'from one process', 'failed')
     for name, row in report['systems'].items():
         shown.add_row(_named(name, row), number_text(row['round_ms']),
-                      number_text(row['predicted_ms']))
+                      number_text(row['predicted_ms']), difference_text(row['loss_diff']),
+                      plain(row['failed']))
+    out.show(shown)
     killed = report['killed']
-    out.show(shown, f'largest difference from one process {report["max_rel_diff"]:.1e}, accuracy '
+    if report['failed']:
+        out.show(f'[red]The training failed:[/red] {plain(report["failed"])}')
+        return
+    recovery, scratch = _sum(killed['recovery_ms']), killed['heavy_ms']
+    out.show(f'largest difference from one process {report["max_rel_diff"]:.1e}, accuracy '
              f'{report["accuracy"]:.1%}; after the kill {killed["rounds_replayed"]} rounds '
              f'replayed, {killed["samples_lost"]} samples lost, recovered in '
-             f'{sum(killed["recovery_ms"].values()):.0f} ms (plans from scratch: '
-             f'{killed["heavy_ms"]:.0f} ms)')
+             f'{number_text(recovery)} ms (plans from scratch: {number_text(scratch)} ms)')

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 import math
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from intradp_lab.fleet.fleet_scene import FleetScene, TARGET
@@ -44,48 +45,76 @@ class PlanRun:
 
 
 @dataclass(frozen=True)
+class FailedRun:
+    """A plan that was to be run, and by what that failed."""
+
+    plan: FleetPlan
+    stages: StagePlan
+    failed: str
+
+
+@dataclass(frozen=True)
 class Measured:
-    """What the demo has seen: runs of systems by name, and those with half the air; the kill."""
+    """
+    What the demo has seen: runs of systems by name, and those with half the air; the kill.
+
+    Of a kill that failed there is the text that says by what.
+    """
 
     scene: FleetScene
-    systems: Mapping[str, PlanRun]
-    burst: Mapping[str, PlanRun]
-    killed: KilledDevice | None = None
+    systems: Mapping[str, PlanRun | FailedRun]
+    burst: Mapping[str, PlanRun | FailedRun]
+    killed: KilledDevice | str | None = None
 
 
 def fleet_report(measured: Measured) -> dict[str, Any]:
-    """Return the report as plain data."""
-    runs = [*measured.systems.values(), *measured.burst.values()]
+    """Return the report as plain data; `lost` counts frames of ours, rows have those of all."""
+    runs = [run for run in (*measured.systems.values(), *measured.burst.values())
+            if isinstance(run, PlanRun)]
+    ours = [measured.systems[OURS], *measured.burst.values()]
+    frames = [run.played for run in ours if isinstance(run, PlanRun)]
     return {
-        'frames': sum(run.played.frames for run in runs),
-        'lost': sum(run.played.lost for run in runs),
-        'max_rel_diff': _finite(max(run.played.difference for run in runs)),
+        'failed': '; '.join(run.failed for run in ours if isinstance(run, FailedRun)),
+        'frames': sum(run.frames for run in frames),
+        'lost': sum(run.lost for run in frames),
+        'max_rel_diff': _finite(max((run.played.difference for run in runs), default=math.inf)),
         'systems': {name: _system(run) for name, run in measured.systems.items()},
         'burst': {name: _system(run) for name, run in measured.burst.items()},
-        'bound_ms': 1e3 * measured.systems[OURS].bound,
+        'bound_ms': 1e3 * measured.scene.bound(measured.systems[OURS].plan.placement),
         'target': {'latency_ms': 1e3 * TARGET.latency, 'fps': TARGET.rate},
         'air_mbps': measured.scene.topology.medium('air').bytes_per_second / 125e3,
         'devices': {d.name: d.speed for d in measured.scene.topology.devices},
         'killed': _killed(measured.killed), 'figures': FIGURES}
 
 
-def _system(run: PlanRun) -> dict[str, Any]:
+#: What a row has that was not measured.
+_BLANK: Mapping[str, Any] = MappingProxyType(dict.fromkeys((
+    'latency_ms', 'predicted_ms', 'fps', 'predicted_fps', 'stream_ms', 'qoe_missed_s', 'bound_ms',
+    'by_asker', 'lost')))
+
+
+def _system(run: PlanRun | FailedRun) -> dict[str, Any]:
+    common = {'failed': '', 'joules': sum(run.plan.joules.values()), 'stages': [
+        {'operators': len(stage.operators), 'devices': [m.device for m in stage.members]}
+        for stage in run.stages.stages]}
+    if isinstance(run, FailedRun):
+        return {**common, **_BLANK, 'failed': run.failed}
     played = run.played
     return {
+        **common, 'lost': played.lost,
         'latency_ms': 1e3 * played.measured.latency,
         'predicted_ms': 1e3 * played.predicted.latency,
         'fps': played.measured.fps, 'predicted_fps': played.predicted.fps,
-        'stream_ms': _finite(1e3 * played.usual), 'joules': sum(run.plan.joules.values()),
-        'qoe_missed_s': played.missed_seconds, 'bound_ms': 1e3 * run.bound,
-        'by_asker': played.by_asker, 'stages': [
-            {'operators': len(stage.operators), 'devices': [m.device for m in stage.members]}
-            for stage in run.stages.stages]}
+        'stream_ms': _finite(1e3 * played.usual), 'qoe_missed_s': played.missed_seconds,
+        'bound_ms': 1e3 * run.bound, 'by_asker': played.by_asker}
 
 
-def _killed(killed: KilledDevice | None) -> dict[str, Any] | None:
+def _killed(killed: KilledDevice | str | None) -> dict[str, Any] | None:
     """Return what became of the frames around the kill; None if nothing could be killed."""
     if killed is None:
         return None
+    if isinstance(killed, str):
+        return {'failed': killed, 'frames': 0, 'lost': 0, 'max_rel_diff': None}
     seen = killed.seen
     return {
         'device': killed.device, 'frames': len(seen),
@@ -93,7 +122,7 @@ def _killed(killed: KilledDevice | None) -> dict[str, Any] | None:
         'by_asker': sum(not answer.pipelined for answer in seen),
         'max_rel_diff': _finite(max((a.difference for a in seen), default=math.inf)),
         'recovered_ms': 1e3 * killed.recovered, 'half_the_air_s': killed.burst,
-        'network': killed.network}
+        'network': killed.network, 'failed': ''}
 
 
 def _finite(value: float) -> float | None:
@@ -103,8 +132,8 @@ def _finite(value: float) -> float | None:
 def well(report: Mapping[str, Any]) -> bool:
     """Return whether no frame was lost, and all results are the unsplit model's."""
     parts = [report] if report['killed'] is None else [report, report['killed']]
-    return all(part['frames'] > 0 and part['lost'] == 0 and part['max_rel_diff'] is not None
-               and part['max_rel_diff'] <= ROUNDING
+    return all(not part['failed'] and part['frames'] > 0 and part['lost'] == 0
+               and part['max_rel_diff'] is not None and part['max_rel_diff'] <= ROUNDING
                for part in parts)
 
 
@@ -114,14 +143,24 @@ def show_report(report: Mapping[str, Any], out: Output) -> None:
     title = f'target: {target["latency_ms"]:g} ms at {target["fps"]:g} frames a second'
     out.show(_table(f'Plans, {title}', report['systems']),
              _table('With half the air', report['burst']),
-             _stages({**report['systems'], **report['burst']}), plain(verdict(report)),
+             _stages({**report['systems'], **report['burst']}), *_failures(report),
+             plain(verdict(report)),
              plain(killed_text(report['killed'])))
+
+
+def _failures(report: Mapping[str, Any]) -> list[str]:
+    """Return which systems failed by what, and which left frames without an answer."""
+    rows = {**report['systems'], **report['burst']}
+    return [plain(f'{name}: ' + (row['failed'] or f'{row["lost"]} frames without an answer'))
+            for name, row in rows.items() if row['failed'] or row['lost']]
 
 
 def killed_text(killed: Mapping[str, Any] | None) -> str:
     """Return in words what became of the frames around the kill."""
     if killed is None:
         return 'No device was killed: by our plan only the asker computes.'
+    if killed['failed']:
+        return f'A device of real processes was killed, and that failed: {killed["failed"]}'
     burst = f', then half the air for {killed["half_the_air_s"]:g} s' \
         if killed['half_the_air_s'] else ''
     return (f'Real processes, {killed["device"]} killed with -9 and back{burst}: '
@@ -141,6 +180,9 @@ def _table(title: str, systems: Mapping[str, Any]) -> Any:
     shown = table(f'{title} (emulated devices)', 'plan', 'ms alone', 'predicted', 'at rate',
                   'fps', 'predicted', 'J', 'late s')
     for name, row in systems.items():
+        if row['failed']:
+            shown.add_row(plain(name), 'failed')
+            continue
         shown.add_row(
             plain(name),
             f'{row["latency_ms"]:.0f}', f'{row["predicted_ms"]:.0f}',

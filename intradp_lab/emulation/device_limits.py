@@ -21,20 +21,23 @@ import time
 from types import MappingProxyType
 
 from intradp_lab.emulation.namespaces import owned_names, start_tick
+from intradp_ros.core.control_groups import (
+    CONTROLLERS,
+    CPU,
+    DISK,
+    entering,
+    Hierarchy,
+    MEMORY,
+    own_hierarchies,
+)
 
 PREFIX = 'intradp-limit'
-CPU, MEMORY, DISK = 'cpu', 'memory', 'disk'
 #: Microseconds: short, so that a device is slow rather than away for a tenth of a second.
 _PERIOD = 20_000
 #: Times as much as others' processes: a device gets what it was given, whatever else runs.
 _WEIGHT = 20
 _KILL_ROUNDS = 200
-#: What the kernel calls these controllers, by version.
-_CONTROLLERS: Mapping[int, Mapping[str, str]] = MappingProxyType({
-    1: {CPU: 'cpu', MEMORY: 'memory', DISK: 'blkio'},
-    2: {CPU: 'cpu', MEMORY: 'memory', DISK: 'io'}})
-_ENTER = 'while [ "$1" != -- ]; do echo $$ > "$1/cgroup.procs" || exit 125; shift; done; ' \
-    'shift; exec "$@"'
+
 
 
 class LimitError(RuntimeError):
@@ -61,48 +64,18 @@ class DeviceLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Hierarchy:
-    """A mounted tree of control groups, and this process's place in it."""
-
-    version: int
-    place: Path
-
-
-@dataclass(frozen=True, slots=True)
 class LimitedDevices:
     """Control groups by device, one for each hierarchy; made by `limited_devices`."""
 
     groups: Mapping[str, Sequence[Path]]
 
+    def of(self, device: str) -> Sequence[Path]:
+        """Return the groups of a device, as `Command` takes them."""
+        return self.groups.get(device, ())
+
     def exec_prefix(self, device: str) -> list[str]:
         """Return the words to put before a command to run it on a device; first of all others."""
-        places = [str(group) for group in self.groups.get(device, ())]
-        return ['sh', '-c', _ENTER, 'limited', *places, '--'] if places else []
-
-
-def hierarchies(mounts: str, groups: str) -> dict[str, Hierarchy]:
-    """
-    Return where each of `CPU`, `MEMORY` and `DISK` can be limited, of those that can.
-
-    `mounts` and `groups` are the texts of mountinfo and cgroup in ``/proc/self``.
-    """
-    own = {name: path for _, names, path in (line.split(':', 2) for line in groups.splitlines())
-           for name in names.split(',')}
-    found: dict[str, Hierarchy] = {}
-    for line in mounts.splitlines():
-        before, _, after = line.partition(' - ')
-        root, mount = before.split()[3:5]
-        kind, _, options = after.split(maxsplit=2)
-        version = {'cgroup': 1, 'cgroup2': 2}.get(kind)
-        if version is None:
-            continue
-        for limit, controller in _CONTROLLERS[version].items():
-            known = controller in options.split(',') if version == 1 else '' in own
-            path = own.get(controller if version == 1 else '', '/')
-            if known and (version == 1 or limit not in found):
-                inside = path.removeprefix(root.rstrip('/')).strip('/')
-                found[limit] = Hierarchy(version, Path(mount) / inside)
-    return found
+        return entering(self.of(device))
 
 
 def settings(limits: DeviceLimits, version: int, disks: Sequence[str],
@@ -170,8 +143,7 @@ def limited_devices(limits: Mapping[str, DeviceLimits], folder: Path = Path('/va
         raise ValueError(f'the devices should have more than the {os.cpu_count()} cores that '
                          'there are')
     try:
-        places = hierarchies(Path('/proc/self/mountinfo').read_text(),
-                             Path('/proc/self/cgroup').read_text())
+        places = own_hierarchies()
     except OSError as error:
         raise LimitError(f'there are no control groups here: {error}') from error
     remove_stale(set(places.values()), prefix)
@@ -212,7 +184,7 @@ def _make(name: str, limits: DeviceLimits, places: Mapping[str, Hierarchy], fold
             if group not in made:
                 if place.version == 2:
                     (place.place / 'cgroup.subtree_control').write_text(
-                        ' '.join(f'+{_CONTROLLERS[2][each]}' for each in limits.kinds))
+                        ' '.join(f'+{CONTROLLERS[2][each]}' for each in limits.kinds))
                 group.mkdir()
                 made.append(group)
                 groups.append(group)

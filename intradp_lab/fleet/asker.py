@@ -24,6 +24,7 @@ from intradp_lab.fleet.asking import Asking, save_answers, SeenAnswer
 from intradp_lab.fleet.device_emulation import emulated_at, read_profile
 from intradp_lab.fleet.fleet_scene import video_inputs
 from intradp_ros.cluster.plan_id import NO_PLAN
+from intradp_ros.core.patience import Patience
 from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.dds.dds_peers import DdsPeers
 from intradp_ros.dds.standalone import standalone_context
@@ -43,6 +44,8 @@ from intradp_ros.split.checks.verify import output_error
 
 #: Different inputs, asked for in turn.
 INPUTS = 5
+#: Seconds between two looks at whether patience is over.
+_LOOK = 0.5
 
 
 class Asker:
@@ -85,9 +88,11 @@ class Asker:
         self._wait_for(number)
 
     def _wait_for(self, number: int) -> None:
+        patience = Patience(self.asking.patience)
         with self._changed:
-            if not self._changed.wait_for(lambda: len(self.seen) >= number,
-                                          self.asking.patience):
+            while not self._changed.wait_for(lambda: len(self.seen) >= number, _LOOK):
+                if not patience.over:
+                    continue
                 raise SystemExit(f'{number - len(self.seen)} of {number} answers did not come')
 
     def _wait_for_room(self, client: PipelineClient, due: float) -> None:
@@ -161,9 +166,9 @@ def main() -> None:
 
 
 def _wait_for_plan(client: PipelineClient, patience: float) -> None:
-    end = time.monotonic() + patience
+    left = Patience(patience)
     while client.plan == NO_PLAN or client.unavailable_reason():
-        if time.monotonic() > end:
+        if left.over:
             raise SystemExit(f'no plan within {patience:g} s: {client.unavailable_reason()}')
         time.sleep(0.01)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+import math
 import statistics
 import time
 
@@ -54,18 +55,27 @@ def for_payload(topology: Topology, share: float) -> Topology:
 
 
 def measured_local(fleet: LocalFleet, inputs: Sequence[Sequence[torch.Tensor]], alone: int,
-                   inflight: int) -> tuple[PipelineFigures, list[FleetResult]]:
-    """Ask for inferences one at a time, `alone` of them, and then for the others together."""
+                   inflight: int, timeout: float = math.inf,
+                   ) -> tuple[PipelineFigures, list[FleetResult]]:
+    """
+    Ask for inferences one at a time, `alone` of them, and then for the others together.
+
+    Raises
+    ------
+    queue.Empty
+        If an answer does not come within `timeout` (s).
+
+    """
     answers = []
     for frame in inputs[:alone]:
         fleet.client.ask(frame)
-        answers += fleet.answers(1)
+        answers += fleet.answers(1, timeout)
     begin, asked = time.monotonic(), []
     for frame in inputs[alone:]:
         fleet.wait_for_room()
         asked.append(time.monotonic() - begin)
         fleet.client.ask(frame)
-    many = fleet.answers(len(asked))
+    many = fleet.answers(len(asked), timeout)
     ends = [at + answer.latency for at, answer in zip(asked, many)]
     return PipelineFigures(statistics.median(a.latency for a in answers), _fps(ends, inflight)), \
         answers + many

@@ -25,7 +25,8 @@ from intradp_ros.core.processes import (
 )
 
 COORDINATOR = 'coordinator'
-START_TIMEOUT = 90.0
+#: Seconds, as `Patience` counts them.
+START_TIMEOUT = 180.0
 
 
 @dataclass(frozen=True)
@@ -109,9 +110,9 @@ class NodeFleet:
 
     def _command(self, name: str, device: str, words: Sequence[str], limited: bool = False,
                  ) -> Command:
-        groups = self.groups.exec_prefix(device) if self.groups and limited else []
-        prefix = [*groups, *(self.network.exec_prefix(device) if self.network else ())]
-        return Command(name, words, prefix, environment=self.environment)
+        return Command(name, words, self.network.exec_prefix(device) if self.network else (),
+                       environment=self.environment,
+                       groups=self.groups.of(device) if self.groups and limited else ())
 
 
 @dataclass
@@ -158,7 +159,7 @@ class RunningFleet:
     def answers(self, asker: Child, timeout: float) -> list[SeenAnswer]:
         """Wait for the asker's end and return what it saw; ChildError if it fails."""
         if asker.wait(timeout):
-            raise asker.failure('failed')
+            raise asker.ended('')
         return load_answers(self.fleet.output)
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 import math
 import queue
@@ -24,6 +25,7 @@ from intradp_lab.fleet.fleet_figures import (
 from intradp_lab.fleet.fleet_scene import FleetScene, TARGET
 from intradp_ros.cluster.coordinator import CoordinatorTimes
 from intradp_ros.cluster.membership import MemberTimes
+from intradp_ros.core.patience import Patience
 from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
 from intradp_ros.runtime.pipeline.fleet_result import FleetResult
@@ -37,13 +39,17 @@ Frame = tuple[torch.Tensor, ...]
 
 #: Frames that are asked for one at a time, and that are asked for as soon as there is room.
 ALONE, TOGETHER = 3, 16
+#: Seconds (`Patience`) until devices are there, and until the next answer.
 TIMEOUT = 60.0
+_LOOK = 0.5
 #: Seconds: who asks for figures on a busy machine takes no device for dead.
 SILENCE = 10.0
+#: Seconds after which an emulated frame that nobody answers is given up.
+MOST = 600.0
 
 
 class FleetNotReady(RuntimeError):
-    """The devices of a fleet did not come together."""
+    """The devices of a fleet did not come together, or do not answer."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,7 @@ def play(scene: FleetScene, plan: StagePlan, inputs: Sequence[Frame],
     Raises
     ------
     FleetNotReady
-        If the devices did not come together.
+        If the devices did not come together, or an answer did not come.
 
     """
     inflight = usual_inflight(plan)
@@ -101,7 +107,10 @@ def play(scene: FleetScene, plan: StagePlan, inputs: Sequence[Frame],
             for d in scene.topology.devices}
     with _ready(scene, plan, slow, len(inputs)) as fleet:
         repeated = [inputs[k % len(inputs)] for k in range(alone + together)]
-        measured, first = measured_local(fleet, repeated, alone, inflight)
+        try:
+            measured, first = measured_local(fleet, repeated, alone, inflight, MOST)
+        except queue.Empty:
+            raise FleetNotReady(f'no answer within {MOST:g} s') from None
         stream = _in_time(fleet, inputs)
     every = [*real, *first, *stream]
     asked = 2 * len(inputs) + len(first)
@@ -143,11 +152,11 @@ def _in_time(fleet: LocalFleet, inputs: Sequence[Frame]) -> list[FleetResult]:
 def _answers(fleet: LocalFleet, count: int) -> list[FleetResult]:
     """Return the next answers; fewer if one does not come."""
     found: list[FleetResult] = []
-    try:
-        for _ in range(count):
-            found += fleet.answers(1, TIMEOUT)
-    except queue.Empty:
-        pass
+    patience = Patience(TIMEOUT)
+    while len(found) < count and not patience.over:
+        with suppress(queue.Empty):
+            found += fleet.answers(1, _LOOK)
+            patience = Patience(TIMEOUT)
     return found
 
 
@@ -164,8 +173,10 @@ def _ready(scene: FleetScene, plan: StagePlan, models: Mapping[str, SharedModel]
         scene.topology, plan.source, models, lambda alive: plan if needed <= alive else None,
         waiting=waiting + 1, patience=FleetPatience(silence=SILENCE),
         times=CoordinatorTimes(MemberTimes(suspect=SILENCE / 2, gone=SILENCE)))
-    if fleet.wait_ready(TIMEOUT):
-        return fleet
+    patience = Patience(TIMEOUT)
+    while not patience.over:
+        if fleet.wait_ready(_LOOK):
+            return fleet
     trouble = fleet.client.unavailable_reason()
     fleet.__exit__(None, None, None)
     raise FleetNotReady(f'the devices did not come together: {trouble}')

@@ -5,17 +5,20 @@
 One question to SmolLM2 on three small emulated devices, answered in several ways.
 
 None of the devices could hold the model.  Each way runs as real processes with limits of
-memory and disk, over a shaped link; tokens and logits are compared with one process.
+memory and disk, over a shaped link; tokens and logits are compared with one process.  A way that
+fails is a row that says by what; the others are measured all the same.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 import json
 from pathlib import Path
 import statistics
 import time
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -30,7 +33,8 @@ from intradp_lab.language.emulated_fleet import (
 from intradp_lab.language.reference import whole_answer, whole_model
 from intradp_lab.language.settings import costs_of
 from intradp_ros.blobs.store import BlobStore
-from intradp_ros.core.processes import Command, module_arguments
+from intradp_ros.core.child_end import OUT_OF_MEMORY
+from intradp_ros.core.processes import ChildError, Command, module_arguments
 from intradp_ros.importers.smollm2 import smollm2
 from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.estimate import play
@@ -49,6 +53,10 @@ OURS, PLAIN, ALONE, ACCELERATE = 'language', 'plain pipeline', 'one device', 'ac
 _HOP = 1.2e-3
 _WARM = 8
 _TOKENS, _LANE = 512, 64
+#: How much more memory a rival gets each time that it was killed for want of it, and how often.
+_MORE, _TIMES = 1.5, 3
+#: Seconds that a rival may take for its few tokens, and a device until both answers go on.
+_RIVAL, _GOES_ON = 600.0, 240.0
 
 
 @dataclass(frozen=True)
@@ -97,12 +105,11 @@ def prepare(folder: Path, scene: Scene) -> Prepared:
     model = whole_model(manifest, store)
     answer, logits = whole_answer(model, prompt, scene.tokens,
                                   frozenset((tokenizer.eos_token_id,)))
-    torch.save(logits, folder / 'logits.pt')
+    kept = folder / f'logits-{scene.tokens}.pt'
+    torch.save(logits, kept)
     del model
-    if not (folder / 'offloaded' / 'index.json').exists():
-        offload(store, digest, folder / 'offloaded')
     measured = measure_blocks(manifest, store)
-    return Prepared(manifest, store, prompt, answer, folder / 'logits.pt', {
+    return Prepared(manifest, store, prompt, answer, kept, {
         'model': digest, 'attention': measured.attention, 'mlp': measured.mlp,
         'head_seconds': measured.head, 'hop': _HOP, 'tokens': _TOKENS, 'lane': _LANE},
         tokenizer.decode(answer))
@@ -116,6 +123,7 @@ def measure_fleet(prepared: Prepared, scene: Scene, folder: Path, kind: str,
     planning = {**prepared.planning, 'kind': {PLAIN: 'plain', ALONE: 'language'}.get(kind, kind)}
     with language_fleet(folder, devices, prepared.store.folder, scene.mbit, planning) as fleet:
         rates = fleet.rates()
+        fleet.answer(prompt_tokens=prepared.prompt, max_tokens=1)  # all have their layers
         for device in fleet.devices.values():
             device.ask(ask='trace')
         warm = fleet.answer(prompt_tokens=prepared.prompt, max_tokens=_WARM)
@@ -127,6 +135,10 @@ def measure_fleet(prepared: Prepared, scene: Scene, folder: Path, kind: str,
         end = fleet.answer(prompt_tokens=prepared.prompt, max_tokens=scene.tokens,
                            logits=str(prepared.logits))
         states = fleet.states()
+        fleet.check()
+        rates = _best(rates, fleet.rates())
+    if len(end['times']) < 2:
+        raise ChildError(f'{kind}: {_fate(end)}')
     gaps = sorted(1e3 * (b - a) for a, b in zip(end['times'], end['times'][1:]))
     measured, fastest = statistics.median(gaps), gaps[len(gaps) // 10]
     hop = _hop(states, began)
@@ -135,7 +147,7 @@ def measure_fleet(prepared: Prepared, scene: Scene, folder: Path, kind: str,
     context = len(prepared.prompt) + len(prepared.answer)
     limit = plan_limit(plan, prepared.manifest, device_rates, hop, context)
     whole = fleet_limit(prepared.manifest, device_rates, hop, names[0], context)
-    rounds = max(s['meter']['rounds'] for s in states.values())
+    rounds = max(1, *(s['meter']['rounds'] for s in states.values()))
     computing = sum(s['meter']['computing'] for s in states.values()) / rounds + plan.hops * hop
     reading = max(sum(prepared.manifest.blocks[b].nbytes for b in plan.streamed(name))
                   / rates[name]['disk_rate'] for name in names)
@@ -163,19 +175,21 @@ def measure_fleet(prepared: Prepared, scene: Scene, folder: Path, kind: str,
 
 
 def measure_accelerate(prepared: Prepared, scene: Scene, folder: Path, name: str,
-                       offloaded: Path) -> dict[str, Any]:
-    """Return figures of accelerate's `disk_offload` with one device's memory and disk."""
-    limit = FLOOR + scene.memory[name]
+                       offloaded: Path, limit: int) -> dict[str, Any]:
+    """Return figures of accelerate's `disk_offload` with a device's disk and bytes of memory."""
     folder.mkdir(parents=True, exist_ok=True)
+    if not (offloaded / 'index.json').exists():
+        offload(prepared.store, prepared.manifest.digest, offloaded)
     forget(offloaded)
     with limited_devices({name: DeviceLimits(0.0, limit, scene.disk)},
                          prepared.store.folder) as groups:
         child = Talking(Command(ACCELERATE, module_arguments(
             'intradp_lab.language.accelerate_process', str(prepared.store.folder),
             prepared.manifest.digest, str(offloaded), json.dumps(prepared.prompt),
-            str(scene.slow_tokens)), groups.exec_prefix(name)), folder / f'{ACCELERATE}.log')
+            str(scene.slow_tokens)), groups=groups.of(name)),
+            folder / f'{ACCELERATE}-{limit / MB:.0f}.log')
         try:
-            end = child.hear('fate', 180.0)
+            end = child.hear('fate', _RIVAL)
         finally:
             child.stop()
     measured = 1e3 * statistics.median(b - a for a, b in zip(end['times'], end['times'][1:]))
@@ -194,23 +208,34 @@ def kill_one(prepared: Prepared, scene: Scene, folder: Path, after: int = 0, whi
     names = list(scene.memory)
     devices = [EmulatedDevice(name, scene.memory[name], FLOOR + scene.memory[name], scene.disk)
                for name in names]
+    killed = which or names[-1]
     ends: list[dict[str, Any]] = []
     with language_fleet(folder, devices, prepared.store.folder, scene.mbit,
                         {**prepared.planning, 'kind': 'language'}, patience=30.0) as fleet:
+        fleet.answer(prompt_tokens=prepared.prompt, max_tokens=1)  # the head has its plan
         for number in (1, 2):
             fleet.head.ask(ask='text', id=number, prompt_tokens=prepared.prompt,
                            max_tokens=scene.tokens)
         said = 0
-        while said < (after or scene.tokens // 2):
-            said += 'text' in fleet.head.hear('text', 120.0)
-        fleet.devices[which or names[-1]].kill()
+        while said < (after or scene.tokens // 2) and len(ends) < 2:
+            heard = fleet.head.hear('id', _GOES_ON)
+            said += 'text' in heard
+            ends += [heard] if 'fate' in heard else []
+        fleet.devices[killed].kill()
         while len(ends) < 2:
-            ends.append(fleet.head.hear('fate', 120.0))
-    gaps = [max(b - a for a, b in zip(end['times'], end['times'][1:])) for end in ends]
+            ends.append(fleet.head.hear('fate', _GOES_ON))
+    gaps = [b - a for end in ends for a, b in zip(end['times'], end['times'][1:])]
     lost = [end for end in ends if end['fate'] not in ('done', 'resumed')]
-    return {'requests': len(ends), 'lost': len(lost), 'gap_ms': 1e3 * max(gaps),
+    return {'requests': len(ends), 'lost': len(lost), 'gap_ms': 1e3 * max(gaps, default=0.0),
             'identical': all(_same(end['answer'], prepared.answer) for end in ends),
             'fates': [end['fate'] for end in ends]}
+
+
+def _best(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]],
+          ) -> dict[str, dict[str, Any]]:
+    """Return the higher rates of two measurements: what a machine can do, it can always."""
+    return {name: {key: max(before[name][key], after[name][key])
+                   for key in ('memory_rate', 'disk_rate')} for name in before}
 
 
 def _costs(planning: Mapping[str, Any], scene: Scene, names: Sequence[str],
@@ -261,25 +286,83 @@ def _same(tokens: Sequence[int], wanted: Sequence[int]) -> bool:
     return list(tokens) == list(wanted)
 
 
-def run_scene(folder: Path, cache: Path, scene: Scene, say: Any) -> dict[str, Any]:
-    """Run everything; return the report, with the traces of ours under "trace"."""
+def _fate(end: Mapping[str, Any]) -> str:
+    """Return in words what became of an answer that did not come."""
+    return f'the request was {end["fate"]}' + (f': {end["reason"]}' if end.get('reason') else '')
+
+
+def run_scene(folder: Path, cache: Path, scene: Scene, say: Callable[[str], None],
+              ) -> dict[str, Any]:
+    """
+    Run everything; return the report, with the traces of ours under "trace".
+
+    What fails is said under "failed", of a system or of the kill.
+
+    Raises
+    ------
+    NetworkError, LimitError
+        If the system refuses namespaces or limits.
+
+    """
     names = list(scene.memory)
     say('importing the model, and asking one process')
     prepared = prepare(cache, scene)
     systems: dict[str, dict[str, Any]] = {}
     for kind, who in ((OURS, names), (PLAIN, names), (ALONE, names[:1])):
         say(f'asking: {kind}')
-        systems[kind] = measure_fleet(prepared, scene, folder / kind.replace(' ', '-'), kind, who)
+        limits = {name: (FLOOR + scene.memory[name]) / MB for name in who}
+        systems[kind] = _measured_or_failed(limits, partial(
+            measure_fleet, prepared, scene, folder / kind.replace(' ', '-'), kind, who))
     say(f'asking: {ACCELERATE}')
-    systems[ACCELERATE] = measure_accelerate(prepared, scene, folder / ACCELERATE, names[0],
-                                             cache / 'offloaded')
+    systems |= rival_rows(ACCELERATE, names[0], FLOOR + scene.memory[names[0]], lambda limit:
+                          measure_accelerate(prepared, scene, folder / ACCELERATE, names[0],
+                                             cache / 'offloaded', limit))
     say('killing a device in the middle of two answers')
-    killed = kill_one(prepared, scene, folder / 'killed')
+    killed = _measured_or_failed({}, lambda: kill_one(prepared, scene, folder / 'killed'))
     ours = systems[OURS]
+    answered = [s for s in systems.values() if not s['failed']]
     return {'prompts': 1, 'question': QUESTION, 'answer': prepared.text,
             'tokens': len(prepared.answer),
             'identical': all(_same(s['tokens'], prepared.answer[:len(s['tokens'])])
-                             for s in systems.values()),
-            'max_logit_diff': max(s['difference'] or 0.0 for s in systems.values()),
-            'trace': ours.pop('trace'), 'began': ours.pop('began'), 'systems': systems,
+                             for s in answered),
+            'max_logit_diff': max((s['difference'] or 0.0 for s in answered), default=0.0),
+            'trace': ours.pop('trace', {}), 'began': ours.pop('began', 0.0), 'systems': systems,
             'killed': killed, 'mbit': scene.mbit, 'disk': scene.disk or 1e9}
+
+
+#: What a row has that was not measured.
+_BLANK: Mapping[str, Any] = MappingProxyType({
+    'ms_per_token': None, 'predicted_ms': None, 'limit_ms': None, 'x': None, 'difference': None})
+
+
+def _measured_or_failed(limit_mb: Mapping[str, float], measure: Callable[[], dict[str, Any]],
+                        ) -> dict[str, Any]:
+    """Return what is measured, or a row that says by what it failed; it never raises that."""
+    try:
+        return measure() | {'failed': ''}
+    except (ChildError, ImportError, OSError) as error:
+        what = error.what if isinstance(error, ChildError) else str(error)
+        return {**_BLANK, 'peak_mb': {}, 'limit_mb': dict(limit_mb), 'tokens': [],
+                'failed': what, 'log': str(error)}
+
+
+def rival_rows(name: str, device: str, limit: int, measure: Callable[[int], dict[str, Any]],
+               ) -> dict[str, dict[str, Any]]:
+    """
+    Return the rows of a rival that is one process on a device, with `limit` bytes of memory.
+
+    Where it was killed for want of memory it gets more until it answers: a row of its own, which
+    says what it takes.
+    """
+    rows: dict[str, dict[str, Any]] = {}
+    first = limit
+    for _ in range(1 + _TIMES):
+        label = name if limit == first else f'{name}, {limit / MB:.0f} MB'
+        row = rows[label] = _measured_or_failed({device: limit / MB}, partial(measure, limit))
+        if not row['failed'].startswith(OUT_OF_MEMORY):
+            break
+        limit = round(_MORE * limit)
+    if rows[name]['failed'] and not row['failed']:
+        rows[name]['failed'] += (f': below what it takes by itself, {row["peak_mb"][device]:.0f} '
+                                 f'MB and its files')
+    return rows

@@ -92,7 +92,8 @@ class _Process:
     def _request(self, asked: dict[str, Any]) -> None:
         number, head = asked['id'], self._role.head
         if head is None:
-            _say({'id': number, 'fate': 'refused', 'reason': 'no plan with this head is in use'})
+            _say({'id': number, 'fate': 'refused', 'reason': 'no plan with this head is in use',
+                  'answer': [], 'times': [], 'difference': 0.0})
             return
         tokens: list[int] = []
         times: list[float] = []

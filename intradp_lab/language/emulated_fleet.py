@@ -23,11 +23,20 @@ from typing import Any
 from intradp_lab.emulation.device_limits import DeviceLimits, limited_devices
 from intradp_lab.emulation.fleet_network import fleet_network
 from intradp_lab.language.settings import DeviceSettings
-from intradp_ros.core.processes import ChildError, Command, module_arguments
+from intradp_ros.core.patience import Patience
+from intradp_ros.core.processes import (
+    child_error,
+    ChildError,
+    Command,
+    module_arguments,
+)
 from intradp_ros.dds.transport_profile import transport_environment
 
 TRANSPORT = 'air'
-START = 120.0
+#: Seconds until a fleet has a plan, and that an answer may take.
+START, ANSWER = 300.0, 900.0
+#: Seconds between two looks at whether patience is over.
+_LOOK = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +59,7 @@ class Talking:
 
     def __init__(self, command: Command, log: Path) -> None:
         self.name, self.log = command.name, log
+        self._watch = command.watch()
         self._log = log.open('wb')
         self.process = subprocess.Popen(
             command.line(), env=command.variables(), stdin=subprocess.PIPE,
@@ -59,10 +69,13 @@ class Talking:
         self._thread.start()
 
     def ask(self, **what: Any) -> None:
-        """Write an object."""
+        """Write an object; ChildError if the process has ended."""
         assert self.process.stdin
-        self.process.stdin.write(json.dumps(what) + '\n')
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(json.dumps(what) + '\n')
+            self.process.stdin.flush()
+        except OSError:
+            raise self._ended(f'before it was asked {json.dumps(what)[:80]}') from None
 
     def hear(self, key: str, timeout: float) -> dict[str, Any]:
         """
@@ -71,24 +84,29 @@ class Talking:
         Raises
         ------
         ChildError
-            If none comes in time, or the process ends.
+            If none comes within so many seconds (`Patience`), or the process ends.
 
         """
-        end = time.monotonic() + timeout
-        while True:
+        patience = Patience(timeout)
+        while not patience.over:
             try:
-                found = self._said.get(timeout=max(0.01, end - time.monotonic()))
+                found = self._said.get(timeout=_LOOK)
             except queue.Empty:
-                raise self.failure(f'did not say {key!r} within {timeout:g} s') from None
+                continue
             if found is None:
-                raise self.failure(f'ended with code {self.process.wait()}')
+                raise self._ended(f'before it said {key!r}')
             if key in found:
                 return found
+        raise child_error(self.name, f'did not say {key!r} within {timeout:g} s', self.log)
 
-    def failure(self, what: str) -> ChildError:
-        """Return an error with the end of the log."""
-        tail = '\n'.join(self.log.read_text(errors='replace').splitlines()[-12:])
-        return ChildError(f'{self.name} {what}; the end of {self.log}:\n{tail}')
+    def _ended(self, when: str) -> ChildError:
+        end = self._watch.end(self.process.wait())
+        return child_error(self.name, f'{end} {when}', self.log, end)
+
+    def check(self) -> None:
+        """Raise ChildError if it has ended."""
+        if self.process.poll() is not None:
+            raise self._ended('before it was to')
 
     def kill(self) -> None:
         """End it at once, as a power cut would."""
@@ -110,7 +128,11 @@ class Talking:
     def _read(self) -> None:
         assert self.process.stdout
         for line in self.process.stdout:
-            self._said.put(json.loads(line))
+            try:
+                self._said.put(json.loads(line))
+            except ValueError:  # a library prints, too
+                self._log.write(line.encode())
+                self._log.flush()
         self._said.put(None)
 
 
@@ -134,6 +156,11 @@ class LanguageFleet:
             device.ask(ask='state', id=0)
         return {name: device.hear('state', 20.0) for name, device in running.items()}
 
+    def check(self) -> None:
+        """Raise ChildError if one of the processes has ended."""
+        for process in (*self.devices.values(), self.coordinator):
+            process.check()
+
     def rates(self) -> dict[str, dict[str, Any]]:
         """Return what each device measures of its memory and its disk, one after another."""
         found = {}
@@ -143,9 +170,18 @@ class LanguageFleet:
         return found
 
     def answer(self, **asked: Any) -> dict[str, Any]:
-        """Ask the head, and return the end of the request; what was said before is dropped."""
-        self.head.ask(ask='text', id=1, **asked)
-        return self.head.hear('fate', 600.0)
+        """
+        Ask the head, and return the end of the request; what was said before is dropped.
+
+        A request is refused as long as no plan is in use, and is made again then.
+        """
+        patience = Patience(START)
+        while True:
+            self.head.ask(ask='text', id=1, **asked)
+            end = self.head.hear('fate', ANSWER)
+            if end['fate'] != 'refused' or patience.over:
+                return end
+            time.sleep(_LOOK)
 
 
 @contextmanager
@@ -178,11 +214,10 @@ def language_fleet(folder: Path, devices: Sequence[EmulatedDevice], store: Path,
         def start(name: str, module: str, settings: Mapping[str, Any]) -> Talking:
             path = folder / f'{name}.json'
             path.write_text(json.dumps(settings))
-            limited = groups.exec_prefix(name) if name in limits else []
             started.append(Talking(Command(
                 name, module_arguments(f'intradp_lab.language.{module}', str(path)),
-                prefix=[*limited, *network.exec_prefix(name)], environment=environment),
-                folder / f'{name}.log'))
+                prefix=network.exec_prefix(name), environment=environment,
+                groups=groups.of(name)), folder / f'{name}.log'))
             return started[-1]
         try:
             running = {d.name: start(d.name, 'device_process', asdict(DeviceSettings(

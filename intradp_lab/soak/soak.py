@@ -99,7 +99,7 @@ def _watch(site: SoakSite, record: SoakRecord, end: float) -> None:
     while (now := time.monotonic()) < end:
         for child in (site.robot, site.camera):
             if child.returncode is not None and child is site.robot:
-                raise child.failure('ended')
+                raise child.ended('')
         for name, child in site.nodes().items():
             if found := process_resources(child.pid, now):
                 record.samples.setdefault(name, []).append(found)

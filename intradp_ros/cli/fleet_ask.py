@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 
 from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.node_request import node_request, NodeRequestError
 from intradp_ros.cli.output import add_json, output, plain
 from intradp_ros.core.processes import Command, module_arguments
 
@@ -25,7 +25,6 @@ examples:
   intradp fleet ask adapt --qoe latency=100ms --key-file fleet.key
 
 exit status: 1 if there is no plan, or the coordinator refuses"""
-_STARTING = 30.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,15 +52,9 @@ def run(args: argparse.Namespace) -> int:
             'intradp_ros.nodes.common.operator_request', json.dumps(asked)))
         with out.status('asking'):
             try:
-                done = subprocess.run(
-                    command.line(), env=command.variables(), capture_output=True, text=True,
-                    timeout=_STARTING + 2 * args.seconds, check=False)
-            except subprocess.TimeoutExpired:
-                raise CommandError('the node that asks hangs') from None
-        last = (done.stdout.strip().splitlines() or [''])[-1]
-        if done.returncode or not last.startswith('{'):
-            raise CommandError((done.stderr.strip().splitlines() or ['no reason given'])[-1])
-        answer = json.loads(last)
+                answer = node_request(command, 2 * args.seconds)
+            except NodeRequestError as error:
+                raise CommandError('; '.join(filter(None, (str(error), error.fix)))) from None
         if 'failed' in answer:
             raise CommandError(answer['failed'])
         out.show('\n'.join(map(plain, answer['text'].split('\n'))))

@@ -6,16 +6,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping
-import json
 import os
-import subprocess
 from typing import Any
 
 from intradp_ros.cli.finding import ERROR, Finding, OK, WARNING
+from intradp_ros.cli.node_request import node_request, NodeRequestError
 from intradp_ros.core.processes import Command, module_arguments
 from intradp_ros.dds.transport_profile import transport_in_use
 
-_STARTING = 30.0
 #: Seconds by which clocks may differ before stamps of sensors mislead other nodes.
 _MOST_OFFSET = 1.0
 _SHARED = 'the same model text, weights and version of torch'
@@ -28,27 +26,20 @@ def add_looking(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def look_around(namespace: str, seconds: float) -> Mapping[str, Any]:
-    """Return what a node sees (`intradp_ros.nodes.sharing.domain_probe`), or {'failed': why}."""
+    """Return what the probe of the domain sees, or {'failed': why, 'fix': what}."""
     command = Command('probe', module_arguments(
         'intradp_ros.nodes.sharing.domain_probe', namespace, str(seconds)))
     try:
-        done = subprocess.run(command.line(), env=command.variables(), capture_output=True,
-                              text=True, timeout=_STARTING + seconds, check=False)
-    except subprocess.TimeoutExpired:
-        return {'failed': 'the node that looks around hangs'}
-    last = (done.stdout.strip().splitlines() or [''])[-1]
-    if done.returncode or not last.startswith('{'):
-        return {'failed': (done.stderr.strip().splitlines() or ['no reason given'])[-1]}
-    seen: dict[str, Any] = json.loads(last)
-    return seen
+        return node_request(command, seconds)
+    except NodeRequestError as error:
+        return {'failed': str(error), 'fix': error.fix}
 
 
 def check_network(seen: Mapping[str, Any], environment: Mapping[str, str] = os.environ,
                   ) -> Iterator[Finding]:
     """Yield what is found in what was seen."""
     if 'failed' in seen:
-        yield Finding('ROS 2', ERROR, f'a node cannot start: {seen["failed"]}',
-                      'source the setup file of ROS 2 and of the workspace, or pip install')
+        yield Finding('ROS 2', ERROR, seen['failed'], seen['fix'])
         return
     limited = environment.get('ROS_AUTOMATIC_DISCOVERY_RANGE', '')
     yield check_range(limited, seen['domain'])

@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         with out.status('listening'):
             seen = look_around(args.namespace, args.seconds)
         if 'failed' in seen:
-            raise CommandError(f'a node cannot start: {seen["failed"]}')
+            raise CommandError('; '.join(filter(None, (seen['failed'], seen['fix']))))
         found = known(seen['status'])
         rows = table('intradp status', 'node', 'is a', '', 'says', 'figures', left=5)
         for name, node in found.items():

@@ -59,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
              'deadline': args.deadline, 'seconds': args.seconds}
     command = Command('send', module_arguments('intradp_ros.nodes.training.train_request',
                                                json.dumps(asked)))
+    watch = command.watch()
     with output(args.json) as out, out.steps() as step:
         with subprocess.Popen(command.line(), env=command.variables(), stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True,
@@ -70,8 +71,9 @@ def run(args: argparse.Namespace) -> int:
                 raise
             if 'result' not in last:
                 errors = process.stderr.read() if process.stderr else ''
+                end = watch.end(process.wait())
                 raise CommandError(last.get('failed') or (
-                    errors.strip().splitlines() or ['no reason given'])[-1])
+                    errors.strip().splitlines() or [f'the process that sends {end}'])[-1])
         result = last['result']
         done = result['fate'] in ('done', 'resumed')
         accuracy = result['check_accuracy']

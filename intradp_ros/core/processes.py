@@ -24,6 +24,10 @@ import threading
 import time
 from typing import Any
 
+from intradp_ros.core.child_end import ChildEnd, ChildWatch
+from intradp_ros.core.control_groups import entering, memory_group
+from intradp_ros.core.patience import Patience
+
 # The ROS wheels restart the interpreter with their library path unless this variable is set;
 # a child must not inherit it, or it runs with the library path of another environment.
 _BOOTSTRAP_GUARD = '_ROS_WHEELS_BOOTSTRAP_COMPLETE'
@@ -35,7 +39,15 @@ _RUN_MODULE = ('import runpy, sys; sys.path[:] = [path for path in sys.path if p
 
 
 class ChildError(RuntimeError):
-    """A child process ended, or did not do in time what was waited for."""
+    """
+    A child process ended, or did not do in time what was waited for.
+
+    `what` says it in a few words, such as "out of memory at 720 MB".
+    """
+
+    def __init__(self, text: str, what: str = '') -> None:
+        super().__init__(text)
+        self.what = what or text
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +60,7 @@ class Command:
     :param prefix: words before it, such as `ShapedLink.exec_prefix` returns.
     :param cores: the CPU cores it may use; empty for all.
     :param environment: variables on top of this process's own.
+    :param groups: control groups that it belongs to, such as `LimitedDevices.of` returns.
     """
 
     name: str
@@ -55,19 +68,24 @@ class Command:
     prefix: Sequence[str] = ()
     cores: Sequence[int] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    groups: Sequence[Path] = ()
 
     def line(self) -> list[str]:
         """Return the whole command line."""
         pinned = ['taskset', '--cpu-list', ','.join(map(str, self.cores))] if self.cores else []
         # The kernel ends the child with its parent, even if that is killed.
         tied = ['setpriv', '--pdeathsig', 'KILL'] if shutil.which('setpriv') else []
-        return [*tied, *pinned, *self.prefix, *self.arguments]
+        return [*tied, *pinned, *entering(self.groups), *self.prefix, *self.arguments]
 
     def variables(self) -> dict[str, str]:
         """Return the whole environment."""
         inherited = {key: value for key, value in os.environ.items() if key != _BOOTSTRAP_GUARD}
         return {**inherited, 'PYTHONUNBUFFERED': '1', 'RCUTILS_COLORIZED_OUTPUT': '0',
                 **self.environment}
+
+    def watch(self) -> ChildWatch:
+        """Return what says later how the process ended; made before it starts."""
+        return ChildWatch(memory_group(self.groups))
 
 
 def module_arguments(module: str, *words: str) -> list[str]:
@@ -110,6 +128,7 @@ class Child:
             raise RuntimeError(f"start '{command.name}' from the main thread")
         self.name = command.name
         self.log = log
+        self._watch = command.watch()
         with log.open('wb') as output:
             self._process = subprocess.Popen(
                 command.line(), env=command.variables(), stdin=subprocess.DEVNULL,
@@ -125,25 +144,33 @@ class Child:
         """How it ended (minus the signal's number if by a signal); None while it runs."""
         return self._process.poll()
 
+    @property
+    def end(self) -> ChildEnd:
+        """How it ended, once it has."""
+        return self._watch.end(self._process.wait())
+
     def output(self) -> str:
         """Return everything printed so far."""
         return self.log.read_text(errors='replace')
 
     def failure(self, what: str) -> ChildError:
         """Return an error that says what went wrong, with the end of the log."""
-        tail = '\n'.join(self.output().splitlines()[-15:])
-        return ChildError(f"'{self.name}' {what}; the end of {self.log}:\n{tail}")
+        return child_error(self.name, what, self.log)
+
+    def ended(self, when: str) -> ChildError:
+        """Return an error that says how it ended, which it has, and `when`."""
+        return child_error(self.name, f'{self.end} {when}'.strip(), self.log, self.end)
 
     def wait_for_line(self, pattern: str, timeout: float, since: int = 0) -> re.Match[str]:
         """
         Wait until a whole line matches the regular expression somewhere.
 
-        :param timeout: seconds.
+        :param timeout: seconds, as `Patience` counts them.
         :param since: skip that many characters of `output`, to find a later line.
         :raises ChildError: when the time is over, or the process ends without the line.
         """
         expression = re.compile(pattern)
-        deadline = time.monotonic() + timeout
+        patience = Patience(timeout)
         while True:
             ended = self.returncode
             lines = self.output()[since:].splitlines(keepends=True)
@@ -151,17 +178,19 @@ class Child:
                 if line.endswith('\n') and (match := expression.search(line)):
                     return match
             if ended is not None:
-                raise self.failure(f'ended with code {ended} before it printed /{pattern}/')
-            if time.monotonic() > deadline:
+                raise self.ended(f'before it printed /{pattern}/')
+            if patience.over:
                 raise self.failure(f'did not print /{pattern}/ within {timeout:g} s')
             time.sleep(_POLL)
 
     def wait(self, timeout: float) -> int:
-        """Wait at most `timeout` seconds for the end; ChildError if it does not come."""
-        try:
-            return self._process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            raise self.failure(f'still runs after {timeout:g} s') from None
+        """Wait at most `timeout` seconds (`Patience`) for the end; ChildError if it stays away."""
+        patience = Patience(timeout)
+        while (status := self._process.poll()) is None:
+            if patience.over:
+                raise self.failure(f'still runs after {timeout:g} s')
+            time.sleep(_POLL)
+        return status
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process and those it started."""
@@ -177,6 +206,14 @@ class Child:
         """Ask it to end, kill it after `grace` seconds, and return how it ended."""
         stop_all([self], grace)
         return self._process.wait()
+
+
+def child_error(name: str, what: str, log: Path, end: ChildEnd | None = None) -> ChildError:
+    """Return an error that says what went wrong with a child, with the end of its log."""
+    tail = '\n'.join(log.read_text(errors='replace').splitlines()[-15:])
+    return ChildError(f"'{name}' {what}; " + (f'the end of {log}:\n{tail}' if tail.strip() else
+                                              f'it printed nothing ({log})'),
+                      end.reason if end and end.reason else what)
 
 
 def stop_all(children: Sequence[Child], grace: float = 5.0) -> None:
@@ -197,14 +234,14 @@ def wait_until(condition: Callable[[], bool], timeout: float, what: str,
 
     :param what: names the condition in the error.
     :param children: processes without which there is no point in waiting.
-    :raises ChildError: after `timeout` seconds, or when one of `children` has ended.
+    :raises ChildError: after `timeout` seconds (`Patience`), or when one of `children` has ended.
     """
-    deadline = time.monotonic() + timeout
+    patience = Patience(timeout)
     while not condition():
         for child in children:
             if child.returncode is not None:
-                raise child.failure(f'ended with code {child.returncode} while waiting for {what}')
-        if time.monotonic() > deadline:
+                raise child.ended(f'while waiting for {what}')
+        if patience.over:
             raise ChildError(f'waited {timeout:g} s in vain for {what}')
         time.sleep(_POLL)
 

@@ -20,6 +20,8 @@ import time
 import traceback
 from typing import Any, IO, TypeVar
 
+from intradp_ros.core.child_end import ChildWatch
+
 T = TypeVar('T')
 
 
@@ -35,12 +37,14 @@ class WorkerPool:
     def __init__(self, count: int, method: str | None) -> None:
         self._context: Any = get_context(method)  # typeshed lacks what all contexts share
         self._processes: list[BaseProcess] = []
+        self._of: dict[Connection, BaseProcess] = {}
         self._idle: list[Connection] = []
         self._busy: list[Connection] = []
         self._waiting: deque[tuple[int, Callable[..., Any], tuple[Any, ...]]] = deque()
         self._arrived: dict[int, tuple[Any, BaseException | None, str]] = {}
         self._asked = 0
         self._count = count
+        self._watch = ChildWatch()
 
     def start(self) -> None:
         """Start the processes, which never hear of Ctrl-C."""
@@ -56,6 +60,7 @@ class WorkerPool:
             self._processes.append(process)  # first: whatever comes between, it is killed
             process.start()
             theirs.close()
+            self._of[ours] = process
             self._idle.append(ours)
 
     def map(self, function: Callable[..., T], *arguments: Iterable[Any]) -> Iterator[T]:
@@ -87,7 +92,7 @@ class WorkerPool:
         for process in self._processes:
             if process.pid is not None:
                 process.join()
-        self._processes, self._idle, self._busy = [], [], []
+        self._processes, self._idle, self._busy, self._of = [], [], [], {}
 
     def _ask(self, function: Callable[..., Any], arguments: tuple[Iterable[Any], ...],
              ) -> list[int]:
@@ -125,7 +130,10 @@ class WorkerPool:
             try:
                 number, *outcome = pickle.loads(connection.recv_bytes())
             except (EOFError, ConnectionError) as error:
-                raise ChildProcessError('a process that computed ended before its time') from error
+                process = self._of[connection]
+                process.join()
+                raise ChildProcessError('a process that computed '
+                                        f'{self._watch.end(process.exitcode or 0)}') from error
             self._arrived[number] = tuple(outcome)
             self._busy.remove(connection)
             self._idle.append(connection)

@@ -24,6 +24,7 @@ import signal
 import subprocess
 import sys
 
+from intradp_ros.core.child_end import ChildWatch
 from intradp_ros.dds.transport_profile import transport_in_use
 from intradp_ros.profiling.cache import cache_folder
 from intradp_ros.profiling.machine import available_cores, device_name
@@ -87,12 +88,12 @@ def measure_transport_cost(timeout: float = TIMEOUT) -> TransportCost:
         If nothing arrives, or a process fails or takes longer than `timeout` (seconds).
 
     """
-    name = f'moving_{secrets.token_hex(6)}'
+    name, watch = f'moving_{secrets.token_hex(6)}', ChildWatch()
     children = [subprocess.Popen(
         [sys.executable, '-c', _RUN, side, name], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL, text=True, start_new_session=True) for side in SIDES]
     try:
-        received, sent = (_said(child, timeout) for child in children)
+        received, sent = (_said(child, timeout, watch) for child in children)
     finally:
         for child in children:
             with suppress(ProcessLookupError):
@@ -101,14 +102,14 @@ def measure_transport_cost(timeout: float = TIMEOUT) -> TransportCost:
     return _cost(sent, received)
 
 
-def _said(child: subprocess.Popen[str], timeout: float) -> list[float]:
+def _said(child: subprocess.Popen[str], timeout: float, watch: ChildWatch) -> list[float]:
     try:
         said, errors = child.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         raise TransportCostError(f'nothing was measured within {timeout:g} s') from None
     if child.returncode:
         raise TransportCostError(errors.strip().rpartition('\n')[2]
-                                 or f'a process ended with {child.returncode}')
+                                 or f'a process {watch.end(child.returncode)}')
     return [float(seconds) for seconds in json.loads(said.strip().rpartition('\n')[2])]
 
 

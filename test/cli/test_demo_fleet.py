@@ -13,7 +13,14 @@ import cv2
 import pytest
 import torch
 
-from intradp_lab.cli.fleet_report import fleet_report, Measured, PlanRun, well
+from intradp_lab.cli.fleet_report import (
+    FailedRun,
+    fleet_report,
+    Measured,
+    PlanRun,
+    well,
+    write_page,
+)
 from intradp_lab.fleet.asking import SeenAnswer
 from intradp_lab.fleet.fleet_figures import without_pipeline
 from intradp_lab.fleet.fleet_scene import fleet_scene, FleetScene, TARGET, video_inputs
@@ -112,6 +119,28 @@ def test_a_kill_that_costs_a_frame_or_a_result_is_not_well(scene, ran) -> None:
         killed = KilledDevice('box', (good, answer), 1.0, 'DDS', 0.0)
         report = fleet_report(Measured(scene, {OURS: ran}, {'kept': ran}, killed))
         assert well(report) == fine and report['killed']['recovered_ms'] == 1000.0
+
+
+def test_a_rival_that_fails_or_loses_frames_is_a_row(scene, ran, tmp_path: Path) -> None:
+    """What is measured stays, and all is well as long as ours is."""
+    failed = FailedRun(ran.plan, ran.stages, 'no answer within 600 s')
+    lossy = replace(ran, played=replace(ran.played, lost=2))
+    report = fleet_report(Measured(scene, {OURS: ran, 'equal split': failed, 'Asteroid': lossy},
+                                   {'kept': ran}))
+    assert well(report) and report['lost'] == 0 and report['frames'] == 2 * ran.played.frames
+    row = report['systems']['equal split']
+    assert row['failed'] == 'no answer within 600 s' and row['fps'] is None and row['stages']
+    assert report['systems']['Asteroid']['lost'] == 2
+    write_page(tmp_path, report)
+    page = (tmp_path / 'page.html').read_text()
+    assert 'no answer within 600 s' in page and '2 frames without an answer' in page
+    for systems, burst, killed in (
+            ({OURS: failed}, {'kept': ran}, None), ({OURS: ran}, {'kept': failed}, None),
+            ({OURS: ran}, {'kept': ran}, 'the asker was killed: out of memory at 300 MB')):
+        report = fleet_report(Measured(scene, systems, burst, killed))
+        assert not well(report)
+        write_page(tmp_path, report)
+    assert 'out of memory at 300 MB' in (tmp_path / 'page.html').read_text()
 
 
 @pytest.mark.slow

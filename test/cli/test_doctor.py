@@ -16,6 +16,7 @@ import pytest
 from intradp_ros.cli.finding import ERROR, Finding, OK, WARNING
 from intradp_ros.cli.machine_checks import check_machine, check_modules, check_version
 from intradp_ros.cli.network_checks import check_network
+from intradp_ros.cli.node_request import SETUP
 from intradp_ros.dds.transport_profile import transport_environment
 
 ALONE: dict[str, Any] = {
@@ -55,8 +56,8 @@ def test_what_is_wrong_comes_with_its_fix(seen: dict[str, Any], name: str, state
 def test_limited_discovery_and_no_ros() -> None:
     limited = found({**UDP, 'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST'}, own=None)
     assert limited['discovery range'].state == WARNING and 'multicast' not in limited
-    [finding] = check_network({'failed': 'No module named rclpy'})
-    assert finding.state == ERROR and 'rclpy' in finding.found
+    [finding] = check_network({'failed': 'No module named rclpy', 'fix': SETUP})
+    assert finding.state == ERROR and 'rclpy' in finding.found and finding.fix == SETUP
 
 
 def test_limits_and_versions_of_a_machine(tmp_path: Path) -> None:

@@ -76,11 +76,12 @@ def test_no_control_character_reaches_the_terminal() -> None:
 def test_reports_and_pages_show_names_of_devices_as_they_are(name: str) -> None:
     row = {'latency_ms': 1.0, 'predicted_ms': 1.0, 'stream_ms': None, 'fps': 1.0,
            'predicted_fps': 1.0, 'joules': 1.0, 'qoe_missed_s': 0.0, 'by_asker': 0,
-           'bound_ms': 1.0, 'stages': [{'operators': 3, 'devices': [name]}]}
+           'bound_ms': 1.0, 'failed': '', 'lost': 0,
+           'stages': [{'operators': 3, 'devices': [name]}]}
     report = {'target': {'latency_ms': 1.0, 'fps': 1.0}, 'systems': {name: row}, 'burst': {},
               'frames': 1, 'lost': 0, 'max_rel_diff': 0.0, 'killed': {
                   'device': name, 'frames': 1, 'lost': 0, 'max_rel_diff': 0.0, 'by_asker': 0,
-                  'recovered_ms': 1.0, 'half_the_air_s': 0, 'network': 'n'}}
+                  'recovered_ms': 1.0, 'half_the_air_s': 0, 'network': 'n', 'failed': ''}}
     assert printed(lambda out: show_report(report, out)).count(name) == 4
     page = render('fleet.html', title=name, tables={name: {name: {**row, 'text': name}}},
                   ours='', headline=name, remarks=[name], measured=[(name, name)])
@@ -136,8 +137,9 @@ def test_a_legend_is_no_wider_than_its_figure() -> None:
 def test_tables_of_the_fleet_demo_fit_80_columns() -> None:
     row = {'latency_ms': 1234.5, 'predicted_ms': 1111.5, 'stream_ms': 2345.6, 'fps': 12.3,
            'predicted_fps': 14.5, 'joules': 23.45, 'qoe_missed_s': 67.89, 'by_asker': 0,
-           'bound_ms': 987.6, 'stages': [{'operators': 33, 'devices': ['robot_1']},
-                                         {'operators': 120, 'devices': ['robot_2', 'server']}]}
+           'bound_ms': 987.6, 'failed': '', 'lost': 0,
+           'stages': [{'operators': 33, 'devices': ['robot_1']},
+                      {'operators': 120, 'devices': ['robot_2', 'server']}]}
     report = {'target': {'latency_ms': 100.0, 'fps': 10.0}, 'killed': None, 'frames': 240,
               'systems': dict.fromkeys((OURS, *RIVALS), row), 'burst': {'kept': row},
               'lost': 0, 'max_rel_diff': 0.0}

@@ -13,6 +13,7 @@ from rclpy.serialization import serialize_message
 from std_msgs.msg import Header
 from vision_msgs.msg import Detection2DArray
 
+from intradp_lab.cli.demo_pipeline import sureness
 from intradp_lab.cli.pipeline_check import check, counts, equal, Network, said, summary
 from intradp_ros.msg import InferenceStats
 from intradp_ros.nodes.common.bags import BagWriter, read_bag
@@ -95,3 +96,17 @@ def test_boxes_may_differ_by_rounding_only() -> None:
                   replace(found, boxes=found.boxes * np.nan),
                   Detections(np.empty((0, 4)), np.empty(0), np.empty(0, int))):
         assert not equal(found, other)
+
+
+def test_rounding_may_change_the_order_and_what_is_at_the_threshold() -> None:
+    """Two objects of equal scores come in either order; one at the threshold is there or not."""
+    boxes = np.array([[0.0, 0, 9, 9], [20, 20, 40, 40], [50, 50, 60, 60]])
+    found = Detections(boxes, np.array([0.7001, 0.7, 0.3004]), np.array([1, 2, 0]))
+    swapped = Detections(boxes[[1, 0, 2]], np.array([0.7002, 0.7, 0.3]), np.array([2, 1, 0]))
+    without = Detections(boxes[:2], found.scores[:2], found.classes[:2])
+    twice = Detections(boxes[[0, 0, 1]], np.array([0.7, 0.7, 0.7]), np.array([1, 1, 2]))
+    assert equal(found, swapped, 0.3)
+    assert equal(found, without, 0.3) and equal(without, found, 0.3)
+    assert not equal(found, without, 0.29) and not equal(without, found, 0.29)
+    assert not equal(without, twice, 0.3) and not equal(twice, without, 0.3)
+    assert sureness(without) > sureness(found) > sureness(LabelMap(np.zeros((2, 2))))

@@ -11,6 +11,7 @@ import json
 import multiprocessing
 from pathlib import Path
 
+from intradp_ros.core.child_end import ChildWatch
 from survey.architectures import Architecture
 from survey.measure import Record, write_record
 
@@ -68,6 +69,7 @@ def _known(path: Path, line: Record) -> Record | None:
 
 def _measured(architecture: Architecture, path: Path, limits: Limits) -> Record:
     process = _CONTEXT.Process(target=write_record, args=(architecture, path, limits.memory))
+    watch = ChildWatch()
     process.start()
     process.join(limits.seconds)
     if process.is_alive():
@@ -77,7 +79,7 @@ def _measured(architecture: Architecture, path: Path, limits: Limits) -> Record:
     try:
         record: Record = json.loads(path.read_text())
     except (OSError, ValueError):
-        return {'status': 'failed', 'reason': f'its process ended with {process.exitcode}'}
+        return {'status': 'failed', 'reason': f'its process {watch.end(process.exitcode or 0)}'}
     finally:
         path.unlink(missing_ok=True)
     return record

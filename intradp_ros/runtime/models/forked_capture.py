@@ -26,6 +26,7 @@ import warnings
 
 import torch
 
+from intradp_ros.core.child_end import ChildWatch
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.graph.memory_address import memory_address
@@ -53,6 +54,7 @@ class ForkedCapture:
                  **kwargs: Any) -> None:
         self._tensors = [*module.parameters(), *module.buffers()]
         self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - until `end`
+        self._watch = ChildWatch()
         self._process = get_context('fork').Process(
             target=_run, name='intradp-capture', daemon=True,
             args=(module, tuple(example), self._tensors, self._file, kwargs))
@@ -86,8 +88,10 @@ class ForkedCapture:
             try:
                 answer = torch.load(self._file, weights_only=True)
             except Exception as error:
-                raise CaptureError('the process that captures ended without an answer: out of '
-                                   'memory?') from error
+                self._process.join()
+                raise CaptureError('the process that captures '
+                                   f'{self._watch.end(self._process.exitcode or 0)} without an '
+                                   'answer') from error
             if 'error' in answer:
                 raise CaptureError(answer['error'])
             with torch.inference_mode(False), torch.no_grad():

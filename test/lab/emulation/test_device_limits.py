@@ -15,18 +15,15 @@ import pytest
 
 from intradp_lab.emulation.device_limits import (
     available,
-    CPU,
     DeviceLimits,
-    DISK,
-    hierarchies,
-    Hierarchy,
     limited_devices,
     LimitedDevices,
     LimitError,
-    MEMORY,
     remove_stale,
     settings,
 )
+from intradp_ros.core.control_groups import CPU, DISK, Hierarchy, MEMORY
+from intradp_ros.core.processes import Child, ChildError, Command, starter
 
 PREFIX = 'intradp-limit-test'
 
@@ -75,6 +72,27 @@ def test_who_takes_more_memory_than_there_is_is_ended_and_others_are_not() -> No
     with limited_devices({'a': DeviceLimits(memory=128 << 20)}, prefix=PREFIX) as limited:
         assert run(limited, code, 64).stdout == '64\n'
         assert run(limited, code, 256).returncode == -signal.SIGKILL
+
+
+@needs(MEMORY)
+def test_who_was_killed_for_memory_is_said_to_have_been_and_others_are_not(tmp_path: Path) -> None:
+    """Both are killed by the same signal; only the kernel's count tells why."""
+    greedy = 'kept = bytearray(512 << 20); print(len(kept))'
+    with limited_devices({'a': DeviceLimits(memory=64_000_000)}, prefix=PREFIX) as limited, \
+            starter(tmp_path) as start:
+        def started(name: str, code: str) -> Child:
+            return start(Command(name, [sys.executable, '-I', '-S', '-c', code],
+                                 groups=limited.of('a')))
+        greedy_child, patient = started('greedy', greedy), started(
+            'patient', 'import time; print("ready", flush=True); time.sleep(600)')
+        with pytest.raises(ChildError, match=r'was killed: out of memory at 64 MB before it '
+                           r'printed /\\d/; it printed nothing') as caught:
+            greedy_child.wait_for_line(r'\d', 60.0)
+        assert caught.value.what == 'out of memory at 64 MB'
+        patient.wait_for_line('ready', 60.0)
+        own = started('killed', 'import time; time.sleep(600)')
+        own.kill()
+        assert str(own.end) == 'was killed (SIGKILL)' and not own.end.out_of_memory
 
 
 READ = """
@@ -150,25 +168,6 @@ def test_a_device_without_limits_has_none_and_all_together_have_one_machine() ->
     with pytest.raises(ValueError, match=f'{cores} cores'), \
             limited_devices(dict.fromkeys('ab', DeviceLimits(cpus=0.6 * cores))):
         pass
-
-
-MIXED = """\
-27 1 254:0 / / rw,relatime - ext4 /dev/vda rw
-32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu,cpuacct
-35 31 0:32 /box /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
-41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
-"""
-
-
-def test_each_version_is_used_where_it_is_mounted() -> None:
-    found = hierarchies(MIXED, '4:memory:/box/own\n1:cpu,cpuacct:/some\n0::/\n')
-    assert found == {CPU: Hierarchy(1, Path('/sys/fs/cgroup/cpu/some')),
-                     MEMORY: Hierarchy(1, Path('/sys/fs/cgroup/memory/own')),
-                     DISK: Hierarchy(2, Path('/sys/fs/cgroup/unified'))}
-    one = '25 20 0:22 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n'
-    assert set(hierarchies(one, '0::/user\n').values()) == \
-        {Hierarchy(2, Path('/sys/fs/cgroup/user'))}
-    assert hierarchies('', '') == {}
 
 
 def test_what_is_written_is_what_each_version_reads() -> None:

@@ -26,6 +26,7 @@ import tempfile
 import time
 from typing import IO
 
+from intradp_ros.core.child_end import ChildWatch
 from intradp_ros.core.workers import claim_output, end_with
 from intradp_ros.profiling.machine import available_cores
 from intradp_ros.systems.sharing.book.book import ScheduleBook
@@ -57,6 +58,7 @@ class PlanProcess:
         self._input, self._output, self._errors = _scratch_files(3)
         json.dump(job, self._input)
         self._input.seek(0)
+        self._watch = ChildWatch()
         self._child = subprocess.Popen(
             [sys.executable, '-m', __name__], stdin=self._input, stdout=self._output,
             stderr=self._errors, start_new_session=True)
@@ -77,7 +79,7 @@ class PlanProcess:
             return None
         if code:
             raise PlanningError(self._read(self._errors).strip().rpartition('\n')[2]
-                                or f'the planning process ended with {code}')
+                                or f'the planning process {self._watch.end(code)}')
         return self._read(self._output)
 
     def cancel(self) -> None:

@@ -29,9 +29,17 @@ MOST_BORDERS = 12
 
 
 def eddl(costs: RoundCosts) -> list[Pipeline] | None:
-    """Return data parallel training on all devices, samples by speed (EDDL)."""
+    """
+    Return data parallel training on all devices, samples by speed (EDDL).
+
+    They are dealt of the whole round, as nothing in it needs micro-batches; of each micro-batch
+    where memory is short, or that is quicker.
+    """
     names = costs.topology.names
-    return _fitting(costs, _dealt(costs, ((0, names),), True))
+    ways = [_fitting(costs, _dealt(costs, ((0, names),), True)),
+            _fitting(costs, _dealt_of_round(costs, names))]
+    return min((one for one in ways if one), default=None,
+               key=lambda one: baseline_seconds(costs, one))
 
 
 def straight(costs: RoundCosts) -> list[Pipeline] | None:
@@ -184,9 +192,23 @@ def _dealt(costs: RoundCosts, shape: Sequence[tuple[int, Sequence[str]]], by_spe
     return [(stages, costs.micro_batches)]
 
 
+def _dealt_of_round(costs: RoundCosts, names: Sequence[str]) -> list[Pipeline]:
+    """Return a stage of devices that share a round by speed; nothing where blocks are broken."""
+    if costs.micro_batches == 1 or costs.micro_batch % costs.grain:
+        return []
+    dealt = largest_remainder([1 / _whole(costs, name) for name in names],
+                              -(-costs.samples // costs.grain))
+    shares = [(name, count * costs.grain) for name, count in zip(names, dealt) if count]
+    short = sum(samples for _, samples in shares) - costs.samples
+    shares[-1] = shares[-1][0], shares[-1][1] - short
+    return [([HybridStage(0, costs.layers, tuple(shares), 1, True)], costs.micro_batches)]
+
+
 def _fitting(costs: RoundCosts, pipelines: list[Pipeline]) -> list[Pipeline] | None:
     needed = {name for stages, _ in pipelines for stage in stages for name in stage.devices}
     needed |= {name for name, share in costs.images.items() if share}
+    if not pipelines:
+        return None
     joined = any(needed.issubset(names) for names in partners(costs.topology))
     fits = all(costs.stage_memory(stage, name) <= costs.topology.device(name).memory_bytes
                for stages, _ in pipelines for stage in stages for name in stage.devices)

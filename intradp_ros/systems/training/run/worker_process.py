@@ -27,6 +27,7 @@ from typing import Any
 
 import torch
 
+from intradp_ros.core.child_end import ChildWatch
 from intradp_ros.split.calls.accelerator import DeviceError
 from intradp_ros.systems.training.base.task import described, DEVICE, load_task, TaskError
 from intradp_ros.systems.training.layers.layer_capture import capture
@@ -109,13 +110,6 @@ def _listen(worker: Worker) -> None:
     os._exit(0)  # who gives orders is gone
 
 
-def _cause(status: int) -> str:
-    """Say by what a process ended."""
-    if status == -signal.SIGKILL:
-        return 'killed: by the system where memory ends, or by hand'
-    return f'by signal {-status}' if status < 0 else f'with exit status {status}'
-
-
 class ProcessLink:
     """A worker in a process of this machine; `take` gets its reports, None when it ends."""
 
@@ -123,7 +117,7 @@ class ProcessLink:
                  take: Callable[[str, Mapping[str, Any] | None], None], threads: int = 1,
                  prefix: tuple[str, ...] = (), log: Path | None = None,
                  facts: Facts = NO_FACTS) -> None:
-        self._name, self._take = name, take
+        self._name, self._take, self._watch = name, take, ChildWatch()
         with open(log or os.devnull, 'ab') as errors:
             self.process = subprocess.Popen(
                 [*prefix, sys.executable, '-m', 'intradp_ros.systems.training.run.worker_process',
@@ -151,7 +145,8 @@ class ProcessLink:
         status = self.process.wait()
         if status and not seen and not explained:
             self._take(self._name, {'report': 'fault', 'plan': [0, 0], 'error':
-                                    f'its process ended before it was ready, {_cause(status)}'})
+                                    f'its process {self._watch.end(status)} before it was '
+                                    'ready'})
         self._take(self._name, None)
 
     def send(self, order: Mapping[str, Any]) -> None:

@@ -35,14 +35,16 @@ class ProcessFleet:
 
     With `emulate` each takes the seconds of the table and sends at its path's rate.  Training
     begins with the checkpoint `base` where there is one.  `places` has the address of a device
-    and the words before its command, where they are not the settings' and none.
+    and the words before its command, where they are not the settings' and none.  `wait` are the
+    seconds that all may take to come.
     """
 
     def __init__(self, name: str, task: TrainingTask, graph: LayerGraph, topology: Topology,
                  planner: Planner, table: LayerTable, settings: Settings, emulate: bool = False,
                  progress: Callable[[RoundCommit], None] = lambda commit: None,
                  logs: Path | None = None, threads: int = 1, base: Checkpoint | None = None,
-                 places: Mapping[str, tuple[str, tuple[str, ...]]] = NOWHERE) -> None:
+                 places: Mapping[str, tuple[str, tuple[str, ...]]] = NOWHERE,
+                 wait: float = 300.0) -> None:
         check_distributed()
         self._name, self._settings, self._table = name, settings, table
         self._topology, self._emulate, self._logs = topology, emulate, logs
@@ -51,7 +53,7 @@ class ProcessFleet:
         self.trainer = trainer_of(task, graph, planner, settings.timeout, self.store, progress,
                                   base)
         self.links: dict[str, ProcessLink] = {}
-        self._places = places
+        self._places, self._wait = places, wait
 
     def start(self, device: str) -> None:
         """Start a device's process, ending one before; it takes part as soon as it is ready."""
@@ -80,7 +82,7 @@ class ProcessFleet:
         for device in self._topology.names:
             self.start(device)
         try:
-            self.trainer.begin(len(self._topology.names))
+            self.trainer.begin(len(self._topology.names), self._wait)
         except BaseException:
             self.__exit__()
             raise
