@@ -51,7 +51,7 @@ from intradp_lab.language.reference import whole_answer, whole_model
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Medium, Topology
-from intradp_ros.profiling.cache import cache_folder
+from intradp_ros.core.cache_folder import cache_folder
 from intradp_ros.runtime.member.planner import Planner, Proposal
 from intradp_ros.runtime.requests.admission import AdmissionLimits
 from intradp_ros.systems.language.block_math import KvPages, LaneRun, LibraryBlocks

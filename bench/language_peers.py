@@ -40,9 +40,9 @@ from intradp_lab.language.demo_scene import (
 from intradp_lab.language.emulated_fleet import Talking
 from intradp_lab.language.reference import whole_model
 from intradp_lab.language.settings import PeakMemory
+from intradp_ros.core.cache_folder import cache_folder
 from intradp_ros.core.processes import Command
 from intradp_ros.importers.smollm2 import smollm2
-from intradp_ros.profiling.cache import cache_folder
 from intradp_ros.systems.language.families import library as transformers_library
 from intradp_ros.systems.language.import_model import load_tokenizer
 

@@ -32,7 +32,7 @@ from rich.table import Table
 import torch
 
 from intradp_lab.testbed.evaluation_results import FLOAT32, SENSOR
-from intradp_ros.profiling.profile import XAVIER_NX
+from intradp_ros.power.power_states import XAVIER_NX
 from intradp_ros.report.palette import DARK_GREY, RED
 from intradp_ros.schedule.cost import LinkModel
 from intradp_ros.systems.sharing.baselines.tensor_parallel import tensor_parallel

@@ -13,7 +13,7 @@ from intradp_ros.cluster.topology import behind_access_point, ring, Topology
 from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.planning_model import Flow, Node, PlanningModel, SOURCE
 from intradp_ros.planning.quality import Quality
-from intradp_ros.profiling.profile import PowerStates
+from intradp_ros.power.power_states import PowerStates
 
 
 def random_model(rng: np.random.Generator, nodes: int, chain: bool = False) -> PlanningModel:

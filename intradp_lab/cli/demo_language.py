@@ -22,10 +22,10 @@ from intradp_lab.report.page import number_text, render
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import Output, output, plain, table
 from intradp_ros.cli.output_paths import claim_folder, result_folder
+from intradp_ros.core.cache_folder import cache_folder
 from intradp_ros.core.child_end import OUT_OF_MEMORY
 from intradp_ros.core.control_groups import DISK, MEMORY
 from intradp_ros.importers.smollm2 import smollm2
-from intradp_ros.profiling.cache import cache_folder
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.report.language_plot import BlockSpan, draw_blocks
 from intradp_ros.report.result_tables import write_json

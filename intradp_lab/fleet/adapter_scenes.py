@@ -29,7 +29,7 @@ from intradp_ros.planning.chains import in_chain_order
 from intradp_ros.planning.coarsening import coarsen
 from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.quality import Quality
-from intradp_ros.profiling.profile import PowerStates
+from intradp_ros.power.power_states import PowerStates
 from intradp_ros.split.split_graph import split_graph
 
 #: Frames per second; seconds of the network on the robot; the air as declared (bytes per second).

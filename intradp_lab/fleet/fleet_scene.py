@@ -26,7 +26,10 @@ from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.placement_tasks import placement_tasks
 from intradp_ros.planning.quality import Quality
 from intradp_ros.planning.transfer_order import fair_sharing
-from intradp_ros.profiling.profile import PowerStates, Profile
+from intradp_ros.power.power_states import PowerStates
+from intradp_ros.profiling.profile import (
+    Profile,
+)
 from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.schedule.stage_tasks import seconds_by_speed
 

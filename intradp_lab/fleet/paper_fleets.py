@@ -30,7 +30,7 @@ from intradp_ros.planning.estimate import estimate
 from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.planning_model import Flow, Node, PlanningModel, SOURCE
 from intradp_ros.planning.quality import Quality
-from intradp_ros.profiling.profile import PowerStates
+from intradp_ros.power.power_states import PowerStates
 from intradp_ros.systems.fleet.partitioner import NothingFits, reference_scale
 from intradp_ros.systems.fleet.planner import (
     FAIR_SHARING,

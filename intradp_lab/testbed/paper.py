@@ -39,8 +39,8 @@ from intradp_lab.testbed.traces import (
 from intradp_lab.testbed.trial import load_seen, Trial
 from intradp_lab.testbed.workloads import SMOKE, Workload, WORKLOADS
 from intradp_ros import __version__
+from intradp_ros.core.cache_folder import code_digest
 from intradp_ros.link.delay import ASSUMED_OVERHEAD, OWN_DELAY
-from intradp_ros.profiling.cache import code_digest
 from intradp_ros.profiling.machine import device_name
 from intradp_ros.report.result_tables import write_json
 from intradp_ros.schedule.schedule import ROBOT, SIDES

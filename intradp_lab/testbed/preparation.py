@@ -30,9 +30,9 @@ from intradp_lab.testbed.systems import (
     SYSTEMS,
 )
 from intradp_lab.testbed.workloads import Workload
+from intradp_ros.core.cache_folder import code_digest, files_digest
 from intradp_ros.core.workers import worker_pool
 from intradp_ros.graph.serialise import graph_to_json, save_graph
-from intradp_ros.profiling.cache import code_digest, files_digest
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.profiling.profile import EncodingTiming, Profile
 from intradp_ros.report.result_tables import write_json

@@ -14,8 +14,12 @@ from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import Output
 from intradp_ros.cli.subject import Subject
 from intradp_ros.graph.serialise import graph_to_json
+from intradp_ros.power.power_states import PowerStates
 from intradp_ros.profiling.machine import available_cores
-from intradp_ros.profiling.profile import JoinCost, PowerStates, Profile
+from intradp_ros.profiling.profile import (
+    JoinCost,
+    Profile,
+)
 from intradp_ros.schedule.cost import CostModel, LinkModel, WireCost
 from intradp_ros.schedule.joins import joins_of
 from intradp_ros.schedule.schedule import Compute, ROBOT, Schedule, SERVER, Transfer

@@ -15,8 +15,8 @@ from intradp_ros.cli.fleet_argument import fleet_of
 from intradp_ros.cli.output import Output
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Medium, Topology
+from intradp_ros.core.cache_folder import cache_folder
 from intradp_ros.importers.smollm2 import smollm2
-from intradp_ros.profiling.cache import cache_folder
 from intradp_ros.profiling.disk import disk_rate
 from intradp_ros.systems.language.checkpoint import ImportModelError
 from intradp_ros.systems.language.costs import LanguageCosts

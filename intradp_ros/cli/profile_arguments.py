@@ -12,10 +12,13 @@ from intradp_ros.cli.output import Output
 from intradp_ros.cli.subject import Subject
 from intradp_ros.core.json_text import read_text
 from intradp_ros.power.power_sensors import find_sensor
+from intradp_ros.power.power_states import XAVIER_NX
 from intradp_ros.profiling.cache import cache_path, cached_profile, example_key
 from intradp_ros.profiling.drift import slowed
 from intradp_ros.profiling.measure import measure_profile
-from intradp_ros.profiling.profile import Profile, XAVIER_NX
+from intradp_ros.profiling.profile import (
+    Profile,
+)
 
 
 def own_profile(subject: Subject, out: Output, fresh: bool = False) -> Profile:

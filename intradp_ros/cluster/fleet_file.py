@@ -21,7 +21,7 @@ from intradp_ros.cluster.located_yaml import (
 )
 from intradp_ros.cluster.topology import behind_access_point, Medium, ring, Topology
 from intradp_ros.cluster.topology import Path as MediaPath
-from intradp_ros.profiling.profile import PowerStates
+from intradp_ros.power.power_states import PowerStates
 
 MAX_DEVICES = 256
 GIGABIT = 125e6

@@ -24,9 +24,9 @@ import signal
 import subprocess
 import sys
 
+from intradp_ros.core.cache_folder import cache_folder
 from intradp_ros.core.child_end import ChildWatch
 from intradp_ros.dds.transport_profile import transport_in_use
-from intradp_ros.profiling.cache import cache_folder
 from intradp_ros.profiling.machine import available_cores, device_name
 from intradp_ros.profiling.profile import CHUNK_BYTES, Profile, TransportCost
 

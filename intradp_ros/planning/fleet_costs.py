@@ -18,7 +18,7 @@ from intradp_ros.cluster.topology import Path, Topology
 from intradp_ros.planning.planning_model import Flow, PlanningModel, SOURCE
 from intradp_ros.planning.quality import Quality
 from intradp_ros.planning.shares import replica_groups
-from intradp_ros.profiling.profile import PowerStates
+from intradp_ros.power.power_states import PowerStates
 
 Numbers = npt.NDArray[np.float64]
 

@@ -9,15 +9,14 @@ other operators in another order, and would take its times for theirs.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
 import hashlib
-import os
 from pathlib import Path
 
 import torch
 
 from intradp_ros.core.atomic_write import write_atomically
+from intradp_ros.core.cache_folder import cache_folder, code_digest
 from intradp_ros.profiling.machine import device_name
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.split.kernel_device import HOST, KernelDevice
@@ -25,29 +24,6 @@ from intradp_ros.wire.tensors import tensor_bytes
 
 #: Packages that decide what a profile says.
 _MEASURING = ('graph', 'profiling', 'split', 'wire')
-
-
-@cache
-def code_digest(*packages: str) -> str:
-    """Return 16 hex digits that stand for the code of some subpackages, as it is installed."""
-    root = Path(__file__).parents[1]
-    return files_digest(root, (f for name in packages for f in (root / name).rglob('*.py')))
-
-
-def files_digest(root: Path, files: Iterable[Path]) -> str:
-    """Return 16 hex digits that stand for some files, their names below `root` and contents."""
-    content = hashlib.sha256()
-    for file in sorted(files):
-        content.update(file.relative_to(root).as_posix().encode() + b'\0')
-        content.update(file.read_bytes() + b'\0')
-    return content.hexdigest()[:16]
-
-
-def cache_folder() -> Path:
-    """Return the folder for profiles: ``$INTRADP_CACHE``, or one in the user's cache."""
-    given = os.environ.get('INTRADP_CACHE')
-    base = os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache'
-    return Path(given) if given else Path(base) / 'intradp_ros'
 
 
 def example_key(inputs: Sequence[torch.Tensor]) -> str:

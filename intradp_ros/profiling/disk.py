@@ -15,8 +15,8 @@ import time
 
 from intradp_ros.blobs.direct_read import read_file, Slot
 from intradp_ros.core.atomic_write import write_atomically
+from intradp_ros.core.cache_folder import cache_folder
 from intradp_ros.core.json_text import read_json
-from intradp_ros.profiling.cache import cache_folder
 from intradp_ros.profiling.machine import device_name
 
 #: Bytes that are written and read: enough for the full rate, little enough for a memory card.

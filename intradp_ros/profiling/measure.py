@@ -19,6 +19,7 @@ import torch
 
 from intradp_ros.graph.serialise import digest
 from intradp_ros.power.power_sensors import EnergySensor
+from intradp_ros.power.power_states import PowerStates, XAVIER_NX
 from intradp_ros.profiling.encoding_measurement import measure_encodings
 from intradp_ros.profiling.joins import Joins
 from intradp_ros.profiling.machine import device_name
@@ -28,10 +29,8 @@ from intradp_ros.profiling.profile import (
     EncodingTiming,
     JoinCost,
     OperatorTiming,
-    PowerStates,
     Profile,
     significant,
-    XAVIER_NX,
 )
 from intradp_ros.profiling.rounds import (
     bind_whole,

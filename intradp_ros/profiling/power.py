@@ -10,7 +10,7 @@ import time
 
 from intradp_ros.power.meter import EnergyMeter, INTERVAL
 from intradp_ros.power.power_sensors import EnergySensor
-from intradp_ros.profiling.profile import PowerStates, XAVIER_NX
+from intradp_ros.power.power_states import PowerStates, XAVIER_NX
 
 #: Seconds in which a state's power is measured, after some in which the sensor's mean follows.
 SECONDS, SETTLING = 2.0, 0.5

@@ -11,9 +11,10 @@ import shutil
 import pytest
 import torch
 
+from intradp_ros.core import cache_folder
+from intradp_ros.core.cache_folder import code_digest
 from intradp_ros.graph.serialise import graph_to_json
-from intradp_ros.profiling import cache
-from intradp_ros.profiling.cache import cached_profile, code_digest
+from intradp_ros.profiling.cache import cached_profile
 from intradp_ros.profiling.measure import measure_profile
 from intradp_ros.runtime.models.model import share_module
 from intradp_ros.systems.sharing.book.book import ScheduleBook
@@ -25,7 +26,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], None]]
     """Return a function after which the package is as in a folder."""
 
     def put(root: Path) -> None:
-        monkeypatch.setattr(cache, '__file__', str(root / 'profiling' / 'cache.py'))
+        monkeypatch.setattr(cache_folder, '__file__', str(root / 'core' / 'cache_folder.py'))
         code_digest.cache_clear()
 
     code_digest.cache_clear()
@@ -40,7 +41,7 @@ def upgrade(install: Callable[[Path], None], tmp_path: Path) -> Callable[[], Non
     def change() -> None:
         root = tmp_path / 'release'
         for name in ('profiling', 'split'):
-            shutil.copytree(Path(cache.__file__).parents[1] / name, root / name)
+            shutil.copytree(Path(cache_folder.__file__).parents[1] / name, root / name)
         (root / 'split' / 'new_rule.py').write_text('RULE = 1\n')
         install(root)
 

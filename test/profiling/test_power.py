@@ -9,9 +9,12 @@ import time
 import pytest
 import torch
 
+from intradp_ros.power.power_states import XAVIER_NX
 from intradp_ros.profiling.measure import measure_profile
 from intradp_ros.profiling.power import measure_power
-from intradp_ros.profiling.profile import Profile, XAVIER_NX
+from intradp_ros.profiling.profile import (
+    Profile,
+)
 from intradp_ros.runtime.models.model import share_module
 
 

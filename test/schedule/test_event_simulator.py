@@ -13,7 +13,7 @@ from task_graphs import random_tasks, random_topology
 
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Medium, ring, Topology
-from intradp_ros.profiling.profile import PowerStates
+from intradp_ros.power.power_states import PowerStates
 from intradp_ros.schedule import event_simulator
 from intradp_ros.schedule.event_simulator import Chunks, Discipline, FAIR, simulate
 from intradp_ros.schedule.task_graph import ComputeTask, LoadTask, Task, TaskGraph, TransferTask

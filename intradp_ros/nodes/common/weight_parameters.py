@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from intradp_ros.blobs.store import BlobStore
+from intradp_ros.core.cache_folder import cache_folder
 from intradp_ros.graph.manifest import is_digest
 from intradp_ros.nodes.common.parameters import Parameter
-from intradp_ros.profiling.cache import cache_folder
 from intradp_ros.runtime.weights.exchange import WeightPolicy
 
 KEYED, ALWAYS, NEVER = 'keyed', 'always', 'never'

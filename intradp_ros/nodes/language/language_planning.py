@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from intradp_ros.blobs.store import BlobStore
+from intradp_ros.core.cache_folder import cache_folder
 from intradp_ros.nodes.common.lifecycle import ManagedNode
 from intradp_ros.nodes.fleet.fleet_parameters import read_topology
 from intradp_ros.nodes.language.language_parameters import LANGUAGE_MODEL
-from intradp_ros.profiling.cache import cache_folder
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.families import MissingPackageError

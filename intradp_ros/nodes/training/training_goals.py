@@ -20,9 +20,9 @@ from std_srvs.srv import SetBool
 from intradp_ros.action import Train
 from intradp_ros.cluster.topology import Topology
 from intradp_ros.core.atomic_write import sole_writer
+from intradp_ros.core.cache_folder import cache_folder
 from intradp_ros.nodes.common.goal_server import GoalServer
 from intradp_ros.nodes.common.lifecycle import ManagedNode
-from intradp_ros.profiling.cache import cache_folder
 from intradp_ros.runtime.requests.admission import Fate
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.split.kernel_device import HOST

@@ -11,7 +11,7 @@ from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point
 from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.quality import Quality
-from intradp_ros.profiling.profile import PowerStates
+from intradp_ros.power.power_states import PowerStates
 from intradp_ros.systems.fleet.planner import plan_fleet
 
 AIR, FPS = 6e6, 2.0

@@ -19,7 +19,7 @@ from intradp_ros.cluster.fleet_view import TRUSTED
 from intradp_ros.cluster.topology import behind_access_point
 from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.quality import Quality
-from intradp_ros.profiling.profile import PowerStates
+from intradp_ros.power.power_states import PowerStates
 from intradp_ros.systems.fleet.live_planner import LivePlanner
 from intradp_ros.systems.fleet.planner import plan_fleet
 

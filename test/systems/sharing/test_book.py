@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from synthetic import flat_cost, random_split_graph
 
-from intradp_ros.profiling.profile import XAVIER_NX
+from intradp_ros.power.power_states import XAVIER_NX
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.book.book import Entry, HYSTERESIS, ScheduleBook

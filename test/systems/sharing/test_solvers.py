@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from intradp_ros.graph.capture import capture
-from intradp_ros.profiling.profile import XAVIER_NX
+from intradp_ros.power.power_states import XAVIER_NX
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.split.split_graph import split_graph

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from intradp_ros.profiling.profile import PowerStates, XAVIER_NX
+from intradp_ros.power.power_states import PowerStates, XAVIER_NX
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.systems.sharing.baselines.blocks import Blocks, Bools, Floats
 from intradp_ros.systems.sharing.baselines.operator_placement import placed

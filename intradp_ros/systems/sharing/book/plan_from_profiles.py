@@ -14,10 +14,13 @@ import math
 from pathlib import Path
 from typing import Any
 
+from intradp_ros.core.cache_folder import cache_folder, code_digest
 from intradp_ros.core.workers import worker_pool
 from intradp_ros.graph.serialise import graph_from_json
-from intradp_ros.profiling.cache import cache_folder, code_digest
-from intradp_ros.profiling.profile import PowerStates, Profile
+from intradp_ros.power.power_states import PowerStates
+from intradp_ros.profiling.profile import (
+    Profile,
+)
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.split.received_graph import split_received

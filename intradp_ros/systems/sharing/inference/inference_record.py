@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 import time
 
-from intradp_ros.profiling.profile import PowerStates
+from intradp_ros.power.power_states import PowerStates
 from intradp_ros.runtime.requests.outcome import compute_and_wait, InferenceStats
 from intradp_ros.runtime.transport.timeline import Event, total
 from intradp_ros.schedule.schedule import SIDES

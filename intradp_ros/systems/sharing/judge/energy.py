@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from intradp_ros.profiling.profile import PowerStates
+from intradp_ros.power.power_states import PowerStates
 from intradp_ros.schedule.cost import LinkModel
 from intradp_ros.schedule.schedule import ROBOT
 from intradp_ros.systems.sharing.judge.simulator import Simulation

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from intradp_ros.profiling.profile import PowerStates, XAVIER_NX
+from intradp_ros.power.power_states import PowerStates, XAVIER_NX
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.systems.sharing.baselines.dsccs import min_cut
 from intradp_ros.systems.sharing.baselines.simple import best_cut

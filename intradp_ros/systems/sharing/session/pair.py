@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from intradp_ros.link.predictor import RatePredictor
-from intradp_ros.profiling.profile import PowerStates, XAVIER_NX
+from intradp_ros.power.power_states import PowerStates, XAVIER_NX
 from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.transport.channel import Channel
 from intradp_ros.runtime.transport.memory_channel import memory_pair

@@ -13,7 +13,7 @@ import torch
 from intradp_ros.graph.operator_graph import Value
 from intradp_ros.link.predictor import RatePredictor
 from intradp_ros.power.meter import EnergyMeter
-from intradp_ros.profiling.profile import PowerStates, XAVIER_NX
+from intradp_ros.power.power_states import PowerStates, XAVIER_NX
 from intradp_ros.runtime.execution.interpreter import Execution
 from intradp_ros.runtime.execution.processor import Turns
 from intradp_ros.runtime.models.model import SharedModel

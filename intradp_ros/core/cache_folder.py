@@ -1,0 +1,34 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Where measured and planned things are kept, and what stands for the code that made them."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+import hashlib
+import os
+from pathlib import Path
+
+
+@cache
+def code_digest(*packages: str) -> str:
+    """Return 16 hex digits that stand for the code of some subpackages, as it is installed."""
+    root = Path(__file__).parents[1]
+    return files_digest(root, (f for name in packages for f in (root / name).rglob('*.py')))
+
+
+def files_digest(root: Path, files: Iterable[Path]) -> str:
+    """Return 16 hex digits that stand for some files, their names below `root` and contents."""
+    content = hashlib.sha256()
+    for file in sorted(files):
+        content.update(file.relative_to(root).as_posix().encode() + b'\0')
+        content.update(file.read_bytes() + b'\0')
+    return content.hexdigest()[:16]
+
+
+def cache_folder() -> Path:
+    """Return the folder for profiles: ``$INTRADP_CACHE``, or one in the user's cache."""
+    given = os.environ.get('INTRADP_CACHE')
+    base = os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache'
+    return Path(given) if given else Path(base) / 'intradp_ros'
