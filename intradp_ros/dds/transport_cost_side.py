@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-One of the two processes that measure what moving bytes costs; `moving.py` starts them.
+One of the two processes that measure what moving bytes costs; `transport_cost.py` starts them.
 
 As ``python -m intradp_ros.dds.transport_cost_side robot NAME`` it sends bursts of
 chunks, and as ``server NAME`` it receives them and says when all of a burst

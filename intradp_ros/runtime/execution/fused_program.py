@@ -42,7 +42,7 @@ class Segment:
     device: KernelDevice
 
     def __call__(self, tensors: Inputs) -> tuple[torch.Tensor, ...]:
-        """KernelCall the instructions."""
+        """Run the instructions."""
         slots: list[Any] = [None] * self.slots
         for slot, tensor in zip(self.arguments, tensors):
             slots[slot] = tensor

@@ -47,7 +47,7 @@ class Execution:
 
     def run(self, inputs: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor]:
         """
-        KernelCall to the end and return the graph's output values that this side delivers.
+        Run to the end and return the graph's output values that this side delivers.
 
         Raises
         ------

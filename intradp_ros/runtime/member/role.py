@@ -232,5 +232,5 @@ class Role(Protocol):
         return None
 
 
-#: Makes a device's part; what else it needs is bound beforehand (see `nodes/roles.py`).
+#: Makes a device's part; what else it needs is bound beforehand (see `nodes/fleet/systems.py`).
 RoleMaker = Callable[[Host], Role]

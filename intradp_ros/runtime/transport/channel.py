@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the runtime asks of a transport; `memory.py` and the DDS floor provide it."""
+"""What the runtime asks of a transport; `memory_channel.py` and the DDS floor provide it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
