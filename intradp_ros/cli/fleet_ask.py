@@ -32,14 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     parser.add_argument('what', choices=('tell', 'adapt', 'hold'))
     parser.add_argument('--qoe', default='', metavar='TARGET',
-                        help='such as latency=200ms,rate=5Hz (default: as it is)')
+                        help='new targets, such as latency=200ms,rate=5Hz (default: unchanged)')
     parser.add_argument('--without', nargs='*', default=[], metavar='DEVICE',
-                        help='devices that plans leave out')
-    parser.add_argument('--key-file', default='', metavar='FILE', help="the fleet's key")
+                        help='devices to exclude from plans')
+    parser.add_argument('--key-file', default='', metavar='FILE', help='key file of the fleet')
     parser.add_argument('--coordinator', default='/coordinator_node', metavar='NODE',
-                        help='name of its node (default /coordinator_node)')
+                        help="name of the coordinator's node (default /coordinator_node)")
     parser.add_argument('--seconds', type=float, default=20.0,
-                        help='how long to wait for an answer (default 20)')
+                        help='seconds to wait for an answer (default 20)')
     add_json(parser)
 
 

@@ -74,35 +74,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     add_model(parser)
     parser.add_argument('--fleet', type=Path, required=True, metavar='FLEET.yaml',
-                        help='which machines there are (see intradp fleet show)')
+                        help='devices and links of the fleet (see intradp fleet show)')
     parser.add_argument('--source', metavar='DEVICE',
-                        help='who has the inputs and takes the results (default: the first)')
+                        help='device with the inputs, which takes the results (default: first)')
     parser.add_argument('--qoe', type=_quality, default=Quality(), metavar='TARGETS',
-                        help='such as latency=200ms,rate=5Hz,energy=min (default: the fastest)')
+                        help='targets: latency=200ms,rate=5Hz,energy=min (default: fastest)')
     parser.add_argument('--energy-limit', type=_limit, action='append', default=[],
-                        metavar='DEVICE=JOULES', help='the most that an inference may take of it')
+                        metavar='DEVICE=JOULES', help='energy budget of a device per inference, J')
     parser.add_argument('--profile', type=Path, metavar='FILE',
                         help='the profile of a device of speed 1, from `intradp profile -o` '
                              '(default: measured here)')
     parser.add_argument('--layer-batch', type=int, default=1, metavar='N',
-                        help='samples that a layer profile was measured with at once (default 1)')
+                        help='batch size with which a layer profile was measured (default 1)')
     parser.add_argument('--layer-edges', action='store_true',
-                        help="a layer's sizes are of its edges, one each (DAPPLE's profiles)")
+                        help="sizes of a layer are those of its edges (DAPPLE's profiles)")
     parser.add_argument('--samples', type=int, default=1, metavar='N',
-                        help='samples of a micro-batch, which replicas divide (default 1)')
+                        help='samples in a micro-batch, divided among replicas (default 1)')
     parser.add_argument('--batches', type=int, default=1, metavar='N',
-                        help='micro-batches that go through the stages together (default 1)')
+                        help='micro-batches in the pipeline at once (default 1)')
     parser.add_argument('--small', type=float, default=SMALL, metavar='SHARE',
-                        help='merge neighbours with less than this of weights and work '
+                        help='merge neighbouring operators below this share of weights and work '
                              f'(default {SMALL:g})')
     parser.add_argument('--keep', type=int, default=KEPT, metavar='K',
-                        help=f'placements that are kept of each state (default {KEPT})')
+                        help=f'beam width: placements kept for each state (default {KEPT})')
     parser.add_argument('-o', '--output', type=result_file, metavar='FILE',
                         help='write the plan here')
     parser.add_argument('--gantt', type=result_picture, metavar='PNG',
-                        help='draw who computes and sends when')
+                        help='draw the schedule: compute and transfers over time')
     parser.add_argument('--loads', type=result_picture, metavar='PNG',
-                        help='draw the fleet with what the plan takes of it')
+                        help='draw the fleet with the load of each device and link')
     add_json(parser)
 
 

@@ -30,7 +30,7 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the verb."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
-    parser.add_argument('fleet', type=Path, metavar='FLEET.yaml', help='the file')
+    parser.add_argument('fleet', type=Path, metavar='FLEET.yaml', help='file to check and show')
     parser.add_argument('--picture', type=Path, help='draw the fleet here (.png or .svg)')
     add_json(parser)
 

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the subcommand."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     add_model(parser)
-    parser.add_argument('--operators', action='store_true', help='list every operator')
+    parser.add_argument('--operators', action='store_true', help='list all operators')
     add_json(parser)
 
 

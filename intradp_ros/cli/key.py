@@ -25,7 +25,7 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
-    parser.add_argument('file', type=Path, help='the file; it must not exist yet')
+    parser.add_argument('file', type=Path, help='key file to write; it must not exist yet')
 
 
 def run(args: argparse.Namespace) -> int:

@@ -85,14 +85,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('source', metavar='MODEL')
     parser.add_argument('--out', type=result_file, metavar='FILE',
-                        help='the archive (default: NAME.graph)')
-    parser.add_argument('--input', metavar='SHAPE', help='such as 1x3x224x224 (default: as the '
-                        'source says)')
+                        help='archive to write (default: NAME.graph)')
+    parser.add_argument('--input', metavar='SHAPE', help='shape of the input, such as '
+                        '1x3x224x224 (default: as the source says)')
     parser.add_argument('--weights', default='', metavar='FILE',
                         help="safetensors, or what torch.save wrote: tensors, a training's "
                         'checkpoint, a whole module')
     parser.add_argument('--picture', metavar='IMAGE',
-                        help='what the archive is compared on (default: noise)')
+                        help='image to compare archive and model on (default: noise)')
     takes = parser.add_mutually_exclusive_group()
     takes.add_argument('--pixels', action='store_true',
                        help='the model takes uint8 pixels itself')
@@ -100,26 +100,26 @@ def _add_add(parser: argparse.ArgumentParser) -> None:
                        help='leave the input floating-point; the robot normalises')
     for names in (('--mean',), ('--std', '--deviation')):
         parser.add_argument(*names, type=_three, metavar='R,G,B',
-                            help='of pixels in 0 to 1 (default: as the source says)')
+                            help='by channel, of pixels from 0 to 1 (default: as the source says)')
     parser.add_argument('--precision', choices=tuple(PRECISIONS),
                         help='compute in half precision, which halves what crosses; what it does '
                         'to the outputs is reported (default: as the model does)')
     parser.add_argument('--likeliest', action='store_true', help='of logits (1, classes, h, w): '
-                        'choose the likeliest class of each pixel inside')
+                        'compute the likeliest class of each pixel in the model')
     parser.add_argument('--best', type=int, default=100, metavar='N',
-                        help="of a detector's raw answers: keep N inside (default 100)")
-    parser.add_argument('--classes', type=int, default=0, metavar='N', help='of a source whose '
-                        'first output is (1, 4 + N + rest, answers), as that of YOLOv8: choose '
-                        'the best inside')
-    parser.add_argument('--head', choices=KINDS, help='what the outputs say')
+                        help="of a detector's raw answers, keep the best N (default 100)")
+    parser.add_argument('--classes', type=int, default=0, metavar='N', help='classes, where '
+                        'the first output is (1, 4 + N + rest, answers), as in YOLOv8: choose the '
+                        'best in the model')
+    parser.add_argument('--head', choices=KINDS, help='what the outputs are')
     parser.add_argument('--resize', '--fit', choices=RESIZES,
-                        help='how a picture gets the form of the input')
-    parser.add_argument('--colours', choices=COLOURS, help='their order')
+                        help='how an image is fitted to the input')
+    parser.add_argument('--colours', choices=COLOURS, help='order of the colour channels')
     parser.add_argument('--labels', default='', metavar='A,B,...|FILE',
-                        help='names of the classes')
+                        help='file with the names of the classes')
     parser.add_argument('--score-threshold', '--score', type=float, metavar='X',
-                        help='least score')
-    parser.add_argument('--name', default='', help='of the model')
+                        help='minimum score of a detection, 0 to 1')
+    parser.add_argument('--name', default='', help='name of the model (default: from the source)')
     add_json(parser)
 
 

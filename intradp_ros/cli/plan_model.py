@@ -95,10 +95,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              '(default 1:400:20)')
     add_link(parser, delay=1e3 * ASSUMED_DELAY, overhead=1e3 * ASSUMED_OVERHEAD)
     parser.add_argument('--shared-air', action='store_true',
-                        help='both ways share the rate, as in Wi-Fi (default: full duplex)')
+                        help='both directions share the rate, as in Wi-Fi (default: full duplex)')
     parser.add_argument('--down-ratio', type=float, default=1.0, metavar='N',
-                        help='rate down as a multiple of the rate up, as of a mobile network; '
-                             'bandwidths are those up (default 1)')
+                        help='downlink rate as a multiple of the uplink rate; bandwidths are '
+                             'those of the uplink (default 1)')
     add_lossy(parser)
     _add_goal(parser)
     parser.add_argument('-o', '--output', type=result_file, metavar='FILE',
@@ -117,12 +117,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_goal(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--objective', choices=OBJECTIVES, default=LATENCY,
-        help='what shared schedules are best at: latency (default), the energy of the robot '
-             'within the deadline, or both, weighted')
+        help='what shared schedules minimise: latency (default), energy of the robot within the '
+             'deadline, or a weighted sum')
     parser.add_argument('--deadline', type=float, default=DEADLINE, metavar='SECONDS',
                         help=f'for the objective energy, and for spso-ga (default {DEADLINE:g})')
     parser.add_argument('--joule', type=float, default=0.1, metavar='SECONDS', dest='joule',
-                        help='how many seconds a joule is worth, for weighted (default 0.1)')
+                        help='seconds per joule, for the objective weighted (default 0.1)')
 
 
 def add_link(parser: argparse.ArgumentParser, delay: float, overhead: float) -> None:
@@ -131,7 +131,7 @@ def add_link(parser: argparse.ArgumentParser, delay: float, overhead: float) -> 
                         help=f'one-way delay of the link (default {delay:g} ms)')
     parser.add_argument(
         '--overhead', type=float, default=overhead, metavar='MS',
-        help=f'time that a transfer takes beyond its bytes (default {overhead:g} ms)')
+        help=f'fixed cost of each transfer, ms (default {overhead:g})')
 
 
 def check_link(args: argparse.Namespace) -> None:

@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     add_model(parser)
     parser.add_argument('--mbps', type=float, default=20.0, metavar='RATE',
-                        help='bandwidth of the link each way in Mbit/s (default 20)')
+                        help='bandwidth of the link in each direction, Mbit/s (default 20)')
     add_link(parser, delay=0.0, overhead=0.3)
     add_lossy(parser)
     parser.add_argument('--frames', type=int, default=10, metavar='N',

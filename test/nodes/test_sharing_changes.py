@@ -54,7 +54,7 @@ def test_sessions_and_books_are_reported_when_they_change() -> None:
     changes.inferred(stats(7), 1.0)
     first, book = changes.session('sharing', 1)
     assert first == Change('session', 7, 'sharing; before: no server')
-    assert book == Change('book', 7, 'schedule book 1 is in use')
+    assert book == Change('book', 7, 'schedule table 1 is in use')
     assert [c.kind for c in changes.session('no server', None)] == ['session']
     assert [c.kind for c in changes.session('sharing', 1)] == ['session']
     assert [c.kind for c in changes.session('sharing', 2)] == ['book']

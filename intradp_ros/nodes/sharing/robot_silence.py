@@ -45,7 +45,7 @@ class RobotSilence:
         refused = connection.state is State.REFUSED
         yield Awaited('agreement', not refused, f'the server refuses model {self.model}',
                       lambda: connection.refusal)
-        yield Awaited('schedule book', refused or connection.book is not None,
+        yield Awaited('schedule table', refused or connection.book is not None,
                       f'no schedule table for model {self.model}',
                       lambda: explain_topic(
                           self.node, BOOK_TOPIC, 'start planner_node in this namespace, or '

@@ -71,7 +71,7 @@ class SharingChanges:
                 found.append(Change(SESSION, self._newest, f'{state}; before: {was}'))
         if epoch not in (None, self._epoch):
             self._epoch = epoch
-            found.append(Change(BOOK, self._newest, f'schedule book {epoch} is in use'))
+            found.append(Change(BOOK, self._newest, f'schedule table {epoch} is in use'))
         return found
 
     def mismatched(self, text: str) -> Change:

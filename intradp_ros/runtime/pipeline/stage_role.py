@@ -69,7 +69,7 @@ class StageRole(Role):
         plan = cast(StagePlan, plan)
         model = self.worker.models.get(plan.digest) or self._fetched.model(plan)
         if model is None:
-            raise PlanError('weights that were here made room for others: is the store too '
+            raise PlanError('weights were evicted to make room for others: is the store too '
                             'small (store_mb)?')
         programs = self.worker.compile(plan, model)
         with self._lock:
