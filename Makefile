@@ -30,7 +30,7 @@ SOURCES := $(shell find intradp_ros intradp_lab action msg srv launch config cma
 	CMakeLists.txt LICENSE package.xml plugin.xml pyproject.toml setup.py $(wildcard README.md)
 
 # Those that need recordings, root or a GPU are called by hand (predictors: with TRACES=...).
-BENCHMARKS := $(filter-out accelerator costed disturbed fuzz_nodes language language_fuzz language_matrix language_peers models mutants mutation prediction predictors recorded replay synthetic_links transport_cost,$(basename $(notdir $(wildcard bench/*.py))))
+BENCHMARKS := $(filter-out accelerator costed demos disturbed fuzz_nodes language language_fuzz language_matrix language_peers models mutants mutation prediction predictors recorded replay synthetic_links transport_cost,$(basename $(notdir $(wildcard bench/*.py))))
 
 # What depends on the release of ROS 2.
 ROS_TESTS := test/dds test/nodes test/system/test_plain_neighbours.py test/system/test_sharing.py

@@ -257,13 +257,13 @@ def nodes(folder: Path) -> Iterator[dict[str, Child]]:
                 f'intradp_ros.nodes.{module}', node=name, parameters=parameters,
                 remappings=names)))
             for name, module, parameters, names in (
-                ('planner_node', 'planner_node', PLANNER, {}),
-                ('offload_node', 'offload_node', {'models': [model]}, {}),
-                ('inference_node', 'inference_node', {'model': model}, {}),
-                ('robot', 'device_node', {
+                ('planner_node', 'sharing.planner_node', PLANNER, {}),
+                ('offload_node', 'sharing.offload_node', {'models': [model]}, {}),
+                ('inference_node', 'sharing.inference_node', {'model': model}, {}),
+                ('robot', 'fleet.device_node', {
                     'models': [model], 'device_name': 'robot', 'requests': True}, fleet),
-                ('box', 'device_node', {'models': [model], 'device_name': 'box'}, fleet),
-                ('coordinator_node', 'coordinator_node', {
+                ('box', 'fleet.device_node', {'models': [model], 'device_name': 'box'}, fleet),
+                ('coordinator_node', 'fleet.coordinator_node', {
                     'model': model, 'source': 'robot', 'stages': 'robot,box',
                     'devices': ['robot', 'box']}, {}))}
         for child in children.values():

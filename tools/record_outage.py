@@ -42,17 +42,17 @@ def main(path: Path) -> None:
             starter(Path(folder)) as start:
         def node(side: str, module: str, environment: Any, **parameters: Any) -> Child:
             return start(Command(
-                module.rpartition('.')[2], ros_arguments(f'intradp_ros.{module}',
+                module.rpartition('.')[2], ros_arguments(module,
                                                          parameters=parameters),
                 link.exec_prefix(side), cores[:1] if side == 'robot' else cores[1:],
                 environment))
 
-        node('server', 'nodes.offload_node', common, models=[MODEL])
-        node('server', 'nodes.planner_node', common,
+        node('server', 'intradp_ros.nodes.sharing.offload_node', common, models=[MODEL])
+        node('server', 'intradp_ros.nodes.sharing.planner_node', common,
              **{'grid.points': 3, 'grid.low_mbps': MBPS / 2, 'grid.high_mbps': MBPS * 2})
-        robot = node('robot', 'nodes.inference_node', slow, model=MODEL)
+        robot = node('robot', 'intradp_ros.nodes.sharing.inference_node', slow, model=MODEL)
         robot.wait_for_line(': sharing$', SETUP_TIMEOUT)
-        node('robot', 'lab.camera_node', common, frames=600, rate_hz=RATE_HZ)
+        node('robot', 'intradp_lab.camera_node', common, frames=600, rate_hz=RATE_HZ)
         time.sleep(SETTLE)
         listener = start(Command('listener', [sys.executable, __file__, '--listen', str(path)],
                                  link.exec_prefix('robot'), (), common))

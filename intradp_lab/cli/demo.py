@@ -48,8 +48,9 @@ MODELS = {'hed': 'intradp_lab.zoo.hed:hed 1x3x144x336 uint8',
 #: Everything that is written into the folder.
 RESULTS = ('report.json', 'logs', *MODELS, *(f'{name}.png' for name in MODELS),
            'timeline.png', *(f'timeline_{name}.png' for name in MODELS))
-PLAYER, PLANNER = 'lab.player_node', 'nodes.planner_node'
-SERVER, ROBOT = 'nodes.offload_node', 'nodes.inference_node'
+PLAYER, PLANNER = 'intradp_lab.player_node', 'intradp_ros.nodes.sharing.planner_node'
+SERVER = 'intradp_ros.nodes.sharing.offload_node'
+ROBOT = 'intradp_ros.nodes.sharing.inference_node'
 SETUP_TIMEOUT = 480.0
 PLAY_TIMEOUT = 600.0
 

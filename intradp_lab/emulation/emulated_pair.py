@@ -44,8 +44,8 @@ class EmulatedPair:
     link: str
 
     def node(self, side: Side, module: str, parameters: Mapping[str, Any]) -> Child:
-        """Start one of the package's executables."""
-        arguments = ros_arguments(f'intradp_ros.{module}', parameters=parameters)
+        """Start an executable, by the name of its module."""
+        arguments = ros_arguments(module, parameters=parameters)
         return self.start(Command(module.rpartition('.')[2], arguments, side.prefix, side.cores,
                                   side.environment))
 

@@ -109,7 +109,7 @@ class SoakSite:
     def _node(self, name: str, label: str, parameters: Mapping[str, Any], side: str = '') -> Child:
         slow = label == ROBOT and not slow_device.available()
         child: Child = self.start(Command(
-            label, ros_arguments(f'intradp_ros.nodes.{name}', parameters=parameters),
+            label, ros_arguments(f'intradp_ros.nodes.sharing.{name}', parameters=parameters),
             self._prefix(side or label), cores_of(side or label),
             environment={**(slow_device.slow_environment() if slow else {}),
                          **self._clock(side or label)}))

@@ -16,7 +16,7 @@ from pathlib import Path
 import sys
 from typing import Any
 
-from node_processes import DENSE, own_domain, PATIENT, QUICK_PLANNER, TIMEOUT
+from node_processes import DENSE, node_module, own_domain, PATIENT, QUICK_PLANNER, TIMEOUT
 import pytest
 
 from intradp_lab.emulation.namespaces import run
@@ -42,7 +42,7 @@ class Machines:
     def node(self, name: str, side: str, parameters: Mapping[str, Any]) -> Child:
         """Start one of our nodes with the transport that was chosen."""
         return self.start(Command(name, ros_arguments(
-            f'intradp_ros.nodes.{name}', parameters=parameters, remappings={'image': 'camera'}),
+            node_module(name), parameters=parameters, remappings={'image': 'camera'}),
             self.link.exec_prefix(side), environment=self.environment))
 
     def neighbour(self, side: str, images: str = 'raw', **environment: str) -> dict[str, int]:

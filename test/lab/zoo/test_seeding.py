@@ -19,9 +19,11 @@ from intradp_lab.emulation.slow_device import slow_environment
 from intradp_lab.zoo.seeding import seeded
 from intradp_ros.perception.oriented_energy import oriented_energy
 
-FACTORIES = ('perception.oriented_energy:oriented_energy', 'lab.zoo.dense:depth',
-             'lab.zoo.dense:segmenter', 'lab.zoo.scene_completion:scene_completion',
-             'lab.zoo.yolo:detector_s', 'lab.zoo.classifiers.mobilenet_v3:mobilenet_v3_small')
+FACTORIES = ('intradp_ros.perception.oriented_energy:oriented_energy',
+             'intradp_lab.zoo.dense:depth', 'intradp_lab.zoo.dense:segmenter',
+             'intradp_lab.zoo.scene_completion:scene_completion',
+             'intradp_lab.zoo.yolo:detector_s',
+             'intradp_lab.zoo.classifiers.mobilenet_v3:mobilenet_v3_small')
 
 
 def weights_digest(model: nn.Module) -> str:
@@ -36,7 +38,7 @@ def digests() -> list[str]:
     for source in FACTORIES:
         module, factory = source.split(':')
         make: Callable[[], nn.Module] = getattr(
-            importlib.import_module(f'intradp_ros.{module}'), factory)
+            importlib.import_module(module), factory)
         found.append(weights_digest(make()))
     return found
 
