@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from pathlib import Path
 import statistics
 from typing import Any
 
@@ -17,6 +18,7 @@ from intradp_ros.cli.pair_run import connect, figures, run_frames, sent_bytes, S
 from intradp_ros.cli.plan_model import add_link, add_lossy, check_link
 from intradp_ros.cli.profile_arguments import own_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
+from intradp_ros.core.json_text import read_text
 from intradp_ros.link.predictor import make_predictor, PREDICTORS
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.report.result_tables import mode_table
@@ -41,6 +43,7 @@ Mode shared learns from what frames take, as the nodes do: it leaves what does n
 EPILOG = """\
 examples:
   intradp run intradp_lab.zoo.hed:hed --input photo.jpg --size 160x384 --dtype uint8 --mbps 50
+  intradp run mymodel:make --input 1x3x240x320 --mbps 20 --plan table.json
   intradp run mymodel:make --input 1x3x240x320 --mbps 100 --frames 20 --mode shared \\
       --timeline timeline.png
 
@@ -55,6 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='bandwidth of the link in each direction, Mbit/s (default 20)')
     add_link(parser, delay=0.0, overhead=0.3)
     add_lossy(parser)
+    parser.add_argument('--plan', type=Path, metavar='TABLE.json',
+                        help='schedule table from `intradp plan -o` (default: planned here for '
+                             '--mbps)')
     parser.add_argument('--frames', type=int, default=10, metavar='N',
                         help='frames in each mode (default 10), each of them another input: the '
                              'first one shifted sideways')
@@ -70,10 +76,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
     _check(args)
+    planned = _table(args.plan) if args.plan else None
     with output(args.json) as out:
         subject = load_subject(args, out)
+        if planned:
+            _check_table(planned, args, subject)
         profile = own_profile(subject, out)
-        book = _book(args, subject, profile, out)
+        book = planned or _book(args, subject, profile, out)
         log: list[str] = []
         model = subject.shared.tuned(profile.tuning)
         with in_process_pair(
@@ -100,6 +109,24 @@ def _check(args: argparse.Namespace) -> None:
     if args.frames < 1:
         raise CommandError(f'--frames must be 1 or more, got {args.frames}')
     check_link(args)
+
+
+def _table(path: Path) -> ScheduleBook:
+    try:
+        return ScheduleBook.from_json(read_text(path))
+    except ValueError as error:
+        raise CommandError(f'{path}: {error}') from error
+
+
+def _check_table(book: ScheduleBook, args: argparse.Namespace, subject: Subject) -> None:
+    shared = subject.shared
+    if (book.digest, book.axis) != (shared.digest, shared.split.axis):
+        raise CommandError(
+            f'{args.plan} is a table for model {book.digest[:12]} along axis {book.axis}, '
+            f'this is {shared.digest[:12]} along axis {shared.split.axis}: plan for this model')
+    if book.lossy != args.lossy:
+        raise CommandError(f'{args.plan} was planned with --lossy {book.lossy or "off"}: give the '
+                           'same here')
 
 
 def _book(args: argparse.Namespace, subject: Subject, profile: Profile, out: Output,

@@ -40,6 +40,21 @@ def test_all_modes_give_the_unsplit_result(intradp, tmp_path):
     assert (tmp_path / 'timeline.png').read_bytes().startswith(PNG)
 
 
+def test_a_table_of_the_planner_is_run_and_one_of_another_model_refused(intradp, tmp_path):
+    model = ('example_models:dense', '--input', '1x3x96x64')
+    assert intradp('plan', *model, '--robot-slowdown', 2, '--grid', '100:200:2',
+                   '-o', tmp_path / 'table.json').status == 0
+    result = intradp('run', *model, '--plan', tmp_path / 'table.json', '--mbps', 200,
+                     '--frames', 2, '--mode', 'shared', '--json')
+    assert result.status == 0 and result.json['exact']
+    refused = intradp('run', 'example_models:dense', '--input', '1x3x64x64', '--plan',
+                      tmp_path / 'table.json', '--frames', 1)
+    assert refused.status == 2 and 'plan for this model' in refused.err
+    (tmp_path / 'junk.json').write_text('[]')
+    refused = intradp('run', *model, '--plan', tmp_path / 'junk.json')
+    assert refused.status == 2 and 'junk.json' in refused.err
+
+
 @pytest.mark.parametrize('device', ACCELERATORS)
 def test_both_sides_on_an_accelerator(intradp, device):
     result = intradp('run', 'example_models:dense', '--input', '1x3x96x64', '--mbps', 200,
