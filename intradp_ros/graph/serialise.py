@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
+import re
 from typing import Any, BinaryIO
 import zipfile
 
@@ -37,6 +38,10 @@ LARGEST_JSON = 256 * 2**20
 LARGEST_NOTES = 2**20
 """Bytes of notes above which they are."""
 GRAPH, PARAMETERS, NOTES = 'graph.json', 'parameters.safetensors', 'card.json'
+#: What graphs for batches have of their own (`batch_ladder.py`).
+BATCH_PARAMETERS = 'batches.safetensors'
+_BATCH = re.compile(r'batch_[1-9]\d{0,2}\.json')
+MOST_MEMBERS = 16
 
 
 def graph_to_json(graph: OperatorGraph) -> str:
@@ -111,9 +116,9 @@ def load_graph(path: str | os.PathLike[str] | BinaryIO) -> OperatorGraph:
     try:
         with zipfile.ZipFile(path) as archive:
             _check_members(archive, path)
-            graph = graph_from_json(_read(archive, GRAPH, LARGEST_JSON).decode())
+            graph = graph_from_json(member(archive, GRAPH, LARGEST_JSON).decode())
             size = sum(tensor.nbytes for tensor in graph.parameters.values())
-            data = _read(archive, PARAMETERS, size + LARGEST_JSON)
+            data = member(archive, PARAMETERS, size + LARGEST_JSON)
         return _with_parameters(graph, load_tensors(data))
     except (zipfile.BadZipFile, SafetensorError, UnicodeDecodeError, RuntimeError) as error:
         # RuntimeError: a member that is encrypted, or compressed in an unknown way
@@ -137,7 +142,7 @@ def load_notes(path: str | os.PathLike[str]) -> str:
             _check_members(archive, path)
             if NOTES not in archive.namelist():
                 return ''
-            return _read(archive, NOTES, LARGEST_NOTES).decode()
+            return member(archive, NOTES, LARGEST_NOTES).decode()
     except (zipfile.BadZipFile, UnicodeDecodeError, RuntimeError) as error:
         raise GraphFormatError(f'{path} is not an archive of a graph: {error}') from error
 
@@ -239,8 +244,10 @@ def _check_data(graph: OperatorGraph) -> None:
 
 
 def _check_members(archive: zipfile.ZipFile, path: object) -> None:
-    if sorted(set(archive.namelist()) | {NOTES}) != sorted((GRAPH, PARAMETERS, NOTES)) or \
-            len(archive.namelist()) > 3:
+    names = archive.namelist()
+    own = [name for name in names if name != BATCH_PARAMETERS and not _BATCH.fullmatch(name)]
+    if sorted(set(own) | {NOTES}) != sorted((GRAPH, PARAMETERS, NOTES)) or len(own) > 3 or \
+            len(names) > MOST_MEMBERS or len(set(names)) < len(names):
         raise GraphFormatError(f'{path} is not an archive of a graph: it holds other files')
 
 
@@ -249,7 +256,12 @@ def _own_memory(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
 
 
-def _read(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
+def batch_member(b: int) -> str:
+    """Return the name of the file that holds the graph for batches of b rows."""
+    return f'batch_{b}.json'
+
+
+def member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
     """Read a member, refusing one that claims or unfolds to more bytes than `limit`."""
     if archive.getinfo(name).file_size > limit:
         raise GraphFormatError(f'{name} is larger than {limit} bytes')
